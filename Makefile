@@ -71,10 +71,10 @@ test: $(STAMP) ## Run the whole suite: native x asyncio in full, then pure and u
 SEED ?=
 SEEDS ?= 1000
 sim: $(STAMP) ## Simulate clusters and faults on virtual time (SEED=n, or SEEDS=how many; SIM_ARGS=--heals-early)
-	$(BIN)/python -m aioproducer.testing.sim $(if $(SEED),--seed $(SEED),--seeds 1..$(SEEDS) --jobs $$(nproc)) $(SIM_ARGS)
+	PYTHONPATH=tests $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds 1..$(SEEDS) --jobs $$(nproc)) $(SIM_ARGS)
 
 mutants: $(STAMP) ## Plant defects one by one; the simulation has to find each
-	$(BIN)/python tests/sim/mutants.py $(MUTANTS_ARGS)
+	$(BIN)/python tests/simulation/mutants.py $(MUTANTS_ARGS)
 
 # explore: for how long on each processor; EXPLORE_ARGS: --small, --mutants, names.
 EXPLORE_MINUTES ?= 30
@@ -85,7 +85,7 @@ explore: $(STAMP) ## Explore every interleaving of small configurations of the c
 # interrupts: how many points, and which.
 POINTS ?= 1000
 interrupts: $(STAMP) ## Raise exceptions at random lines of the pure producer; prints what is left behind (POINTS=1000)
-	$(BIN)/python tests/sim/interrupts.py --sample $(POINTS) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python tests/simulation/interrupts.py --sample $(POINTS) $(if $(SEED),--seed $(SEED))
 
 # fuzz: how long each target, which ones (all of them), or one input to look at again.
 FUZZ_SECONDS ?= 60
@@ -100,16 +100,13 @@ fuzz: $(STAMP) ## Fuzz all that is read from peers (FUZZ_SECONDS=60 each, FUZZ_T
 
 # asan: native code with its own copy of the package, so that the one in use stays as it is.
 ASAN       := build/asan
-ASAN_TESTS := tests/unit/records tests/unit/runtime/test_lanes.py tests/unit/runtime/test_lane_lifetimes.py \
-	tests/unit/runtime/test_send_calls.py tests/unit/runtime/test_waits.py tests/unit/runtime/test_futures.py tests/unit/runtime/test_arrow.py \
-	tests/unit/runtime/test_bulk.py tests/unit/runtime/test_lone*.py tests/unit/runtime/test_usual_outcome.py
+ASAN_TESTS := tests/unit/records $(addprefix tests/unit/runtime/,send delivery bulk test_waits.py)
 ASAN_RUN    = PYTHONPATH=$(ASAN) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 \
 	LD_PRELOAD=$$(gcc -print-file-name=libasan.so)
 asan: $(STAMP) ## Run the tests of the native code under AddressSanitizer (needs gcc)
 	CC=gcc CFLAGS="-fsanitize=address -fno-omit-frame-pointer -g -O1" LDFLAGS=-fsanitize=address \
 		$(BIN)/python setup.py -q build --build-base build/asan-base --build-lib $(ASAN)
-	cp -r aioproducer/testing/sim $(ASAN)/aioproducer/testing/
-	$(ASAN_RUN) $(BIN)/python -P -c 'import aioproducer.runtime._fastlane as lane; assert "$(ASAN)" in lane.__file__'
+	$(ASAN_RUN) $(BIN)/python -P -c 'import aioproducer.runtime.send._fast_path as lane; assert "$(ASAN)" in lane.__file__'
 	$(ASAN_RUN) $(BIN)/pytest -p no:cacheprovider $(ASAN_TESTS) $(PYTEST_ARGS)
 
 cluster: $(STAMP) ## Run the tests that need real Kafka brokers

@@ -15,8 +15,8 @@ EXTENSIONS = [
         "records._native",
         "records._bulk",
         "records._arrow",
-        "runtime._delivery",
-        "runtime._fastlane",
+        "runtime.delivery._delivery",
+        "runtime.send._fast_path",
     )
 ]
 
@@ -63,11 +63,8 @@ def extensions() -> list[Extension]:
 # Spark looks for data sources in top-level modules named `pyspark_*`.
 DISCOVERED = "pyspark_aioproducer"
 
-# What simulates failures by the thousand is for work on this package, not for its users.
-UNINSTALLED = "aioproducer.testing.sim*"
-
 setup(
-    packages=[*find_packages(include=["aioproducer*"], exclude=[UNINSTALLED]), DISCOVERED],
+    packages=[*find_packages(include=["aioproducer*"]), DISCOVERED],
     package_dir={DISCOVERED: f"aioproducer/spark/discovery/{DISCOVERED}"},
     ext_modules=extensions(),
     cmdclass={"build_ext": OptionalBuildExt},

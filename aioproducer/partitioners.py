@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from aioproducer.core.partitioners import key_partition, uniform_partition
+from aioproducer.core.batching.partitioners import key_partition, uniform_partition
 from aioproducer.records import crc32_partition
 from aioproducer.records.hashing import java_bytes_partition, java_string_partition
 from aioproducer.types import Partitioner, PartitionFunction

@@ -1,7 +1,7 @@
 """Transactions seen from outside: ending prepared and orphaned ones, positions of groups.
 
 Owns: the calls that need no producer, and the meaning of a response for their caller. Not here:
-requests, connections; `runtime.coordinator_client` has them.
+requests, connections; `runtime.tasks.coordinator_client` has them.
 
 Invariants
 - A transaction is ended by producer id and epoch: never one that was begun later.
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from aioproducer._util.arguments import index_of
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.config import ConfigInput, configured
-from aioproducer.core import coordinator_questions as questions
-from aioproducer.core.prepared import Fate, fate_of
+from aioproducer.core.transactions import coordinator_queries as questions
+from aioproducer.core.transactions.prepared import Fate, fate_of
 from aioproducer.errors import (
     IllegalStateError,
     InvalidProducerEpochError,
@@ -30,7 +30,7 @@ from aioproducer.errors import (
     ProducerFencedError,
     UnknownProducerIdError,
 )
-from aioproducer.runtime.coordinator_client import CoordinatorClient
+from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.types import (
     OffsetAndMetadata,
     PreparedTransaction,

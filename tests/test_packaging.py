@@ -97,21 +97,14 @@ def test_a_wheel_is_refused_that_is_large_incomplete_or_has_what_belongs_elsewhe
     strays = wheel(
         tmp_path,
         "aioproducer/docs/tutorial.md",
-        "aioproducer/testing/sim/world.py",
         "tests/test_docs.py",
     )
     assert sorted(wheel_problems(strays)) == [
         "aioproducer/docs/tutorial.md does not belong into a wheel",
-        "aioproducer/testing/sim/world.py does not belong into a wheel",
         "tests/test_docs.py does not belong here",
     ]
     pure = wheel(tmp_path, without=f"aioproducer/{NATIVE[0]}.cpython-311-x86_64-linux-gnu.so")
     assert wheel_problems(pure) == [f"the native module {NATIVE[0]} is missing"]
-
-
-def test_what_is_installed_imports_nothing_that_is_not() -> None:
-    sources = [path for path in (ROOT / "aioproducer").rglob("*.py") if "sim" not in path.parts]
-    assert [path for path in sources if "testing.sim" in path.read_text(encoding="utf-8")] == []
 
 
 def sdist(folder: Path, name: str, moment: int, *, backwards: bool = False) -> Path:
@@ -119,7 +112,6 @@ def sdist(folder: Path, name: str, moment: int, *, backwards: bool = False) -> P
     path = folder / name
     names = ["pyproject.toml", "setup.py", "README.md", "LICENSE", "PKG-INFO"]
     names += [f"aioproducer/{module}.pyx" for module in NATIVE]
-    names += ["aioproducer/testing/sim/__main__.py"]
     with tarfile.open(path, "w:gz") as archive:
         for file in reversed(names) if backwards else names:
             member = tarfile.TarInfo(f"aioproducer-1/{file}")

@@ -19,7 +19,7 @@ PENDING = (
     "aioproducer/core",
     "aioproducer/net",
     "aioproducer/runtime",
-    "aioproducer/testing/sim",
+    "tests/simulation",
 )
 # A changelog keeps the words of its time.
 SKIPPED = ("CHANGELOG.md", "aioproducer/CHANGELOG.md")

@@ -23,7 +23,7 @@ from aioproducer.types import RecordMetadata, TopicPartition
 if TYPE_CHECKING:
     from aioproducer.blocking.loop_thread import LoopThread
     from aioproducer.runtime.delivery import Delivery
-    from aioproducer.runtime.unretrieved import UnretrievedFailures
+    from aioproducer.runtime.delivery.unhandled import UnretrievedFailures
 
 
 class DeliveryHandle:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aioproducer.blocking.submission_queue import Entry
     from aioproducer.client.producer import Producer
     from aioproducer.runtime.engine import ProducerEngine
-    from aioproducer.runtime.serialization_queue import Place
+    from aioproducer.runtime.send.serialization_queue import Place
     from aioproducer.serializers.calling import Prepared, UnfinishedRecord
     from aioproducer.types import HeadersInput
 

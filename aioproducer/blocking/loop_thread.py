@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from aioproducer.errors import ForkedError, IllegalStateError, ProducerClosedError
-from aioproducer.runtime.closing import silence, tasks_named
+from aioproducer.runtime.tasks.closing import silence, tasks_named
 
 T = TypeVar("T")
 

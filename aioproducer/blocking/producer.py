@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from aioproducer.blocking.submission_queue import Entry
     from aioproducer.config.option_types import ProducerOptions
     from aioproducer.metrics import ApplicationMetric, Metric
-    from aioproducer.runtime.bulk import Item, SendManyResult
-    from aioproducer.runtime.health import Health
-    from aioproducer.runtime.statistics import Statistics
+    from aioproducer.runtime.bulk.send_many import Item, SendManyResult
+    from aioproducer.runtime.observability.health import Health
+    from aioproducer.runtime.observability.statistics import Statistics
 
 T = TypeVar("T")
 
@@ -314,7 +314,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
             SendManyInterruptedError: the items raised, or the producer was closed or failed
                 meanwhile; its `result` says what became of the items up to there.
         """
-        from aioproducer.runtime.bulk import send_blocks
+        from aioproducer.runtime.bulk.send_many import send_blocks
 
         loop_side = self._usable()
         reader = BlockReader(self._thread, items)

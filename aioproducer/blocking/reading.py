@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aioproducer.blocking.loop_thread import LoopThread
-    from aioproducer.runtime.bulk import Item
+    from aioproducer.runtime.bulk.send_many import Item
 
 _ITEMS_AT_ONCE = 2048
 _BLOCKS = 2

@@ -34,7 +34,7 @@ from aioproducer.errors import (
     KafkaTimeoutError,
     ProducerClosedError,
 )
-from aioproducer.runtime.appender import LOSSES
+from aioproducer.runtime.send.appender import LOSSES
 from aioproducer.types import HeaderPairs, TopicPartition
 
 if TYPE_CHECKING:

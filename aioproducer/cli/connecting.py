@@ -17,7 +17,7 @@ from aioproducer.cli.sessions import hang_up
 from aioproducer.client.producer import Producer
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import BootstrapError
-from aioproducer.net.dialer import Dialer
+from aioproducer.net.dial.dialer import Dialer
 from aioproducer.runtime.settings import make_plain_dialer
 
 _LISTENING_S = 5.0

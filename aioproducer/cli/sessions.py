@@ -15,7 +15,7 @@ from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaError, NodeDisconnectedError
 from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.connection import Connection
-from aioproducer.net.dialing import Streams, open_stream
+from aioproducer.net.dial.attempt import Streams, open_stream
 from aioproducer.net.handshake import Session, shake_hands
 from aioproducer.net.settings import NetSettings
 from aioproducer.runtime import settings as made

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aioproducer.client.lifecycle import Life
 
 if TYPE_CHECKING:
-    from aioproducer.runtime.bulk import Item, SendManyResult
+    from aioproducer.runtime.bulk.send_many import Item, SendManyResult
     from aioproducer.serializers.calling import Prepared, UnfinishedRecord
     from aioproducer.types import HeadersInput
 
@@ -50,7 +50,7 @@ class BulkCalls(Life):
                 meanwhile, or the transaction ended; its `result` says what became of the items up
                 to there.
         """
-        from aioproducer.runtime.bulk import send_many
+        from aioproducer.runtime.bulk.send_many import send_many
 
         engine = self._usable()
         return await send_many(engine, self._prepare, topic, items, partition)
@@ -98,7 +98,7 @@ class BulkCalls(Life):
                 of the rows up to there.
         """
         from aioproducer.records.arrow import ArrowColumns
-        from aioproducer.runtime.arrow import send_arrow
+        from aioproducer.runtime.bulk.send_arrow import send_arrow
 
         columns = ArrowColumns(value, key, headers, partition, timestamp, topic_column)
         return await send_arrow(self._usable(), topic, data, columns)

@@ -27,7 +27,7 @@ from aioproducer.errors import (
     ProducerClosedError,
     WrongLoopError,
 )
-from aioproducer.runtime.native_core import missing_core, warn_once
+from aioproducer.runtime.native import missing_core, warn_once
 
 if TYPE_CHECKING:
     from aioproducer.runtime.engine import ProducerEngine

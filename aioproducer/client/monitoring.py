@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from aioproducer.metrics import ApplicationMetric, Metric
-    from aioproducer.runtime.health import Health
-    from aioproducer.runtime.metrics import MetricsRegistry
-    from aioproducer.runtime.statistics import Statistics
+    from aioproducer.runtime.observability.health import Health
+    from aioproducer.runtime.observability.registry import MetricsRegistry
+    from aioproducer.runtime.observability.statistics import Statistics
 
 
 class MeasuringCalls(Life):
@@ -31,7 +31,7 @@ class MeasuringCalls(Life):
 
     def health(self) -> Health:
         """Return what works right now; see `Health`. Needs no loop and never waits."""
-        from aioproducer.runtime.health import health
+        from aioproducer.runtime.observability.health import health
 
         return health(self._engine, self._state_name)
 
@@ -40,7 +40,7 @@ class MeasuringCalls(Life):
 
         Rates, means and peaks are those of the last `metrics_num_samples` samples.
         """
-        from aioproducer.runtime.metric_rows import producer_values
+        from aioproducer.runtime.observability.rows import producer_values
 
         return producer_values(self._engine)
 
@@ -84,7 +84,7 @@ class MeasuringCalls(Life):
 
     def statistics(self) -> Statistics:
         """Return queues, requests in flight and memory now, per broker and partition."""
-        from aioproducer.runtime.statistics import statistics
+        from aioproducer.runtime.observability.statistics import statistics
 
         return statistics(self._engine, self.config.client_id, self._state_name)
 
@@ -92,7 +92,7 @@ class MeasuringCalls(Life):
     def _registry(self) -> MetricsRegistry:
         # Made when first used: a producer without a metrics reader does not import the registry.
         if self._own_metrics is None:
-            from aioproducer.runtime.metrics import MetricsRegistry
+            from aioproducer.runtime.observability.registry import MetricsRegistry
 
             self._own_metrics = MetricsRegistry()
         return self._own_metrics

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from aioproducer.config.option_types import ProducerOptions
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
-    from aioproducer.runtime.lane import Lane
-    from aioproducer.runtime.unfinished import UnfinishedParts
+    from aioproducer.runtime.send.fast_path import Lane
+    from aioproducer.runtime.send.unfinished import UnfinishedParts
 
 
 class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
@@ -252,7 +252,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
             return
         if engine.interception.sees_records:
             return
-        from aioproducer.runtime.lane import shorten  # light, as above
+        from aioproducer.runtime.send.fast_path import shorten  # light, as above
 
         self._lane = engine.appender.lane
         for name, function, waits in SHORTENED:
@@ -327,7 +327,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
 
 
 SHORTENED: Final = (("send", Producer.send, False), ("send_and_wait", Producer.send_and_wait, True))
-"""Methods of `Producer` as they are written, see `runtime.lane.shorten`."""
+"""Methods of `Producer` as they are written, see `runtime.send.fast_path.shorten`."""
 
 
 def _would_wait(record: UnfinishedRecord | UnfinishedParts, topic: str | None) -> WouldBlockError:

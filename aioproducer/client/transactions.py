@@ -38,7 +38,7 @@ from aioproducer.types import (
 )
 
 if TYPE_CHECKING:
-    from aioproducer.runtime.transaction_task import TransactionTask
+    from aioproducer.runtime.tasks.transactions import TransactionTask
 
 OffsetsInput = Mapping[Any, Any] | Iterable[Any]
 """`{TopicPartition: offset}`, offsets being ints or `OffsetAndMetadata`; or confluent-kafka's

@@ -25,13 +25,13 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from aioproducer.core.liveness import Connections
-from aioproducer.core.metadata_requests import MetadataNodes
+from aioproducer.core.metadata.requests import MetadataNodes
 
 if TYPE_CHECKING:
-    from aioproducer.core.actions import Action
-    from aioproducer.core.coordinator_requests import CoordinatorRequests
-    from aioproducer.core.metadata_requests import MetadataRequests
-    from aioproducer.core.sender import Sender
+    from aioproducer.core.metadata.requests import MetadataRequests
+    from aioproducer.core.sending.actions import Action
+    from aioproducer.core.sending.sender import Sender
+    from aioproducer.core.transactions.coordinator_requests import CoordinatorRequests
 
 
 class Network(Connections, MetadataNodes, Protocol):

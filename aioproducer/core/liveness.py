@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterator
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from aioproducer.core.actions import NodeView
-from aioproducer.core.obstacles import Obstacle, Wait
-from aioproducer.core.producer_batch import NO_PARTITION
+from aioproducer.core.batching.batch import NO_PARTITION
+from aioproducer.core.sending.actions import NodeView
+from aioproducer.core.sending.obstacles import Obstacle, Wait
 
 if TYPE_CHECKING:
-    from aioproducer.core.accumulator import RecordAccumulator
-    from aioproducer.core.producer_batch import ProducerBatch
-    from aioproducer.core.producer_id import ProducerIdRequests
+    from aioproducer.core.batching.accumulator import RecordAccumulator
+    from aioproducer.core.batching.batch import ProducerBatch
+    from aioproducer.core.sending.producer_id import ProducerIdRequests
 
 
 class Connections(NodeView, Protocol):

@@ -13,9 +13,9 @@ and the random source are passed in; whatever was opened is closed by `NetworkCl
 """
 
 from aioproducer.net.client import NetworkClient, NodeNotReady, PreparedRequest
-from aioproducer.net.dialer import Address, Dialer, TcpDialer
+from aioproducer.net.context import NodeState
+from aioproducer.net.dial.dialer import Address, Dialer, TcpDialer
 from aioproducer.net.settings import NetSettings
-from aioproducer.net.surroundings import NodeState
 
 __all__ = [
     "Address",

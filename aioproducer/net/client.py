@@ -21,12 +21,12 @@ from typing import NamedTuple
 from aioproducer._util import log
 from aioproducer.errors import KafkaConnectionError, KafkaError
 from aioproducer.net.cluster_check import ClusterCheck
-from aioproducer.net.dialer import Dialer
+from aioproducer.net.context import NodeState, Surroundings
+from aioproducer.net.dial.dialer import Dialer
 from aioproducer.net.in_flight import InFlightRequest, OnEnd
+from aioproducer.net.io_stats import Traffic
 from aioproducer.net.link import RESERVE, BrokerLink
 from aioproducer.net.settings import NetSettings
-from aioproducer.net.surroundings import NodeState, Surroundings
-from aioproducer.net.traffic import Traffic
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import REQUEST_TYPES, encode_request

@@ -41,13 +41,13 @@ from aioproducer.errors import (
     RequestTimeoutError,
 )
 from aioproducer.errors.base import name_of_node
-from aioproducer.net.answers import BareFrame, answers, decode_answer, describe_end
-from aioproducer.net.frame_tap import FrameTap
+from aioproducer.net.foreign_services import check_kafka
 from aioproducer.net.in_flight import InFlightRequest
+from aioproducer.net.io_stats import NodeTraffic
 from aioproducer.net.observers import ConnectionObserver
-from aioproducer.net.other_services import check_kafka
+from aioproducer.net.response_protocol import FrameTap
+from aioproducer.net.responses import BareFrame, answers, decode_answer, describe_end
 from aioproducer.net.security.tls_failures import check_not_tls
-from aioproducer.net.traffic import NodeTraffic
 from aioproducer.wire.framing import SIZE_BYTES, frame_size
 from aioproducer.wire.schema import Message
 

@@ -34,10 +34,10 @@ from aioproducer.errors import (
     UnsupportedVersionError,
     error_from_code,
 )
-from aioproducer.net.answers import BareFrame
 from aioproducer.net.cluster_check import CHECKING_VERSION, ClusterCheck
 from aioproducer.net.connection import Connection
-from aioproducer.net.old_brokers import Age
+from aioproducer.net.legacy_brokers import Age
+from aioproducer.net.responses import BareFrame
 from aioproducer.net.security.hang_ups import in_negotiation
 from aioproducer.net.security.sasl.authentication import NO_MECHANISM, authenticate, wants_sasl
 from aioproducer.net.security.tls_failures import refusal

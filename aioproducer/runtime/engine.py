@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aioproducer._util import log
-from aioproducer.core.accumulator import RecordAccumulator
-from aioproducer.core.buffer_pool import BufferPool
-from aioproducer.core.coordinator_requests import CoordinatorRequests
+from aioproducer.core.batching.accumulator import RecordAccumulator
+from aioproducer.core.batching.batch import NO_PARTITION
+from aioproducer.core.batching.buffer_pool import BufferPool
+from aioproducer.core.batching.partitioners import BuiltInPartitioner, Neighbourhood, NodeLatencies
 from aioproducer.core.driver import Driver, Turns
-from aioproducer.core.metadata import Metadata
-from aioproducer.core.partitioners import BuiltInPartitioner, Neighbourhood, NodeLatencies
-from aioproducer.core.producer_batch import NO_PARTITION
-from aioproducer.core.reasons import Reason
-from aioproducer.core.sender import Sender
+from aioproducer.core.metadata.metadata import Metadata
+from aioproducer.core.sending.reasons import Reason
+from aioproducer.core.sending.sender import Sender
 from aioproducer.core.stats import ProducerStats
+from aioproducer.core.transactions.coordinator_requests import CoordinatorRequests
 from aioproducer.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -42,32 +42,32 @@ from aioproducer.errors import (
 )
 from aioproducer.interceptors import ClusterInfo
 from aioproducer.net.client import NetworkClient
-from aioproducer.net.dialer import Dialer
+from aioproducer.net.dial.dialer import Dialer
 from aioproducer.partitioners import partition_chooser
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.records.message_set import MESSAGE_GROWTH
 from aioproducer.runtime import settings
-from aioproducer.runtime.closing import UserObjects, silence, tasks_named
 from aioproducer.runtime.delivery import WakeUps
-from aioproducer.runtime.flushing import Flushing
-from aioproducer.runtime.interception import Interception
-from aioproducer.runtime.lane import wall_clock_ms
-from aioproducer.runtime.memory import BufferMemory
-from aioproducer.runtime.metadata_task import MetadataTask
-from aioproducer.runtime.metrics import MetricsRegistry
-from aioproducer.runtime.old_brokers import are_old, refuse_what_they_lack
-from aioproducer.runtime.sender_task import SenderTask
-from aioproducer.runtime.telemetry import TelemetryReporter
-from aioproducer.runtime.transaction_task import TransactionTask
-from aioproducer.runtime.unretrieved import UnretrievedFailures
-from aioproducer.runtime.whole_batch import WholeBatchAppender
+from aioproducer.runtime.delivery.unhandled import UnretrievedFailures
+from aioproducer.runtime.legacy_brokers import are_old, refuse_what_they_lack
+from aioproducer.runtime.observability.interceptors import Interception
+from aioproducer.runtime.observability.registry import MetricsRegistry
+from aioproducer.runtime.observability.telemetry import TelemetryReporter
+from aioproducer.runtime.send.fast_path import wall_clock_ms
+from aioproducer.runtime.send.memory import BufferMemory
+from aioproducer.runtime.send.whole_batch import WholeBatchAppender
+from aioproducer.runtime.tasks.closing import UserObjects, silence, tasks_named
+from aioproducer.runtime.tasks.flush import Flushing
+from aioproducer.runtime.tasks.metadata import MetadataTask
+from aioproducer.runtime.tasks.sender import SenderTask
+from aioproducer.runtime.tasks.transactions import TransactionTask
 from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
-    from aioproducer.core.acknowledged import ForgottenProducer, LostRecords
-    from aioproducer.runtime.reporting import MetricsReporting
+    from aioproducer.core.sending.acknowledged import ForgottenProducer, LostRecords
+    from aioproducer.runtime.observability.reporters import MetricsReporting
 
 _log = log.get("runtime")
 
@@ -287,7 +287,7 @@ class ProducerEngine:
         if not self.config.metric_reporters:
             return None
         # Imported by those who have some.
-        from aioproducer.runtime.reporting import MetricsReporting
+        from aioproducer.runtime.observability.reporters import MetricsReporting
 
         return MetricsReporting(
             self.config.metric_reporters, lambda: registry.live(self), self.loop

@@ -13,22 +13,22 @@ from aioproducer._util import log
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer._version import __version__
 from aioproducer.config.proxy_url import parse_proxy_url
-from aioproducer.core.accumulator import AccumulatorSettings
-from aioproducer.core.coordinators import CoordinatorDialogue
-from aioproducer.core.idempotence import IdempotentSequencer, Sequencer
-from aioproducer.core.metadata import NEVER_S, Metadata
-from aioproducer.core.metadata_requests import MetadataRequests
-from aioproducer.core.sender import SenderSettings
-from aioproducer.core.transactional_sequencer import TransactionalSequencer
-from aioproducer.core.transactions import TransactionManager
+from aioproducer.core.batching.accumulator import AccumulatorSettings
+from aioproducer.core.metadata.metadata import NEVER_S, Metadata
+from aioproducer.core.metadata.requests import MetadataRequests
+from aioproducer.core.sending.idempotence import IdempotentSequencer, Sequencer
+from aioproducer.core.sending.sender import SenderSettings
+from aioproducer.core.transactions.coordinators import CoordinatorDialogue
+from aioproducer.core.transactions.manager import TransactionManager
+from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.metrics.sampling import Sampling
 from aioproducer.net.client import NetSettings
-from aioproducer.net.dialer import Dialer, TcpDialer
-from aioproducer.net.old_brokers import ranges_of_old_broker
+from aioproducer.net.dial.dialer import Dialer, TcpDialer
+from aioproducer.net.legacy_brokers import ranges_of_old_broker
 from aioproducer.records.codecs import codec_for
-from aioproducer.runtime.appender import AppenderSettings
-from aioproducer.runtime.encoder import BatchEncoder
 from aioproducer.runtime.security_settings import principal_of, sasl_mechanism, tls_contexts
+from aioproducer.runtime.send.appender import AppenderSettings
+from aioproducer.runtime.tasks.encoder import BatchEncoder
 
 if TYPE_CHECKING:
     from random import Random
@@ -111,7 +111,7 @@ def net_settings(config: ProducerConfig) -> NetSettings:
 def make_plain_dialer(config: ProducerConfig) -> Dialer:
     """How connections are made, below TLS."""
     if config.dialer is not None:
-        from aioproducer.net.opener import OpenerDialer
+        from aioproducer.net.dial.user_dialer import OpenerDialer
 
         return OpenerDialer(config.dialer)
     proxy = None if config.proxy_url is None else parse_proxy_url(config.proxy_url)

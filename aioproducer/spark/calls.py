@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.errors import KafkaError
-from aioproducer.runtime.coordinator_client import CoordinatorClient
+from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.spark.pool import Kind, Pool
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
-    from aioproducer.runtime.bulk_result import FailedRecord
+    from aioproducer.runtime.bulk.result import FailedRecord
     from aioproducer.spark.rows import Row
 
 _PREFIX: Final = "__connect.errors."

@@ -32,7 +32,7 @@ from aioproducer.spark.two_phase import CommitReport, TwoPhaseCommit
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
-    from aioproducer.runtime.coordinator_client import CoordinatorClient
+    from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 
 __all__ = [
     "DEFAULT_TRANSACTION_TIMEOUT_MS",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from aioproducer._util import log
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.errors import ConfigError
-from aioproducer.runtime.native_core import missing_core, warn_once
+from aioproducer.runtime.native import missing_core, warn_once
 from aioproducer.spark.options import Guarantee, SourceOptions
 from aioproducer.spark.wording import in_users_words
 

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING
 
 from aioproducer._util import log
 from aioproducer._util.gather import together
-from aioproducer.core import coordinator_questions as questions
-from aioproducer.core.idempotence import ProducerIdentity
-from aioproducer.core.prepared import Fate, fate_of
-from aioproducer.core.transaction_requests import CoordinatorKind
+from aioproducer.core.sending.idempotence import ProducerIdentity
+from aioproducer.core.transactions import coordinator_queries as questions
+from aioproducer.core.transactions.prepared import Fate, fate_of
+from aioproducer.core.transactions.requests import CoordinatorKind
 from aioproducer.errors import (
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
@@ -55,7 +55,7 @@ from aioproducer.types import (
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
-    from aioproducer.runtime.coordinator_client import CoordinatorClient
+    from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
     from aioproducer.wire.schema import Message
 
 _log = log.get("spark")

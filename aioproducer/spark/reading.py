@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeVar, cast
 
 from aioproducer.config import ProducerConfig
-from aioproducer.core.coordinator_questions import Question
+from aioproducer.core.transactions.coordinator_queries import Question
 from aioproducer.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -28,7 +28,7 @@ from aioproducer.errors import (
 )
 from aioproducer.records.batch import DecodedRecord, read_batches
 from aioproducer.records.committed import CommittedView
-from aioproducer.runtime.coordinator_client import CoordinatorClient
+from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.types import TimestampType
 from aioproducer.wire.messages.fetch import (
     FetchPartition,

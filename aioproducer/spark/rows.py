@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from aioproducer.records.arrow import ArrowColumns
-    from aioproducer.runtime.bulk_result import FailedRecord
+    from aioproducer.runtime.bulk.result import FailedRecord
 
 KEPT_BYTES: Final = 64 * 1024 * 1024
 _KEY_BYTES: Final = 40

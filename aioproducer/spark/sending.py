@@ -33,8 +33,8 @@ from aioproducer.errors import (
     UnknownTopicOrPartitionError,
 )
 from aioproducer.records.arrow import ArrowColumns, ArrowSource
-from aioproducer.runtime.bulk_result import FailedRecord
-from aioproducer.runtime.bulk_run import BulkRun
+from aioproducer.runtime.bulk.result import FailedRecord
+from aioproducer.runtime.bulk.run import BulkRun
 from aioproducer.spark.dead_letters import dead_letter
 from aioproducer.spark.replay import Items, Refused, RowsRefusedError
 from aioproducer.spark.rows import KEPT_BYTES, RefusedRow, RowWindow, row_error
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from aioproducer.client.producer import Producer
-    from aioproducer.runtime.bulk_result import SendManyResult
+    from aioproducer.runtime.bulk.result import SendManyResult
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.spark.dead_letters import DeadLetter
     from aioproducer.spark.rows import RowError

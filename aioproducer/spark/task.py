@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from aioproducer._util import log
-from aioproducer.runtime.native_core import missing_core, warn_once
+from aioproducer.runtime.native import missing_core, warn_once
 from aioproducer.spark.encoding import encode_batches
 from aioproducer.spark.exactly_once import TaskAttempt
 from aioproducer.spark.options import Guarantee

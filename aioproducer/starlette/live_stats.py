@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from aioproducer.errors import KafkaError
-from aioproducer.runtime.statistics import BrokerStatistics, Statistics
+from aioproducer.runtime.observability.statistics import BrokerStatistics, Statistics
 
 WINDOW_S = 10.0
 _FAILURES_SHOWN = 10

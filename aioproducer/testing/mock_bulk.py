@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from aioproducer.errors import IllegalStateError, InvalidTopicError, KafkaError
 from aioproducer.records.arrow import ArrowSource
-from aioproducer.runtime.arrow import check_topic
-from aioproducer.runtime.bulk import Item, as_record
-from aioproducer.runtime.bulk_result import (
+from aioproducer.runtime.bulk.result import (
     FailedRecord,
     SendManyInterruptedError,
     SendManyResult,
 )
+from aioproducer.runtime.bulk.send_arrow import check_topic
+from aioproducer.runtime.bulk.send_many import Item, as_record
 from aioproducer.runtime.delivery import Delivery
-from aioproducer.runtime.interception import InterceptedRows, Interception, ShownParts
+from aioproducer.runtime.observability.interceptors import InterceptedRows, Interception, ShownParts
 
 if TYPE_CHECKING:
     from aioproducer.records.arrow import ArrowColumns

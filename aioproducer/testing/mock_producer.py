@@ -36,12 +36,12 @@ from aioproducer.errors import (
     WouldBlockError,
 )
 from aioproducer.records.arrow import ArrowColumns
-from aioproducer.runtime.bulk import Item
-from aioproducer.runtime.bulk_result import SendManyResult
-from aioproducer.runtime.closing import UserObjects
+from aioproducer.runtime.bulk.result import SendManyResult
+from aioproducer.runtime.bulk.send_many import Item
 from aioproducer.runtime.delivery import Delivery
-from aioproducer.runtime.interception import Interception, ShownParts
-from aioproducer.runtime.serialization_queue import SerializationQueue
+from aioproducer.runtime.observability.interceptors import Interception, ShownParts
+from aioproducer.runtime.send.serialization_queue import SerializationQueue
+from aioproducer.runtime.tasks.closing import UserObjects
 from aioproducer.testing.mock_bulk import send_arrow, send_many
 from aioproducer.testing.mock_records import MockRecord, WaitingRecords
 from aioproducer.testing.mock_transactions import MockTransactions
@@ -55,8 +55,8 @@ from aioproducer.types import (
 )
 
 if TYPE_CHECKING:
-    from aioproducer.runtime.transaction_task import TransactionTask
-    from aioproducer.runtime.unfinished import UnfinishedParts
+    from aioproducer.runtime.send.unfinished import UnfinishedParts
+    from aioproducer.runtime.tasks.transactions import TransactionTask
 
 MockCall = Literal[
     "send", "flush", "close", "partitions_for", "init", "begin", "send_offsets", "commit", "abort"

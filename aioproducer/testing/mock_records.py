@@ -15,7 +15,7 @@ from functools import lru_cache
 from uuid import UUID
 
 from aioproducer.config import ProducerConfig
-from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
+from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import (
     InvalidPartitionError,
@@ -27,9 +27,9 @@ from aioproducer.partitioners import partition_chooser
 from aioproducer.records import record_size_bound
 from aioproducer.records.layout import HEADER_SIZE
 from aioproducer.runtime.delivery import Delivery, WakeUps
-from aioproducer.runtime.lane import wall_clock_ms
-from aioproducer.runtime.record_check import check_timestamp, partition_index
-from aioproducer.runtime.unretrieved import UnretrievedFailures
+from aioproducer.runtime.delivery.unhandled import UnretrievedFailures
+from aioproducer.runtime.send.fast_path import wall_clock_ms
+from aioproducer.runtime.send.validation import check_timestamp, partition_index
 from aioproducer.types import HeaderPairs, PartitionMetadata, TopicMetadata, TopicPartition
 
 _BUILDER_BYTES = 256

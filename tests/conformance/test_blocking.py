@@ -40,7 +40,7 @@ from aioproducer.errors import (
     TransactionAbortedError,
     WouldBlockError,
 )
-from aioproducer.runtime.bulk import SendManyInterruptedError
+from aioproducer.runtime.bulk.send_many import SendManyInterruptedError
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
 from aioproducer.testing.threaded import ThreadedCluster

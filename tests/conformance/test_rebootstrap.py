@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from support.dialed import DialedProducer
 
-from aioproducer.net.dialer import Address, TcpDialer
+from aioproducer.net.dial.dialer import Address, TcpDialer
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
 

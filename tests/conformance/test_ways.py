@@ -28,7 +28,7 @@ from aioproducer.errors import (
     ProxyError,
     TlsError,
 )
-from aioproducer.net.dialer import Address, TcpDialer
+from aioproducer.net.dial.dialer import Address, TcpDialer
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
 from aioproducer.testing.security import ListenerSecurity

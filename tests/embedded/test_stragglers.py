@@ -13,7 +13,7 @@ from support.clusters import ClusterUnderTest, unique_topic
 from aioproducer import Producer
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaError
-from aioproducer.runtime.coordinator_client import CoordinatorClient
+from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.spark.attempts import Plan, TaskResult
 from aioproducer.spark.decision import Part
 from aioproducer.spark.errors import EpochOverError

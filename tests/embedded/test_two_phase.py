@@ -21,7 +21,7 @@ from support.confluent import read_all_confluent
 
 from aioproducer import Producer
 from aioproducer.config import ProducerConfig
-from aioproducer.core import coordinator_questions as questions
+from aioproducer.core.transactions import coordinator_queries as questions
 from aioproducer.spark.attempts import Plan, TaskResult
 from aioproducer.spark.decision import Decision, Part
 from aioproducer.spark.errors import (

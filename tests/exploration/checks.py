@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 from math import inf
 
-from aioproducer.core.producer_batch import ProducerBatch
+from aioproducer.core.batching.batch import ProducerBatch
 from exploration.world import ViolationError, World
 
 

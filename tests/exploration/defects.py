@@ -35,126 +35,126 @@ class Defect(NamedTuple):
 OWN = (
     Defect(
         "past a waiting batch",
-        "core/accumulator.py",
+        "core/batching/accumulator.py",
         "            if not other.holds:\n                return False\n",
         "            pass\n",
     ),
     Defect(
         "against the sequence",
-        "core/accumulator.py",
+        "core/batching/accumulator.py",
         "        if queue.muted or not self.sequencer.may_drain(batch, now, leader_epoch):\n",
         "        if queue.muted:\n",
     ),
     Defect(
         "skip a sequence after each batch",
-        "core/idempotence.py",
+        "core/sending/idempotence.py",
         "sequence_after(partition.next_sequence, batch.count)",
         "sequence_after(partition.next_sequence, batch.count + 1)",
     ),
     Defect(
         "give the parts of a batch the same sequence",
-        "core/idempotence.py",
+        "core/sending/idempotence.py",
         "            sequence = sequence_after(sequence, part.count)\n",
         "",
     ),
     Defect(
         "sleep until the next expiry",
-        "core/sender.py",
+        "core/sending/sender.py",
         "        deadline = min(self._readiness.next_at, self.accumulator.next_expiry_at)\n",
         "        deadline = self.accumulator.next_expiry_at\n",
     ),
     Defect(
         "sleep over a response",
-        "core/sender.py",
+        "core/sending/sender.py",
         "        return min(self._readiness.next_at, accumulator.next_expiry_at)\n",
         "        return accumulator.next_expiry_at\n",
     ),
     Defect(
         "sleep although metadata is wanted",
-        "core/metadata_requests.py",
+        "core/metadata/requests.py",
         "        return self._metadata.next_update_at(now)\n\n    def next_deadline",
         "        return now + 60\n\n    def next_deadline",
     ),
     Defect(
         "set the timer of a retry too late",
-        "core/readiness.py",
+        "core/batching/readiness.py",
         "        heappush(self._heap, (ready_at, self._ticket, queue))\n",
         "        queue.ready_at = ready_at = ready_at + 60 * bool(queue.batches[0].attempts)\n"
         "        heappush(self._heap, (ready_at, self._ticket, queue))\n",
     ),
     Defect(
         "do not ask for metadata after a refusal",
-        "core/sender.py",
+        "core/sending/sender.py",
         "        if error.refreshes_metadata and not hinted:\n",
         "        if hinted:\n",
     ),
     Defect(
         "keep leaders that have moved",
-        "core/accumulator.py",
+        "core/batching/accumulator.py",
         "        self.readiness.on_leaders_changed(queues)\n",
         "",
     ),
     Defect(
         "number anew what is out of order in any case",
-        "core/idempotence.py",
+        "core/sending/idempotence.py",
         "        return not (is_first and batch.possibly_persisted"
         " and partition.unknown_gap is not None)\n",
         "        return True\n",
     ),
     Defect(
         "keep the node of a request that was not made",
-        "core/sender.py",
+        "core/sending/sender.py",
         '"""The request never reached a transport: nothing of it can have been written."""\n'
         "        self._preparing.discard(node_id)\n",
         '"""The request never reached a transport: nothing of it can have been written."""\n',
     ),
     Defect(
         "keep the node when every batch of a request has ended",
-        "core/sender.py",
+        "core/sending/sender.py",
         "        if not live:\n            self._preparing.discard(node_id)\n",
         "",
     ),
     Defect(
         "keep a metadata request that has failed",
-        "core/metadata.py",
+        "core/metadata/metadata.py",
         '"""The request failed, or none could be made: another may follow after the backoff."""\n'
         "        self._fetch = None\n",
         '"""The request failed, or none could be made: another may follow after the backoff."""\n',
     ),
     Defect(
         "keep the first of a topic's logs",
-        "core/idempotence.py",
+        "core/sending/idempotence.py",
         "            if topic_partition.topic == topic:\n",
         "            if topic_partition.topic == topic and partition.log_is_new:\n",
     ),
     Defect(
         "do not wake up for a producer id",
-        "core/sender.py",
+        "core/sending/sender.py",
         "        if self.producer_id.on_identity(identity):\n",
         "        if not self.producer_id.on_identity(identity):\n",
     ),
     Defect(
         "serve only the first of those that wait for memory",
-        "core/buffer_pool.py",
+        "core/batching/buffer_pool.py",
         "        self._available += request.granted\n",
         "        self._available += 0 * request.granted\n",
     ),
     Defect(
         "leave an expired batch in its queue",
-        "core/accumulator.py",
+        "core/batching/accumulator.py",
         "                queue.batches.remove(batch)\n",
         "                pass\n",
     ),
     Defect(
         "ask for the next epoch although an addition may be late",
-        "core/transactions.py",
+        "core/transactions/manager.py",
         "            self._addition_in_doubt = True\n",
         "",
         transactional=True,
     ),
     Defect(
         "give memory back while parts of the batch are sent",
-        "core/accumulator.py",
+        "core/batching/accumulator.py",
         "            if not left:\n                batch.complete(BatchOutcome())\n",
         "            if left:\n                batch.complete(BatchOutcome())\n",
     ),
@@ -162,8 +162,8 @@ OWN = (
 
 
 def _of_the_simulation() -> tuple[Defect, ...]:
-    """Those defects of `tests/sim/mutants.py` that are in the core."""
-    spec = importlib.util.spec_from_file_location("mutants", TESTS / "sim" / "mutants.py")
+    """Those defects of `tests/simulation/mutants.py` that are in the core."""
+    spec = importlib.util.spec_from_file_location("mutants", TESTS / "simulation" / "mutants.py")
     assert spec is not None
     assert spec.loader is not None
     mutants = importlib.util.module_from_spec(spec)

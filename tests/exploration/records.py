@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from aioproducer.core import producer_batch
+from aioproducer.core.batching import batch as producer_batch
 from aioproducer.records.batch import HEADER_SIZE
 
 NO_MEMORY = bytearray()

@@ -21,7 +21,7 @@ from types import CellType, FunctionType, MappingProxyType, MethodType
 from typing import Any
 from uuid import UUID
 
-from aioproducer.core.cluster import Cluster
+from aioproducer.core.metadata.cluster import Cluster
 from aioproducer.errors import KafkaError
 from aioproducer.types import TopicMetadata
 

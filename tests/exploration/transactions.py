@@ -5,17 +5,17 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from aioproducer.core.actions import Connect, CoordinatorUnreachable, RequestOfCoordinator
-from aioproducer.core.coordinator_requests import CoordinatorRequests
-from aioproducer.core.coordinators import CoordinatorDialogue
 from aioproducer.core.driver import Turns
-from aioproducer.core.idempotence import Sequencer
-from aioproducer.core.transaction_operations import Operation
-from aioproducer.core.transaction_requests import TransactionalRequest
-from aioproducer.core.transaction_rules import Rpc
-from aioproducer.core.transaction_states import TransactionState
-from aioproducer.core.transactional_sequencer import TransactionalSequencer
-from aioproducer.core.transactions import TransactionManager
+from aioproducer.core.sending.actions import Connect, CoordinatorUnreachable, RequestOfCoordinator
+from aioproducer.core.sending.idempotence import Sequencer
+from aioproducer.core.transactions.coordinator_requests import CoordinatorRequests
+from aioproducer.core.transactions.coordinators import CoordinatorDialogue
+from aioproducer.core.transactions.manager import TransactionManager
+from aioproducer.core.transactions.operations import Operation
+from aioproducer.core.transactions.requests import TransactionalRequest
+from aioproducer.core.transactions.rules import Rpc
+from aioproducer.core.transactions.sequencer import TransactionalSequencer
+from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import (
     CommitOutcomeUnknownError,
     KafkaError,

@@ -1,7 +1,7 @@
 """The unmodified core with a driver, connections and brokers, one event at a time.
 
 `World.events()` names what may happen next, `World.apply(event)` lets it happen. The driver does
-what `runtime.sender_task`, `runtime.placing` and `runtime.memory` do, without asyncio.
+what `runtime.tasks.sender`, `batch_appender` and `memory` of `runtime.send` do, without asyncio.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from aioproducer._util.backoff import ExponentialBackoff
-from aioproducer.core.accumulator import AccumulatorSettings, RecordAccumulator
-from aioproducer.core.acknowledged import ForgottenProducer, LostRecords
-from aioproducer.core.actions import (
+from aioproducer.core.batching.accumulator import AccumulatorSettings, RecordAccumulator
+from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
+from aioproducer.core.batching.buffer_pool import BufferPool, MemoryRequest
+from aioproducer.core.batching.outgoing import OutgoingRecord
+from aioproducer.core.batching.partitioners import NodeLatencies
+from aioproducer.core.driver import Driver, Turns
+from aioproducer.core.metadata.metadata import Metadata
+from aioproducer.core.metadata.requests import MetadataRequests
+from aioproducer.core.sending.acknowledged import ForgottenProducer, LostRecords
+from aioproducer.core.sending.actions import (
     Connect,
     Dispatch,
     NoBrokerReady,
     RequestIdentity,
     RequestMetadata,
 )
-from aioproducer.core.buffer_pool import BufferPool, MemoryRequest
-from aioproducer.core.driver import Driver, Turns
-from aioproducer.core.idempotence import (
+from aioproducer.core.sending.idempotence import (
     REMEMBERED_S,
     IdempotentSequencer,
     ProducerIdentity,
     Sequencer,
 )
-from aioproducer.core.metadata import Metadata
-from aioproducer.core.metadata_requests import MetadataRequests
-from aioproducer.core.outgoing import OutgoingRecord
-from aioproducer.core.partitioners import NodeLatencies
-from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
-from aioproducer.core.sender import Sender, SenderSettings
+from aioproducer.core.sending.sender import Sender, SenderSettings
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import DeliveryTimeoutError, KafkaError, NodeDisconnectedError
 from aioproducer.records.batch import HEADER_SIZE

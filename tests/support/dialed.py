@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from aioproducer import Producer
-from aioproducer.net.dialer import Dialer
+from aioproducer.net.dial.dialer import Dialer
 from aioproducer.runtime.engine import ProducerEngine
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import aioproducer
 from aioproducer import Producer
-from aioproducer.core.cluster import Cluster
+from aioproducer.core.metadata.cluster import Cluster
 from aioproducer.testing import run_virtual
 from aioproducer.testing.virtual import VirtualKafka
 from aioproducer.types import TopicMetadata

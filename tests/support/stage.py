@@ -15,11 +15,12 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from simulation.evidence import leftovers
+
 from aioproducer.records.batch import RecordBatch, read_batches
 from aioproducer.runtime.engine import ProducerEngine
 from aioproducer.testing.broker.faults import Faults
 from aioproducer.testing.broker.replication import ReplicatedPartition
-from aioproducer.testing.sim.evidence import leftovers
 from aioproducer.testing.world.cluster import ReplicationTiming
 from aioproducer.testing.world.faults import revive
 from aioproducer.testing.world.loop import VirtualLoop

@@ -17,16 +17,17 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from simulation.transactions.line import Line
+
 from aioproducer.config import ProducerConfig
-from aioproducer.core.coordinator_questions import Question
+from aioproducer.core.transactions.coordinator_queries import Question
 from aioproducer.errors import KafkaError
 from aioproducer.records.batch import RecordBatch
-from aioproducer.runtime.coordinator_client import CoordinatorClient
+from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.spark.attempts import AttemptNumbers, Plan, TaskResult
 from aioproducer.spark.decision import Part
 from aioproducer.spark.ledger import Ledger, is_over
 from aioproducer.spark.two_phase import TwoPhaseCommit
-from aioproducer.testing.sim.transactions.line import Line
 from aioproducer.testing.world.producer import SimProducer
 from aioproducer.wire.api_keys import ApiKey
 from support.stage import Stage, play

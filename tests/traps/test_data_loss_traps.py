@@ -15,7 +15,7 @@ from support.stage import Stage, play
 from support.waiting import until
 
 from aioproducer import Persistence, Producer
-from aioproducer.core.transaction_rules import Reaction, Rpc, reaction_to
+from aioproducer.core.transactions.rules import Reaction, Rpc, reaction_to
 from aioproducer.errors import (
     BootstrapError,
     CommitOutcomeUnknownError,

@@ -17,7 +17,9 @@ from aioproducer import ProducerConfig
 CONFIG_CALLS = ["from_properties", "from_env", "from_file", "replace"]
 
 # Classes of native code are shown by their twins in Python.
-_TWINS = {"aioproducer.runtime._delivery.Delivery": "aioproducer.runtime._puredelivery.Delivery"}
+_TWINS = {
+    "aioproducer.runtime.delivery._delivery.Delivery": "aioproducer.runtime.delivery._delivery_py.Delivery"
+}
 
 
 class Module(NamedTuple):
@@ -90,9 +92,9 @@ MODULES = (
         "aioproducer",
         first=("Producer", "ProducerConfig"),
         more=(
-            "aioproducer.runtime.bulk.SendManyResult",
-            "aioproducer.runtime.health.Health",
-            "aioproducer.runtime.statistics.Statistics",
+            "aioproducer.runtime.bulk.send_many.SendManyResult",
+            "aioproducer.runtime.observability.health.Health",
+            "aioproducer.runtime.observability.statistics.Statistics",
         ),
     ),
     Module("blocking producer", "blocking", "aioproducer.blocking"),

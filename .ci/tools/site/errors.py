@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Final
 
 from aioproducer import errors
-from aioproducer.core.produce_rules import SURELY_REFUSED
+from aioproducer.core.sending.produce_rules import SURELY_REFUSED
 from aioproducer.errors import BrokerError, KafkaError, TransactionEffect, broker, broker_internal
 from aioproducer.errors.advice import ADVICE
 

@@ -25,10 +25,10 @@ from aioproducer.cli.checkup.probe import BrokerProbe
 from aioproducer.cli.checkup.probe_context import ProbeContext
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
 from aioproducer.config import ProducerConfig
-from aioproducer.core.coordinator_questions import describe, find_coordinator
-from aioproducer.core.transaction_requests import CoordinatorKey, CoordinatorKind
+from aioproducer.core.transactions.coordinator_queries import describe, find_coordinator
+from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.errors import AuthorizationError, ConfigError, KafkaError
-from aioproducer.runtime.native_core import missing_core
+from aioproducer.runtime.native import missing_core
 from aioproducer.runtime.security_settings import principal_of
 from aioproducer.types import Node
 from aioproducer.wire.messages import MetadataResponse, MetadataResponseTopic

@@ -24,7 +24,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.errors.advice import ADVICE
-from aioproducer.net.refusals import RefusedDialError
+from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.net.security.certificates import Certificate
 
 _BY_VERIFICATION = {

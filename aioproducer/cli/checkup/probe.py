@@ -21,9 +21,9 @@ from aioproducer.cli.checkup.probe_context import READ_AHEAD_BYTES, ProbeContext
 from aioproducer.cli.checkup.releases import guessed_release
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.sessions import end, hang_up, session_on
-from aioproducer.core.coordinator_questions import Question
+from aioproducer.core.transactions.coordinator_queries import Question
 from aioproducer.errors import KafkaError
-from aioproducer.net.dialer import Address
+from aioproducer.net.dial.dialer import Address
 from aioproducer.net.handshake import Session, negotiate_versions
 from aioproducer.net.security.certificates import Certificate, shown_chain
 from aioproducer.net.security.sasl.authentication import authenticate, exposed_to

@@ -17,7 +17,7 @@ from typing import Any
 
 from aioproducer.cli.sessions import hang_up
 from aioproducer.config import ProducerConfig
-from aioproducer.net.dialer import Address, Dialer
+from aioproducer.net.dial.dialer import Address, Dialer
 from aioproducer.net.security.tls_probe import speaks_tls
 from aioproducer.net.settings import NetSettings
 from aioproducer.runtime import settings as made

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from aioproducer.core.coordinator_questions import Question
+from aioproducer.core.transactions.coordinator_queries import Question
 from aioproducer.errors import error_from_code
 from aioproducer.testing.wire_client import first_of
 from aioproducer.wire.messages import (

@@ -25,20 +25,20 @@ from aioproducer.compat.aiokafka.errors import (
     RequestTimedOutError,
 )
 from aioproducer.compat.aiokafka.structs import BrokerMetadata, TopicPartition, kin_struct
-from aioproducer.core import coordinator_questions as questions
-from aioproducer.core.transaction_states import TransactionState
+from aioproducer.core.transactions import coordinator_queries as questions
+from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
-from aioproducer.net.answers import UndecodedAnswer
 from aioproducer.net.client import PreparedRequest
-from aioproducer.runtime.coordinator_client import CoordinatorClient
+from aioproducer.net.responses import UndecodedAnswer
+from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aioproducer.compat.aiokafka._connection import Connection
     from aioproducer.config import ProducerConfig
-    from aioproducer.core.cluster import Cluster
-    from aioproducer.core.metadata import Metadata
+    from aioproducer.core.metadata.cluster import Cluster
+    from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.types import Node, TopicMetadata
 
 __all__ = ["ClientView", "ClusterView", "SenderView", "TransactionView"]

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from aioproducer.client.producer import Producer
 from aioproducer.compat.aiokafka._batch import BatchBuilder
 from aioproducer.compat.aiokafka._outcomes import Outcome, RecordFutures, batch_future
-from aioproducer.core.transaction_states import TransactionState
+from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import IllegalStateError
 
 if TYPE_CHECKING:
-    from aioproducer.core.metadata import Metadata
+    from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.runtime.engine import ProducerEngine
 
 

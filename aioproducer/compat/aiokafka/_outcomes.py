@@ -23,7 +23,7 @@ from aioproducer.errors import KafkaError
 from aioproducer.runtime.delivery import Delivery
 
 if TYPE_CHECKING:
-    from aioproducer.core.producer_batch import ProducerBatch
+    from aioproducer.core.batching.batch import ProducerBatch
 
 Outcome = asyncio.Future[RecordMetadata | None]
 

@@ -13,7 +13,7 @@ from aioproducer.compat.aiokafka.structs import RecordMetadata, TopicPartition, 
 from aioproducer.runtime.delivery import Delivery
 
 if TYPE_CHECKING:
-    from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
+    from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 
 _ROWS: Final[tuple[tuple[type[Exception], type[Exception]], ...]] = (
     (ours.ProducerFencedError, errors.ProducerFenced),

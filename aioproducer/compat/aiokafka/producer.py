@@ -66,7 +66,7 @@ from aioproducer.runtime.delivery import Delivery
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
-    from aioproducer.runtime.lane import Lane
+    from aioproducer.runtime.send.fast_path import Lane
 
 __all__ = ["AIOKafkaProducer", "TransactionContext"]
 

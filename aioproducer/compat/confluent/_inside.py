@@ -22,7 +22,7 @@ from aioproducer.compat.confluent._reports import Record, Reports
 from aioproducer.compat.confluent._settings import Settings
 from aioproducer.compat.confluent._translation import translating
 from aioproducer.config import ProducerConfig
-from aioproducer.core.metadata import Metadata
+from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.errors import (
     BootstrapError,
     BufferExhaustedError,

@@ -26,7 +26,7 @@ from aioproducer.errors import KafkaError as OwnError
 from aioproducer.types import TimestampType
 
 if TYPE_CHECKING:
-    from aioproducer.core.producer_batch import ProducerBatch
+    from aioproducer.core.batching.batch import ProducerBatch
     from aioproducer.runtime.delivery import Delivery
 
 _log = log.get("producer")

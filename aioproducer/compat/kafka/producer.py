@@ -17,7 +17,7 @@ from aioproducer.compat.kafka._translation import translating
 from aioproducer.compat.kafka.future import Failed, FutureRecordMetadata
 from aioproducer.compat.kafka.partitioner import View, choice_of
 from aioproducer.compat.kafka.serializer import function_of
-from aioproducer.core.cluster import check_topic_name
+from aioproducer.core.metadata.cluster import check_topic_name
 from aioproducer.errors import AuthorizationError, InvalidTopicError, UnknownTopicOrPartitionError
 
 __all__ = ["KafkaProducer", "MetricName"]

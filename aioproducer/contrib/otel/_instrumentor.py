@@ -191,7 +191,7 @@ def _send_arrow(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
         topic_column: str | None = None,
     ) -> Any:
         from aioproducer.records.arrow import ArrowColumns  # heavy, and not needed to instrument
-        from aioproducer.runtime import arrow
+        from aioproducer.runtime.bulk import send_arrow as arrow
 
         engine = self._usable()
         columns = ArrowColumns(value, key, headers, partition, timestamp, topic_column)

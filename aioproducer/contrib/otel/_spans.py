@@ -27,7 +27,7 @@ with required("aioproducer.contrib.otel", "otel"):
 if TYPE_CHECKING:
     from aioproducer.blocking.handle import DeliveryHandle
     from aioproducer.config import ProducerConfig
-    from aioproducer.runtime.bulk import Item, SendManyResult
+    from aioproducer.runtime.bulk.send_many import Item, SendManyResult
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.types import RecordMetadata
@@ -93,7 +93,9 @@ class SendSpan:
 
     def carried_by_item(self, item: Item) -> Item:
         """Return an item of `send_many` with the context; one that cannot be sent as it is."""
-        from aioproducer.runtime.bulk import as_record  # heavy, and not needed to instrument
+        from aioproducer.runtime.bulk.send_many import (
+            as_record,  # heavy, and not needed to instrument
+        )
 
         try:
             record = as_record(item)

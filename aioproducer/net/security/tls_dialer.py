@@ -15,8 +15,8 @@ import ssl
 
 from aioproducer.errors import ProtocolError
 from aioproducer.errors.advice import ADVICE
-from aioproducer.net.dialer import Address, Dialer
-from aioproducer.net.refusals import RefusedDialError
+from aioproducer.net.dial.dialer import Address, Dialer
+from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.net.security.tls import TlsContexts
 from aioproducer.net.security.tls_failures import not_tls, refusal
 from aioproducer.wire.framing import encode_request, frame_size, peek_correlation_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 
-from aioproducer.net.dialer import Address, Dialer
+from aioproducer.net.dial.dialer import Address, Dialer
 
 _READ_BYTES = 4096
 

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Self
 
-from aioproducer.core import coordinator_questions as questions
+from aioproducer.core.transactions import coordinator_queries as questions
 from aioproducer.loader.errors import StateError
 from aioproducer.loader.state_file import read_state, write_state
 from aioproducer.spark.exactly_once import prefix_for_job

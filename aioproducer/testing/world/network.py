@@ -21,7 +21,7 @@ import random
 from collections.abc import Sequence
 from typing import Protocol
 
-from aioproducer.net.dialer import Address
+from aioproducer.net.dial.dialer import Address
 from aioproducer.testing.world.pipe import Content, Pipe, Quiet, Signal
 from aioproducer.testing.world.trace import Trace
 from aioproducer.testing.world.transport import ClientTransport

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from aioproducer import Producer
 from aioproducer.config import ProducerConfig
-from aioproducer.core.buffer_pool import BufferPool
+from aioproducer.core.batching.buffer_pool import BufferPool
 from aioproducer.runtime.engine import ProducerEngine
 
 if TYPE_CHECKING:
-    from aioproducer.net.dialer import Dialer
+    from aioproducer.net.dial.dialer import Dialer
     from aioproducer.testing.world.world import SimWorld
 
 _POISON = b"\xee"

@@ -42,7 +42,7 @@ _EXPECTED_CLOSES = (
     "scripted fault",
     "is down",
     "with acks=0",
-    # Whether a broker that closed on ApiVersions predates it (`net.old_brokers`).
+    # Whether a broker that closed on ApiVersions predates it (`net.legacy_brokers`).
     "LIST_OFFSETS v0 is not served",
 )
 _ACCUSING = frozenset({2, 42, 43, 87})

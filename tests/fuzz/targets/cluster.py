@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from random import Random
 
 from aioproducer._util.backoff import ExponentialBackoff
-from aioproducer.core.metadata import Metadata
-from aioproducer.core.produce_answers import (
+from aioproducer.core.metadata.metadata import Metadata
+from aioproducer.core.sending.produce_answers import (
     blamed_records,
     leader_hints,
     match_answers,
     success_outcome,
 )
-from aioproducer.core.produce_rules import action_for
+from aioproducer.core.sending.produce_rules import action_for
 from aioproducer.errors import ProtocolError
 from aioproducer.wire.messages import (
     LeaderIdAndEpoch,

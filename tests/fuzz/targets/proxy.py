@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aioproducer.config.proxy_url import ProxyUrl
-from aioproducer.net.proxies import ProxyFailedError, pass_through
-from aioproducer.net.refusals import RefusedDialError
+from aioproducer.net.dial.proxies import ProxyFailedError, pass_through
+from aioproducer.net.dial.rejected import RefusedDialError
 from fuzz.guard import Target, require
 from fuzz.source import Source
 from fuzz.streams import run_on_virtual_time

@@ -12,7 +12,7 @@ from aioproducer import ProducerConfig
 from aioproducer.cli.checkup import Checkup, Finding, Scope, Status
 from aioproducer.cli.checkup.probe import BrokerProbe
 from aioproducer.cli.checkup.probe_context import ProbeContext
-from aioproducer.net.dialer import Address
+from aioproducer.net.dial.dialer import Address
 from aioproducer.net.settings import NetSettings
 
 STEP_S = 10.0

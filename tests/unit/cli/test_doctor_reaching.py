@@ -11,7 +11,7 @@ from support.security.leaks import Evidence, collected, secret
 from aioproducer.cli.checkup import Finding, Status, verdict
 from aioproducer.cli.checkup.findings import CheckFailedError
 from aioproducer.cli.exit_codes import ExitCode
-from aioproducer.net.dialer import Address
+from aioproducer.net.dial.dialer import Address
 from aioproducer.testing.broker import ClusterSettings
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.security import ListenerSecurity
@@ -102,7 +102,7 @@ async def test_one_silent_address_among_good_ones_is_a_warning(cluster: Embedded
     class Mixed(FakeDialer):
         async def connect(self, address, *, server_hostname, limit):  # type: ignore[no-untyped-def]
             if address == good:
-                from aioproducer.net.dialer import TcpDialer
+                from aioproducer.net.dial.dialer import TcpDialer
 
                 return await TcpDialer().connect(
                     address, server_hostname=server_hostname, limit=limit

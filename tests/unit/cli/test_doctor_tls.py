@@ -14,7 +14,7 @@ from support.security.certificates import Authority, Identity
 from aioproducer.cli.checkup import Finding, Status
 from aioproducer.cli.checkup.handshake_troubles import of_tls, of_tls_refusal
 from aioproducer.errors import TlsError
-from aioproducer.net.refusals import RefusedDialError
+from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.net.security.tls_failures import refusal
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.security import ListenerSecurity

@@ -19,7 +19,7 @@ from aiokafka.protocol.produce import ProduceRequest
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.compat.aiokafka import AIOKafkaProducer, TopicPartition
 from aioproducer.compat.aiokafka._client import ClusterView
-from aioproducer.core.metadata import Metadata
+from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.testing.broker.settings import ClusterSettings
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.wire.api_keys import ApiKey

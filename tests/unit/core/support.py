@@ -8,21 +8,21 @@ from math import inf
 from uuid import UUID
 
 from aioproducer._util.backoff import ExponentialBackoff
-from aioproducer.core.accumulator import AccumulatorSettings, RecordAccumulator
-from aioproducer.core.acknowledged import ForgottenProducer
-from aioproducer.core.actions import Dispatch, RequestIdentity
-from aioproducer.core.buffer_pool import BufferPool
-from aioproducer.core.idempotence import Sequencer
-from aioproducer.core.metadata import Metadata
-from aioproducer.core.outgoing import OutgoingRecord
-from aioproducer.core.partitioners import NodeLatencies
-from aioproducer.core.producer_batch import ProducerBatch
-from aioproducer.core.sender import Sender, SenderSettings
+from aioproducer.core.batching.accumulator import AccumulatorSettings, RecordAccumulator
+from aioproducer.core.batching.batch import ProducerBatch
+from aioproducer.core.batching.buffer_pool import BufferPool
+from aioproducer.core.batching.outgoing import OutgoingRecord
+from aioproducer.core.batching.partitioners import NodeLatencies
+from aioproducer.core.metadata.metadata import Metadata
+from aioproducer.core.sending.acknowledged import ForgottenProducer
+from aioproducer.core.sending.actions import Dispatch, RequestIdentity
+from aioproducer.core.sending.idempotence import Sequencer
+from aioproducer.core.sending.sender import Sender, SenderSettings
 from aioproducer.core.stats import ProducerStats
-from aioproducer.core.transactions import TransactionManager
+from aioproducer.core.transactions.manager import TransactionManager
 from aioproducer.errors import KafkaError
 from aioproducer.records.batch import HEADER_SIZE
-from aioproducer.runtime.encoder import BatchEncoder
+from aioproducer.runtime.tasks.encoder import BatchEncoder
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages import (
     MetadataResponse,

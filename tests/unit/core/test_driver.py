@@ -6,7 +6,8 @@ from math import inf
 
 import pytest
 
-from aioproducer.core.actions import (
+from aioproducer.core.driver import Driver, Turns
+from aioproducer.core.sending.actions import (
     LOOK_AGAIN_S,
     Connect,
     CoordinatorUnreachable,
@@ -16,12 +17,11 @@ from aioproducer.core.actions import (
     RequestMetadata,
     RequestOfCoordinator,
 )
-from aioproducer.core.driver import Driver, Turns
-from aioproducer.core.transaction_rules import Rpc
+from aioproducer.core.transactions.rules import Rpc
 from aioproducer.errors import NodeDisconnectedError, RebootstrapRequiredError
 
 from .support import metadata_response
-from .transaction_stage import T0, Stage
+from .transactions.transaction_stage import T0, Stage
 
 ASLEEP = Turns(inf, inf, inf)
 

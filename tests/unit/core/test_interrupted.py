@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aioproducer.core.producer_batch import BatchOutcome, ProducerBatch
+from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.errors import ProducerClosedError, RecordTooLargeError
 from aioproducer.types import Persistence
 

@@ -6,9 +6,9 @@ from math import inf
 
 import pytest
 
-from aioproducer.core.idempotence import IdempotentSequencer, ProducerIdentity
-from aioproducer.core.obstacles import Obstacle
-from aioproducer.core.producer_batch import ProducerBatch
+from aioproducer.core.batching.batch import ProducerBatch
+from aioproducer.core.sending.idempotence import IdempotentSequencer, ProducerIdentity
+from aioproducer.core.sending.obstacles import Obstacle
 from aioproducer.errors import CoordinatorLoadInProgressError, DeliveryTimeoutError
 
 from .support import Core

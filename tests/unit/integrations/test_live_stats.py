@@ -8,7 +8,7 @@ import pytest
 
 from aioproducer.errors import BufferExhaustedError, BufferFullError
 from aioproducer.metrics.durations import Durations
-from aioproducer.runtime.statistics import (
+from aioproducer.runtime.observability.statistics import (
     BrokerStatistics,
     FailureStatistics,
     PartitionStatistics,

@@ -18,7 +18,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.net import NodeNotReady, NodeState, PreparedRequest
-from aioproducer.net.traffic import Traffic
+from aioproducer.net.io_stats import Traffic
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import encode_request

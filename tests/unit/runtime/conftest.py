@@ -8,19 +8,19 @@ import pytest
 
 from aioproducer.records import IMPLEMENTATION
 
-from .lanes import form
+from .send.fast_paths import form
 
 
 @pytest.fixture(params=["native", "pure"])
 def lane_form(request: pytest.FixtureRequest):
     """Producers of the test use the native lane, or its twin: the same tests hold for both."""
     if request.param == "pure":
-        lane = import_module("aioproducer.runtime._purelane")
-        delivery = import_module("aioproducer.runtime._puredelivery")
+        lane = import_module("aioproducer.runtime.send._fast_path_py")
+        delivery = import_module("aioproducer.runtime.delivery._delivery_py")
     else:
         if IMPLEMENTATION != "native":
             pytest.skip("the native core is not in use")
-        lane = import_module("aioproducer.runtime._fastlane")
-        delivery = import_module("aioproducer.runtime._delivery")
+        lane = import_module("aioproducer.runtime.send._fast_path")
+        delivery = import_module("aioproducer.runtime.delivery._delivery")
     with form(lane, delivery):
         yield lane

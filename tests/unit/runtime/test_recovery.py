@@ -15,7 +15,7 @@ from support.hostile import Behaviour, Peer
 from aioproducer import Producer
 from aioproducer.errors import DeliveryTimeoutError, UnknownTopicIdError
 from aioproducer.records.reader import read_batches
-from aioproducer.runtime.lane import wall_clock_ms
+from aioproducer.runtime.send.fast_path import wall_clock_ms
 from aioproducer.testing.broker import BrokerSpec, ClusterSettings, ClusterState, TopicSpec
 from aioproducer.testing.broker.producers import ProducerBatchKey
 from aioproducer.wire.api_keys import ApiKey

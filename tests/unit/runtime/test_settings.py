@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aioproducer import ProducerConfig
-from aioproducer.net.dialer import TcpDialer
-from aioproducer.net.opener import OpenerDialer
+from aioproducer.net.dial.dialer import TcpDialer
+from aioproducer.net.dial.user_dialer import OpenerDialer
 from aioproducer.net.security.tls_dialer import TlsDialer
 from aioproducer.runtime.settings import make_dialer, net_settings
 

@@ -25,7 +25,7 @@ from aioproducer.testing.broker.faults import ConnectionFault, Fault
 from aioproducer.types import OffsetAndMetadata
 from aioproducer.wire.api_keys import ApiKey
 
-from .test_transaction_task import LEVELS, committed, perform, settled
+from .tasks.test_transactions import LEVELS, committed, perform, settled
 
 GROUP_MEMBER_CODES = [22, 25, 30, 69, 82]
 """ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, GROUP_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND,

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 import pytest
+from simulation.transactions.outsider import SimAdmin
 from support.stage import Stage
 from support.transactional_acts import committed, perform
 from support.turns import TurnLoop
@@ -26,7 +27,6 @@ from aioproducer.errors import (
     PreparedTransactionEndedError,
 )
 from aioproducer.runtime.delivery import Delivery
-from aioproducer.testing.sim.transactions.outsider import SimAdmin
 from aioproducer.types import Persistence, PreparedTransaction
 
 LEVELS = pytest.mark.parametrize("level", [1, 2])

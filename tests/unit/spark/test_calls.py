@@ -10,7 +10,7 @@ from support.spark import EmbeddedKafka, embedded_kafka
 
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import IllegalStateError
-from aioproducer.runtime.coordinator_client import CoordinatorClient
+from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.spark.calls import CallerPool
 from aioproducer.spark.exactly_once import ExactlyOnce
 from aioproducer.spark.ledger import Ledger

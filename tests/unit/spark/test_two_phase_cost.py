@@ -14,7 +14,7 @@ from support.pages import page
 from support.stage import Stage, play
 from support.two_phase import PREFIX, TOPIC, Process, Query, Worker, rows_of
 
-from aioproducer.runtime.coordinator_client import CoordinatorClient
+from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.spark.attempts import TaskResult
 from aioproducer.spark.ledger import Ledger
 from aioproducer.spark.two_phase import TwoPhaseCommit

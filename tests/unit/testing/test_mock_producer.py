@@ -28,7 +28,7 @@ from aioproducer.errors import (
     WouldBlockError,
 )
 from aioproducer.records import murmur2_partition
-from aioproducer.runtime.bulk_result import SendManyInterruptedError
+from aioproducer.runtime.bulk.result import SendManyInterruptedError
 from aioproducer.serializers import JsonSerializer, LongSerializer, StringSerializer
 from aioproducer.testing import MockProducer
 from aioproducer.types import OffsetAndMetadata

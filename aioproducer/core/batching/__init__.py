@@ -1,0 +1,1 @@
+"""Records become batches: memory, partitions, queues, what is ready to be sent."""

@@ -1,0 +1,576 @@
+"""RecordAccumulator: the batches of every partition, from their first record to their end.
+
+Owns: one deque of batches per partition, their memory, their order, muting, expiry. Must not know:
+when a partition's turn comes (`readiness.py`), sockets, asyncio, what a response says.
+
+Invariants
+- A retried batch goes back in front of every younger batch of its partition (`ordinal`).
+- A batch gives its memory back once it has its outcome and no transport holds it.
+- A batch is found among the incomplete ones until its listeners have been called, and among the
+  held ones until its memory is back, whatever raises in between: `take_all`, the delivery timeout
+  and `end_all` end what an exception has left.
+- The cost of `drain` grows with the partitions that are ready or linger, never with those known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aioproducer.core.batching.batch import NO_PARTITION, BatchOutcome, ProducerBatch
+from aioproducer.core.batching.buffer_pool import BufferPool
+from aioproducer.core.batching.incomplete import IncompleteBatches
+from aioproducer.core.batching.readiness import PartitionQueue, Readiness
+from aioproducer.core.sending.idempotence import Sequencer
+from aioproducer.records.batch import HEADER_SIZE
+from aioproducer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aioproducer.core.batching.outgoing import OutgoingRecord
+    from aioproducer.core.metadata.metadata import Metadata
+
+_FIRST_SIZE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class AccumulatorSettings:
+    """Options the accumulator obeys; times in seconds, sizes in bytes."""
+
+    batch_size: int
+    linger: float
+    delivery_timeout: float
+    max_request_size: int
+    guarantee_order: bool
+    batch_records: int | None = None
+    grows: bool = False
+    """Whether a batch begins small and takes more memory as it fills (KIP-1332)."""
+
+    def first_size(self, record_size: int) -> int:
+        """Bytes for a new batch whose first record takes up to `record_size`, header included."""
+        size = min(self.batch_size, _FIRST_SIZE) if self.grows else self.batch_size
+        return max(size, record_size)
+
+
+class RecordAccumulator:
+    """Collects records into batches and hands out those that are due.
+
+    Args:
+        settings: see `AccumulatorSettings`.
+        pool: where the batches' memory comes from and returns to.
+        metadata: asked for leaders and told about topics in use.
+        sequencer: asked whether a batch may go out, and told when it does.
+        owner: stored in each batch for the runtime.
+        on_unretrieved: see `ProducerBatch`.
+
+    Attributes:
+        sequencer: whoever asks for its numbers finds it here.
+        readiness: whose turn it is; the sender asks there.
+        held: the batches in a transport's hands, or on their way there.
+    """
+
+    def __init__(
+        self,
+        settings: AccumulatorSettings,
+        pool: BufferPool,
+        metadata: Metadata,
+        sequencer: Sequencer,
+        *,
+        owner: object = None,
+        on_unretrieved: Callable[[ProducerBatch], None] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.pool = pool
+        self.closing = False
+        self.growth_per_record = 0
+        """Bytes a record may grow by in a request, in the formats of old brokers."""
+        self._metadata = metadata
+        self.sequencer: Sequencer = sequencer
+        self._owner = owner
+        self._on_unretrieved = on_unretrieved
+        self._queues: dict[str, dict[int, PartitionQueue]] = {}
+        self._incomplete = IncompleteBatches(settings.delivery_timeout)
+        self.readiness: Readiness = Readiness(
+            settings.linger,
+            metadata.leader_of,
+            lambda: self.expedited,
+            self._incomplete,
+        )
+        self._flushes = 0
+        self.held: set[ProducerBatch] = set()
+        self._ordinal = 0
+
+    # -- appending -------------------------------------------------------------------------------
+
+    def queue(self, topic: str, partition: int) -> PartitionQueue | None:
+        """The queue of a partition that has had a record, else None."""
+        partitions = self._queues.get(topic)
+        return None if partitions is None else partitions.get(partition)
+
+    def queue_sizes(self, topic: str) -> dict[int, int]:
+        """Batches waiting per partition, for those that have had a record."""
+        partitions = self._queues.get(topic, {})
+        return {partition: len(queue.batches) for partition, queue in partitions.items()}
+
+    def try_append(self, record: OutgoingRecord, partition: int) -> ProducerBatch | None:
+        """Appends to the partition's open batch; None when a new batch, hence memory, is needed.
+
+        The record is the last one of the batch returned: its index is `batch.count - 1`.
+        """
+        partitions = self._queues.get(record.meta.name)
+        queue = None if partitions is None else partitions.get(partition)
+        if queue is None or not queue.batches:
+            return None
+        batch = queue.batches[-1]
+        if batch.full:
+            return None
+        if self.settings.grows:
+            self._make_room(batch, record)
+        has_room = batch.try_append(record)
+        if batch.full and batch is queue.batches[0]:
+            self.readiness.replan(queue)  # what stands behind another one changes nothing
+        return batch if has_room else None
+
+    def _make_room(self, batch: ProducerBatch, record: OutgoingRecord) -> None:
+        """Gives an open batch twice its memory if the record needs it and the pool has it."""
+        needed = batch.wire_size + record.size - HEADER_SIZE
+        size = min(self.settings.batch_size, max(2 * batch.size, needed))
+        if needed <= batch.size or size <= batch.size:
+            return
+        larger = self.pool.try_allocate(size)
+        if larger is not None:
+            buffer, before = batch.move_to(larger, size)
+            if buffer is not None:
+                self.pool.deallocate(buffer, before)
+
+    def begin_batch(
+        self,
+        record: OutgoingRecord,
+        partition: int,
+        now: float,
+        *,
+        buffer: bytearray,
+        size: int,
+    ) -> ProducerBatch:
+        """Return a batch with this record, for `enqueue` or `try_hand_out`, as no queue has it.
+
+        On any error the buffer is the caller's again.
+        """
+        place = self._queue_of(record.meta.name, partition).topic_partition
+        return self._begin([record], place, now, buffer, size, self.settings.batch_records)
+
+    def begin_spare(
+        self, topic_partition: TopicPartition, buffer: bytearray, size: int
+    ) -> ProducerBatch:
+        """Return an empty batch, for `enqueue` or `try_hand_out` once it has a record."""
+        place = self._queue_of(*topic_partition).topic_partition
+        return self._begin((), place, 0.0, buffer, size, self.settings.batch_records)
+
+    def append_as_batch(
+        self,
+        records: Sequence[OutgoingRecord],
+        partition: int,
+        now: float,
+        *,
+        buffer: bytearray,
+        size: int,
+    ) -> ProducerBatch:
+        """One batch of exactly these records of one topic, written whole or not at all.
+
+        On any error the buffer is the caller's again.
+        """
+        place = self._queue_of(records[0].meta.name, partition).topic_partition
+        batch = self._begin(records, place, now, buffer, size, None)
+        batch.indivisible = True
+        batch.close()
+        self.enqueue(batch, now)
+        return batch
+
+    def open_early(
+        self, record: OutgoingRecord, now: float, *, buffer: bytearray, size: int
+    ) -> ProducerBatch:
+        """Opens a batch with a record of a topic that is not known yet: it is on no queue.
+
+        On any error the buffer is the caller's again. See `spread`.
+        """
+        where = TopicPartition(record.meta.name, NO_PARTITION)
+        batch = self._begin([record], where, now, buffer, size, self.settings.batch_records)
+        batch.begin(self._next_ordinal(), now)
+        self._incomplete.add(batch)
+        return batch
+
+    def part_of_early(
+        self,
+        where: TopicPartition,
+        records: Sequence[OutgoingRecord],
+        size: int,
+        created_at: float,
+    ) -> ProducerBatch:
+        """A batch of a partition for records of `open_early`, in `size` bytes beyond the pool's."""
+        part = self._begin(records, where, created_at, bytearray(size), 0, None)
+        part.begin(self._next_ordinal(), created_at)
+        part.close()
+        return part
+
+    def spread(self, batch: ProducerBatch, places: Sequence[tuple[ProducerBatch, int]]) -> None:
+        """The records of a batch of `open_early` are in these parts; it is done when they are."""
+        batch.spread(places)
+        keys = {(batch, part): part for part in batch.parts}
+        on_part_done = self._when_all_are_done(batch, keys)
+        for key, part in keys.items():
+            self.hold(batch)
+            part.add_listener(key, on_part_done)
+        self._incomplete.discard(batch)
+
+    def line_up_part(self, part: ProducerBatch) -> None:
+        """Puts a part of batches that were `spread` at the end of its partition's queue."""
+        self._incomplete.add_part(part)
+        self.sequencer.on_opened(part.topic_partition)
+        self._put_last(part, self._queue_of(*part.topic_partition))
+
+    def enqueue(self, batch: ProducerBatch, now: float) -> None:
+        """Put a new batch at the end of its partition's queue; the one before takes no more."""
+        queue = self._queue_of(*batch.topic_partition)
+        self._enlist(batch, now)
+        self._put_last(batch, queue)
+
+    def _put_last(self, batch: ProducerBatch, queue: PartitionQueue) -> None:
+        is_planned = False
+        if queue.batches:
+            last = queue.batches[-1]
+            is_planned = last.full
+            last.close()
+        queue.batches.append(batch)
+        if not is_planned:
+            self.readiness.replan(queue)
+
+    def try_hand_out(self, batch: ProducerBatch, now: float, leader_epoch: int) -> bool:
+        """`enqueue`, `drain` and `hold` a new batch in one; False if it has to be queued.
+
+        It may not overtake another one: not while any batch waits in a queue, nor in a partition
+        that is muted or whose sequence does not allow it.
+        """
+        for other in self._incomplete:
+            if not other.holds:
+                return False
+        queue = self._queue_of(*batch.topic_partition)
+        if queue.muted or not self.sequencer.may_drain(batch, now, leader_epoch):
+            return False
+        batch.close()
+        self._enlist(batch, now)
+        self._hand_out(batch, queue, now, leader_epoch)
+        self.hold(batch)
+        return True
+
+    def end_gathering(self, batches: Iterable[ProducerBatch]) -> None:
+        """The call that added records to these batches goes on later, or is done: they are due."""
+        for batch in batches:
+            batch.gathering = False
+            queue = self.queue(*batch.topic_partition)
+            if queue is not None and queue.batches and queue.batches[0] is batch:
+                self.readiness.replan(queue)
+
+    # -- what is due -----------------------------------------------------------------------------
+
+    @property
+    def expedited(self) -> bool:
+        """Whether lingering is pointless: someone waits for memory, a flush, or the end."""
+        return self._flushes > 0 or self.closing or self.pool.queued > 0
+
+    @property
+    def next_expiry_at(self) -> float:
+        """Loop time at which the oldest batch's delivery timeout ends."""
+        return self._incomplete.next_expiry_at
+
+    def drain(self, node_id: int, now: float) -> list[ProducerBatch]:
+        """Takes at most one batch of each ready partition of a node, for one request.
+
+        The batches add up to at most `max_request_size`, unless the first alone exceeds it.
+        """
+        readiness, sequencer = self.readiness, self.sequencer
+        drained: list[ProducerBatch] = []
+        size = 0
+        for _ in range(readiness.begin_request(node_id)):
+            queue = readiness.take(node_id)
+            if queue.muted or not queue.batches:
+                continue
+            head = queue.batches[0]
+            if (
+                readiness.ready_at(queue) > now
+                or readiness.leader_of(queue.topic_partition) != node_id
+            ):
+                readiness.replan(queue)
+                continue
+            head_size = head.wire_size
+            if head.encoded is None:
+                head_size += self.growth_per_record * head.count
+            if drained and size + head_size > self.settings.max_request_size:
+                readiness.put_back(node_id, queue)
+                break
+            leader_epoch = self._metadata.leader_epoch(*queue.topic_partition)
+            if not sequencer.may_drain(head, now, leader_epoch):
+                continue
+            head.close()
+            queue.batches.popleft()
+            size += head_size
+            self._hand_out(head, queue, now, leader_epoch)
+            drained.append(head)
+            readiness.replan(queue)
+        return drained
+
+    def on_metadata_update(self, now: float) -> None:
+        """Leaders may have moved: replans what is ready, leaderless or backing off there."""
+        queues: list[PartitionQueue] = []
+        for topic in self._metadata.cluster.take_changed():
+            queues += self._queues.get(topic, {}).values()
+        self.readiness.on_leaders_changed(queues)
+        for queue in queues:
+            for batch in queue.batches:
+                if batch.attempts and batch.retry_at > now and self._has_newer_leader(batch):
+                    batch.retry_at = now
+                    self.readiness.replan(queue)
+
+    def forget_topics(self) -> None:
+        """Drops the queues of topics that expired from the metadata; sequences live elsewhere."""
+        for topic in [name for name in self._queues if self._metadata.topic(name) is None]:
+            queues = self._queues[topic].values()
+            if not any(queue.batches or queue.muted for queue in queues):
+                for queue in queues:
+                    self.readiness.forget(queue)
+                del self._queues[topic]
+
+    # -- after an attempt ------------------------------------------------------------------------
+
+    def reenqueue(self, batch: ProducerBatch, retry_at: float) -> None:
+        """Puts a batch back in its old place, ready again at `retry_at`.
+
+        It is ready at once if the leader changed meanwhile: no later update says so again.
+        """
+        batch.retry_at = batch.last_attempt_at if self._has_newer_leader(batch) else retry_at
+        queue = self._queue_of(*batch.topic_partition)
+        position = 0
+        for other in queue.batches:
+            if other.ordinal > batch.ordinal:
+                break
+            position += 1
+        queue.batches.insert(position, batch)
+        self.readiness.replan(queue)
+
+    def enqueue_parts(
+        self, batch: ProducerBatch, parts: Sequence[ProducerBatch], now: float
+    ) -> None:
+        """Puts the parts of a split batch in its place; it is done when they are.
+
+        Their memory is on top of the pool's, which keeps counting the whole until then.
+        """
+        on_part_done = self._when_all_are_done(batch, parts)
+        for part in parts:
+            self.hold(batch)
+            self._incomplete.add_part(part)
+            part.add_listener(part, on_part_done)
+            self.reenqueue(part, now)
+        self._incomplete.discard(batch)
+
+    def _when_all_are_done(
+        self, batch: ProducerBatch, keys: Iterable[object]
+    ) -> Callable[[object], None]:
+        """A listener for the parts of a batch, with these keys, each of which holds the batch."""
+        left = set(keys)
+
+        def on_part_done(key: object) -> None:
+            if key not in left:
+                return  # called again after an exception
+            left.discard(key)
+            if not left:
+                batch.complete(BatchOutcome())
+            self.release(batch)
+
+        return on_part_done
+
+    def unmute(self, topic_partition: TopicPartition) -> None:
+        """The answer for a partition has come: whatever held it back may be over."""
+        queue = self.queue(*topic_partition)
+        if queue is not None:
+            queue.muted = False
+            if queue.batches:
+                self.readiness.replan(queue)
+
+    def hold(self, batch: ProducerBatch) -> None:
+        """A transport may read the batch's memory from now on."""
+        self.held.add(batch)
+        batch.holds += 1
+
+    def release(self, batch: ProducerBatch) -> None:
+        """The transport is done with the batch's memory."""
+        batch.holds -= 1
+        if not batch.holds:
+            if batch.done:
+                self._deallocate(batch)
+            self.held.discard(batch)
+
+    def complete(self, batch: ProducerBatch, outcome: BatchOutcome) -> bool:
+        """End a batch; False when it had ended before."""
+        first = batch.complete(outcome)
+        if not batch.holds:
+            self._deallocate(batch)
+        # Last: what an exception cuts off before is found here, and ended by the next call.
+        self._incomplete.discard(batch)
+        return first
+
+    def acknowledge(self, batch: ProducerBatch, outcome: BatchOutcome) -> None:
+        """`complete`, `release` and `unmute` in one, for a batch without an outcome."""
+        batch.complete(outcome)
+        batch.holds -= 1
+        if not batch.holds:
+            self._deallocate(batch)
+            self.held.discard(batch)
+        self._incomplete.discard(batch)
+        self.unmute(batch.topic_partition)
+
+    def expired(self, now: float) -> list[ProducerBatch]:
+        """The batches past their delivery timeout."""
+        return self._incomplete.expired(now)
+
+    def withdraw(self, batches: Iterable[ProducerBatch]) -> None:
+        """Take batches off their queues that are about to be completed."""
+        for batch in batches:
+            queue = self.queue(*batch.topic_partition)
+            if queue is not None and not batch.holds and batch in queue.batches:
+                queue.batches.remove(batch)
+                self.readiness.take_back(queue)
+
+    def take_all(
+        self,
+        *,
+        queued: bool = True,
+        in_flight: bool = True,
+        only: Callable[[ProducerBatch], bool] | None = None,
+    ) -> list[ProducerBatch]:
+        """Every batch without an outcome, or one kind of them, off its queue."""
+        batches = [batch for batch in self.incomplete() if (in_flight if batch.holds else queued)]
+        if only is not None:
+            batches = [batch for batch in batches if only(batch)]
+        self.withdraw(batches)
+        return batches
+
+    def end_all(
+        self, others: Iterable[ProducerBatch], outcome_of: Callable[[ProducerBatch], BatchOutcome]
+    ) -> None:
+        """End every batch and give up the memory, whatever state an exception has left.
+
+        Call it once nothing is appended or sent any more.
+
+        Args:
+            others: batches that may be missing from the incomplete ones.
+            outcome_of: of a batch that has none.
+        """
+        for batch in [*others, *self.held, *self.incomplete()]:
+            if not batch.done:
+                batch.possibly_persisted |= batch.on_wire or batch.holds > 0
+            batch.complete(outcome_of(batch))
+            self._incomplete.discard(batch)
+            batch.abandon()
+        self.held.clear()
+        self.pool.write_off()
+
+    # -- flush and close -------------------------------------------------------------------------
+
+    @property
+    def has_incomplete(self) -> bool:
+        """Whether any batch has no outcome yet."""
+        return bool(self._incomplete)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether every batch has its outcome and none is in a transport's hands."""
+        return not self.held and not self._incomplete
+
+    @property
+    def has_only_single_records(self) -> bool:
+        """Whether each incomplete batch has one record."""
+        return all(batch.count == 1 for batch in self._incomplete)
+
+    def incomplete(self) -> Iterator[ProducerBatch]:
+        """The batches that have no outcome yet."""
+        return iter(self._incomplete)
+
+    def begin_flush(self) -> None:
+        """From now until `end_flush` nothing lingers."""
+        self._flushes += 1
+        self.expedite()
+
+    def end_flush(self) -> None:
+        """Ends one `begin_flush`."""
+        self._flushes -= 1
+
+    def expedite(self) -> None:
+        """Makes every partition that lingers ready; call when `expedited` becomes true."""
+        self.readiness.expedite()
+
+    def replan_all(self) -> None:
+        """Looks again at every partition with batches: what held them all back is over."""
+        for topic_partition in {batch.topic_partition: None for batch in self.incomplete()}:
+            if topic_partition.partition != NO_PARTITION:
+                self.readiness.replan(self._queue_of(*topic_partition))
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _queue_of(self, topic: str, partition: int) -> PartitionQueue:
+        partitions = self._queues.setdefault(topic, {})
+        queue = partitions.get(partition)
+        if queue is None:
+            queue = partitions[partition] = PartitionQueue(TopicPartition(topic, partition))
+        return queue
+
+    def _has_newer_leader(self, batch: ProducerBatch) -> bool:
+        """Whether the leader changed since the batch went out: no backoff then (KIP-951)."""
+        return self._metadata.leader_epoch(*batch.topic_partition) > batch.leader_epoch
+
+    def _begin(
+        self,
+        records: Sequence[OutgoingRecord],
+        place: TopicPartition,
+        now: float,
+        buffer: bytearray,
+        size: int,
+        most: int | None,
+    ) -> ProducerBatch:
+        batch = ProducerBatch(
+            place,
+            buffer,
+            size,
+            now=now,
+            owner=self._owner,
+            on_unretrieved=self._on_unretrieved,
+            most=most,
+        )
+        for record in records:
+            if not batch.try_append(record):
+                held = 0 if batch.buffer is None else len(batch.buffer)
+                raise ValueError(f"a buffer of {held} bytes does not hold the record it is for")
+        return batch
+
+    def _next_ordinal(self) -> tuple[int, ...]:
+        self._ordinal += 1
+        return (self._ordinal,)
+
+    def _enlist(self, batch: ProducerBatch, now: float) -> None:
+        batch.begin(self._next_ordinal(), now)
+        self._incomplete.add(batch)
+        self._metadata.add_topic(batch.topic_partition.topic, now)
+        self.sequencer.on_opened(batch.topic_partition)
+
+    def _hand_out(
+        self, batch: ProducerBatch, queue: PartitionQueue, now: float, leader_epoch: int
+    ) -> None:
+        self.sequencer.on_drained(batch)
+        batch.on_attempt(now, leader_epoch)
+        if self.settings.guarantee_order:
+            queue.muted = True
+
+    def _deallocate(self, batch: ProducerBatch) -> None:
+        buffer = batch.take_buffer()
+        if buffer is not None:
+            self.pool.deallocate(buffer, batch.size)
+            if batch.size:  # else it is a part of one that counts them all
+                self.pool.return_records(batch.count)

@@ -1,0 +1,1 @@
+"""Which brokers, topics and partitions there are: the metadata and its requests."""

@@ -1,0 +1,145 @@
+"""One topic the producer uses: its idle clock, what brokers last said of it, why it is missing.
+
+Owns: how one topic of a metadata response is taken in (errors, topic ids of KIP-516, leader epochs
+of KIP-320) and the words for a topic or partition that cannot be written to.
+Must not know: other topics, the schedule of fetches.
+Invariant: `last_seen` outlives the topic's absence from the cluster, so that leader epochs do not
+go back when a lagging broker denies the topic for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from aioproducer.core.metadata.cluster import ZERO_ID, merge_partitions
+from aioproducer.core.sending.reasons import NO_REASON, Reason
+from aioproducer.errors import (
+    BrokerError,
+    InvalidTopicError,
+    KafkaError,
+    ProtocolError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    error_for_code,
+    error_from_code,
+)
+from aioproducer.errors.advice import ADVICE
+from aioproducer.errors.authorization import this_principal, with_access
+from aioproducer.types import NO_LEADER, TopicMetadata
+
+if TYPE_CHECKING:
+    from aioproducer.wire.messages import MetadataResponseTopic
+
+_NOT_ASKED = "no broker could be asked yet"
+_PERMANENT = (InvalidTopicError, TopicAuthorizationFailedError)
+
+
+@dataclass(slots=True)
+class LiveTopic:
+    """A topic in use.
+
+    Attributes:
+        name: the topic's name.
+        used_at: loop time of its last use.
+        asked: whether a request has asked for it.
+        error: the error of the last answer, None after a good one.
+        unsettled: whether the last answer calls for another one soon.
+        partition_errors: error codes of partitions in the last answer.
+        last_seen: the topic as last described without an error.
+        principal: says whom brokers take this client for.
+    """
+
+    name: str
+    used_at: float
+    asked: bool = False
+    error: KafkaError | None = None
+    unsettled: bool = False
+    partition_errors: Mapping[int, int] = field(default_factory=dict)
+    last_seen: TopicMetadata | None = None
+    principal: Callable[[], str] = this_principal
+
+    @property
+    def failure(self) -> KafkaError | None:
+        """The error, where waiting cannot help."""
+        return self.error if isinstance(self.error, _PERMANENT) else None
+
+    def take(
+        self,
+        described: MetadataResponseTopic,
+        current: TopicMetadata | None,
+        nodes: Container[int],
+        *,
+        reliable_epochs: bool,
+    ) -> TopicMetadata | None:
+        """Takes an answer in; returns the topic as the cluster shall have it, None for not.
+
+        An answer that changes nothing returns `current` itself.
+        """
+        if described.error_code:
+            self._take_error(described.error_code)
+            return None
+        previous = self.last_seen
+        if previous is not None and described.topic_id not in {ZERO_ID, previous.topic_id}:
+            previous = None
+        try:
+            partitions = merge_partitions(
+                self.name, described.partitions, previous, reliable_epochs=reliable_epochs
+            )
+        except ProtocolError as error:
+            self.error, self.unsettled = error, True
+            return current
+        codes = {p.partition_index: p.error_code for p in described.partitions if p.error_code}
+        self.partition_errors = codes
+        self.unsettled = any(error_for_code(code).refreshes_metadata for code in codes.values())
+        if not partitions:
+            self.error = KafkaError("the topic has no partitions yet", topic=self.name)
+            self.unsettled = True
+            return None
+        self.error = None
+        topic = TopicMetadata(
+            self.name, described.topic_id, partitions, described.is_internal, nodes
+        )
+        self.last_seen = current if current == topic else topic
+        return self.last_seen
+
+    def explain_absence(self, *, allow_auto_create: bool) -> Reason:
+        """Why the cluster does not have the topic."""
+        error = self.error
+        if error is None:
+            return Reason("no answer has described it" if self.asked else _NOT_ASKED)
+        if isinstance(error, UnknownTopicOrPartitionError):
+            key = "topic-missing" if allow_auto_create else "topic-not-created-here"
+            answer = f"the topic does not exist, a broker answered {error.error_name}"
+            return Reason(answer, ADVICE[key])
+        code = f"{error.error_name}: " if isinstance(error, BrokerError) else ""
+        return Reason(f"a broker answered: {code}{error.message}", error.advice)
+
+    def explain_partition(
+        self, topic: TopicMetadata, partition: int, nodes: Container[int]
+    ) -> Reason:
+        """Why a partition of a known topic cannot be written to; empty when it can."""
+        if not 0 <= partition < len(topic.partitions):
+            return Reason(
+                f"the topic has {len(topic.partitions)} partition(s)", ADVICE["partition-unknown"]
+            )
+        leader = topic.partitions[partition].leader
+        code = self.partition_errors.get(partition)
+        because = f" ({error_for_code(code).error_name})" if code else ""
+        if leader == NO_LEADER:
+            return Reason(
+                f"partition {partition} has no leader{because}", ADVICE["partition-without-leader"]
+            )
+        if leader not in nodes:
+            return Reason(f"its leader, node {leader}, is not a known broker{because}")
+        return NO_REASON
+
+    def _take_error(self, code: int) -> None:
+        error = with_access(error_from_code(code, topic=self.name), "Metadata", self.principal)
+        self.error = error
+        self.unsettled = error.refreshes_metadata
+        without_id = self.last_seen is None or self.last_seen.topic_id == ZERO_ID
+        if isinstance(error, UnknownTopicOrPartitionError) and without_id:
+            # Without topic ids this is the only sign of a topic that may be created anew.
+            self.last_seen = None

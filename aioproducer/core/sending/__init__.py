@@ -1,0 +1,1 @@
+"""Batches become Produce requests: sequences, responses, retries, failures."""

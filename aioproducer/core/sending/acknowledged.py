@@ -1,0 +1,132 @@
+"""What brokers have acknowledged, and the answers that contradict it.
+
+`AcknowledgedOffsets` keeps the last offset per partition. A loss is proven when an offset that was
+acknowledged is assigned again. A refused sequence proves nothing: a broker that has forgotten an
+idle producer, or deleted its records by retention, answers the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from aioproducer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aioproducer.core.batching.batch import ProducerBatch
+
+
+class LostRecords(NamedTuple):
+    """An acknowledged offset was assigned again.
+
+    Attributes:
+        topic_partition: Where.
+        acknowledged: The last offset that had been acknowledged.
+        assigned: The offset that was assigned now.
+    """
+
+    topic_partition: TopicPartition
+    acknowledged: int
+    assigned: int
+
+    def __str__(self) -> str:
+        topic, partition = self.topic_partition
+        return (
+            f"{topic}-{partition}: acknowledged records are lost: offset {self.assigned} was "
+            f"assigned although offset {self.acknowledged} had been acknowledged; the brokers have "
+            "lost the end of the log, or the topic was deleted and created anew"
+        )
+
+
+class ForgottenProducer(NamedTuple):
+    """A broker refused the next sequence, although it had acknowledged the one before.
+
+    Attributes:
+        topic_partition: Where.
+        acknowledged: The last offset that had been acknowledged, if that was told.
+        log_start: Where the broker's log begins, if that was told.
+    """
+
+    topic_partition: TopicPartition
+    acknowledged: int | None
+    log_start: int | None
+
+    @property
+    def is_retention(self) -> bool:
+        """Whether the log begins after everything that was acknowledged."""
+        if self.acknowledged is None or self.log_start is None:
+            return False
+        return self.acknowledged < self.log_start
+
+    def __str__(self) -> str:
+        topic, partition = self.topic_partition
+        end = "an unknown offset" if self.acknowledged is None else f"offset {self.acknowledged}"
+        start = "an unknown offset" if self.log_start is None else f"offset {self.log_start}"
+        cause = (
+            "it has deleted the producer's records"
+            if self.is_retention
+            else "it has forgotten the producer, as after an idle time, or has lost records"
+        )
+        return (
+            f"{topic}-{partition}: the broker does not know the last batch that it acknowledged, "
+            f"up to {end}; its log begins at {start}: {cause}; the next batch is sent under a new "
+            "epoch, and a loss is reported once an acknowledged offset is assigned again"
+        )
+
+
+class _Last(NamedTuple):
+    topic_id: UUID
+    offset: int
+    ordinal: tuple[int, ...]
+
+
+class AcknowledgedOffsets:
+    """The last acknowledged offset of each partition of an idempotent producer.
+
+    Args:
+        on_data_loss: called when a loss is proven.
+        on_forgotten: called when a broker does not know what it acknowledged.
+    """
+
+    def __init__(
+        self,
+        on_data_loss: Callable[[LostRecords], None],
+        on_forgotten: Callable[[ForgottenProducer], None],
+    ) -> None:
+        self._on_data_loss = on_data_loss
+        self._on_forgotten = on_forgotten
+        self._last: dict[TopicPartition, _Last] = {}
+
+    def on_acknowledged(self, batch: ProducerBatch, base_offset: int | None) -> None:
+        """The batch is written, at this offset if that was told."""
+        if base_offset is None:
+            return
+        place, last = batch.topic_partition, self._last.get(batch.topic_partition)
+        if last is not None:
+            if batch.ordinal < last.ordinal:
+                return  # answered late: it is written before
+            if base_offset <= last.offset and batch.topic_id == last.topic_id:
+                self._on_data_loss(LostRecords(place, last.offset, base_offset))
+        self._last[place] = _Last(batch.topic_id, base_offset + batch.count - 1, batch.ordinal)
+
+    def on_unknown_predecessor(self, place: TopicPartition, log_start: int) -> None:
+        """A broker does not know the last batch that it acknowledged.
+
+        Args:
+            place: the partition.
+            log_start: where its log begins; negative if that was not told.
+        """
+        last = self._last.get(place)
+        acknowledged = None if last is None else last.offset
+        known_start = log_start if log_start >= 0 else None
+        self._on_forgotten(ForgottenProducer(place, acknowledged, known_start))
+
+    def on_recreated(self, topic: str) -> None:
+        """The topic was created anew: its offsets start over."""
+        for place in [each for each in self._last if each.topic == topic]:
+            del self._last[place]
+
+    def on_other_cluster(self) -> None:
+        """Everything starts over."""
+        self._last.clear()

@@ -1,0 +1,102 @@
+"""What a batch that fails says about itself.
+
+Owns: the words of an expiry, the facts added to an error, the error of records that are not to
+blame. Must not know: when a batch fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from aioproducer.core.batching.batch import NO_PARTITION, BatchOutcome, ProducerBatch
+from aioproducer.core.sending.reasons import Reason
+from aioproducer.errors import (
+    BatchRefusedError,
+    DeliveryTimeoutError,
+    KafkaError,
+    OutOfOrderSequenceNumberError,
+)
+
+if TYPE_CHECKING:
+    from aioproducer.core.metadata.metadata import Metadata
+    from aioproducer.core.sending.obstacles import Wait
+
+
+def expiry_of(
+    batch: ProducerBatch, wait: Wait, metadata: Metadata, *, timeout: float, now: float
+) -> DeliveryTimeoutError:
+    """Why a batch was not acknowledged within its delivery timeout, in seconds.
+
+    Args:
+        batch: the batch.
+        wait: what it was waiting for.
+        metadata: says what is wrong with the topic, the cluster and the connections.
+        timeout: the delivery timeout.
+        now: loop time.
+    """
+    topic, partition = batch.topic_partition
+    reason = metadata.explain(topic, partition)
+    if wait.error is not None:
+        reason = Reason(wait.error.without_advice(), wait.error.advice)
+    error = DeliveryTimeoutError(
+        f"{batch.count} record(s) not acknowledged within delivery_timeout_ms="
+        f"{round(timeout * 1000)} after {batch.attempts} attempt(s), {wait.obstacle.value}"
+        + (f"; last cause: {reason.text}" if reason.text else ""),
+        elapsed_ms=round((now - batch.created_at) * 1000),
+        advice=reason.advice,
+    )
+    error.__cause__ = wait.error or metadata.topic_error(topic)
+    return error
+
+
+def overtaken(batch: ProducerBatch) -> KafkaError:
+    """Why a batch is not sent again behind which a later one was acknowledged."""
+    refusal = batch.last_error or OutOfOrderSequenceNumberError()
+    return refusal.with_context(
+        advice="not sent again: a later batch of the partition is written already, so this one "
+        "would be out of order; its records are not written and can be sent anew"
+    )
+
+
+def failure_outcome(
+    batch: ProducerBatch,
+    error: KafkaError,
+    blamed: Mapping[int, KafkaError] | None,
+    now: float | None,
+) -> BatchOutcome:
+    """The outcome of a batch that failed.
+
+    Args:
+        batch: The batch.
+        error: Why it failed.
+        blamed: The records it failed because of, as far as they are known, each with its own error;
+            None if it failed as a whole.
+        now: Loop time in seconds, if known.
+    """
+    node_id = error.node_id
+    topic, partition = batch.topic_partition
+
+    def about_this_batch(what: KafkaError) -> KafkaError:
+        return what.with_context(
+            topic=topic,
+            partition=None if partition == NO_PARTITION else partition,
+            node_id=node_id,
+            persistence=batch.persistence(),
+            elapsed_ms=None if now is None else round((now - batch.created_at) * 1000),
+        )
+
+    if blamed is not None and len(blamed) < batch.count:
+        error = refused_because_of_others(error, are_named=bool(blamed))
+    return BatchOutcome(
+        error=about_this_batch(error),
+        record_errors={i: about_this_batch(e) for i, e in (blamed or {}).items()},
+    )
+
+
+def refused_because_of_others(cause: KafkaError, *, are_named: bool) -> BatchRefusedError:
+    """The error of records that are not known to be why the broker refused their batch."""
+    which = "because of other records in it" if are_named else "without naming the bad records"
+    error = BatchRefusedError(f"the broker refused the batch {which}: {cause.without_advice()}")
+    error.__cause__ = cause
+    return error

@@ -1,0 +1,126 @@
+"""When an idempotent producer asks for its producer id (InitProducerId), and what the answer means.
+
+    not wanted --the sequencer has no identity--> due --sent--> in flight --identity--> not wanted
+    in flight --retriable error or no response--> backing off --> due
+    in flight --not authorized--> refused: what waits fails; due again with the next record
+    in flight --any other error--> the producer fails (Java: TransactionManager.fatalError)
+
+Liveness: while the id is wanted there is a request in flight, or `due_at` is finite.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from math import inf
+from typing import TYPE_CHECKING
+
+from aioproducer.core.sending.actions import (
+    Action,
+    Connect,
+    NodeView,
+    RequestIdentity,
+    look_again_at,
+)
+from aioproducer.errors import (
+    AuthorizationError,
+    KafkaError,
+    NodeDisconnectedError,
+    ProtocolError,
+    UnsupportedVersionError,
+)
+
+if TYPE_CHECKING:
+    import random
+
+    from aioproducer._util.backoff import ExponentialBackoff
+    from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
+
+
+class IdentityFailure(Enum):
+    """What a failed request for a producer id means for the producer."""
+
+    RETRY = "asked again after a backoff"
+    NOT_NEEDED = "the brokers give no producer ids and batches are sent without"
+    REFUSED = "records that wait fail; asked again with the next record"
+    FATAL = "asking again would get the same answer"
+
+
+class ProducerIdRequests:
+    """The requests for a producer id; at most one is in flight.
+
+    Args:
+        sequencer: has the identity, or wants one.
+        backoff: the pause before a failed request is repeated.
+        rng: spreads the backoff.
+    """
+
+    def __init__(
+        self, sequencer: Sequencer, backoff: ExponentialBackoff, rng: random.Random
+    ) -> None:
+        self.in_flight: bool = False
+        self.last_error: KafkaError | None = None
+        """Why the last request failed; None after a success."""
+        self.failures: int = 0
+        """How many requests have failed since the last success."""
+        self.refused: bool = False
+        """Whether the last one was not authorized: only a new record makes another worthwhile."""
+        self._sequencer = sequencer
+        self._backoff = backoff
+        self._rng = rng
+        self._retry_at = -inf
+        self._outdated = False
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a request is to be sent, now or after the backoff."""
+        return self._sequencer.wants_identity and not self.in_flight
+
+    def action(self, now: float, nodes: NodeView) -> Action | None:
+        """What brings a wanted id closer now: the request, or a connection for it."""
+        if now < self._retry_at:
+            return None
+        node_id = nodes.least_loaded_node(now)
+        if node_id is None:
+            return None
+        if nodes.can_ask(node_id, now):
+            return RequestIdentity(node_id)
+        return Connect(node_id)
+
+    def due_at(self, now: float, nodes: NodeView) -> float:
+        """Loop time at which to call `action` for a wanted id; always finite."""
+        return self._retry_at if self._retry_at > now else look_again_at(nodes, now)
+
+    def on_sent(self) -> None:
+        """The request is in flight."""
+        self.in_flight = True
+
+    def on_identity(self, identity: ProducerIdentity) -> bool:
+        """Take in the id that a broker gave; False if it belongs to a cluster that is gone."""
+        outdated, self._outdated = self._outdated, False
+        self.in_flight = False
+        if outdated:
+            return False
+        self.failures, self.last_error, self.refused = 0, None, False
+        self._sequencer.on_identity(identity)
+        return True
+
+    def on_failure(self, error: KafkaError, now: float) -> IdentityFailure:
+        """Take in that no id came of a request, which may not even have been sent."""
+        self.in_flight = self._outdated = False
+        if isinstance(error, ProtocolError):
+            # A peer that sends garbage says nothing about producer ids.
+            error = NodeDisconnectedError(f"connection dropped: {error}")
+        if isinstance(error, UnsupportedVersionError) and self._sequencer.do_without_identity():
+            self.failures, self.last_error = 0, None
+            return IdentityFailure.NOT_NEEDED
+        self.last_error = error
+        self._retry_at = now + self._backoff.delay(self.failures, self._rng)
+        self.failures += 1
+        if isinstance(error, AuthorizationError):
+            self.refused = True
+            return IdentityFailure.REFUSED
+        return IdentityFailure.RETRY if error.retriable else IdentityFailure.FATAL
+
+    def on_other_cluster(self) -> None:
+        """Ignore the id that is still to come: it belongs to the old cluster."""
+        self._outdated = self.in_flight

@@ -1,0 +1,1 @@
+"""Transactions: states, requests to coordinators, contents, sequences."""

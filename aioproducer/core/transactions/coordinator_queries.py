@@ -1,0 +1,414 @@
+"""What coordinators are asked from outside of a producer: each question, and how its answer reads.
+
+Owns: the messages' shapes in every version, error codes turned into errors. Must not know: who
+asks, how often, connections.
+
+A question names the coordinator it goes to, or none where any broker, or each one, is to be asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
+
+from aioproducer._util.printable import printable
+from aioproducer.core.metadata.cluster import MAX_BROKERS, is_usable, too_many_brokers, usable_nodes
+from aioproducer.core.sending.idempotence import ProducerIdentity
+from aioproducer.core.transactions import requests
+from aioproducer.core.transactions.requests import (
+    CoordinatorKey,
+    CoordinatorKind,
+    TransactionalRequest,
+)
+from aioproducer.core.transactions.rules import Rpc
+from aioproducer.errors import ProtocolError, error_from_code
+from aioproducer.types import (
+    ConsumerGroupMetadata,
+    Node,
+    OffsetAndMetadata,
+    PreparedTransaction,
+    TopicPartition,
+    TransactionDescription,
+)
+from aioproducer.wire.messages import (
+    AddOffsetsToTxnResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    EndTxnResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    InitProducerIdResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    TxnOffsetCommitResponse,
+)
+from aioproducer.wire.schema import Message
+
+_T = TypeVar("_T")
+
+UNKNOWN_TOPIC_OR_PARTITION = 3
+TRANSACTIONAL_ID_NOT_FOUND = 105
+_FIRST_METADATA_OF_NO_TOPIC = 1
+_FIRST_METADATA_WITHOUT_CREATION = 4
+_LAST_METADATA_BEFORE_IDS = 9
+_FIRST_LIST_WITH_DURATION = 1
+_FIRST_LIST_WITH_PATTERN = 2
+_FIRST_OFFSETS_THAT_ARE_STABLE = 7
+_FIRST_OFFSETS_OF_MANY_GROUPS = 8
+_LAST_OFFSETS_BY_NAME = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[_T]):
+    """One request, and what its answer means.
+
+    Attributes:
+        request_type: its message's class.
+        make: gives the message of a version.
+        read: what the answer says; raises the error it carries.
+        coordinator: whom it goes to; None for any broker.
+        min_version: the first version that can carry it.
+        max_version: the last version that may be used; None for the message's own.
+    """
+
+    request_type: type[Message]
+    make: Callable[[int], Message]
+    read: Callable[[Message], _T]
+    coordinator: CoordinatorKey | None = None
+    min_version: int = 0
+    max_version: int | None = None
+
+
+def brokers() -> Question[dict[int, Node]]:
+    """Which brokers there are."""
+
+    def read(answer: Message) -> dict[int, Node]:
+        found = cast(MetadataResponse, answer).brokers
+        if len(found) > MAX_BROKERS:
+            raise too_many_brokers(len(found))
+        return usable_nodes(found)
+
+    return Question(
+        MetadataRequest,
+        lambda _: MetadataRequest(topics=[], allow_auto_topic_creation=True),
+        read,
+        None,
+        _FIRST_METADATA_OF_NO_TOPIC,
+        _LAST_METADATA_BEFORE_IDS,
+    )
+
+
+def topic_names() -> Question[list[str]]:
+    """Return what lists the topics of the cluster."""
+
+    def read(answer: Message) -> list[str]:
+        found = cast(MetadataResponse, answer).topics
+        return [each.name for each in found if each.name is not None]
+
+    def make(version: int) -> MetadataRequest:
+        if version < _FIRST_METADATA_OF_NO_TOPIC:
+            return MetadataRequest(topics=[], allow_auto_topic_creation=True)
+        return MetadataRequest(topics=None, allow_auto_topic_creation=True)
+
+    return Question(MetadataRequest, make, read, None, 0, _LAST_METADATA_BEFORE_IDS)
+
+
+def partition_count(topic: str, *, may_create: bool) -> Question[int]:
+    """How many partitions a topic has; asking may create it (KIP-487)."""
+
+    def read(answer: Message) -> int:
+        for found in cast(MetadataResponse, answer).topics:
+            if found.name == topic:
+                _raise_for(found.error_code)
+                return len(found.partitions)
+        raise error_from_code(UNKNOWN_TOPIC_OR_PARTITION, topic=topic)
+
+    return Question(
+        MetadataRequest,
+        lambda _: MetadataRequest(
+            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=may_create
+        ),
+        read,
+        None,
+        _FIRST_METADATA_WITHOUT_CREATION,
+        _LAST_METADATA_BEFORE_IDS,
+    )
+
+
+def find_coordinator(wanted: CoordinatorKey) -> Question[Node]:
+    """Who coordinates a group or a transactional id."""
+
+    def read(answer: Message) -> Node:
+        response = cast(FindCoordinatorResponse, answer)
+        answered, node_id = requests.coordinator_of(response, wanted.name)
+        _raise_for(answered.code, answered.message)
+        found = next((c for c in response.coordinators if c.key == wanted.name), response)
+        return _node(node_id, found.host, found.port)
+
+    return _of(requests.find_coordinator(wanted), read)
+
+
+def _node(node_id: int, host: str, port: int) -> Node:
+    if node_id < 0 or not is_usable(host, port):
+        shown = printable(host, 100)
+        raise ProtocolError(f"a broker named a coordinator at {shown!r}, port {port}")
+    return Node(node_id, host, port)
+
+
+def find_coordinators(kind: CoordinatorKind, names: Sequence[str]) -> Question[dict[str, Node]]:
+    """Who coordinates each of some groups or transactional ids (KIP-699)."""
+
+    def read(answer: Message) -> dict[str, Node]:
+        found = cast(FindCoordinatorResponse, answer).coordinators
+        for each in found:
+            _raise_for(each.error_code, each.error_message)
+        return {each.key: _node(each.node_id, each.host, each.port) for each in found}
+
+    return Question(
+        FindCoordinatorRequest,
+        lambda _: FindCoordinatorRequest(key_type=kind, coordinator_keys=list(names)),
+        read,
+        None,
+        requests.FIRST_WITH_MANY_KEYS,
+    )
+
+
+def end(prepared: PreparedTransaction, *, commit: bool) -> Question[None]:
+    """Commits or aborts a prepared transaction."""
+    request = requests.end(
+        prepared.transactional_id,
+        ProducerIdentity(prepared.producer_id, prepared.epoch),
+        commit=commit,
+        v2=prepared.transaction_version >= 2,
+    )
+    return _of(request, lambda answer: _raise_for(cast(EndTxnResponse, answer).error_code))
+
+
+def fence(found: TransactionDescription) -> Question[None]:
+    """Aborts what the described producer has open and shuts it out (KIP-360).
+
+    In V1 an EndTxn would leave it its epoch, and what it writes next in no transaction.
+    """
+    identity = ProducerIdentity(found.producer_id, found.epoch)
+    request = requests.init_producer_id(found.transactional_id, found.timeout_ms, identity)
+    return _of(request, lambda answer: _raise_for(cast(InitProducerIdResponse, answer).error_code))
+
+
+def take_over(
+    transactional_id: str, timeout_ms: int, identity: ProducerIdentity | None = None
+) -> Question[ProducerIdentity]:
+    """The next epoch of a transactional id, which shuts out whoever had it before.
+
+    With an `identity` only if that has it still (KIP-360).
+    """
+
+    def read(answer: Message) -> ProducerIdentity:
+        response = cast(InitProducerIdResponse, answer)
+        _raise_for(response.error_code)
+        return ProducerIdentity(response.producer_id, response.producer_epoch)
+
+    return _of(requests.init_producer_id(transactional_id, timeout_ms, identity), read)
+
+
+def add_group(owner: PreparedTransaction, group_id: str) -> Question[None]:
+    """Makes a group part of a V1 transaction; in V2 its offsets do that."""
+    identity = ProducerIdentity(owner.producer_id, owner.epoch)
+    request = requests.add_offsets(owner.transactional_id, identity, group_id)
+    return _of(request, lambda answer: _raise_for(cast(AddOffsetsToTxnResponse, answer).error_code))
+
+
+def commit_in_transaction(
+    owner: PreparedTransaction, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> Question[None]:
+    """Makes a group's offsets part of a transaction."""
+
+    def read(answer: Message) -> None:
+        for place, each in requests.committed_offsets(
+            cast(TxnOffsetCommitResponse, answer), {}
+        ).items():
+            if each.code:
+                raise error_from_code(each.code, topic=place.topic, partition=place.partition)
+
+    identity = ProducerIdentity(owner.producer_id, owner.epoch)
+    group = ConsumerGroupMetadata(group_id)
+    v2 = owner.transaction_version >= 2
+    request = requests.commit_offsets(owner.transactional_id, identity, group, offsets, {}, v2=v2)
+    return _of(request, read)
+
+
+def describe(transactional_id: str) -> Question[TransactionDescription | None]:
+    """What the coordinator knows of a transactional id; None for nothing."""
+    question = describe_each([transactional_id])
+    return Question(
+        question.request_type,
+        question.make,
+        lambda answer: question.read(answer).get(transactional_id),
+        CoordinatorKey(CoordinatorKind.TRANSACTION, transactional_id),
+    )
+
+
+def describe_each(names: Sequence[str]) -> Question[dict[str, TransactionDescription]]:
+    """What the coordinator of all of them knows of some transactional ids."""
+
+    def read(answer: Message) -> dict[str, TransactionDescription]:
+        found = {}
+        for each in cast(DescribeTransactionsResponse, answer).transaction_states:
+            if each.error_code == TRANSACTIONAL_ID_NOT_FOUND:
+                continue
+            _raise_for(each.error_code)
+            found[each.transactional_id] = TransactionDescription(
+                each.transactional_id,
+                each.transaction_state,
+                each.producer_id,
+                each.producer_epoch,
+                each.transaction_timeout_ms,
+                each.transaction_start_time_ms,
+                tuple(TopicPartition(t.topic, p) for t in each.topics for p in t.partitions),
+            )
+        return found
+
+    return Question(
+        DescribeTransactionsRequest,
+        lambda _: DescribeTransactionsRequest(transactional_ids=list(names)),
+        read,
+    )
+
+
+def list_open(prefix: str, older_than_ms: int | None, *, idle: bool = False) -> Question[list[str]]:
+    """The transactional ids with an open transaction that one broker coordinates.
+
+    With `idle` also those whose producer, once initialized, has begun none.
+    """
+    states = ["Ongoing", "Empty"] if idle else ["Ongoing"]
+
+    def make(version: int) -> Message:
+        request = ListTransactionsRequest(state_filters=states)
+        if older_than_ms is not None:
+            request.duration_filter = older_than_ms
+        if version >= _FIRST_LIST_WITH_PATTERN and prefix:
+            request.transactional_id_pattern = re.escape(prefix) + ".*"
+        return request
+
+    def read(answer: Message) -> list[str]:
+        response = cast(ListTransactionsResponse, answer)
+        _raise_for(response.error_code)
+        found = (each.transactional_id for each in response.transaction_states)
+        # Brokers before 4.1 know no pattern (KIP-1152).
+        return [name for name in found if name.startswith(prefix)]
+
+    lowest = 0 if older_than_ms is None else _FIRST_LIST_WITH_DURATION
+    return Question(ListTransactionsRequest, make, read, None, lowest)
+
+
+def committed(
+    group_id: str, partitions: Iterable[TopicPartition] | None
+) -> Question[dict[TopicPartition, OffsetAndMetadata]]:
+    """The positions of a group, once no open transaction may change them (KIP-447).
+
+    None for all that it has; of these, one whose first transaction is open is not waited for.
+    """
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions or ():
+        by_topic.setdefault(topic, []).append(partition)
+
+    def make(version: int) -> Message:
+        if version < _FIRST_OFFSETS_OF_MANY_GROUPS:
+            single = [OffsetFetchRequestTopic(name, ids) for name, ids in by_topic.items()]
+            wanted = None if partitions is None else single
+            return OffsetFetchRequest(group_id, topics=wanted, require_stable=True)
+        topics = None
+        if partitions is not None:
+            topics = [
+                OffsetFetchRequestTopics(name=name, partition_indexes=ids)
+                for name, ids in by_topic.items()
+            ]
+        return OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id, topics=topics)], require_stable=True
+        )
+
+    return Question(
+        OffsetFetchRequest,
+        make,
+        lambda answer: _committed(cast(OffsetFetchResponse, answer)),
+        CoordinatorKey(CoordinatorKind.GROUP, group_id),
+        _FIRST_OFFSETS_THAT_ARE_STABLE,
+        _LAST_OFFSETS_BY_NAME,
+    )
+
+
+def commit(group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Question[None]:
+    """Moves positions of a group without members, in no transaction."""
+    by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (topic, partition), position in offsets.items():
+        entry = OffsetCommitRequestPartition(
+            partition_index=partition,
+            committed_offset=position.offset,
+            committed_metadata=position.metadata,
+        )
+        by_topic.setdefault(topic, []).append(entry)
+
+    def read(answer: Message) -> None:
+        for topic in cast(OffsetCommitResponse, answer).topics:
+            for each in topic.partitions:
+                if each.error_code:
+                    raise error_from_code(
+                        each.error_code, topic=topic.name, partition=each.partition_index
+                    )
+
+    topics = [OffsetCommitRequestTopic(name=name, partitions=by_topic[name]) for name in by_topic]
+    return Question(
+        OffsetCommitRequest,
+        lambda _: OffsetCommitRequest(group_id, topics=topics),
+        read,
+        CoordinatorKey(CoordinatorKind.GROUP, group_id),
+        max_version=_LAST_OFFSETS_BY_NAME,
+    )
+
+
+def _committed(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
+    group = response.groups[0] if response.groups else response
+    _raise_for(group.error_code)
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for topic in group.topics:
+        for part in topic.partitions:
+            if part.error_code:
+                raise error_from_code(
+                    part.error_code, topic=topic.name, partition=part.partition_index
+                )
+            if part.committed_offset >= 0:
+                epoch = part.committed_leader_epoch
+                found[TopicPartition(topic.name, part.partition_index)] = OffsetAndMetadata(
+                    part.committed_offset, part.metadata or None, None if epoch < 0 else epoch
+                )
+    return found
+
+
+def _of(request: TransactionalRequest, read: Callable[[Message], _T]) -> Question[_T]:
+    """A request of the producer's, asked from outside."""
+    return Question(
+        request.request_type,
+        request.make,
+        read,
+        None if request.rpc is Rpc.FIND_COORDINATOR else request.coordinator,
+        request.min_version,
+        request.max_version,
+    )
+
+
+def _raise_for(code: int, message: str | None = None) -> None:
+    if code:
+        raise error_from_code(code, message)

@@ -1,0 +1,85 @@
+"""Which node gets the request of a transaction, and when: see `coordinators` for what is asked."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from aioproducer.core.sending.actions import (
+    Action,
+    Connect,
+    CoordinatorUnreachable,
+    NodeView,
+    RequestOfCoordinator,
+    look_again_at,
+)
+from aioproducer.errors import NodeDisconnectedError
+
+if TYPE_CHECKING:
+    from aioproducer.core.batching.accumulator import RecordAccumulator
+    from aioproducer.core.metadata.metadata import Metadata
+    from aioproducer.core.transactions.coordinators import CoordinatorDialogue
+    from aioproducer.core.transactions.manager import TransactionManager
+
+
+class CoordinatorRequests:
+    """Decides where requests of transactions go; at most one is in flight.
+
+    Args:
+        manager: the state of the transactions.
+        dialogue: has the requests.
+        metadata: has the brokers; out of date when a coordinator is not among them.
+        accumulator: says when the transaction's batches are done.
+    """
+
+    def __init__(
+        self,
+        manager: TransactionManager,
+        dialogue: CoordinatorDialogue,
+        metadata: Metadata,
+        accumulator: RecordAccumulator,
+    ) -> None:
+        self._manager = manager
+        self._dialogue = dialogue
+        self._metadata = metadata
+        self._accumulator = accumulator
+        dialogue.on_outdated = metadata.request_update
+
+    def poll(self, now: float, nodes: NodeView) -> list[Action]:
+        """What to do now."""
+        request = self._dialogue.next_request(now, quiet=self._accumulator.quiet)
+        if request is None:
+            return []
+        node_id = request.node_id
+        if node_id is None:
+            node_id = nodes.least_loaded_node(now)
+            if node_id is None:
+                return []
+        elif node_id not in self._metadata.cluster.nodes:
+            self._metadata.request_update(now)
+            gone = NodeDisconnectedError("not among the brokers")
+            return [CoordinatorUnreachable(request, gone)]
+        if nodes.can_ask(node_id, now):
+            return [RequestOfCoordinator(node_id, request)]
+        failure = nodes.connection_failures(node_id)
+        if failure is not None and now < nodes.ready_at(node_id, now) < inf:
+            # It backs off. The coordinator may be another one by now.
+            return [CoordinatorUnreachable(request, failure)]
+        return [Connect(node_id)]
+
+    def due_at(self, now: float, nodes: NodeView) -> float:
+        """Loop time of the next turn now that something has happened; `now` for one at once."""
+        return self._dialogue.due_at(now, quiet=self._accumulator.quiet)
+
+    def next_deadline(self, now: float, nodes: NodeView) -> float:
+        """Loop time of the turn after this one, unless something happens before."""
+        due_at = self.due_at(now, nodes)
+        return due_at if due_at > now else look_again_at(nodes, now)
+
+    def waits_for_nothing(self, now: float, nodes: NodeView) -> bool:
+        """Whether a call has no outcome and no request in flight, timer or batches to wait for."""
+        manager = self._manager
+        if not manager.is_busy or self._dialogue.has_request_in_flight:
+            return False
+        awaits_batches = manager.awaits_batches and not self._accumulator.quiet
+        return not awaits_batches and self.next_deadline(now, nodes) == inf

@@ -1,0 +1,309 @@
+"""The dialogue with coordinators: one request at a time, until it has an answer that counts.
+
+Owns: which broker coordinates what, the backoff, the reading of answers, the reaction to error
+codes as far as it is to ask again. Must not know: what a transaction is going through;
+`core.transactions.manager` says which request is due and is told what came of it.
+
+    next_request --not known who--> FindCoordinator --answer--> next_request
+         |                                |
+         +--sent--> in flight --success--> the manager's event
+                        |  |
+                        |  +--retriable---------> backoff --> next_request, asked for anew
+                        +-----moved, no answer--> coordinator forgotten, backoff --> FindCoordinator
+
+A request is never kept for a retry: the next one is made of what is wanted then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from aioproducer.core.sending.idempotence import ProducerIdentity
+from aioproducer.core.transactions import requests
+from aioproducer.core.transactions.requests import Answered, CoordinatorKey, TransactionalRequest
+from aioproducer.core.transactions.rules import (
+    INVALID_TXN_STATE,
+    OPERATION_NOT_ATTEMPTED,
+    Reaction,
+    Rpc,
+    concurrent_backoff,
+    gravest,
+    may_have_worked,
+    reaction_to,
+)
+from aioproducer.core.transactions.states import TransactionState
+from aioproducer.errors import (
+    AuthenticationError,
+    ConcurrentTransactionsError,
+    IllegalStateError,
+    KafkaError,
+    UnsupportedVersionError,
+    error_from_code,
+)
+from aioproducer.errors.authorization import request_name, this_principal, with_access
+from aioproducer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from aioproducer._util.backoff import ExponentialBackoff
+    from aioproducer.core.transactions.manager import TransactionManager
+    from aioproducer.wire.messages import (
+        AddOffsetsToTxnResponse,
+        AddPartitionsToTxnResponse,
+        EndTxnResponse,
+        FindCoordinatorResponse,
+        InitProducerIdResponse,
+        TxnOffsetCommitResponse,
+    )
+    from aioproducer.wire.schema import Message
+
+_MOST_REMEMBERED = 100
+"""Coordinators: a producer that assumes one id after the other asks for many."""
+_DECIDES_RENEWAL = frozenset({Reaction.RETRY, Reaction.FIND_COORDINATOR, Reaction.FENCED})
+"""Reactions to an abort before a new epoch that keep the epoch from being asked for."""
+_HOPELESS = (AuthenticationError, UnsupportedVersionError)
+"""Failures that another attempt or another coordinator would only repeat."""
+
+
+class CoordinatorDialogue:
+    """Gets what a `TransactionManager` wants from the brokers.
+
+    Args:
+        manager: wants requests, and is told what came of them.
+        backoff: the pause before a request is repeated.
+        rng: spreads the backoff.
+        principal: says whom brokers take this client for.
+    """
+
+    def __init__(
+        self,
+        manager: TransactionManager,
+        backoff: ExponentialBackoff,
+        rng: Random,
+        *,
+        principal: Callable[[], str] = this_principal,
+    ) -> None:
+        self._manager = manager
+        self._backoff = backoff
+        self._rng = rng
+        self._principal = principal
+        self._coordinators: dict[CoordinatorKey, int] = {}
+        self._in_flight: TransactionalRequest | None = None
+        self.failures: int = 0
+        """How many requests in a row have failed; the lookup of a coordinator does not end it."""
+        self._retry_at = -inf
+        self.wanted: Rpc | None = None
+        """What a call waits for at a coordinator; None while nothing is asked of any."""
+        self.on_outdated: Callable[[float], object] = lambda now: None
+        """Called when an answer says that the metadata the request was made of does not hold."""
+
+    def next_request(self, now: float, *, quiet: bool) -> TransactionalRequest | None:
+        """The request to send now, if one is due.
+
+        Args:
+            now: loop time.
+            quiet: whether no batch is without an outcome or on the wire.
+        """
+        if self._in_flight is not None or now < self._retry_at:
+            return None
+        wanted = self._manager.wanted(quiet=quiet)
+        self.wanted = None if wanted is None else wanted.rpc
+        if wanted is None:
+            return None
+        node_id = self._coordinators.get(wanted.coordinator)
+        if node_id is None:
+            return requests.find_coordinator(wanted.coordinator)
+        return replace(wanted, node_id=node_id)
+
+    @property
+    def has_request_in_flight(self) -> bool:
+        """Whether a response is awaited."""
+        return self._in_flight is not None
+
+    def due_at(self, now: float, *, quiet: bool) -> float:
+        """Loop time at which to call `next_request`; inf while it would give none."""
+        if self._in_flight is not None:
+            return inf
+        if self._retry_at > now:
+            return self._retry_at
+        return now if self._manager.has_work(quiet=quiet) else inf
+
+    def on_sending(self, request: TransactionalRequest) -> None:
+        """The request is about to be sent: `on_sent` or `on_unreachable` follows."""
+        self._manager.on_sending(request.rpc)
+
+    def on_sent(self, request: TransactionalRequest, version: int) -> None:
+        """The request is on its way."""
+        self._in_flight = request
+        self._manager.on_sent(request.rpc, version)
+
+    def on_unreachable(self, request: TransactionalRequest, error: KafkaError, now: float) -> None:
+        """The request could not be sent, or has got no answer."""
+        if self._in_flight is not None:
+            self._in_flight = None
+            self._manager.on_unanswered(request.rpc)
+        else:
+            self._manager.on_answered(request.rpc)
+        if isinstance(error, _HOPELESS):
+            self._manager.fail(error.with_context(advice=request.advice))
+            return
+        self._coordinators.pop(request.coordinator, None)
+        self._back_off(now, error)
+
+    def on_response(self, request: TransactionalRequest, response: Message, now: float) -> None:
+        """Reads an answer; one that fits no state is fatal."""
+        self._in_flight = None
+        try:
+            _READERS[request.rpc](self, request, response, now)
+        except IllegalStateError as error:
+            self._manager.fail(error)
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def _on_coordinator(
+        self, request: TransactionalRequest, response: FindCoordinatorResponse, now: float
+    ) -> None:
+        answer, node_id = requests.coordinator_of(response, request.coordinator.name)
+        if self._taken(request, answer, now):
+            if len(self._coordinators) >= _MOST_REMEMBERED:
+                self._coordinators.clear()
+            self._coordinators[request.coordinator] = node_id
+
+    def _on_producer_id(
+        self, request: TransactionalRequest, response: InitProducerIdResponse, now: float
+    ) -> None:
+        if self._taken(request, Answered(response.error_code), now):
+            self._manager.on_identity(
+                ProducerIdentity(response.producer_id, response.producer_epoch)
+            )
+
+    def _on_partitions_added(
+        self, request: TransactionalRequest, response: AddPartitionsToTxnResponse, now: float
+    ) -> None:
+        answers = requests.added_partitions(response)
+        self._manager.contents.on_partitions_added(self._each_taken(request, answers, now))
+
+    def _on_group_added(
+        self, request: TransactionalRequest, response: AddOffsetsToTxnResponse, now: float
+    ) -> None:
+        if self._taken(request, Answered(response.error_code), now):
+            self._manager.contents.on_group_added(request.group_id)
+
+    def _on_offsets_committed(
+        self, request: TransactionalRequest, response: TxnOffsetCommitResponse, now: float
+    ) -> None:
+        answers = requests.committed_offsets(response, request.topic_ids)
+        self._manager.contents.on_offsets_committed(self._each_taken(request, answers, now))
+
+    def _on_ended(
+        self, request: TransactionalRequest, response: EndTxnResponse, now: float
+    ) -> None:
+        if self._taken(request, Answered(response.error_code), now):
+            identity = ProducerIdentity(response.producer_id, response.producer_epoch)
+            self._manager.on_ended(identity if response.producer_id >= 0 else None)
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _taken(self, request: TransactionalRequest, answer: Answered, now: float) -> bool:
+        """Whether the answer is a success; carries out the reaction if it is not."""
+        if answer.code:
+            self._react(request, answer, now)
+            return False
+        self._retry_at = -inf
+        if request.rpc is not Rpc.FIND_COORDINATOR:
+            self._on_success()
+        return True
+
+    def _each_taken(
+        self,
+        request: TransactionalRequest,
+        answers: Mapping[TopicPartition, Answered],
+        now: float,
+    ) -> list[TopicPartition]:
+        """The partitions that were taken in; reacts to the gravest of the other answers."""
+        asked = [partition for partition in request.partitions if partition in answers]
+        refused = [answers[partition] for partition in asked if answers[partition].code]
+        if refused:
+            # One that was not tried says nothing about why.
+            causes = [answer for answer in refused if answer.code != OPERATION_NOT_ATTEMPTED]
+            worst = gravest(request.rpc, [answer.code for answer in causes or refused])
+            self._react(request, next(a for a in refused if a.code == worst), now)
+        elif len(asked) < len(request.partitions):
+            left_out = "the response left some partitions out"
+            self._back_off(now, KafkaError(left_out, node_id=request.node_id))
+        else:
+            self._retry_at = -inf
+            self._on_success()
+        return [partition for partition in asked if not answers[partition].code]
+
+    def _react(self, request: TransactionalRequest, answer: Answered, now: float) -> None:
+        manager = self._manager
+        contents, is_end = manager.contents, request.rpc is Rpc.END
+        # An earlier request may have ended the transaction, whatever is answered now.
+        may_have_ended = contents.end_in_doubt if is_end else contents.may_have_ended
+        # So may somebody else to whom it was handed out, unless it is the state that is refused.
+        elsewhere = contents.handed_out and answer.code != INVALID_TXN_STATE
+        aborting = manager.state is TransactionState.ABORTING
+        reaction = reaction_to(
+            request.rpc,
+            answer.code,
+            ending=aborting or may_have_ended or elsewhere,
+            may_be_committed=elsewhere or (may_have_ended and not aborting),
+        )
+        topic, partition = answer.topic_partition or (None, None)
+        error = error_from_code(
+            answer.code,
+            answer.message,
+            topic=topic,
+            partition=partition,
+            node_id=request.node_id,
+        )
+        error = with_access(
+            error,
+            request_name(request.request_type),
+            self._principal,
+            group=request.group,
+            transactional_id=manager.transactional_id,
+        )
+        if may_have_worked(answer.code):
+            manager.on_doubt(request.rpc)
+        manager.on_answered(request.rpc)
+        if is_end and answer.code == INVALID_TXN_STATE and manager.may_abort_nothing:
+            manager.on_ended(None)
+        elif is_end and manager.aborts_before_renewal and reaction not in _DECIDES_RENEWAL:
+            # There was nothing to abort, or InitProducerId is refused for the same reason.
+            manager.on_ended(None)
+        elif reaction is Reaction.RETRY:
+            if error.refreshes_metadata:
+                self.on_outdated(now)
+            self._back_off(now, error)
+        elif reaction is Reaction.FIND_COORDINATOR:
+            self._coordinators.pop(request.coordinator, None)
+            self._back_off(now, error)
+        else:
+            manager.on_refused(request.rpc, reaction, error)
+
+    def _on_success(self) -> None:
+        self.failures, self._manager.coordinator_error = 0, None
+
+    def _back_off(self, now: float, error: KafkaError) -> None:
+        concurrent = isinstance(error, ConcurrentTransactionsError)
+        backoff = concurrent_backoff(self._backoff) if concurrent else self._backoff
+        self._retry_at = now + backoff.delay(self.failures, self._rng)
+        self.failures += 1
+        self._manager.coordinator_error = error
+
+
+_Reader = Callable[[CoordinatorDialogue, TransactionalRequest, Any, float], None]
+_READERS: Mapping[Rpc, _Reader] = {
+    Rpc.FIND_COORDINATOR: CoordinatorDialogue._on_coordinator,
+    Rpc.INIT_PRODUCER_ID: CoordinatorDialogue._on_producer_id,
+    Rpc.ADD_PARTITIONS: CoordinatorDialogue._on_partitions_added,
+    Rpc.ADD_OFFSETS: CoordinatorDialogue._on_group_added,
+    Rpc.COMMIT_OFFSETS: CoordinatorDialogue._on_offsets_committed,
+    Rpc.END: CoordinatorDialogue._on_ended,
+}

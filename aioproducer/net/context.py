@@ -1,0 +1,49 @@
+"""What all links of one client share, and the words for their states.
+
+Owns: `Surroundings`, `NodeState`. Must not know: what a link does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from random import Random
+
+from aioproducer._util import log
+from aioproducer.net.cluster_check import ClusterCheck
+from aioproducer.net.dial.dialer import Dialer
+from aioproducer.net.io_stats import Traffic
+from aioproducer.net.settings import NetSettings
+
+
+class NodeState(Enum):
+    """How a broker is reachable, for `health()`."""
+
+    DISCONNECTED = "disconnected"
+    BACKING_OFF = "backing off"
+    CONNECTING = "connecting"
+    HANDSHAKING = "handshaking"
+    READY = "ready"
+    THROTTLED = "throttled"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all links of one client share."""
+
+    settings: NetSettings
+    check: ClusterCheck
+    dialer: Dialer
+    loop_time: Callable[[], float]
+    rng: Random
+    on_event: Callable[[], None]
+    warnings: log.RateLimitedLog
+    traffic: Traffic
+    bootstrap_hosts: set[str] = field(default_factory=set)
+    """The hosts of the bootstrap servers."""
+    bootstrap_places: set[tuple[str, int]] = field(default_factory=set)
+    """Their hosts and ports."""
+    answered: set[tuple[str, int]] = field(default_factory=set)
+    """Where brokers have answered requests beyond a handshake: no mistake in the options there."""

@@ -1,0 +1,1 @@
+"""Connections are made here: names, addresses, proxies, dialers of the user."""

@@ -1,0 +1,218 @@
+"""Names to addresses, addresses to streams: the only place where the network room does I/O.
+
+Owns: the `Dialer` protocol and its TCP implementation with the socket options, straight or through
+a proxy. Must not know: Kafka, timeouts, retries; the caller bounds every call and cancels it when
+the bound is reached.
+
+Invariants: a `connect` that fails or is cancelled leaves no socket behind; failures are `OSError`.
+TLS is `security.tls_dialer`, a user's own way `opener`; a simulated network implements the same two
+methods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from typing import NamedTuple, Protocol
+
+from aioproducer._util.hosts import is_host
+from aioproducer.config.proxy_url import ProxyUrl
+from aioproducer.net.dial.proxies import ProxyFailedError, pass_through
+
+_SHOWN = 100
+
+
+class Address(NamedTuple):
+    """One place where a broker may listen; `host` is a numeric address.
+
+    It is a name, of the family AF_UNSPEC, where somebody on the way resolves it.
+    """
+
+    host: str
+    port: int
+    family: int = socket.AF_INET
+    scope_id: int = 0
+    canonical_name: str | None = None
+    """The name the address resolves back to, where that was asked for (client.dns.lookup)."""
+    via: Address | None = None
+    """The proxy that leads there; None for a straight way."""
+
+    def __str__(self) -> str:
+        place = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return place if self.via is None else f"{place} through the proxy {self.via}"
+
+
+class Dialer(Protocol):
+    """Opens byte streams to brokers."""
+
+    async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
+        """All addresses of the host, in the order they should be tried; raises OSError if none."""
+
+    async def connect(
+        self, address: Address, *, server_hostname: str, limit: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """An open stream; `limit` bounds what the reader buffers, the name is what TLS verifies."""
+
+
+def check_place(host: str, port: int) -> None:
+    """Raise OSError for what is no host and port: both may come from a broker."""
+    if not is_host(host) or not 0 < port < 65536:
+        raise OSError(f"{host[:_SHOWN]!r}, port {port}: not a host and port to connect to")
+
+
+class TcpDialer:
+    """Plain TCP through the running loop."""
+
+    def __init__(
+        self,
+        send_buffer_bytes: int = -1,
+        receive_buffer_bytes: int = -1,
+        keepalive: bool = True,
+        proxy: ProxyUrl | None = None,
+    ) -> None:
+        self._buffer_options = {
+            option: size
+            for option, size in (
+                (socket.SO_SNDBUF, send_buffer_bytes),
+                (socket.SO_RCVBUF, receive_buffer_bytes),
+            )
+            if size > 0
+        }
+        self._keepalive = keepalive
+        self._proxy = proxy
+
+    async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
+        """The addresses the resolver gives, without repetitions, in its order (RFC 6724).
+
+        With a proxy these are all ways through its own addresses, to the name itself if the proxy
+        resolves names.
+        """
+        check_place(host, port)
+        proxy = self._proxy
+        if proxy is None:
+            return await _resolve(host, port, canonical)
+        try:
+            ways = await _resolve(proxy.host, proxy.port, False)
+        except OSError as error:
+            raise ProxyFailedError(f"the proxy's name {proxy.host}: {error}") from error
+        targets = [Address(host, port, socket.AF_UNSPEC)]
+        if not proxy.resolves_names:
+            targets = await _resolve(host, port, canonical)
+        return [target._replace(via=way) for target in targets for way in ways]
+
+    async def connect(
+        self, address: Address, *, server_hostname: str, limit: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connected stream with the socket options set before the handshake."""
+        sock = await self._connected(address.via or address)
+        try:
+            if self._proxy is not None:
+                await pass_through(self._proxy, _SocketChannel(sock), address.host, address.port)
+            return await asyncio.open_connection(sock=sock, limit=limit)
+        except BaseException:
+            sock.close()
+            raise
+
+    async def _connected(self, address: Address) -> socket.socket:
+        sock = self._socket(address.family)
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, _socket_address(address))
+            if sock.getsockname() == sock.getpeername():
+                # A dead port of the ephemeral range may be given to our own end: TCP then connects
+                # the socket to itself (simultaneous open), and we would talk to a mirror.
+                raise ConnectionRefusedError("nobody listens, the socket met itself")
+        except OSError as error:
+            sock.close()
+            if self._proxy is not None:
+                raise ProxyFailedError(f"the proxy cannot be reached: {error}") from error
+            raise
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _socket(self, family: int) -> socket.socket:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._keepalive:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            # Before connect: the receive buffer decides the window scale of the TCP handshake.
+            for option, size in self._buffer_options.items():
+                sock.setsockopt(socket.SOL_SOCKET, option, size)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+
+class _SocketChannel:
+    """A `Channel` on a connected socket, before it becomes a stream."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._loop = asyncio.get_running_loop()
+
+    async def send(self, data: bytes) -> None:
+        try:
+            await self._loop.sock_sendall(self._sock, data)
+        except OSError as error:
+            raise ProxyFailedError(f"the connection to the proxy broke: {error}") from error
+
+    async def receive(self, limit: int) -> bytes:
+        try:
+            return await self._loop.sock_recv(self._sock, limit)
+        except OSError as error:
+            raise ProxyFailedError(f"the connection to the proxy broke: {error}") from error
+
+
+async def _resolve(host: str, port: int, canonical: bool) -> list[Address]:
+    literal = _literal_address(host, port)
+    if literal is not None and not canonical:
+        return [literal]
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except ValueError as error:  # not encodable, or a NUL inside
+        raise OSError(f"{host[:_SHOWN]!r} is not a host name") from error
+    except RuntimeError as error:  # at the interpreter's exit there are no threads any more
+        raise OSError(f"{host[:_SHOWN]!r} cannot be resolved: {error}") from error
+    addresses = [
+        Address(str(where[0]), port, family, int(where[3]) if len(where) > 3 else 0)
+        for family, _type, _protocol, _name, where in found
+    ]
+    unique = list(dict.fromkeys(addresses))
+    if not canonical:
+        return unique
+    return [address._replace(canonical_name=await _reverse(address)) for address in unique]
+
+
+def _literal_address(host: str, port: int) -> Address | None:
+    """The address a numeric host already is; spares the resolver's thread."""
+    try:
+        parsed = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.scope_id is not None:
+            return None  # the resolver turns an interface name into its number
+        return Address(host, port, socket.AF_INET6)
+    return Address(host, port, socket.AF_INET)
+
+
+def _socket_address(address: Address) -> tuple[str, int] | tuple[str, int, int, int]:
+    if address.family == socket.AF_INET6:
+        return (address.host, address.port, 0, address.scope_id)
+    return (address.host, address.port)
+
+
+async def _reverse(address: Address) -> str:
+    """The name of an address, or the address itself where it has none, as Java does."""
+    loop = asyncio.get_running_loop()
+    try:
+        name, _service = await loop.getnameinfo(_socket_address(address), socket.NI_NUMERICSERV)
+    except OSError:
+        return address.host
+    return name

@@ -1,0 +1,454 @@
+"""One bulk call: rows into batches, outcomes of batches into counts.
+
+Owns: who writes a row (native code into an open batch, else a lane of `send()`), the turns the call
+takes, which of its rows every batch has. Must not know: where rows come from.
+
+A row that finds no open batch goes through the lanes of `send()`, with all their checks and waits;
+the rows behind it then fill the batch it went to, and whatever other batches are open, until one of
+them finds no room. So there is no second way to memory, to a new batch or past a closed gate.
+
+Invariants
+- Every row is counted once, as delivered or as failed; memory per row ends when its batch does.
+- Rows are filled in when nobody queues for memory, or right behind a row of ours that was served:
+  a call has one place in the line, and until it needs memory again it is its turn.
+- No more than `_TURN_BYTES` are filled in before others have their turn.
+- Of full batches, the call keeps as many under way as connections may carry, and a request more for
+  each: what is written sooner leaves the processor's caches before it is sent.
+- Without a linger, a batch that the call opens is not sent before it is full, or the call has to
+  wait or ends: only its pauses for others' turns do not count.
+- Rows are filled in as far as `buffer_max_records` allows; the next one waits as `send()` would.
+- All rows belong to the transaction that was open when the call began; it ends the call when it
+  takes no records any more.
+- At most one row in a row waits `max_block_ms` in vain, or twice that long where the call was ahead
+  before it; the following ones are tried at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from aioproducer.errors import (
+    IllegalStateError,
+    InvalidTopicError,
+    KafkaError,
+    KafkaTimeoutError,
+    WouldBlockError,
+)
+from aioproducer.records.bulk import Rows, Share
+from aioproducer.runtime.bulk.result import (
+    FailedRecord,
+    SendManyInterruptedError,
+    SendManyResult,
+)
+from aioproducer.runtime.bulk.target import BulkTarget
+from aioproducer.runtime.send.appender import LOSSES
+from aioproducer.runtime.send.batch_appender import RECORDS_PER_TURN
+from aioproducer.runtime.send.gathering import Gathering
+from aioproducer.runtime.send.serialization_queue import discard
+from aioproducer.runtime.settings import appender_settings
+from aioproducer.types import HeaderPairs, TopicPartition
+
+if TYPE_CHECKING:
+    from aioproducer.core.batching.batch import ProducerBatch
+    from aioproducer.runtime.delivery import Delivery
+    from aioproducer.runtime.engine import ProducerEngine
+    from aioproducer.runtime.send.unfinished import UnfinishedParts
+
+Awaited = TypeVar("Awaited")
+
+_TURN_BYTES = 1 << 20
+_REFUSALS_PER_TURN = 100
+
+RowParts = tuple[str | None, bytes | None, bytes | None, HeaderPairs, int | None, int | None]
+"""Topic, key, value, headers, partition and timestamp in ms of one record."""
+
+
+class RowSource(Rows, Protocol):
+    """Rows that can also be had one by one."""
+
+    def record(self, row: int) -> RowParts | UnfinishedParts:
+        """One row, or what has to be awaited for it.
+
+        Raises:
+            KafkaError: it cannot be sent.
+        """
+        ...
+
+
+class ReadyRows(RowSource, Protocol):
+    """Rows that no serializer has to see."""
+
+    def record(self, row: int) -> RowParts:
+        """See `RowSource`."""
+        ...
+
+
+class BulkRun:
+    """The rows of one call.
+
+    Args:
+        engine: the producer's.
+        spares: refusals before a row is accepted that do not fail the transaction: the caller
+            commits without these rows.
+
+    Attributes:
+        result: what is known so far.
+    """
+
+    def __init__(
+        self, engine: ProducerEngine, *, spares: tuple[type[KafkaError], ...] = ()
+    ) -> None:
+        settings = appender_settings(engine.config)
+        self.result: SendManyResult = SendManyResult()
+        self._engine = engine
+        self._appender = engine.appender
+        self._patience = engine.config.call_timeout_ms / 1000
+        self._batch_bytes = engine.accumulator.settings.first_size(0)
+        self._size_limit = min(settings.max_request_size, engine.pool.total)
+        self._hashes_keys = settings.hashes_keys
+        self._sticks = settings.sticks
+        self._spares = spares
+        self._losses = tuple(each for each in LOSSES if each not in spares)
+        self._transaction = self._open_transaction()
+        self._targets: dict[str | None, BulkTarget] = {}
+        self._patient = True
+        self._outstanding: dict[ProducerBatch, _Tracked] = {}
+        self._tracked = 0
+        self._partitions: set[TopicPartition] = set()
+        config = engine.config
+        in_requests = (config.max_in_flight_requests_per_connection + 1) * config.max_request_size
+        self._batches_per_node = in_requests / max(1, config.batch_size)
+        self._caught_up: asyncio.Future[None] | None = None
+        self._stalls = False
+        self._all_done: asyncio.Future[None] | None = None
+        self._gathering = None if config.linger_ms else Gathering(engine)
+
+    async def complete(self, feeding: Awaitable[None]) -> SendManyResult:
+        """Waits until everything is fed in, then for all outcomes.
+
+        Raises:
+            SendManyInterruptedError: feeding raised.
+        """
+        broken: Exception | None = None
+        try:
+            try:
+                await feeding
+            except Exception as error:
+                broken = error
+            await self._wait()
+        finally:
+            # A cancelled call looks at no outcome any more: its failures are reported as forgotten.
+            self._detach()
+        result = self.result
+        result.failed.sort(key=lambda failed: failed.index)
+        if broken is not None:
+            raise SendManyInterruptedError(
+                f"stopped after {result.count} record(s), of which {result.delivered} were "
+                f"delivered: {broken!r}",
+                result=result,
+            ) from broken
+        return result
+
+    async def feed(
+        self, rows: RowSource, topic: str | None, start: int, stop: int, number: int
+    ) -> None:
+        """Appends rows, in order; raises only what concerns all of them.
+
+        Args:
+            rows: where they are.
+            topic: of rows that name none.
+            start: the first one.
+            stop: the one behind the last.
+            number: what row 0 is called in the result.
+        """
+        if self._gathering is None:
+            await self._feed(rows, topic, start, stop, number)
+            return
+        self._gathering.resume()
+        try:
+            await self._feed(rows, topic, start, stop, number)
+        finally:
+            self._gathering.pause()
+
+    async def _feed(
+        self, rows: RowSource, topic: str | None, start: int, stop: int, number: int
+    ) -> None:
+        names = rows.topics(start, stop)
+        targets = [self._target(topic if name is None else name) for name in names]
+        lane = self._appender.lane
+        row = start
+        served = False
+        while row < stop:
+            self._check_going_on()
+            if served or not self._appender.waiting:
+                first = row
+                last = min(stop, first + lane.ceiling - lane.appended)
+                row, is_stuck = self._fill(rows, targets, first, last, number)
+                is_stuck = is_stuck or row == last < stop
+                self.result.count += row - first
+                lane.appended += row - first
+                if not is_stuck:
+                    if row < stop:
+                        served = False
+                        await asyncio.sleep(0)
+                    continue
+            if (
+                self._is_ahead
+                or not self._appender.placing.may_open(self._batch_bytes)
+                or (self._gathering is not None and lane.records_this_turn >= RECORDS_PER_TURN)
+            ):
+                await self._pause()
+                self._check_going_on()
+            self.result.count += 1
+            served = await self._append(rows, row, topic, number + row)
+            row += 1
+
+    def mark(self) -> int:
+        """What `is_settled` takes for the rows handed over so far."""
+        return self._tracked
+
+    def is_settled(self, mark: int) -> bool:
+        """Whether every row handed over before this `mark()` has its outcome."""
+        oldest = next(iter(self._outstanding.values()), None)
+        return oldest is None or oldest.number >= mark
+
+    async def _pause(self) -> None:
+        """Before a row that may need a new batch: as long as the call is ahead, or a turn."""
+        if not self._is_ahead:
+            await asyncio.sleep(0)
+            return
+        self._caught_up = self._engine.loop.create_future()
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._waiting(self._caught_up)
+        except TimeoutError:
+            self._stalls = True  # memory is the bound, as for `send()`, until something moves
+
+    async def _waiting(self, awaited: Awaitable[Awaited]) -> Awaited:
+        """Awaits something that may take its time: what was gathered leaves meanwhile."""
+        if self._gathering is None:
+            return await awaited
+        self._gathering.pause()
+        result = await awaited
+        self._gathering.resume()
+        return result
+
+    @property
+    def _is_ahead(self) -> bool:
+        """Whether enough is under way; the last batch of each partition may be open yet."""
+        if self._stalls:
+            return False
+        nodes = len(self._engine.metadata.cluster.nodes) or 1
+        return len(self._outstanding) - len(self._partitions) > nodes * self._batches_per_node
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def _fill(
+        self, rows: RowSource, targets: list[BulkTarget], start: int, stop: int, number: int
+    ) -> tuple[int, bool]:
+        for target in targets:
+            target.lend()
+        try:
+            return rows.fill(
+                [target.batches for target in targets],
+                start,
+                stop,
+                number,
+                self._appender.wall_ms(),
+                self._size_limit,
+                _TURN_BYTES,
+            )
+        finally:
+            for target in targets:
+                target.settle()
+
+    async def _append(self, rows: RowSource, row: int, topic: str | None, number: int) -> bool:
+        """Sends one row as `send()` would; whether it was accepted."""
+        seen = self._engine.interception
+        parts: RowParts | None = None
+        try:
+            made = rows.record(row)
+            parts = made if isinstance(made, tuple) else made.known
+            name = topic if parts[0] is None else parts[0]
+            if name is None:
+                raise InvalidTopicError("the record names no topic, nor does the call")
+            if parts is not made or self._appender.serializing.is_queued(name):
+                parts = await self._finished(name, made)
+            _, key, value, headers, partition, timestamp_ms = parts
+            on_opened = None if self._gathering is None else self._gathering.add
+            with self._appender.placing.opening(on_opened):
+                delivery = self._appender.lane.append(
+                    name, value, key, headers, partition, timestamp_ms
+                )
+            if delivery is None:
+                arguments = (name, key, value, headers, partition, timestamp_ms)
+                if self._patient:
+                    delivery = await self._waiting(
+                        self._appender.append(
+                            *arguments, on_opened=on_opened, early=False, losses=self._losses
+                        )
+                    )
+                else:
+                    delivery = self._appender.append_nowait(
+                        *arguments, on_opened=on_opened, early=False, losses=self._losses
+                    )
+                    self._patient = True
+        except KafkaError as error:
+            if parts is not None:
+                seen.refused(parts, error)
+            self.result.failed.append(FailedRecord(number, _without_frames(error)))
+            if self._engine.transactions is not None and not isinstance(error, self._spares):
+                # Nobody is raised this error who could do without the row and commit.
+                self._engine.transactions.on_send_refused(self._transaction, error)
+            if isinstance(error, KafkaTimeoutError):
+                # One row has waited `max_block_ms` in vain: the others must not add up.
+                self._patient = False
+            self._engine.check_usable()
+            if len(self.result.failed) % _REFUSALS_PER_TURN == 0:
+                # Refusing suspends nowhere: others get their turn in between.
+                await asyncio.sleep(0)
+            return False
+        seen.accepted(delivery, parts)
+        sticks = self._sticks and partition is None and (key is None or not self._hashes_keys)
+        self._track(delivery, number, self._target(name), sticks)
+        return True
+
+    async def _finished(self, topic: str, row: RowParts | UnfinishedParts) -> RowParts:
+        if not self._patient:
+            discard(row)
+            raise WouldBlockError("a serializer has to wait, and one has timed out before")
+        return await self._waiting(self._appender.finished(topic, row))
+
+    def _target(self, topic: str | None) -> BulkTarget:
+        if not isinstance(topic, str):
+            topic = None  # no topic at all: the row is refused when it is its turn
+        target = self._targets.get(topic)
+        if target is None:
+            target = self._targets[topic] = BulkTarget(self._engine, topic, self._hashes_keys)
+        return target
+
+    def _check_going_on(self) -> None:
+        self._engine.check_usable()
+        try:
+            if self._open_transaction() != self._transaction:
+                raise IllegalStateError("the transaction of the call has ended meanwhile")
+        except IllegalStateError as error:
+            if self._engine.transactions is not None:
+                # Whoever commits meanwhile shall not succeed with half of the call.
+                self._engine.transactions.on_send_refused(self._transaction, error)
+            raise
+
+    def _open_transaction(self) -> int:
+        transactions = self._engine.transactions
+        return 0 if transactions is None else transactions.check_send()
+
+    # -- outcomes --------------------------------------------------------------------------------
+
+    async def _wait(self) -> None:
+        """Returns when every accepted row has its outcome."""
+        if self._gathering is not None:
+            self._gathering.end()
+        if not self._outstanding:
+            return
+        self._engine.accumulator.begin_flush()
+        self._engine.sender_task.wake()
+        self._all_done = self._engine.loop.create_future()
+        try:
+            await self._all_done
+        finally:
+            self._engine.accumulator.end_flush()
+
+    def _detach(self) -> None:
+        if self._gathering is not None:
+            self._gathering.end()
+        for batch, tracked in self._outstanding.items():
+            batch.remove_listener(tracked)
+        self._outstanding.clear()
+
+    def _track(self, delivery: Delivery, number: int, target: BulkTarget, sticks: bool) -> None:
+        batch, index = delivery.batch_and_index()
+        tracked = self._outstanding.get(batch)
+        if tracked is None:
+            builder = batch.builder
+            if builder is None or batch.done:
+                self._fold_one(batch, number, index)
+                return
+            tracked = _Tracked(self, batch, Share(builder), self._tracked)
+            self._outstanding[batch] = tracked
+            self._tracked += 1
+            self._partitions.add(batch.topic_partition)
+            batch.add_listener(tracked, _on_done)
+        tracked.share.add(number, index)
+        target.adopt(batch.topic_partition.partition, tracked.share, sticks)
+
+    def on_batch_done(self, batch: ProducerBatch) -> None:
+        """A batch has its outcome."""
+        tracked = self._outstanding.pop(batch, None)
+        if tracked is not None:  # else it is called again after an exception
+            self._stalls = False
+            self._fold(batch, tracked.share)
+        waiter = self._caught_up
+        if waiter is not None and not waiter.done() and not self._is_ahead:
+            waiter.set_result(None)
+        if not self._outstanding and self._all_done is not None and not self._all_done.done():
+            self._all_done.set_result(None)
+
+    def _fold(self, batch: ProducerBatch, share: Share) -> None:
+        outcome = batch.outcome
+        if outcome is not None and outcome.error is None and not batch.parts:
+            # The usual case: two offsets tell it all.
+            self.result.delivered += share.records
+            self._widen_offsets(batch, outcome.base_offset, share.first_index, share.last_index)
+            return
+        for number, index, count in share.runs():
+            for step in range(count):
+                self._fold_one(batch, number + step, index + step)
+
+    def _fold_one(self, batch: ProducerBatch, number: int, index: int) -> None:
+        error = batch.record_error(index)
+        if error is None:
+            self.result.delivered += 1
+            found = batch.outcome_of(index)
+            if found is not None:
+                self._widen_offsets(batch, found[0].base_offset, found[1], found[1])
+        else:
+            batch.mark_retrieved(index)
+            self.result.failed.append(FailedRecord(number, error))
+
+    def _widen_offsets(
+        self, batch: ProducerBatch, base_offset: int | None, first: int, last: int
+    ) -> None:
+        """Notes the offsets of the records from `first` to `last` behind `base_offset`."""
+        if base_offset is None:
+            return
+        begin, end = base_offset + first, base_offset + last
+        low, high = self.result.offsets.get(batch.topic_partition, (begin, end))
+        self.result.offsets[batch.topic_partition] = (min(low, begin), max(high, end))
+
+
+class _Tracked:
+    """A listener key: one call's interest in one batch, the call's batches numbered from 0."""
+
+    __slots__ = ("batch", "number", "run", "share")
+
+    def __init__(self, run: BulkRun, batch: ProducerBatch, share: Share, number: int) -> None:
+        self.run = run
+        self.batch = batch
+        self.share = share
+        self.number = number
+
+
+def _without_frames(error: KafkaError) -> KafkaError:
+    """An error to be kept: with the frames it came through, each would keep this whole call."""
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return error
+
+
+def _on_done(key: object) -> None:
+    if isinstance(key, _Tracked):
+        key.run.on_batch_done(key.batch)

@@ -1,0 +1,139 @@
+"""send_arrow: the rows of a table as records, one result.
+
+Owns: reading the chunks of an Arrow source, off the loop where that may take long. Must not know:
+how rows are read or appended, pyarrow.
+
+Invariants
+- Columns are checked before the first row is read.
+- A chunk is released when its rows are in batches, the source when the call ends, however it ends;
+  a source that is being read in a thread at that moment is released when the thread is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from aioproducer.errors import InvalidTopicError
+from aioproducer.records.arrow import ArrowChunk, ArrowColumns, ArrowSource
+from aioproducer.records.bulk import UnfilledRows
+from aioproducer.runtime.bulk.result import SendManyResult
+from aioproducer.runtime.bulk.run import BulkRun, ReadyRows, RowParts
+from aioproducer.runtime.observability.interceptors import InterceptedRows
+from aioproducer.types import HeaderPairs
+
+if TYPE_CHECKING:
+    from aioproducer.runtime.engine import ProducerEngine
+    from aioproducer.runtime.send.appender import RecordAppender
+
+_ROWS_AT_ONCE = 16_384
+"""Rows whose topics are looked at in one go, and that are read in one trip to a thread."""
+
+
+async def send_arrow(
+    engine: ProducerEngine,
+    topic: str | None,
+    data: object,
+    columns: ArrowColumns,
+    headers: Sequence[tuple[str, bytes | None]] = (),
+) -> SendManyResult:
+    """Appends every row and waits for all outcomes; see `Producer.send_arrow`.
+
+    `headers` are added to each row's own, which costs the native encoding of rows.
+    """
+    check_topic(topic, columns)
+    run = BulkRun(engine)
+    source = ArrowSource(data, columns)
+    try:
+        return await run.complete(_feed(run, engine, source, topic, tuple(headers)))
+    finally:
+        source.close()
+
+
+def check_topic(topic: str | None, columns: ArrowColumns) -> None:
+    """Refuses a call that says for no row where it goes.
+
+    Raises:
+        InvalidTopicError: it says so nowhere, or by something that is no name.
+    """
+    if topic is None and columns.topic is None:
+        raise InvalidTopicError("neither a topic nor a column of topics is given")
+    if topic is not None and not isinstance(topic, str):
+        raise InvalidTopicError(f"a topic's name is a str, not {type(topic).__name__}")
+
+
+async def _feed(
+    run: BulkRun,
+    engine: ProducerEngine,
+    source: ArrowSource,
+    topic: str | None,
+    headers: HeaderPairs,
+) -> None:
+    seen = engine.interception
+    number = 0
+    failure: Exception | None = None
+    chunks: list[ArrowChunk] = []
+    while failure is None:
+        if source.streams:
+            chunks, failure = await engine.loop.run_in_executor(None, _read, source)
+        else:
+            chunks, failure = _read(source)
+        if not chunks:
+            break
+        try:
+            for chunk in chunks:
+                length = len(chunk)
+                ready: ReadyRows = _RowsWithHeaders(chunk, headers) if headers else chunk
+                rows = InterceptedRows(ready, seen, topic) if seen.sees_records else ready
+                for start in range(0, length, _ROWS_AT_ONCE):
+                    stop = min(start + _ROWS_AT_ONCE, length)
+                    if engine.appender.serializing:
+                        await _let_pass(engine.appender, rows.topics(start, stop), topic)
+                    await run.feed(rows, topic, start, stop, number)
+                number += length
+                chunk.close()
+        finally:
+            for chunk in chunks:
+                chunk.close()
+    if failure is not None:
+        raise failure
+
+
+class _RowsWithHeaders(UnfilledRows):
+    """Rows with headers that no column holds."""
+
+    def __init__(self, rows: ReadyRows, headers: HeaderPairs) -> None:
+        self._rows = rows
+        self._headers = headers
+
+    def topics(self, start: int, stop: int) -> list[str | None]:
+        """See `Rows`."""
+        return self._rows.topics(start, stop)
+
+    def record(self, row: int) -> RowParts:
+        """One row, with the headers after its own."""
+        topic, key, value, headers, partition, timestamp_ms = self._rows.record(row)
+        return topic, key, value, (*headers, *self._headers), partition, timestamp_ms
+
+
+async def _let_pass(
+    appender: RecordAppender, names: Iterable[str | None], topic: str | None
+) -> None:
+    """Waits for the records of these topics that are being serialized for earlier calls."""
+    for name in names:
+        found = topic if name is None else name
+        if found is not None and appender.serializing.is_queued(found):
+            await appender.finished(found, ())
+
+
+def _read(source: ArrowSource) -> tuple[list[ArrowChunk], Exception | None]:
+    """Some chunks, none at the end; and what went wrong behind them."""
+    chunks: list[ArrowChunk] = []
+    rows = 0
+    try:
+        while rows < _ROWS_AT_ONCE and (chunk := source.next()) is not None:
+            rows += len(chunk)
+            chunks.append(chunk)
+    except Exception as error:
+        return chunks, error
+    return chunks, None

@@ -1,0 +1,187 @@
+"""send_many: many records, one result.
+
+Owns: reading the items, what an item may be. Must not know: how a record is appended or sent, how
+outcomes are counted (`bulk_run.py`).
+
+Invariants
+- Items are read lazily: an asynchronous source one by one, another one some hundred at a time.
+- Every item read is counted once, as delivered or as failed.
+- When the call cannot go on it raises after what was accepted has its outcome, with the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Callable, Iterable
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from aioproducer.errors import SerializationError
+from aioproducer.records.bulk import OpenBatches, fill_items
+from aioproducer.runtime.bulk.result import (
+    FailedRecord,
+    SendManyInterruptedError,
+    SendManyResult,
+)
+from aioproducer.runtime.bulk.run import BulkRun, RowParts
+from aioproducer.runtime.send.unfinished import UnfinishedParts
+from aioproducer.serializers.calling import Prepared, UnfinishedRecord, is_plain
+from aioproducer.types import HeadersInput, Record
+
+if TYPE_CHECKING:
+    from aioproducer.runtime.engine import ProducerEngine
+
+__all__ = ["FailedRecord", "Item", "SendManyInterruptedError", "SendManyResult", "send_many"]
+
+Item = Any
+"""A value, a `(key, value[, headers[, timestamp_ms[, partition]]])` tuple, or a `Record`."""
+
+Prepare = Callable[[Any, Any, Any, HeadersInput], Prepared | UnfinishedRecord]
+
+_LONGEST_TUPLE = 5
+_ITEMS_AT_ONCE = 512
+
+
+async def send_many(
+    engine: ProducerEngine,
+    prepare: Prepare,
+    topic: str,
+    items: Iterable[Item] | AsyncIterable[Item],
+    partition: int | None,
+) -> SendManyResult:
+    """Appends every item and waits for all outcomes; see `Producer.send_many`."""
+    run = BulkRun(engine)
+    rows = _ItemRows(engine, prepare, topic, partition)
+    return await run.complete(_feed(run, rows, topic, items))
+
+
+async def send_blocks(
+    engine: ProducerEngine,
+    prepare: Prepare,
+    topic: str,
+    blocks: AsyncIterable[list[Item]],
+    partition: int | None,
+) -> SendManyResult:
+    """`send_many` of items that somebody else reads, some at a time."""
+    run = BulkRun(engine)
+    rows = _ItemRows(engine, prepare, topic, partition)
+    return await run.complete(_feed_blocks(run, rows, topic, blocks))
+
+
+async def _feed_blocks(
+    run: BulkRun, rows: _ItemRows, topic: str, blocks: AsyncIterable[list[Item]]
+) -> None:
+    number = 0
+    async for rows.items in blocks:
+        await run.feed(rows, topic, 0, len(rows.items), number)
+        number += len(rows.items)
+
+
+async def _feed(
+    run: BulkRun, rows: _ItemRows, topic: str, items: Iterable[Item] | AsyncIterable[Item]
+) -> None:
+    number = 0
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            rows.items = [item]
+            await run.feed(rows, topic, 0, 1, number)
+            number += 1
+        return
+    source = iter(items)
+    broken: Exception | None = None
+    while broken is None:
+        rows.items = []
+        try:
+            rows.items.extend(islice(source, _ITEMS_AT_ONCE))
+        except Exception as error:
+            broken = error
+        if not rows.items:
+            break
+        await run.feed(rows, topic, 0, len(rows.items), number)
+        number += len(rows.items)
+    if broken is not None:
+        raise broken
+
+
+class _ItemRows:
+    """Items as rows.
+
+    Attributes:
+        items: those at hand.
+    """
+
+    def __init__(
+        self, engine: ProducerEngine, prepare: Prepare, topic: str, partition: int | None
+    ) -> None:
+        self.items: list[Item] = []
+        self._interception = engine.interception
+        self._prepare = prepare
+        self._topic = topic
+        self._partition = partition
+        config = engine.config
+        self._plain = (
+            is_plain(config.key_serializer, config.value_serializer)
+            and not self._interception.sees_records
+        )
+
+    def topics(self, start: int, stop: int) -> list[str | None]:
+        """A `Record` that names another topic is never filled in."""
+        del start, stop
+        return [None]
+
+    def fill(
+        self,
+        batches: list[OpenBatches | None],
+        start: int,
+        stop: int,
+        number: int,
+        timestamp_ms: int,
+        size_limit: int,
+        budget: int,
+    ) -> tuple[int, bool]:
+        """See `Rows`; items that somebody has to see before are not filled in."""
+        if not self._plain:
+            return start, True
+        return fill_items(
+            self.items,
+            batches[0],
+            self._partition,
+            start,
+            stop,
+            number,
+            timestamp_ms,
+            size_limit,
+            budget,
+        )
+
+    def record(self, row: int) -> RowParts | UnfinishedParts:
+        """One item as `send()` would take it."""
+        record = as_record(self.items[row])
+        topic = record.topic or self._topic
+        partition = self._partition if record.partition is None else record.partition
+        if self._interception.sees_records:
+            shown = replace(record, topic=topic, partition=partition)
+            return self._interception.show(shown, self._prepare)
+        prepared = self._prepare(topic, record.key, record.value, record.headers)
+        if isinstance(prepared, tuple):
+            return (topic, *prepared, partition, record.timestamp_ms)
+        return UnfinishedParts(topic, prepared, partition, record.timestamp_ms)
+
+
+def as_record(item: Item) -> Record:
+    """An item of `send_many` as a record.
+
+    Raises:
+        SerializationError: it is a tuple of a length that means nothing.
+    """
+    if isinstance(item, Record):
+        return item
+    if not isinstance(item, tuple):
+        return Record(item)
+    if not 2 <= len(item) <= _LONGEST_TUPLE:
+        raise SerializationError(
+            f"an item tuple has 2 to {_LONGEST_TUPLE} parts (key, value, headers, timestamp_ms, "
+            f"partition), got {len(item)}"
+        )
+    key, value, headers, timestamp_ms, partition = (*item, None, None, None)[:_LONGEST_TUPLE]
+    return Record(value, key, headers, timestamp_ms, partition)

@@ -1,0 +1,621 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: binding=False, embedsignature=False, auto_pickle=False
+"""Deliveries in native code: small when nobody looks, quick to wake when many wait.
+
+Owns: the native `Delivery`, its await, the outcome that a usual answer has, the resumption of
+everybody whom one answer concerns. Must not know: how records are appended or sent.
+`_delivery_py.py` is its twin and says what a delivery is; what is not here is taken from there.
+
+Ownership and lifetime
+- Every `object` field is a counted reference; nothing here is borrowed across a call into Python.
+  The results handed out through `am_send` are the only references counted by hand.
+- `Delivery` is invisible to the garbage collector, which would otherwise look at every record
+  in flight again and again. The only cycle through it is batch -> listener -> delivery -> batch,
+  and it ends with the batch's outcome.
+- A `Wait` that is suspended is a listener of its batch and holds the callback of its task; it drops
+  the callback before calling it. So neither outlives the outcome or the cancellation. `Callbacks`
+  are one, too.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_CheckExact
+from cpython.contextvars cimport PyContext_CopyCurrent, PyContext_Enter, PyContext_Exit
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memcmp
+
+from asyncio import CancelledError, InvalidStateError, Task, current_task
+from asyncio import _get_running_loop as running_loop
+from sys import version_info
+from weakref import ref
+
+from aioproducer.core.sending.produce_answers import BLAMELESS
+from aioproducer.core.batching.batch import BatchOutcome
+from aioproducer.runtime.delivery._delivery_py import Delivery as Twin
+from aioproducer.runtime.delivery._delivery_py import refuse_coroutine_function
+from aioproducer.types import RecordMetadata, TimestampType
+
+cdef extern from "Python.h":
+    unsigned long PyThread_get_thread_ident()
+    Py_ssize_t Py_REFCNT(object counted) noexcept
+    bint PyCFunction_Check(object callback) noexcept
+    PyObject *PyCFunction_GetSelf(object callback) except? NULL
+
+cdef extern from *:
+    """
+    /* Since 3.14 a tuple keeps its hash; -1 says that it has not been asked for. */
+    static void forget_hash(PyObject *items) {
+    #if PY_VERSION_HEX >= 0x030E0000
+        ((PyTupleObject *) items)->ob_hash = -1;
+    #endif
+    }
+
+    /* A function, if not a coroutine function, without attributes that say something else. */
+    static int is_plain_function(PyObject *callback) {
+        PyFunctionObject *function = (PyFunctionObject *) callback;
+        return PyFunction_Check(callback) && !function->func_dict
+            && !(((PyCodeObject *) function->func_code)->co_flags & CO_COROUTINE);
+    }
+
+    /* A tuple of a subclass of tuple; the items are still to be set. */
+    static PyObject *new_tuple(PyObject *type, Py_ssize_t length) {
+        PyObject *made = ((PyTypeObject *) type)->tp_alloc((PyTypeObject *) type, length);
+        if (made)
+            forget_hash(made);
+        return made;
+    }
+
+    /* Sets an item of a tuple that nobody else has. */
+    static void set_item(PyObject *items, Py_ssize_t index, PyObject *item) {
+        PyObject *old = PyTuple_GET_ITEM(items, index);
+        PyTuple_SET_ITEM(items, index, Py_NewRef(item));
+        Py_XDECREF(old);
+    }
+    """
+    bint is_plain_function(object callback) noexcept
+    void forget_hash(object items) noexcept
+    object new_tuple(object type, Py_ssize_t length)
+    void set_item(object items, Py_ssize_t index, object item) noexcept
+
+
+cdef enum:
+    AT_ONCE = 500  # awaiters resumed in one go: see `core.batching.adaptive_linger`
+    STANDS_SIZE = 24  # base offset, log append time, log start
+    CANCELLING = 1  # as in `_delivery_py.py`
+
+
+
+cdef object known_loop_type = None
+cdef bint loop_notes_thread = False
+
+
+cdef bint runs_here(object loop) except -1:
+    """Whether `loop` is the one running in this thread.
+
+    Python 3.11 makes a system call (getpid) of every question for the running loop, some 0.1 us.
+    But a thread runs one loop at a time, and asyncio's own loops note which thread runs them.
+    """
+    global known_loop_type, loop_notes_thread
+    cdef object thread
+    if type(loop) is not known_loop_type:
+        known_loop_type = type(loop)
+        loop_notes_thread = version_info < (3, 12) and hasattr(loop, "_thread_id")
+    if not loop_notes_thread:
+        return running_loop() is loop
+    thread = loop._thread_id
+    return thread is not None and <unsigned long> thread == PyThread_get_thread_ident()
+
+
+@cython.final
+cdef class Receipt:
+    """See `_delivery_py.py`: the answer that the deliveries of one batch share."""
+
+    cdef object topic
+    cdef object partition
+    cdef object timestamp_type
+    cdef object stamped
+    cdef bint has_offset
+    cdef int64_t base_offset
+    cdef int64_t last_timestamp_ms
+    cdef object last_timestamp  # the same as an object: records in a row often share it
+
+    def __init__(self, topic, partition, base_offset, log_append_time_ms):
+        self.topic = topic
+        self.partition = partition
+        self.has_offset = base_offset is not None
+        self.base_offset = base_offset if base_offset is not None else 0
+        self.stamped = log_append_time_ms
+        self.last_timestamp_ms = -1
+        self.timestamp_type = (
+            TimestampType.CREATE_TIME if log_append_time_ms is None
+            else TimestampType.LOG_APPEND_TIME
+        )
+
+    cpdef metadata(self, Delivery delivery, int32_t place):
+        """The `RecordMetadata` of the record that stands at `place` in the batch."""
+        global last_metadata
+        cdef object metadata = writable_metadata()
+        set_item(metadata, 0, self.topic)
+        set_item(metadata, 1, self.partition)
+        set_item(metadata, 2, self.base_offset + place if self.has_offset else None)
+        set_item(metadata, 3, self.timestamp(delivery) if self.stamped is None else self.stamped)
+        set_item(metadata, 4, self.timestamp_type)
+        set_item(metadata, 5, delivery._key_size)
+        set_item(metadata, 6, delivery._value_size)
+        last_metadata = metadata  # complete: the garbage collector shows it to whoever asks
+        return metadata
+
+    cdef inline timestamp(self, Delivery delivery):
+        if delivery._timestamp_ms != self.last_timestamp_ms:
+            self.last_timestamp = delivery._timestamp_ms
+            self.last_timestamp_ms = delivery._timestamp_ms
+        return self.last_timestamp
+
+
+cdef object last_metadata = None, last_but_one = None
+
+
+cdef object writable_metadata():
+    """A `RecordMetadata` that nobody has, to be filled in.
+
+    One that its awaiter has dropped is written anew, as `zip` does with its tuples: most are looked
+    at once, if at all. There are two, because `metadata = await delivery` holds one meanwhile.
+    """
+    global last_but_one
+    cdef object metadata = last_but_one
+    last_but_one = last_metadata
+    if Py_REFCNT(metadata) == 1:  # this reference
+        forget_hash(metadata)
+        return metadata
+    # A NamedTuple's own `__new__` is a Python function: this is what it does.
+    return new_tuple(RecordMetadata, 7)
+
+
+def usual_outcome(data, bytes front, bytes back, /):
+    """See `core.sending.produce_answers`."""
+    cdef Py_ssize_t at = len(front)
+    cdef const uint8_t *seen
+    cdef int64_t base_offset, stamped, log_start
+    cdef object outcome
+    if not PyBytes_CheckExact(data) or len(<bytes> data) != at + STANDS_SIZE + len(back):
+        return None
+    seen = <bytes> data
+    if memcmp(seen, <const char *> front, at):
+        return None
+    if memcmp(seen + at + STANDS_SIZE, <const char *> back, len(back)):
+        return None
+    base_offset, stamped, log_start = int64(seen + at), int64(seen + at + 8), int64(seen + at + 16)
+    if base_offset < 0:
+        return None
+    outcome = new_tuple(BatchOutcome, 5)
+    set_item(outcome, 0, base_offset)
+    set_item(outcome, 1, stamped if stamped >= 0 else None)
+    set_item(outcome, 2, None)
+    set_item(outcome, 3, BLAMELESS)
+    set_item(outcome, 4, log_start if log_start >= 0 else None)
+    return outcome
+
+
+cdef int64_t int64(const uint8_t *seen) noexcept:
+    cdef uint64_t number = 0
+    cdef Py_ssize_t at
+    for at in range(8):
+        number = number << 8 | seen[at]
+    return <int64_t> number
+
+
+@cython.final
+@cython.no_gc
+cdef class Delivery:
+    """See `_delivery_py.py`: what is not here is the twin's."""
+
+    _asyncio_future_blocking = False
+    _receipt_type = Receipt
+    _callbacks_type = Callbacks
+    topic = Twin.topic
+    partition = Twin.partition
+    get_loop = Twin.get_loop
+    cancel = Twin.cancel
+    batch_and_index = Twin.batch_and_index
+    _on_cancelled = Twin._on_cancelled
+    _cancel_message = Twin._cancel_message
+    _make_cancelled_error = Twin._make_cancelled_error
+    _running_loop = Twin._running_loop
+
+    def __init__(self, batch, int32_t index, int64_t timestamp_ms, int32_t key_size,
+                 int32_t value_size):
+        self._batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+        self._key_size = key_size
+        self._value_size = value_size
+
+    def __await__(self):
+        cdef Wait wait = Wait.__new__(Wait)
+        wait.delivery = self
+        return wait
+
+    def done(self):
+        return (
+            self._cancelled == CANCELLING
+            or self._batch.outcome is not None
+        )
+
+    def cancelled(self):
+        return self._cancelled != 0 and self._batch.outcome is None
+
+    def exception(self):
+        return None if self.succeed() else Twin.exception(self)
+
+    def result(self):
+        cdef object receipt = self.succeed()
+        return Twin.result(self) if receipt is None else (<Receipt> receipt).metadata(
+            self, self._index
+        )
+
+    def add_done_callback(self, callback, *, context=None):
+        cdef object batch = self._batch
+        cdef dict listeners
+        cdef Callbacks added, waiting
+        if not is_plain_function(callback):
+            refuse_coroutine_function(callback)
+        added = Callbacks.__new__(Callbacks)
+        added.delivery = self
+        added.callback = callback
+        added.context = PyContext_CopyCurrent() if context is None else context
+        if (
+            self._cancelled == CANCELLING
+            or batch.outcome is not None
+        ):
+            added(self)
+            return
+        listeners = <dict?> batch.listeners
+        waiting = listeners.get(self)
+        if waiting is None:
+            listeners[self] = added
+        else:
+            waiting.append(added)
+
+    def remove_done_callback(self, callback):
+        cdef Callbacks waiting = self._batch.listeners.get(self)
+        cdef object callbacks
+        cdef Py_ssize_t removed = 0
+        if waiting is None or self._cancelled == CANCELLING:
+            return 0
+        callbacks = waiting.take()
+        self._batch.remove_listener(self)
+        for known, context in callbacks:
+            if known == callback:
+                removed += 1
+            else:
+                self.add_done_callback(known, context=context)
+        return removed
+
+    cdef succeed(self):
+        """The receipt of an acknowledged record; None before, and when it has failed."""
+        cdef object batch = self._batch
+        cdef object receipt = batch.receipt, outcome
+        if type(receipt) is Receipt:
+            return receipt
+        outcome = batch.outcome
+        if outcome is None or outcome.error is not None or batch.parts:
+            return None
+        receipt = Receipt(
+            *batch.topic_partition, outcome.base_offset, outcome.log_append_time_ms
+        )
+        batch.receipt = receipt
+        return receipt
+
+    def __repr__(self):
+        return Twin.__repr__(self)
+
+
+@cython.final
+@cython.freelist(256)
+cdef class Callbacks:
+    """A done-callback of one delivery, and those that follow it; see `_delivery_py.py`.
+
+    Each is called along with the tasks that are due (`WakeUps`), not by a call of the loop for each.
+    """
+
+    def __call__(self, delivery):
+        """The outcome is known."""
+        cdef Callbacks due = self, following
+        cdef WakeUps wake_ups = (<Delivery?> delivery)._batch.owner
+        if wake_ups.loop.is_closed():
+            return
+        while due is not None:
+            following, due.following, due.last = due.following, None, None
+            if due.callback is not None:
+                wake_ups.push(due)
+            due = following
+
+    def take(self):
+        """The callbacks with their contexts, which are not to be called again."""
+        cdef Callbacks each = self
+        cdef list taken = []
+        while each is not None:
+            if each.callback is not None:
+                taken.append((each.callback, each.context))
+            each = each.following
+        self.callback = self.context = self.following = self.last = None
+        return taken
+
+    cdef append(self, Callbacks added):
+        if self.last is None:
+            self.following = added
+        else:
+            self.last.following = added
+        self.last = added
+
+    cdef call_back(self):
+        cdef object callback = self.callback, context = self.context
+        cdef WakeUps wake_ups
+        if callback is None:
+            return  # an interrupt had the batch call it twice
+        self.callback = self.context = None
+        try:
+            PyContext_Enter(context)
+            try:
+                callback(self.delivery)
+            finally:
+                PyContext_Exit(context)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            wake_ups = self.delivery._batch.owner
+            wake_ups.loop.call_exception_handler({
+                "message": f"Exception in callback {callback!r} of {self.delivery!r}",
+                "exception": error,
+            })
+
+
+# -- waiting ---------------------------------------------------------------------------------------
+
+@cython.final
+@cython.freelist(256)
+cdef class Wait:
+    """One await of one delivery; it suspends at most once.
+
+    What the task gets to wait for is this object itself, as a future: to asyncio that is whatever
+    has `_asyncio_future_blocking`. A future of the loop would cost an object and a call of the
+    loop for each awaiter; this one has its batch, and all of them share one call (`WakeUps`).
+    """
+
+    def __await__(self):
+        # Without it the type would have no table of asynchronous slots for `set_am_send`.
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return resumed(self, None, wait_resume)
+
+    def send(self, value):
+        """What a coroutine that delegates to this calls."""
+        return resumed(self, value, wait_resume)
+
+    def throw(self, kind, value=None, traceback=None, /):
+        """The awaiter is cancelled: nobody else is."""
+        self.close()
+        raise thrown(kind, value, traceback)
+
+    def close(self):
+        """Waits no more."""
+        self.detach()
+        self.state = OVER
+        self.callback = self.context = None
+
+    cdef bint suspend(self) except -1:
+        """Waits from now on, unless the delivery is done; this is its loop."""
+        cdef object batch = self.delivery._batch
+        if batch.outcome is not None:
+            return False
+        self.wake_ups = batch.owner
+        # `add_listener`, without the call
+        (<dict?> batch.listeners)[self] = wake
+        self.state = WAITING
+        self._asyncio_future_blocking = True
+        return True
+
+    cdef detach(self):
+        if self.state == WAITING:
+            self.delivery._batch.remove_listener(self)
+
+    # What asyncio asks of a future that a coroutine yields.
+
+    @property
+    @cython.nonecheck(True)  # who does not wait has no loop
+    def get_loop(self):
+        """What gives the loop whose tasks may wait; no method, of which each call makes an object."""
+        return self.wake_ups.loop_reference
+
+    def done(self):
+        """Whether the awaiter is resumed, or about to be."""
+        return self.state != WAITING
+
+    def add_done_callback(self, callback, *, context=None):
+        """What resumes the awaiter; there is one."""
+        if self.callback is not None or self.state != WAITING:
+            raise RuntimeError("a delivery's await has one awaiter: await the delivery again")
+        self.callback = callback
+        self.context = context
+
+    def cancel(self, msg=None):
+        """Resumes the awaiter with a `CancelledError`, unless it is resumed anyway."""
+        if self.state != WAITING:
+            return False
+        self.detach()
+        self.state = CANCELLED
+        self.cancel_message = msg
+        if self.callback is not None:
+            self.wake_ups.loop.call_soon(self.callback, self, context=self.context)
+            self.callback = self.context = None
+        return True
+
+    def result(self):
+        """None: the await itself has the result."""
+        if self.state == CANCELLED:
+            raise CancelledError() if self.cancel_message is None else CancelledError(
+                self.cancel_message
+            )
+        if self.state == WAITING:
+            raise InvalidStateError("the delivery is not done yet")
+
+    cdef call_back(self):
+        cdef object callback = self.callback, context = self.context
+        cdef object told = self
+        if self.state != DUE or callback is None:
+            return
+        self.callback = self.context = None
+        if PyCFunction_Check(callback) and is_task(PyCFunction_GetSelf(callback)):
+            # A task's own wake-up: it wants to see some future's result, quickly if that is one
+            # of asyncio's.
+            told = self.wake_ups.done
+        if context is None:
+            callback(told)
+            return
+        PyContext_Enter(context)
+        try:
+            callback(told)
+        finally:
+            PyContext_Exit(context)
+
+    def __repr__(self):
+        return f"<await of {self.delivery!r}>"
+
+
+cdef inline bint is_task(PyObject *owner) noexcept:
+    return owner is not NULL and type(<object> owner) is Task
+
+
+cdef int wait_resume(object self, object value, PyObject **result) except -1:
+    cdef Wait wait = <Wait> self
+    cdef Delivery delivery = wait.delivery
+    cdef object batch, answer
+    cdef int status = PYGEN_RETURN
+    if delivery is None:
+        raise RuntimeError("this await has no delivery")
+    batch = delivery._batch
+    answer = batch.receipt
+    if type(answer) is Receipt:
+        answer = (<Receipt> answer).metadata(delivery, delivery._index)
+    elif batch.outcome is not None:
+        answer = delivery.result()
+    elif wait.state == FRESH:
+        if not runs_here((<WakeUps?> batch.owner).loop):
+            delivery._running_loop()  # says so
+        wait.suspend()
+        answer = wait
+        status = PYGEN_NEXT
+    else:
+        raise RuntimeError("a delivery's await was resumed before it was done")
+    Py_INCREF(answer)
+    result[0] = <PyObject *> answer
+    return status
+
+
+set_am_send(Wait, wait_resume)
+
+
+def wake(Wait wait not None):
+    """Listener of a batch: resumes one awaiter, along with the others that are due."""
+    wait.state = DUE
+    wait.wake_ups.push(wait)
+
+
+@cython.final
+cdef class WakeUps:
+    """Who awaits a delivery of a producer is resumed here: all that are due, in one call.
+
+    The tasks run in their own contexts and in the order in which they came to wait, as they would if
+    the loop called each. What they send meanwhile may leave before the last of many is resumed.
+    """
+
+    def __cinit__(self, loop):
+        self.loop = loop
+        self.loop_reference = ref(loop)
+        self.due = []
+        self.done = loop.create_future()
+        self.done.set_result(None)
+
+    def hold(self):
+        """`run_now` will be called for what becomes due: the loop need not be asked."""
+        self.held = True
+
+    cdef push(self, object entry):
+        """`entry` is a `Wait` or a `Callbacks`."""
+        if not self.due and not self.held:
+            self.loop.call_soon(self.run)
+        self.due.append(entry)
+
+    def run(self):
+        """Called by the loop."""
+        cdef list due = self.due
+        cdef Py_ssize_t number = 0, count = min(len(due), AT_ONCE)
+        cdef object entry
+        self.due = []
+        try:
+            while number < count:
+                entry = due[number]
+                due[number] = None  # freed on the way, it does not wake the garbage collector
+                number += 1
+                if type(entry) is Wait:
+                    (<Wait> entry).call_back()
+                else:
+                    (<Callbacks?> entry).call_back()
+        finally:
+            # Also when somebody ends the loop (SystemExit, KeyboardInterrupt).
+            if number < len(due):
+                if not self.due:
+                    self.loop.call_soon(self.run)
+                self.due = due[number:] + self.due
+
+    def run_now(self):
+        """`run` for whoever has just handled an answer: no awaiter waits for the loop's next turn.
+
+        Unless a task runs: no other one may be resumed inside it.
+        """
+        self.held = False
+        if not self.due:
+            return
+        if current_task(self.loop) is not None:
+            self.loop.call_soon(self.run)
+            return
+        try:
+            self.run()
+        except BaseException as error:
+            # Not the caller's, who reads from a socket: what ends the loop is the loop's.
+            self.loop.call_soon(reraise, error)
+
+
+def reraise(error):
+    """Raises what was caught elsewhere."""
+    raise error
+
+
+# -- awaits in native code -------------------------------------------------------------------------
+
+cdef object resumed(object iterator, object value, resume_function resume):
+    """A resumption as `__next__` and `send` have to report it."""
+    cdef PyObject *result = NULL
+    cdef int status = resume(iterator, value, &result)
+    cdef object answer = owned(result)
+    if status == PYGEN_NEXT:
+        return answer
+    raise StopIteration(answer)
+
+
+cdef inline object owned(PyObject *result):
+    """A reference counted for us already."""
+    cdef object answer = <object> result
+    Py_DECREF(answer)
+    return answer
+
+
+cdef object thrown(object kind, object value, object traceback):
+    """The exception that `throw(kind[, value[, traceback]])` was given."""
+    if value is None:
+        value = kind if isinstance(kind, BaseException) else kind()
+    return value if traceback is None else value.with_traceback(traceback)

@@ -1,0 +1,164 @@
+"""Failures that nobody awaited: counted, logged, told to `on_delivery_error`.
+
+Owns: what is said about failed records whose deliveries were dropped. Must not know: why they
+failed, when a batch is forgotten.
+
+Invariants
+- The first failure is logged at once. Others that follow are summed up per partition, one line per
+  interval, which doubles from a second to a minute; after a minute without failures the next one is
+  the first again. `close()` writes what was not yet written and the sums of the producer's life, so
+  no failure is left out of the log.
+- `on_delivery_error` is called once per batch.
+- Reports are made on the loop: garbage is collected in whatever thread comes by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from aioproducer._util import log
+from aioproducer.core.batching.batch import NO_PARTITION, ProducerBatch
+from aioproducer.core.stats import ProducerStats
+from aioproducer.errors import KafkaError
+from aioproducer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aioproducer.config import DeliveryErrorCallback
+
+_log = log.get("runtime")
+_MOST_PARTITIONS_NAMED: Final = 10
+
+
+class UnretrievedFailures:
+    """Reports the failed batches of one producer that are forgotten unseen."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        stats: ProducerStats,
+        on_delivery_error: DeliveryErrorCallback | None,
+        client_id: str | None = None,
+    ) -> None:
+        self._loop = loop
+        self._stats = stats
+        self._on_delivery_error = on_delivery_error
+        self._named = "" if client_id is None else f" [client_id {client_id}]"
+        self._totals: Counter[TopicPartition] = Counter()
+        self._unwritten: Counter[TopicPartition] = Counter()
+        self._last_error: KafkaError | None = None
+        self._seen_at = self._next_line_at = -inf
+        self._interval_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_over = self._closes_soon = False
+
+    def on_unretrieved(self, batch: ProducerBatch) -> None:
+        """A failed batch is being collected; in any thread. Keeps no reference to it."""
+        outcome = batch.outcome
+        if outcome is None or outcome.error is None:
+            return
+        unseen = batch.count - batch.retrieved
+        self.report_soon(batch.topic_partition, unseen, batch.count, outcome.error)
+
+    def report_soon(self, where: TopicPartition, unseen: int, of: int, error: KafkaError) -> None:
+        """Reports `unseen` failures among `of` records, on the loop; in any thread."""
+        report = (where, unseen, of, error)
+        try:
+            self._loop.call_soon_threadsafe(self._report, *report)
+        except RuntimeError:  # the loop is closed
+            self._report(*report)
+
+    def close(self) -> None:
+        """The producer is closed: writes the sums."""
+        self._is_over, self._closes_soon = True, False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._write_sums()
+        if self._totals:
+            _log.error(
+                "the producer is closed; %d record(s) failed and nobody awaited their deliveries "
+                "(%s)%s",
+                self._totals.total(),
+                _listed(self._totals),
+                self._named,
+            )
+            self._totals.clear()
+
+    def close_soon(self) -> None:
+        """Write the sums once the reports that are under way have been made.
+
+        For a producer that ends without `close()`: its loop may be about to end as well.
+        """
+        self._is_over = True
+        if self._closes_soon:
+            return
+        try:
+            self._loop.call_soon(self.close)
+            self._closes_soon = True
+        except RuntimeError:  # the loop is closed
+            self.close()
+
+    def _report(self, where: TopicPartition, unseen: int, of: int, error: KafkaError) -> None:
+        self._stats.unretrieved_failures += unseen
+        self._totals[where] += unseen
+        now = self._loop.time()
+        if now - self._seen_at >= log.LONGEST_INTERVAL_S:
+            self._interval_s = 0.0
+        self._seen_at = now
+        if now >= self._next_line_at and not self._unwritten:
+            _log.error(
+                "%s: %d of %d record(s) of a batch failed and nobody awaited their deliveries: %s",
+                _named(where),
+                unseen,
+                of,
+                error,
+            )
+            self._line_was_written(now)
+        else:
+            self._unwritten[where] += unseen
+            self._last_error = error
+            if self._timer is None and not self._loop.is_closed():
+                self._timer = self._loop.call_at(self._next_line_at, self._on_timer)
+        if self._on_delivery_error is not None:
+            try:
+                self._on_delivery_error(where, unseen, error)
+            except Exception:
+                _log.exception("on_delivery_error raised")
+        if self._is_over:
+            self.close_soon()
+
+    def _line_was_written(self, now: float) -> None:
+        doubled = max(self._interval_s * 2, log.FIRST_INTERVAL_S)
+        self._interval_s = min(doubled, log.LONGEST_INTERVAL_S)
+        self._next_line_at = now + self._interval_s
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._write_sums()
+        self._line_was_written(self._loop.time())
+
+    def _write_sums(self) -> None:
+        if self._unwritten:
+            _log.error(
+                "%d more record(s) failed and nobody awaited their deliveries (%s); the last "
+                "error: %s",
+                self._unwritten.total(),
+                _listed(self._unwritten),
+                self._last_error,
+            )
+            self._unwritten.clear()
+            self._last_error = None
+
+
+def _named(where: TopicPartition) -> str:
+    return where.topic if where.partition == NO_PARTITION else f"{where.topic}-{where.partition}"
+
+
+def _listed(counts: Counter[TopicPartition]) -> str:
+    """The partitions with most failures, each with their number."""
+    named = [f"{_named(where)}: {n}" for where, n in counts.most_common(_MOST_PARTITIONS_NAMED)]
+    others = len(counts) - len(named)
+    return ", ".join(named) + (f", and {others} more partition(s)" if others else "")

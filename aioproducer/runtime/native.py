@@ -1,0 +1,47 @@
+"""Whether this process runs without the native core although it was not asked to.
+
+A source tree without the compiled modules that is found before the installed package makes a
+producer many times slower, without any other sign.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Final
+
+from aioproducer.records import ENVIRONMENT_VARIABLE, IMPLEMENTATION
+from aioproducer.runtime.send.fast_path import LANE_IMPLEMENTATION
+
+ADVICE: Final = (
+    "install a wheel, or a C compiler and then the package anew; if this is a source tree that is "
+    f"found before the installed package, change sys.path; {ENVIRONMENT_VARIABLE}=pure accepts it"
+)
+
+_warned: set[str] = set()
+
+
+def missing_core() -> str | None:
+    """Return what is missing where; None where nothing is, or where pure Python was asked for."""
+    if os.environ.get(ENVIRONMENT_VARIABLE) == "pure":
+        return None
+    forms = {
+        "aioproducer.records._native": IMPLEMENTATION,
+        "aioproducer.runtime.send._fast_path": LANE_IMPLEMENTATION,
+    }
+    missing = [name for name, form in forms.items() if form != "native"]
+    if not missing:
+        return None
+    home = Path(__file__).parent.parent
+    return (
+        f"the package in {home} has no native core ({', '.join(missing)} cannot be imported): the "
+        "pure-Python implementation takes several times the CPU per record"
+    )
+
+
+def warn_once(log: logging.Logger, missing: str | None) -> None:
+    """Log what `missing_core` returned, once per process and text."""
+    if missing is not None and missing not in _warned:
+        _warned.add(missing)
+        log.warning("%s -> %s", missing, ADVICE)

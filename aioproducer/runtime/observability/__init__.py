@@ -1,0 +1,1 @@
+"""Metrics, statistics, health, reporters, telemetry, interceptors."""

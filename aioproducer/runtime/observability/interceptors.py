@@ -1,0 +1,224 @@
+"""Calls the interceptors: before a record is sent, and when its fate is known.
+
+Owns: the order of calls, the guard around each, which deliveries wait to be told. Must not know:
+how records are appended or sent.
+
+Invariants
+- Nothing an interceptor raises reaches the caller or the sender: it is logged, and a record goes on
+  as the interceptor before it left it.
+- Every record is told of exactly once, whether it was accepted or not.
+- Looking at a failed delivery here does not count as somebody having looked at it.
+- Calls come from the loop, never from inside the sender; one per batch is scheduled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aioproducer._util import log
+from aioproducer.errors import KafkaError
+from aioproducer.interceptors import ClusterInfo
+from aioproducer.records.bulk import UnfilledRows
+from aioproducer.runtime.send.unfinished import UnfinishedParts
+from aioproducer.types import HeaderPairs, HeadersInput, Record, RecordMetadata, TimestampType
+
+if TYPE_CHECKING:
+    from aioproducer.core.batching.batch import ProducerBatch
+    from aioproducer.runtime.bulk.run import ReadyRows, RowParts
+    from aioproducer.runtime.bulk.send_many import Prepare
+    from aioproducer.runtime.delivery import Delivery
+
+_log = log.get("runtime")
+
+
+ShownParts = tuple[Any, bytes | None, bytes | None, HeaderPairs, int | None, int | None]
+"""`RowParts` of a record; its topic is what the interceptors left there."""
+
+
+class _Watched(NamedTuple):
+    """A record whose fate is to be told."""
+
+    delivery: Delivery
+    metadata: RecordMetadata
+    headers: HeaderPairs
+
+
+class Interception:
+    """The interceptors of one producer.
+
+    Args:
+        interceptors: in the order they are called.
+        listeners: what else wants to know the cluster: serializers.
+        loop: where calls are scheduled.
+    """
+
+    def __init__(
+        self,
+        interceptors: Sequence[object],
+        listeners: Iterable[object],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._on_send = _methods(interceptors, "on_send")
+        self._on_acknowledgement = _methods(interceptors, "on_acknowledgement")
+        self._on_cluster = _methods([*interceptors, *listeners], "on_cluster")
+        self._close = _methods(interceptors, "close")
+        self.sees_records: bool = bool(self._on_send or self._on_acknowledgement)
+        """Whether records have to be shown to anybody."""
+        self._loop = loop
+        self._watched: dict[ProducerBatch, list[_Watched]] = {}
+        self._cluster_id: str | None = None
+        self._told_cluster = False
+        self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
+
+    def bind(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Later calls are made in this loop."""
+        self._loop = loop
+
+    def show(self, record: Record, prepare: Prepare) -> ShownParts | UnfinishedParts:
+        """The parts of a record as the interceptors want it sent, serialized by `prepare`.
+
+        Where a serializer waits, whoever awaits the parts tells of what goes wrong.
+
+        Raises:
+            KafkaError: what `prepare` raises; they are told.
+        """
+        for method in self._on_send:
+            changed = self._call(method, record)
+            if isinstance(changed, Record):
+                record = changed
+        topic = record.topic
+        try:
+            prepared = prepare(topic, record.key, record.value, record.headers)
+        except BaseException as error:
+            known = (topic, None, None, (), record.partition, record.timestamp_ms)
+            self.refused(known, error)
+            raise
+        if isinstance(prepared, tuple):
+            return (topic, *prepared, record.partition, record.timestamp_ms)
+        return UnfinishedParts(topic, prepared, record.partition, record.timestamp_ms)
+
+    @contextmanager
+    def telling(self, parts: RowParts) -> Iterator[None]:
+        """Within, a record is appended; they are told if that fails."""
+        try:
+            yield
+        except BaseException as error:
+            self.refused(parts, error)
+            raise
+
+    def accepted(self, delivery: Delivery, parts: RowParts) -> None:
+        """A record is in a batch: its fate will be told."""
+        if not self._on_acknowledgement:
+            return
+        batch, _ = delivery.batch_and_index()
+        watched = self._watched.get(batch)
+        if watched is None:
+            watched = self._watched[batch] = []
+            if batch.done:
+                self._settle(batch)
+            else:
+                batch.add_listener(self, lambda _: self._settle(batch))
+        metadata = _metadata(parts, delivery.partition)
+        watched.append(_Watched(delivery, metadata, parts[3]))
+
+    def refused(self, parts: RowParts, error: BaseException) -> None:
+        """A record was not accepted."""
+        partition = parts[4] if isinstance(parts[4], int) else -1
+        self._tell(_metadata(parts, partition), error, parts[3])
+
+    def on_cluster(self, cluster: ClusterInfo) -> None:
+        """The metadata were refreshed; tells who wants to know if the cluster is another one."""
+        if self._told_cluster and cluster.cluster_id == self._cluster_id:
+            return
+        self._told_cluster, self._cluster_id = True, cluster.cluster_id
+        for method in self._on_cluster:
+            self._loop.call_soon(self._call, method, cluster)
+
+    def close(self) -> None:
+        """The producer is closed: tells what is left to tell, then the end."""
+        for batch in list(self._watched):
+            self._tell_batch(batch)
+        for method in self._close:
+            self._call(method)
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _settle(self, batch: ProducerBatch) -> None:
+        self._loop.call_soon(self._tell_batch, batch)
+
+    def _tell_batch(self, batch: ProducerBatch) -> None:
+        for delivery, metadata, headers in self._watched.pop(batch, ()):
+            _, index = delivery.batch_and_index()
+            error = batch.record_error(index)
+            if error is not None:
+                self._tell(metadata, error.with_context(), headers)
+            elif batch.done:
+                self._tell(delivery.result(), None, headers)
+
+    def _tell(
+        self, metadata: RecordMetadata, error: BaseException | None, headers: HeaderPairs
+    ) -> None:
+        for method in self._on_acknowledgement:
+            self._call(method, metadata, error, headers)
+
+    def _call(self, method: Callable[..., Any], *arguments: object) -> Any:
+        try:
+            return method(*arguments)
+        except Exception as error:
+            name = getattr(method, "__qualname__", repr(method))
+            self.warnings.warning(
+                self._loop.time(), None, name, "interceptor %s raised %r", name, error
+            )
+            return None
+
+
+class InterceptedRows(UnfilledRows):
+    """Rows of which each is shown to the interceptors; native code fills in none of them."""
+
+    def __init__(self, rows: ReadyRows, interception: Interception, topic: str | None) -> None:
+        self._rows = rows
+        self._interception = interception
+        self._topic = topic
+
+    def topics(self, start: int, stop: int) -> list[str | None]:
+        """See `Rows`."""
+        return self._rows.topics(start, stop)
+
+    def record(self, row: int) -> RowParts | UnfinishedParts:
+        """One row as the interceptors want it sent."""
+        try:
+            topic, key, value, headers, partition, timestamp_ms = self._rows.record(row)
+        except KafkaError as error:
+            self._interception.refused((self._topic, None, None, (), None, None), error)
+            raise
+        shown = Record(value, key, headers, timestamp_ms, partition, topic or self._topic)
+        return self._interception.show(shown, _as_it_is)
+
+
+def _as_it_is(
+    topic: object, key: Any, value: Any, headers: HeadersInput
+) -> tuple[bytes | None, bytes | None, HeaderPairs]:
+    """Rows of a table are bytes already; what an interceptor made of them is checked later."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
+    return key, value, tuple((name, content) for name, content in pairs)
+
+
+def _metadata(parts: RowParts, partition: int) -> RecordMetadata:
+    topic, key, value, _, _, timestamp_ms = parts
+    return RecordMetadata(
+        topic if isinstance(topic, str) else "",
+        partition,
+        None,
+        timestamp_ms if isinstance(timestamp_ms, int) else -1,
+        TimestampType.CREATE_TIME,
+        len(key) if isinstance(key, bytes) else -1,
+        len(value) if isinstance(value, bytes) else -1,
+    )
+
+
+def _methods(objects: Iterable[object], name: str) -> list[Callable[..., Any]]:
+    found = (getattr(each, name, None) for each in objects)
+    return [method for method in found if callable(method)]

@@ -1,0 +1,117 @@
+"""The one registry of a producer's metrics: its own (`metric_rows`), the application's beside them.
+
+Owns: which metrics there are now, with group and tags (KIP-1076 for the application's). Must not
+know: how a metric is read, who asks (`Producer.metrics`, exporters, telemetry).
+
+Invariants: nothing is computed until somebody asks; a metric of the application that raises is left
+out and named in the log once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aioproducer._util import log
+from aioproducer.errors import IllegalStateError
+from aioproducer.metrics import ApplicationMetric, LiveMetric, Metric, MetricKind
+from aioproducer.runtime.observability.rows import NODE_ROWS, PRODUCER_ROWS, TOPIC_ROWS
+
+if TYPE_CHECKING:
+    from aioproducer.runtime.engine import ProducerEngine
+
+PRODUCER, TOPIC, NODE, APPLICATION_INFO = (
+    "producer-metrics",
+    "producer-topic-metrics",
+    "producer-node-metrics",
+    "app-info",
+)
+
+_log = log.get("runtime")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Reads one metric; equal to another that reads the same of the same subject."""
+
+    subject: Any
+    read: Callable[[Any, float], float]
+    clock: Callable[[], float]
+
+    def __call__(self) -> float:
+        return float(self.read(self.subject, self.clock()))
+
+
+class MetricsRegistry:
+    """All metrics of a producer, whether it runs or not."""
+
+    def __init__(self) -> None:
+        self._own: dict[object, ApplicationMetric] = {}
+        self._broken: dict[object, None] = {}
+
+    def register(self, metric: ApplicationMetric) -> None:
+        """Adds a metric of the application; one with the same name and tags is replaced.
+
+        Raises:
+            IllegalStateError: its group belongs to the producer.
+        """
+        if metric.group in {PRODUCER, TOPIC, NODE, APPLICATION_INFO}:
+            raise IllegalStateError(f"{metric.group} is the group of the producer's own metrics")
+        self._own[metric.identity] = metric
+
+    def unregister(self, metric: ApplicationMetric) -> None:
+        """Takes it away; nothing happens if it is not there."""
+        self._own.pop(metric.identity, None)
+
+    def live(self, engine: ProducerEngine | None) -> Iterator[LiveMetric]:
+        """Every metric there is now; equal to those of another call while nothing changes."""
+        if engine is not None:
+            yield from _of_engine(engine)
+        yield from tuple(self._own.values())
+
+    def collect(self, engine: ProducerEngine | None) -> list[Metric]:
+        """Every metric with its value now."""
+        collected = []
+        for metric in self.live(engine):
+            try:
+                collected.append(metric.measured())
+            except Exception:
+                if metric.identity not in self._broken:
+                    self._broken[metric.identity] = None
+                    _log.exception("metric %s of the application raised", metric.name)
+        return collected
+
+
+def _of_engine(engine: ProducerEngine) -> Iterator[LiveMetric]:
+    clock = engine.loop.time
+    for row in PRODUCER_ROWS:
+        yield LiveMetric(
+            row.name, PRODUCER, _Reading(engine, row.value, clock), row.kind, row.description
+        )
+    for name, topic in engine.stats.topics.items():
+        yield from _tagged(TOPIC, {"topic": name}, TOPIC_ROWS, topic, clock)
+    for node_id, node in engine.client.traffic.nodes.items():
+        yield from _tagged(NODE, {"node-id": f"node-{node_id}"}, NODE_ROWS, node, clock)
+    yield LiveMetric(
+        "start-time-ms",
+        APPLICATION_INFO,
+        _Reading(engine, _started_at_ms, clock),
+        description="When it was started",
+    )
+
+
+def _started_at_ms(engine: ProducerEngine, now: float) -> float:
+    return engine.started_at_ms
+
+
+def _tagged(
+    group: str,
+    tags: Mapping[str, str],
+    rows: Mapping[str, Callable[[Any, float], float]],
+    subject: object,
+    clock: Callable[[], float],
+) -> Iterator[LiveMetric]:
+    for name, read in rows.items():
+        kind = MetricKind.COUNTER if name.endswith("-total") else MetricKind.GAUGE
+        yield LiveMetric(name, group, _Reading(subject, read, clock), kind, tags=tags)

@@ -1,0 +1,388 @@
+"""What is counted, under the names of Java's client: a row per metric, and how it is read.
+
+Owns: names, kinds and meanings. Must not know: the registry, who asks.
+
+Invariants: nothing is computed until somebody asks; the names are Java's where Java has the metric,
+and rates, means and peaks are those of the last `metrics_num_samples` samples. Of Java's selector
+there is nothing (`select-*`, `io-*`): the event loop is the program's, and so are its idle times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from aioproducer.core.transactions.operations import OperationKind
+from aioproducer.metrics import MetricKind
+
+if TYPE_CHECKING:
+    from aioproducer.core.stats import ProducerStats, TopicStats
+    from aioproducer.net.io_stats import NodeTraffic, Traffic
+    from aioproducer.runtime.engine import ProducerEngine
+
+_GAUGE, _COUNTER = MetricKind.GAUGE, MetricKind.COUNTER
+_NS = 1_000_000_000
+
+
+class _View(NamedTuple):
+    """A producer at one moment."""
+
+    engine: ProducerEngine
+    now: float
+
+    @property
+    def stats(self) -> ProducerStats:
+        return self.engine.stats
+
+    @property
+    def nodes(self) -> Iterator[NodeTraffic]:
+        return iter(self.traffic.nodes.values())
+
+    def sum(self, total: str) -> float:
+        return sum(float(getattr(node, total)) for node in self.nodes)
+
+    def mean(self, total: str, count: str) -> float:
+        return self.stats.mean(total, count, self.now)
+
+    def mean_ms(self, total: str, count: str) -> float:
+        return 1000 * self.mean(total, count)
+
+    def peak_ms(self, name: str) -> float:
+        return 1000 * self.stats.peak(name, self.now)
+
+    def rate(self, total: str) -> float:
+        return self.stats.rate(total, self.now)
+
+    def node_rate(self, total: str) -> float:
+        return sum(node.rate(total, self.now) for node in self.nodes)
+
+    @property
+    def traffic(self) -> Traffic:
+        return self.engine.client.traffic
+
+    def connections(self, total: str) -> float:
+        return self.traffic.rate(total, self.now)
+
+    def transaction_ns(self, kind: OperationKind) -> float:
+        transactions = self.engine.transactions
+        return 0.0 if transactions is None else transactions.seconds[kind] * _NS
+
+    @property
+    def in_flight(self) -> int:
+        client = self.engine.client
+        return sum(map(client.in_flight, self.engine.metadata.cluster.nodes))
+
+
+class _Row(NamedTuple):
+    """One metric of the producer as a whole."""
+
+    name: str
+    kind: MetricKind
+    read: Callable[[_View], float]
+    description: str
+
+    def value(self, engine: ProducerEngine, now: float) -> float:
+        return self.read(_View(engine, now))
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _transaction_row(kind: OperationKind) -> _Row:
+    name = kind.name.lower().replace("_", "-")
+    return _Row(
+        f"txn-{name}-time-ns-total",
+        _COUNTER,
+        lambda view: view.transaction_ns(kind),
+        f"Time in {kind.value}(), in ns",
+    )
+
+
+def _authentication_rows(name: str, total: str) -> tuple[_Row, _Row]:
+    """KIP-368's, by TLS alone or by SASL."""
+    what = f"{name.replace('-', ' ')}s".capitalize()
+    return (
+        _Row(f"{name}-rate", _GAUGE, lambda v: v.connections(total), f"{what} per second"),
+        _Row(f"{name}-total", _COUNTER, lambda v: getattr(v.traffic, total), what),
+    )
+
+
+PRODUCER_ROWS = (
+    _Row(
+        "batch-size-avg", _GAUGE, lambda v: v.mean("bytes_sent", "batches_sent"), "Bytes per batch"
+    ),
+    _Row(
+        "batch-size-max", _GAUGE, lambda v: v.stats.peak("batch_size_max", v.now), "Largest batch"
+    ),
+    _Row("batch-total", _COUNTER, lambda v: v.stats.batches_sent, "Batches sent"),
+    _Row("batch-byte-total", _COUNTER, lambda v: v.stats.bytes_sent, "Bytes of the batches sent"),
+    _Row("batch-split-rate", _GAUGE, lambda v: v.rate("batches_split"), "Batches split per second"),
+    _Row("batch-split-total", _COUNTER, lambda v: v.stats.batches_split, "Batches split"),
+    _Row(
+        "compression-rate-avg",
+        _GAUGE,
+        lambda v: v.mean("bytes_sent", "uncompressed_bytes"),
+        "Size of batches after compression, as a part of that before",
+    ),
+    _Row(
+        "record-queue-time-avg",
+        _GAUGE,
+        lambda v: v.mean_ms("queue_time", "batches_sent"),
+        "How long batches were queued, in ms",
+    ),
+    _Row(
+        "record-queue-time-max",
+        _GAUGE,
+        lambda v: v.peak_ms("queue_time_max"),
+        "The longest time a batch was queued, in ms",
+    ),
+    _Row(
+        "record-size-avg",
+        _GAUGE,
+        lambda v: v.mean("uncompressed_bytes", "records_sent"),
+        "Bytes per record",
+    ),
+    _Row(
+        "record-size-max",
+        _GAUGE,
+        lambda v: v.stats.peak("record_size_max", v.now),
+        "Largest record, in bytes before compression",
+    ),
+    _Row("record-send-rate", _GAUGE, lambda v: v.rate("records_sent"), "Records sent per second"),
+    _Row("record-send-total", _COUNTER, lambda v: v.stats.records_appended, "Records accepted"),
+    _Row(
+        "record-acknowledged-total",
+        _COUNTER,
+        lambda v: v.stats.records_acknowledged,
+        "Records acknowledged",
+    ),
+    _Row("record-retry-rate", _GAUGE, lambda v: v.rate("records_retried"), "Retries per second"),
+    _Row("record-retry-total", _COUNTER, lambda v: v.stats.records_retried, "Records sent again"),
+    _Row("record-error-rate", _GAUGE, lambda v: v.rate("records_failed"), "Failures per second"),
+    _Row("record-error-total", _COUNTER, lambda v: v.stats.records_failed, "Records that failed"),
+    _Row(
+        "unretrieved-failure-total",
+        _COUNTER,
+        lambda v: v.stats.unretrieved_failures,
+        "Failed records whose deliveries nobody looked at",
+    ),
+    _Row(
+        "records-per-batch-avg",
+        _GAUGE,
+        lambda v: _ratio(v.stats.records_sent, v.stats.batches_sent),
+        "Records per batch since the start",
+    ),
+    _Row(
+        "records-per-request-avg",
+        _GAUGE,
+        lambda v: v.mean("records_sent", "requests_sent"),
+        "Records per Produce request",
+    ),
+    _Row(
+        "request-latency-avg",
+        _GAUGE,
+        lambda v: v.mean_ms("latency", "responses"),
+        "How long Produce requests took, in ms",
+    ),
+    _Row(
+        "request-latency-max",
+        _GAUGE,
+        lambda v: v.peak_ms("latency_max"),
+        "The longest a Produce request took, in ms",
+    ),
+    _Row(
+        "produce-throttle-time-avg",
+        _GAUGE,
+        lambda v: v.mean_ms("throttle_time", "responses"),
+        "How long brokers throttled Produce requests, in ms",
+    ),
+    _Row(
+        "produce-throttle-time-max",
+        _GAUGE,
+        lambda v: v.peak_ms("throttle_time_max"),
+        "The longest a broker throttled a Produce request, in ms",
+    ),
+    _Row("requests-in-flight", _GAUGE, lambda v: v.in_flight, "Requests without an answer"),
+    _Row("request-rate", _GAUGE, lambda v: v.node_rate("requests"), "Requests per second"),
+    _Row("request-total", _COUNTER, lambda v: v.sum("requests"), "Requests sent"),
+    _Row(
+        "produce-request-total",
+        _COUNTER,
+        lambda v: v.stats.requests_sent,
+        "Produce requests sent",
+    ),
+    _Row(
+        "request-size-avg",
+        _GAUGE,
+        lambda v: _ratio(v.node_rate("bytes_out"), v.node_rate("requests")),
+        "Bytes per request",
+    ),
+    _Row(
+        "request-size-max",
+        _GAUGE,
+        lambda v: max((node.peak("request_size_max", v.now) for node in v.nodes), default=0.0),
+        "Largest request",
+    ),
+    _Row("response-rate", _GAUGE, lambda v: v.node_rate("responses"), "Answers per second"),
+    _Row("response-total", _COUNTER, lambda v: v.sum("responses"), "Answers to all requests"),
+    _Row(
+        "network-io-rate",
+        _GAUGE,
+        lambda v: v.node_rate("requests") + v.node_rate("responses"),
+        "Requests and answers per second",
+    ),
+    _Row(
+        "network-io-total",
+        _COUNTER,
+        lambda v: v.sum("requests") + v.sum("responses"),
+        "Requests and answers",
+    ),
+    _Row("outgoing-byte-rate", _GAUGE, lambda v: v.node_rate("bytes_out"), "Bytes sent per second"),
+    _Row("outgoing-byte-total", _COUNTER, lambda v: v.sum("bytes_out"), "Bytes of all requests"),
+    _Row("incoming-byte-rate", _GAUGE, lambda v: v.node_rate("bytes_in"), "Bytes read per second"),
+    _Row("incoming-byte-total", _COUNTER, lambda v: v.sum("bytes_in"), "Bytes of all answers"),
+    _Row(
+        "connection-creation-rate",
+        _GAUGE,
+        lambda v: v.connections("connections_created"),
+        "Connections opened per second",
+    ),
+    _Row(
+        "connection-creation-total",
+        _COUNTER,
+        lambda v: v.traffic.connections_created,
+        "Connections opened",
+    ),
+    _Row(
+        "connection-close-rate",
+        _GAUGE,
+        lambda v: v.connections("connections_closed"),
+        "Connections ended per second",
+    ),
+    _Row(
+        "connection-close-total",
+        _COUNTER,
+        lambda v: v.traffic.connections_closed,
+        "Connections ended",
+    ),
+    _Row(
+        "connection-count",
+        _GAUGE,
+        lambda v: v.traffic.open_connections,
+        "Connections that are open",
+    ),
+    *_authentication_rows("successful-authentication", "authentications"),
+    *_authentication_rows("failed-authentication", "failed_authentications"),
+    *_authentication_rows("successful-reauthentication", "renewals"),
+    *_authentication_rows("failed-reauthentication", "failed_renewals"),
+    _Row(
+        "successful-authentication-no-reauth-total",
+        _COUNTER,
+        lambda v: v.traffic.endless_authentications,
+        "Authentications that a broker wants no renewal of",
+    ),
+    _Row(
+        "reauthentication-latency-avg",
+        _GAUGE,
+        lambda v: 1000 * v.traffic.mean("renewal_time", "renewals", v.now),
+        "How long renewals of authentications took, in ms",
+    ),
+    _Row(
+        "reauthentication-latency-max",
+        _GAUGE,
+        lambda v: 1000 * v.traffic.peak("renewal_time_max", v.now),
+        "The longest a renewal of an authentication took, in ms",
+    ),
+    _Row("buffer-total-bytes", _GAUGE, lambda v: v.engine.pool.total, "Memory for records"),
+    _Row("buffer-available-bytes", _GAUGE, lambda v: v.engine.pool.available, "Memory left"),
+    _Row(
+        "buffer-exhausted-rate", _GAUGE, lambda v: v.rate("buffer_exhausted"), "Refusals per second"
+    ),
+    _Row(
+        "buffer-exhausted-total",
+        _COUNTER,
+        lambda v: v.stats.buffer_exhausted,
+        "Records refused because no memory became free in time",
+    ),
+    _Row("bufferpool-wait-total", _COUNTER, lambda v: v.stats.buffer_waits, "Waits for memory"),
+    _Row(
+        "bufferpool-wait-time-seconds-total",
+        _COUNTER,
+        lambda v: v.stats.buffer_wait_time,
+        "Time with a wait for memory, in seconds",
+    ),
+    _Row(
+        "bufferpool-wait-time-ns-total",
+        _COUNTER,
+        lambda v: v.stats.buffer_wait_time * _NS,
+        "Time with a wait for memory, in ns",
+    ),
+    _Row(
+        "bufferpool-wait-ratio",
+        _GAUGE,
+        lambda v: v.engine.buffer_wait_ratio(),
+        "The part of the time in which somebody waited for memory",
+    ),
+    _Row(
+        "waiting-threads", _GAUGE, lambda v: v.engine.appender.waiting, "Calls in line for memory"
+    ),
+    _Row(
+        "flush-time-ns-total",
+        _COUNTER,
+        lambda v: v.stats.flush_time * _NS,
+        "Time in flush(), in ns",
+    ),
+    _Row(
+        "metadata-wait-time-ns-total",
+        _COUNTER,
+        lambda v: v.stats.metadata_wait_time * _NS,
+        "Time in which calls waited for metadata, in ns",
+    ),
+    _Row(
+        "metadata-age",
+        _GAUGE,
+        lambda v: max(0.0, v.now - v.engine.metadata.refreshed_at),
+        "Seconds since the metadata were refreshed",
+    ),
+    _Row(
+        "metadata-version", _GAUGE, lambda v: v.engine.metadata.version, "Version of the metadata"
+    ),
+    *map(_transaction_row, OperationKind),
+)
+"""Everything without tags; `record-send-total` counts acceptance, before the first attempt."""
+
+
+def producer_values(engine: ProducerEngine | None) -> dict[str, float]:
+    """The producer's own metrics by Java's names, dashes turned into underscores."""
+    if engine is None:
+        return {}
+    view = _View(engine, engine.loop.time())
+    return {row.name.replace("-", "_"): row.read(view) for row in PRODUCER_ROWS}
+
+
+TOPIC_ROWS: Mapping[str, Callable[[TopicStats, float], float]] = {
+    "record-send-rate": lambda topic, now: topic.rate("records_sent", now),
+    "record-send-total": lambda topic, now: topic.records_sent,
+    "byte-rate": lambda topic, now: topic.rate("bytes_sent", now),
+    "byte-total": lambda topic, now: topic.bytes_sent,
+    "compression-rate": lambda topic, now: topic.mean("bytes_sent", "uncompressed_bytes", now),
+    "record-retry-rate": lambda topic, now: topic.rate("records_retried", now),
+    "record-retry-total": lambda topic, now: topic.records_retried,
+    "record-error-rate": lambda topic, now: topic.rate("records_failed", now),
+    "record-error-total": lambda topic, now: topic.records_failed,
+}
+NODE_ROWS: Mapping[str, Callable[[NodeTraffic, float], float]] = {
+    "request-rate": lambda node, now: node.rate("requests", now),
+    "request-total": lambda node, now: node.requests,
+    "request-size-avg": lambda node, now: node.mean("bytes_out", "requests", now),
+    "request-size-max": lambda node, now: node.peak("request_size_max", now),
+    "outgoing-byte-rate": lambda node, now: node.rate("bytes_out", now),
+    "outgoing-byte-total": lambda node, now: node.bytes_out,
+    "response-rate": lambda node, now: node.rate("responses", now),
+    "response-total": lambda node, now: node.responses,
+    "incoming-byte-rate": lambda node, now: node.rate("bytes_in", now),
+    "incoming-byte-total": lambda node, now: node.bytes_in,
+    "request-latency-avg": lambda node, now: 1000 * node.mean("latency", "responses", now),
+    "request-latency-max": lambda node, now: 1000 * node.peak("latency_max", now),
+}

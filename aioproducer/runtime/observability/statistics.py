@@ -1,0 +1,169 @@
+"""`Producer.statistics()`: queues, requests in flight and memory, per broker and partition.
+
+Owns: the shapes, and the one pass over what is unfinished that fills them. Must not know: who asks.
+
+Invariant: the cost grows with the unfinished batches and the known brokers, not with the topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from aioproducer.metrics.durations import DurationCounts
+from aioproducer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aioproducer.core.batching.batch import ProducerBatch
+    from aioproducer.runtime.engine import ProducerEngine
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatistics:
+    """What is unfinished of one partition; `oldest_s` is the age of its oldest batch.
+
+    `leader` is None while it is unknown or there is none. Batches `in_flight` were sent and are not
+    answered; those `queued` are open, wait, or back off before another attempt.
+    """
+
+    leader: int | None
+    queued_batches: int = 0
+    queued_records: int = 0
+    queued_bytes: int = 0
+    in_flight_batches: int = 0
+    in_flight_records: int = 0
+    in_flight_bytes: int = 0
+    oldest_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatistics:
+    """One broker: how it is reached, and what went to and fro; latencies of the last samples."""
+
+    host: str
+    port: int
+    rack: str | None
+    state: str
+    in_flight: int
+    requests: int
+    responses: int
+    bytes_out: int
+    bytes_in: int
+    latency_avg_ms: float
+    latency_max_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class FailureStatistics:
+    """A batch that failed for good; `age_s` is how long ago its first record was accepted."""
+
+    topic_partition: TopicPartition
+    records: int
+    age_s: float
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """A snapshot; memory and sizes in bytes, `uptime_s` since `start()`.
+
+    `delivery_times` counts the records acknowledged so far by the time from the first record of
+    their batch to the acknowledgement; `recent_failures` are the last 20 batches that failed,
+    newest last.
+    """
+
+    client_id: str
+    state: str
+    uptime_s: float = 0.0
+    buffer_total: int = 0
+    buffer_available: int = 0
+    waiting_for_memory: int = 0
+    records_queued: int = 0
+    records_in_flight: int = 0
+    brokers: Mapping[int, BrokerStatistics] = field(default_factory=dict)
+    partitions: Mapping[TopicPartition, PartitionStatistics] = field(default_factory=dict)
+    delivery_times: DurationCounts = field(default_factory=DurationCounts)
+    recent_failures: tuple[FailureStatistics, ...] = ()
+
+
+@dataclass(slots=True)
+class _Pile:
+    batches: int = 0
+    records: int = 0
+    size: int = 0
+
+    def add(self, batch: ProducerBatch) -> None:
+        self.batches += 1
+        self.records += batch.count
+        self.size += batch.wire_size
+
+
+def statistics(engine: ProducerEngine | None, client_id: str, state: str) -> Statistics:
+    """The statistics of a producer in lifecycle state `state`."""
+    if engine is None:
+        return Statistics(client_id, state)
+    now = engine.loop.time()
+    partitions = _partitions(engine, now)
+    return Statistics(
+        client_id=client_id,
+        state=state if engine.failure is None else "failed",
+        uptime_s=engine.uptime(),
+        buffer_total=engine.pool.total,
+        buffer_available=engine.pool.available,
+        waiting_for_memory=engine.appender.waiting,
+        records_queued=sum(each.queued_records for each in partitions.values()),
+        records_in_flight=sum(each.in_flight_records for each in partitions.values()),
+        brokers={
+            node_id: _broker(engine, node_id, now) for node_id in engine.metadata.cluster.nodes
+        },
+        partitions=partitions,
+        delivery_times=engine.stats.delivery_times.snapshot(),
+        recent_failures=tuple(
+            FailureStatistics(each.topic_partition, each.records, now - each.created_at, each.error)
+            for each in engine.stats.recent_failures
+        ),
+    )
+
+
+def _partitions(engine: ProducerEngine, now: float) -> dict[TopicPartition, PartitionStatistics]:
+    queued: dict[TopicPartition, _Pile] = {}
+    in_flight: dict[TopicPartition, _Pile] = {}
+    oldest: dict[TopicPartition, float] = {}
+    for batch in engine.accumulator.incomplete():
+        where = batch.topic_partition
+        (in_flight if batch.on_wire else queued).setdefault(where, _Pile()).add(batch)
+        oldest[where] = min(oldest.get(where, now), batch.created_at)
+    nothing = _Pile()
+    found = {}
+    for where, since in oldest.items():
+        waits, flies = queued.get(where, nothing), in_flight.get(where, nothing)
+        found[where] = PartitionStatistics(
+            engine.metadata.leader_of(where),
+            waits.batches,
+            waits.records,
+            waits.size,
+            flies.batches,
+            flies.records,
+            flies.size,
+            now - since,
+        )
+    return found
+
+
+def _broker(engine: ProducerEngine, node_id: int, now: float) -> BrokerStatistics:
+    node, client = engine.metadata.cluster.nodes[node_id], engine.client
+    traffic = client.traffic.of(node_id)
+    return BrokerStatistics(
+        node.host,
+        node.port,
+        node.rack,
+        client.state(node_id).name.lower(),
+        client.in_flight(node_id),
+        traffic.requests,
+        traffic.responses,
+        traffic.bytes_out,
+        traffic.bytes_in,
+        1000 * traffic.mean("latency", "responses", now),
+        1000 * traffic.peak("latency_max", now),
+    )

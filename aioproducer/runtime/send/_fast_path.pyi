@@ -1,0 +1,74 @@
+import asyncio
+from collections.abc import Callable, Container
+from typing import Any
+
+from aioproducer.core.batching.batch import ProducerBatch
+from aioproducer.core.batching.partitioners import BuiltInPartitioner
+from aioproducer.core.metadata.metadata import Metadata
+from aioproducer.runtime.delivery._delivery_py import Delivery
+from aioproducer.runtime.send.fast_path import LaneSettings, OpenBatch
+from aioproducer.types import HeadersInput, TopicMetadata
+
+def wall_clock_ms() -> int: ...
+
+class FastLane:
+    waiting: int
+    records_this_turn: int
+    appended: int
+    ceiling: int
+    check_admission: Callable[[], None] | None
+    def __init__(
+        self,
+        settings: LaneSettings,
+        *,
+        metadata: Metadata,
+        loop: asyncio.AbstractEventLoop,
+        wall_ms: Callable[[], int],
+        on_full_turn: Callable[[], object],
+        open_batch: OpenBatch,
+        send_spare: Callable[[], None],
+    ) -> None: ...
+    @property
+    def open(self) -> bool: ...
+    def append(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: HeadersInput,
+        partition: int | None,
+        timestamp_ms: int | None,
+        /,
+    ) -> Delivery | None: ...
+    def append_nowait(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: HeadersInput,
+        partition: int | None,
+        timestamp_ms: int | None,
+        /,
+    ) -> Delivery | None: ...
+    def delivery(
+        self,
+        batch: ProducerBatch,
+        index: int,
+        timestamp_ms: int,
+        key_size: int,
+        value_size: int,
+    ) -> Delivery: ...
+    def adopt(
+        self,
+        meta: TopicMetadata,
+        batch: ProducerBatch,
+        sticky: BuiltInPartitioner | None,
+        is_spare: bool = False,
+        /,
+    ) -> None: ...
+    def settle(self, topic: str) -> None: ...
+    def forget(self, topic: str) -> None: ...
+    def retain(self, topics: Container[str]) -> None: ...
+    def close(self) -> None: ...
+
+def shorten(cls: type, name: str, function: Callable[..., object], waits: bool, /) -> None: ...

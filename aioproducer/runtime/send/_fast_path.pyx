@@ -1,0 +1,580 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: binding=False, embedsignature=False, auto_pickle=False
+"""The fast lane of `send()` in native code: from arguments to an appended record.
+
+Owns: the path of a record that needs no wait, the object that `producer.send(...)` returns. Must
+not know: how batches are opened, sent or answered.
+`_fast_path_py.py` is its twin; `fast_path.py` has the contract of both, and says when a record may take the
+lane.
+
+Of other native code it uses `aioproducer.records._native` and `_delivery.pyx` alone.
+
+Ownership and lifetime
+- A builder in `TopicLane.builders` may outlive its batch: whoever closes a batch closes its
+  builder, which then has no room and no `owner`. So the lane keeps no batch alive, and never
+  writes to a buffer that was given back.
+- `spare` is the builder of a batch that no queue has until `send_spare` is called, for its first
+  record. When the batch is given up, its builder is closed, too.
+- Every `object` field is a counted reference; nothing here is borrowed across a call into Python.
+  The result handed out through `am_send` is the only reference counted by hand.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_CheckExact
+from cpython.list cimport PyList_CheckExact
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_CheckExact
+from cpython.unicode cimport PyUnicode_CheckExact
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
+
+from aioproducer.records._native cimport (
+    HEADER_SIZE,
+    MAX_RECORD_OVERHEAD,
+    RecordBatchBuilder,
+    blob_size,
+    headers_size,
+    murmur2_of,
+)
+from aioproducer.runtime.delivery._delivery cimport (
+    PYGEN_NEXT,
+    PYGEN_RETURN,
+    Delivery,
+    PyIter_Send,
+    Wait,
+    found_in_slot,
+    in_slot,
+    resume_function,
+    resumed,
+    runs_here,
+    set_am_send,
+    slot_offset,
+    thrown,
+)
+
+from collections.abc import Coroutine
+from sys import version_info
+from warnings import warn
+
+from aioproducer.runtime.send.validation import SECONDS
+
+cdef extern from "Python.h":
+    object PyMethod_New(object function, object instance)
+    object PyObject_Vectorcall(object called, PyObject *const *args, size_t flags, PyObject *names)
+    Py_ssize_t PyVectorcall_NARGS(size_t flags) noexcept
+    int PyLong_CheckExact(object number) noexcept
+    int64_t PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
+    unsigned long PyThread_get_thread_ident()
+
+cdef extern from *:
+    """
+    #include <time.h>
+
+    static int64_t utc_ms(void) {
+        struct timespec now;
+        timespec_get(&now, TIME_UTC);
+        return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    }
+    """
+    int64_t utc_ms() noexcept
+
+cdef extern from *:
+    """
+    /* Cython has no name for calls of an object without a tuple of their arguments (PEP 590),
+       nor for what is called with the instance instead of being bound to it. */
+    static void set_vectorcall(PyObject *type, Py_ssize_t offset) {
+        ((PyTypeObject *) type)->tp_vectorcall_offset = offset;
+        ((PyTypeObject *) type)->tp_call = PyVectorcall_Call;
+        ((PyTypeObject *) type)->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+        ((PyTypeObject *) type)->tp_flags |= Py_TPFLAGS_METHOD_DESCRIPTOR;
+        PyType_Modified((PyTypeObject *) type);
+    }
+    """
+    ctypedef object (*vectorcallfunc)(object, PyObject *const *, size_t, PyObject *)
+    void set_vectorcall(object type, Py_ssize_t offset)
+
+
+cdef int64_t SECONDS_START = SECONDS.start, SECONDS_END = SECONDS.stop
+
+
+def wall_clock_ms():
+    """Milliseconds since the epoch: the timestamp of records that bring none."""
+    return utc_ms()
+
+
+# -- records ---------------------------------------------------------------------------------------
+
+cdef class TopicLane:
+    """What the lane knows of one topic: the builders that are open, the sticky partition."""
+
+    cdef object name  # as its last caller gave it, to be known again without a hash table
+    cdef object version  # of the metadata in which `meta` was last seen; compared as an object
+    cdef object meta
+    cdef list builders  # by partition; None, or a builder that may be closed by now
+    # The built-in partitioner's account, kept here until somebody else uses it (`settle`).
+    cdef object sticky
+    cdef Py_ssize_t sticky_partition  # -1: unknown
+    cdef int64_t sticky_room  # bytes the partition may still get before another one is chosen
+    cdef int64_t sticky_used
+
+    cdef settle(self):
+        if self.sticky_used:
+            self.sticky.update(self.sticky_partition, self.sticky_used, self.meta, False)
+            self.sticky_used = 0
+        self.sticky_partition = -1
+
+
+@cython.final
+cdef class FastLane:
+    """See `fast_path.py`."""
+
+    cdef public Py_ssize_t waiting
+    cdef public Py_ssize_t records_this_turn
+    cdef public int64_t appended
+    cdef public int64_t ceiling
+    cdef public object check_admission
+    cdef readonly bint open
+    cdef object loop
+    cdef object is_running  # None: `runs_here` is quick with this loop
+    cdef unsigned long thread  # in which the loop ran when `adopt` was called last
+    cdef object metadata
+    cdef Py_ssize_t version_at  # its slot in `metadata`
+    cdef object wall_ms  # None: the wall clock
+    cdef object on_full_turn
+    cdef object open_batch
+    cdef Py_ssize_t records_per_turn
+    cdef Py_ssize_t size_limit
+    cdef bint hashes_keys
+    cdef bint sticks
+    cdef dict topics
+    cdef TopicLane recent  # the one of them that was looked up last, or None
+    cdef object send_spare
+    cdef RecordBatchBuilder spare
+
+    def __init__(
+        self, settings, *, metadata, loop, wall_ms, on_full_turn, open_batch, send_spare
+    ):
+        self.loop = loop
+        self.metadata = metadata
+        self.version_at = slot_offset(type(metadata), "version")
+        self.wall_ms = None if wall_ms is wall_clock_ms else wall_ms
+        self.on_full_turn = on_full_turn
+        self.open_batch = open_batch
+        self.send_spare = send_spare
+        self.records_per_turn = settings.records_per_turn
+        self.size_limit = settings.size_limit
+        self.hashes_keys = settings.hashes_keys
+        self.sticks = settings.sticks
+        self.topics = {}
+        self.ceiling = INT64_MAX
+        self.open = True
+        if version_info < (3, 12) and not hasattr(loop, "_thread_id"):
+            self.is_running = loop.is_running
+
+    def append(self, topic, value, key, headers, partition, timestamp_ms, /):
+        """The record's delivery, or None when the general lane has to take it."""
+        return self.try_append(topic, value, key, headers, partition, timestamp_ms, True)
+
+    def append_nowait(self, topic, value, key, headers, partition, timestamp_ms, /):
+        """`append` for a caller that cannot be asked to pause."""
+        return self.try_append(topic, value, key, headers, partition, timestamp_ms, False)
+
+    cdef try_append(self, topic, value, key, headers, partition, timestamp_ms, bint may_pause):
+        cdef TopicLane lane
+        cdef Py_ssize_t contents, number
+        cdef int64_t timestamp
+        cdef int overflow = 0
+        cdef bint by_stickiness = False
+        cdef object delivery
+        if (
+            not self.open
+            or self.waiting
+            or self.appended >= self.ceiling
+            or (may_pause and self.records_this_turn >= self.records_per_turn)
+            or not self.is_in_loop()
+            or not (key is None or PyBytes_CheckExact(key))
+            or not (value is None or PyBytes_CheckExact(value))
+            or not PyUnicode_CheckExact(topic)
+        ):
+            return None
+        if self.check_admission is not None:
+            self.check_admission()
+        lane = self.topic_lane(topic)
+        if lane is None:
+            return None
+
+        if headers is None:
+            headers = ()
+        elif PyList_CheckExact(headers):
+            headers = tuple(headers)
+        elif not PyTuple_CheckExact(headers):
+            return None
+        try:
+            contents = blob_size(key) + blob_size(value) + headers_size(headers)
+        except (TypeError, ValueError):
+            return None  # the general lane says what is wrong
+        if HEADER_SIZE + MAX_RECORD_OVERHEAD + contents > self.size_limit:
+            return None
+
+        if partition is not None:
+            if not PyLong_CheckExact(partition):
+                return None
+            number = PyLong_AsLongLongAndOverflow(partition, &overflow)
+            if overflow or not 0 <= number < len(lane.builders):
+                return None
+        elif key is not None and self.hashes_keys:
+            number = (murmur2_of(key) & 0x7FFFFFFF) % len(lane.builders)
+        elif not self.sticks:
+            return None
+        else:
+            by_stickiness = True
+            number = lane.sticky_partition
+            if lane.sticky_used + MAX_RECORD_OVERHEAD + contents >= lane.sticky_room:
+                number = -1
+
+        if timestamp_ms is None:
+            timestamp = utc_ms() if self.wall_ms is None else self.wall_ms()
+        elif PyLong_CheckExact(timestamp_ms):
+            timestamp = PyLong_AsLongLongAndOverflow(timestamp_ms, &overflow)
+            if overflow or timestamp < SECONDS_END and (
+                timestamp < 0 or timestamp >= SECONDS_START
+            ):
+                return None
+        else:
+            return None
+        if number >= 0:
+            delivery = self.put(
+                lane, number, by_stickiness, timestamp, key, value, headers, contents
+            )
+            if delivery is not None:
+                return delivery
+        return self.open_batch(
+            lane.meta, None if by_stickiness else number, timestamp, key, value, headers,
+            HEADER_SIZE + MAX_RECORD_OVERHEAD + contents,
+        )
+
+    cdef bint is_in_loop(self) except -1:
+        """Whether the caller runs in the loop, without a system call: see `runs_here`."""
+        if self.is_running is None:
+            return runs_here(self.loop)
+        return self.thread == PyThread_get_thread_ident() and self.is_running()
+
+    cdef put(self, TopicLane lane, Py_ssize_t partition, bint by_stickiness, int64_t timestamp,
+             key, value, headers, Py_ssize_t contents):
+        """Writes a checked record to the partition's open batch, if that has room."""
+        cdef object found = lane.builders[partition], batch
+        cdef RecordBatchBuilder builder
+        cdef int32_t index
+        if found is None:
+            return None
+        builder = <RecordBatchBuilder> found
+        if builder is self.spare and MAX_RECORD_OVERHEAD + contents > builder.capacity:
+            return None  # a batch for this record would be larger
+        index = builder.put(timestamp, key, value, headers, contents)
+        if index < 0:
+            return None
+        batch = builder.owner
+        if by_stickiness:
+            lane.sticky_used += MAX_RECORD_OVERHEAD + contents
+        if builder is self.spare:
+            if by_stickiness:
+                lane.sticky_used += HEADER_SIZE
+            self.spare = None
+            self.send_spare()
+        return self.delivery(
+            batch, index, timestamp,
+            -1 if key is None else <int32_t> len(<bytes> key),
+            -1 if value is None else <int32_t> len(<bytes> value),
+        )
+
+    cpdef delivery(self, batch, int32_t index, int64_t timestamp_ms, int32_t key_size,
+                   int32_t value_size):
+        """Counts a record that was appended; its `Delivery`."""
+        cdef Delivery delivery = Delivery.__new__(Delivery)
+        self.appended += 1
+        self.records_this_turn += 1
+        if self.records_this_turn == self.records_per_turn:
+            self.on_full_turn()
+        delivery._batch = batch
+        delivery._index = index
+        delivery._timestamp_ms = timestamp_ms
+        delivery._key_size = key_size
+        delivery._value_size = value_size
+        return delivery
+
+    cdef TopicLane topic_lane(self, topic):
+        """What is known of a topic, unless the metadata say something new."""
+        cdef TopicLane lane = self.recent
+        cdef object version = in_slot(self.metadata, type(self.metadata), self.version_at)
+        if lane is None or lane.name is not topic:
+            self.recent = lane = self.topics.get(topic)
+            if lane is not None:
+                lane.name = topic
+        if lane is not None and lane.version is not version:
+            if self.metadata.topic(topic) is not lane.meta:
+                self.forget(topic)
+                return None
+            lane.version = version
+        return lane
+
+    def adopt(self, meta, batch, sticky, bint is_spare=False, /):
+        """See `lane.Lane`."""
+        cdef TopicLane lane = self.topics.get(meta.name)
+        if not self.open:
+            return
+        if lane is None or lane.meta is not meta:
+            self.forget(meta.name)
+            lane = self.topics[meta.name] = TopicLane.__new__(TopicLane)
+            lane.version = self.metadata.version
+            lane.meta = meta
+            lane.builders = [None] * len(meta.partitions)
+            lane.sticky_partition = -1
+        self.thread = PyThread_get_thread_ident()
+        if batch.full or type(batch.builder) is not RecordBatchBuilder:
+            return
+        if is_spare:
+            self.spare = batch.builder
+        batch.builder.owner = batch  # before a record can find the builder
+        lane.builders[<Py_ssize_t> batch.topic_partition.partition] = batch.builder
+        if sticky is not None and self.sticks:
+            lane.settle()
+            lane.sticky = sticky
+            lane.sticky_partition = sticky.peek(meta)
+            lane.sticky_room = sticky.room
+
+    def settle(self, topic):
+        """Hands the account of a topic's built-in partitioner back to it."""
+        cdef TopicLane lane = self.topics.get(topic)
+        if lane is not None:
+            lane.settle()
+
+    def forget(self, topic):
+        """Drops what is known of a topic."""
+        self.settle(topic)
+        self.topics.pop(topic, None)
+        self.recent = None
+
+    def retain(self, topics):
+        """Drops what is known of topics other than these."""
+        for topic in list(self.topics):
+            if topic not in topics:
+                self.forget(topic)
+
+    def close(self):
+        """Lets no record in any more."""
+        self.open = False
+        self.topics.clear()
+        self.recent = self.spare = None
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+@cython.final
+cdef class SendMethod:
+    """`Producer.send` or `Producer.send_and_wait`; to `inspect` it is the coroutine function."""
+
+    cdef object __weakref__
+    cdef object function
+    cdef bint waits
+    cdef object owner
+    cdef Py_ssize_t lane_at  # where producers have theirs
+    cdef vectorcallfunc vectorcall  # `called`: where the interpreter looks for it
+
+    def __cinit__(self):
+        self.vectorcall = called
+
+    def __get__(self, producer, owner):
+        return self if producer is None else PyMethod_New(self, producer)
+
+    def __getattr__(self, name):
+        return getattr(self.function, name)
+
+    @property
+    def __class__(self):
+        return type(self.function)  # so that `inspect` and `unittest.mock` take it for one
+
+    @property
+    def __doc__(self):
+        return self.function.__doc__
+
+
+def shorten(cls, str name, function, bint waits, /):
+    """See `_fast_path_py.py`."""
+    cdef SendMethod method
+    if getattr(cls, name) is function:
+        method = SendMethod.__new__(SendMethod)
+        method.function = function
+        method.waits = waits
+        method.owner = cls
+        method.lane_at = slot_offset(cls, "_lane")
+        setattr(cls, name, method)
+
+
+cdef object called(object self, PyObject *const *args, size_t flags, PyObject *names):
+    """A call as the interpreter makes it; what is unusual about one is left to the method."""
+    cdef SendMethod method = <SendMethod> self
+    cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
+    cdef PyObject *lane
+    cdef SendCall call
+    if 2 <= count <= 4:
+        lane = found_in_slot(<object> args[0], method.owner, method.lane_at)
+        if lane is not NULL and type(<object> lane) is FastLane:
+            call = SendCall.__new__(SendCall)
+            call.method = method
+            call.lane = <FastLane> lane
+            call.producer = <object> args[0]
+            call.topic = <object> args[1]
+            if count > 2:
+                call.value = <object> args[2]
+            if count > 3:
+                call.key = <object> args[3]
+            if names is NULL or call.takes(<tuple> names, args + count, count):
+                return call
+            call.state = OVER
+    return PyObject_Vectorcall(method.function, args, flags, names)
+
+
+cdef void use_vectorcall():
+    cdef SendMethod method = SendMethod.__new__(SendMethod)
+    set_vectorcall(SendMethod, <char *> &method.vectorcall - <char *> <PyObject *> method)
+
+
+use_vectorcall()
+
+
+cdef enum CallState:
+    NEW
+    DELEGATED
+    OVER
+
+
+@cython.final
+@cython.freelist(16)
+cdef class SendCall:
+    """The coroutine of one `send`: does nothing before it is awaited, and is awaited once."""
+
+    cdef SendMethod method
+    cdef FastLane lane
+    cdef object producer  # alive as long as a call is pending, as with any bound method
+    cdef object topic
+    cdef object value
+    cdef object key
+    cdef object headers
+    cdef object partition
+    cdef object timestamp_ms
+    cdef object inner  # what it waits for: the method's coroutine, or a delivery's await
+    cdef CallState state
+
+    def __dealloc__(self):
+        # Runs with all fields possibly cleared: only `state` may be looked at.
+        if self.state == NEW:
+            warn("a coroutine of Producer.send() was never awaited", RuntimeWarning)
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return resumed(self, None, call_resume)
+
+    def send(self, value):
+        """See `collections.abc.Coroutine`."""
+        return resumed(self, value, call_resume)
+
+    def throw(self, kind, value=None, traceback=None, /):
+        """See `collections.abc.Coroutine`."""
+        if self.state != DELEGATED:
+            self.state = OVER
+            raise thrown(kind, value, traceback)
+        try:
+            return self.inner.throw(thrown(kind, value, traceback))
+        except BaseException:
+            self.state = OVER
+            self.inner = None
+            raise
+
+    def close(self):
+        """See `collections.abc.Coroutine`."""
+        if self.state == DELEGATED:
+            self.inner.close()
+            self.inner = None
+        self.state = OVER
+
+    def __getattr__(self, name):
+        # `__name__` and `__qualname__`, for the repr of a task.
+        return getattr(self.method, name)
+
+    cdef bint takes(self, tuple names, PyObject *const *args, Py_ssize_t count) except -1:
+        """Whether these are arguments that may be given by name, behind so many others."""
+        cdef Py_ssize_t place
+        cdef str name
+        for place in range(len(names)):
+            name = names[place]
+            given = <object> args[place]
+            if name == "headers":
+                self.headers = given
+            elif name == "partition":
+                self.partition = given
+            elif name == "timestamp_ms":
+                self.timestamp_ms = given
+            elif name == "key" and count < 4:
+                self.key = given
+            elif name == "value" and count < 3:
+                self.value = given
+            else:
+                return False
+        return True
+
+    cdef begin(self):
+        """The delivery, or the await of it if that is what the method does, or None.
+
+        In the latter cases `inner` is set, and has to be resumed in the last one.
+        """
+        cdef SendMethod method = self.method
+        cdef Wait wait
+        cdef Delivery delivery = self.lane.try_append(
+            self.topic, self.value, self.key, self.headers, self.partition, self.timestamp_ms, True
+        )
+        if delivery is None:
+            self.inner = method.function(
+                self.producer, self.topic, self.value, self.key, headers=self.headers,
+                partition=self.partition, timestamp_ms=self.timestamp_ms,
+            )
+        elif method.waits:
+            self.inner = wait = Wait.__new__(Wait)
+            wait.delivery = delivery
+            if not wait.suspend():  # just appended here, hence none of another loop's
+                return None  # it was opened, sent and has failed already
+            return wait
+        return delivery
+
+
+cdef int call_resume(object self, object value, PyObject **result) except -1:
+    cdef SendCall call = <SendCall> self
+    cdef object answer
+    cdef int status
+    if call.state == NEW and call.method is not None:
+        call.state = OVER  # also when the next line raises
+        answer = call.begin()
+        if answer is not None:
+            Py_INCREF(answer)
+            result[0] = <PyObject *> answer
+            if call.inner is None:
+                return PYGEN_RETURN
+            call.state = DELEGATED
+            return PYGEN_NEXT
+    elif call.state != DELEGATED:
+        raise RuntimeError("cannot reuse already awaited coroutine")
+    call.state = OVER
+    status = PyIter_Send(call.inner, value, result)
+    if status == PYGEN_NEXT:
+        call.state = DELEGATED
+    else:
+        call.inner = None
+    return status
+
+
+set_am_send(SendCall, call_resume)
+Coroutine.register(SendCall)

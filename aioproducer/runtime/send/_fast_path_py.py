@@ -1,0 +1,282 @@
+"""The pure-Python twin of the native fast lane: same names, same records, no compiler needed.
+
+Owns: the quick path of a record that needs no wait. Must not know: how batches are opened, sent or
+answered. See `fast_path.py` for the contract.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from asyncio import _get_running_loop as running_loop
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING, Any
+
+from aioproducer.core.batching.buffer_pool import NO_CEILING
+from aioproducer.records import murmur2_partition, record_size_bound
+from aioproducer.records.layout import HEADER_SIZE
+from aioproducer.runtime.delivery._delivery_py import Delivery
+from aioproducer.runtime.send.validation import SECONDS
+from aioproducer.types import HeaderPairs
+
+if TYPE_CHECKING:
+    from aioproducer.core.batching.batch import ProducerBatch
+    from aioproducer.core.batching.partitioners import BuiltInPartitioner
+    from aioproducer.core.metadata.metadata import Metadata
+    from aioproducer.records.protocol import BatchBuilder
+    from aioproducer.runtime.send.fast_path import LaneSettings, OpenBatch
+    from aioproducer.types import TopicMetadata
+
+_TIMESTAMPS = 2**63
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since the epoch: the timestamp of records that bring none."""
+    return time.time_ns() // 1_000_000
+
+
+class _TopicLane:
+    """What the lane knows of one topic: the batches that are open, the sticky partition."""
+
+    __slots__ = ("builders", "meta", "partition", "room", "sticky", "used", "version")
+
+    def __init__(self, meta: TopicMetadata, version: int) -> None:
+        self.meta = meta
+        self.version = version
+        self.builders: list[BatchBuilder | None] = [None] * len(meta.partitions)
+        self.sticky: BuiltInPartitioner | None = None
+        self.partition: int | None = None
+        self.room = 0
+        self.used = 0
+
+    def settle(self) -> None:
+        if self.used and self.sticky is not None and self.partition is not None:
+            self.sticky.update(self.partition, self.used, self.meta, enable_switch=False)
+            self.used = 0
+        self.partition = None
+
+
+class FastLane:
+    """See `fast_path.py`."""
+
+    def __init__(
+        self,
+        settings: LaneSettings,
+        *,
+        metadata: Metadata,
+        loop: asyncio.AbstractEventLoop,
+        wall_ms: Callable[[], int],
+        on_full_turn: Callable[[], object],
+        open_batch: OpenBatch,
+        send_spare: Callable[[], None],
+    ) -> None:
+        self.waiting = 0
+        self.records_this_turn = 0
+        self.appended = 0
+        self.ceiling = NO_CEILING
+        self.check_admission: Callable[[], None] | None = None
+        self.open = True
+        self._settings = settings
+        self._records_per_turn = settings.records_per_turn
+        self._metadata = metadata
+        self._loop = loop
+        self._wall_ms = wall_ms
+        self._on_full_turn = on_full_turn
+        self._open_batch = open_batch
+        self._topics: dict[str, _TopicLane] = {}
+        self._send_spare = send_spare
+        self._spare: BatchBuilder | None = None
+        self._spare_room = 0
+
+    def append(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        /,
+    ) -> Delivery | None:
+        """The record's delivery, or None when the general lane has to take it."""
+        if self.records_this_turn >= self._records_per_turn:
+            return None
+        return self.append_nowait(topic, value, key, headers, partition, timestamp_ms)
+
+    def append_nowait(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        /,
+    ) -> Delivery | None:
+        """`append` for a caller that cannot be asked to pause."""
+        if (
+            not self.open
+            or self.waiting
+            or self.appended >= self.ceiling
+            or running_loop() is not self._loop
+            or not (key is None or type(key) is bytes)
+            or not (value is None or type(value) is bytes)
+            or type(topic) is not str
+        ):
+            return None
+        if self.check_admission is not None:
+            self.check_admission()
+        lane = self._topics.get(topic)
+        if lane is None or (
+            lane.version != self._metadata.version and not self._is_current(topic, lane)
+        ):
+            return None
+        if headers is None:
+            headers = ()
+        elif type(headers) is list:
+            headers = tuple(headers)
+        elif type(headers) is not tuple:
+            return None
+        try:
+            size = record_size_bound(key, value, headers)
+        except (TypeError, ValueError):
+            return None  # the general lane says what is wrong
+        if size + HEADER_SIZE > self._settings.size_limit:
+            return None
+        if timestamp_ms is None:
+            timestamp_ms = self._wall_ms()
+        elif (
+            type(timestamp_ms) is not int
+            or not 0 <= timestamp_ms < _TIMESTAMPS
+            or timestamp_ms in SECONDS
+        ):
+            return None
+        return self._put(lane, partition, timestamp_ms, key, value, headers, size)
+
+    def _put(
+        self,
+        lane: _TopicLane,
+        partition: int | None,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+        size: int,
+    ) -> Delivery | None:
+        """Writes a checked record to its partition's open batch, if that has room."""
+        by_stickiness = False
+        if partition is not None:
+            if type(partition) is not int or not 0 <= partition < len(lane.builders):
+                return None
+        elif key is not None and self._settings.hashes_keys:
+            partition = murmur2_partition(key, len(lane.builders))
+        elif not self._settings.sticks:
+            return None
+        else:
+            by_stickiness = True
+            partition = lane.partition if lane.used + size < lane.room else None
+        builder = None if partition is None else lane.builders[partition]
+        index = -1
+        if builder is self._spare and size > self._spare_room:
+            builder = None  # a batch for this record would be larger
+        if builder is not None:
+            index = builder.try_append(timestamp_ms, key, value, headers)
+        if builder is None or index < 0:
+            partition, size = None if by_stickiness else partition, size + HEADER_SIZE
+            return self._open_batch(lane.meta, partition, timestamp_ms, key, value, headers, size)
+        batch: Any = builder.owner
+        if by_stickiness:
+            lane.used += size
+        if builder is self._spare:
+            if by_stickiness:
+                lane.used += HEADER_SIZE
+            self._spare = None
+            self._send_spare()
+        key_size = -1 if key is None else len(key)
+        return self.delivery(
+            batch, index, timestamp_ms, key_size, -1 if value is None else len(value)
+        )
+
+    def delivery(
+        self,
+        batch: ProducerBatch,
+        index: int,
+        timestamp_ms: int,
+        key_size: int,
+        value_size: int,
+    ) -> Delivery:
+        """Counts a record that was appended; its `Delivery`."""
+        self.appended += 1
+        self.records_this_turn += 1
+        if self.records_this_turn == self._records_per_turn:
+            self._on_full_turn()
+        return Delivery(batch, index, timestamp_ms, key_size, value_size)
+
+    def _is_current(self, topic: str, lane: _TopicLane) -> bool:
+        if self._metadata.topic(topic) is not lane.meta:
+            self.forget(topic)
+            return False
+        lane.version = self._metadata.version
+        return True
+
+    def adopt(
+        self,
+        meta: TopicMetadata,
+        batch: ProducerBatch,
+        sticky: BuiltInPartitioner | None,
+        is_spare: bool = False,
+        /,
+    ) -> None:
+        """See `lane.Lane`."""
+        if not self.open:
+            return
+        lane = self._topics.get(meta.name)
+        if lane is None or lane.meta is not meta:
+            self.forget(meta.name)
+            lane = self._topics[meta.name] = _TopicLane(meta, self._metadata.version)
+        builder = batch.builder
+        if batch.full or builder is None:
+            return
+        if is_spare:
+            self._spare, self._spare_room = builder, batch.size - HEADER_SIZE
+        builder.owner = batch  # before a record can find the builder
+        lane.builders[batch.topic_partition.partition] = builder
+        if sticky is not None and self._settings.sticks:
+            lane.settle()
+            lane.sticky = sticky
+            lane.partition = sticky.peek(meta)
+            lane.room = sticky.room
+
+    def settle(self, topic: str) -> None:
+        """Hands the account of a topic's sticky partitioner back to it."""
+        lane = self._topics.get(topic)
+        if lane is not None:
+            lane.settle()
+
+    def forget(self, topic: str) -> None:
+        """Drops what is known of a topic."""
+        self.settle(topic)
+        self._topics.pop(topic, None)
+
+    def retain(self, topics: Container[str]) -> None:
+        """Drops what is known of topics other than these."""
+        for topic in [topic for topic in self._topics if topic not in topics]:
+            self.forget(topic)
+
+    def close(self) -> None:
+        """Lets no record in any more."""
+        self.open = False
+        self._topics.clear()
+        self._spare = None
+
+
+def shorten(cls: type, name: str, function: Callable[..., object], waits: bool, /) -> None:
+    """Lets native code have the calls of a coroutine method first; here there is none.
+
+    Args:
+        cls: whose instances have their lane, or None, in a slot `_lane`.
+        name: of the method; left alone if somebody has put another one there.
+        function: the method itself, which takes what the lane refuses.
+        waits: whether the method returns the delivery's outcome instead of the delivery.
+    """
+    del cls, name, function, waits

@@ -1,0 +1,545 @@
+"""From the arguments of `send()` to a record in a batch: the general lane.
+
+Owns: the order of checks and waits (metadata, partition, size, memory), `max_block_ms`. Must not
+know: how a record finds its batch (`placing.py`), what happens to the batch afterwards.
+
+Invariants
+- A call that needs no wait suspends nowhere, except once per `RECORDS_PER_TURN` and where the turn
+  of the loop has seen enough new batches.
+- Whoever has to wait for memory stands in one line (`BufferMemory.lock`) and is counted
+  (`waiting`); while somebody stands there, nobody appends past him, not even to a batch that has
+  room.
+- Metadata and memory share one bound, `max_block_ms`, unless memory has its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aioproducer.core.batching.accumulator import RecordAccumulator
+from aioproducer.core.batching.outgoing import OnOpened, OutgoingRecord
+from aioproducer.core.batching.partitioners import BuiltInPartitioner, NodeLatencies
+from aioproducer.core.stats import ProducerStats
+from aioproducer.errors import (
+    AuthorizationError,
+    BufferExhaustedError,
+    BufferFullError,
+    IllegalStateError,
+    InvalidTopicError,
+    KafkaError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+    WouldBlockError,
+)
+from aioproducer.runtime.delivery import Delivery
+from aioproducer.runtime.send.batch_appender import RECORDS_PER_TURN, Placing
+from aioproducer.runtime.send.early import EarlyRecords
+from aioproducer.runtime.send.fast_path import FastLane
+from aioproducer.runtime.send.memory import BufferMemory
+from aioproducer.runtime.send.serialization_queue import Place, SerializationQueue, discard
+from aioproducer.runtime.send.sticky import Stickiness
+from aioproducer.runtime.send.validation import ChoosePartition, RecordCheck, partition_index
+from aioproducer.types import HeaderPairs
+
+if TYPE_CHECKING:
+    from aioproducer.core.metadata.metadata import Metadata
+    from aioproducer.runtime.send.protocols import Admission, MetadataWaits, Unfinished
+    from aioproducer.runtime.tasks.sender import SenderTask
+    from aioproducer.types import TopicMetadata
+
+T = TypeVar("T", bound=tuple[Any, ...])
+
+LOSSES = (AuthorizationError, InvalidTopicError, KafkaTimeoutError, RecordTooLargeError)
+"""Refusals after which a transaction cannot be committed (Java: the ApiExceptions of `doSend`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppenderSettings:
+    """Options the lane obeys; times in seconds, sizes in bytes.
+
+    Attributes:
+        enqueue_ms: the bound of waits for memory: 0 forbids them, -1 gives them none, None leaves
+            them what metadata left of `max_block`.
+    """
+
+    max_block: float
+    max_request_size: int
+    enqueue_ms: int | None = None
+    hashes_keys: bool = True
+    sticks: bool = True
+
+
+class RecordAppender:
+    """Appends records for `Producer.send` and its kin.
+
+    Attributes:
+        placing: finds the batches.
+        lane: takes the records that need nothing of what this class does.
+        serializing: the records whose serializers wait, and those after them.
+        wall_ms: the timestamp of records that bring none.
+    """
+
+    def __init__(
+        self,
+        settings: AppenderSettings,
+        *,
+        accumulator: RecordAccumulator,
+        memory: BufferMemory,
+        metadata: Metadata,
+        waits: MetadataWaits,
+        sender_task: SenderTask,
+        choose_partition: ChoosePartition,
+        make_sticky: Callable[[str], BuiltInPartitioner],
+        latencies: NodeLatencies,
+        loop: asyncio.AbstractEventLoop,
+        wall_ms: Callable[[], int],
+        stats: ProducerStats,
+    ) -> None:
+        self._settings = settings
+        self._memory = memory
+        self._metadata = metadata
+        self._waits = waits
+        self._check = RecordCheck(settings.max_request_size, memory.pool, choose_partition, wall_ms)
+        self._admission: Admission | None = None
+        self._accumulator = accumulator
+        self._sender_task = sender_task
+        self.early: EarlyRecords | None = None
+        """Takes the records of topics that are not known yet, where they are not waited for."""
+        self.refuse_unconnected: Callable[[], None] | None = None
+        """Raises, if set, while the cluster has not been reached: no record waits for that then."""
+        self._loop = loop
+        self._stats = stats
+        self.wall_ms: Callable[[], int] = wall_ms
+        self.placing: Placing = Placing(
+            accumulator=accumulator,
+            pool=memory.pool,
+            metadata=metadata,
+            sender_task=sender_task,
+            check=self._check,
+            stickiness=Stickiness(make_sticky, accumulator, latencies),
+            loop=loop,
+            wall_ms=wall_ms,
+            hashes_keys=settings.hashes_keys,
+            sticks=settings.sticks,
+        )
+        self.lane: FastLane = self.placing.lane
+        self.serializing: SerializationQueue = SerializationQueue(loop, settings.max_block)
+        stats.count_appended = lambda: self.lane.appended
+        self._on_ceiling(memory.pool.ceiling)
+        memory.pool.on_ceiling = self._on_ceiling
+
+    def _on_ceiling(self, ceiling: int) -> None:
+        self.lane.ceiling = ceiling
+
+    @property
+    def waiting(self) -> int:
+        """How many calls queue for memory.
+
+        Not `lock.locked()`: that is False between a release and the next one's turn.
+        """
+        return self.lane.waiting
+
+    @property
+    def takes_headers(self) -> bool:
+        """Whether the brokers can store headers (since 0.11).
+
+        If not, no record takes the fast lane, which would not look.
+        """
+        return self._check.takes_headers
+
+    @takes_headers.setter
+    def takes_headers(self, takes: bool) -> None:
+        self._check.takes_headers = takes
+        if not takes:
+            self.placing.drop_spare()
+
+    def admit_by(self, admission: Admission) -> None:
+        """Every record belongs to a transaction from now on."""
+        self._admission = admission
+        self.open_gate(False)
+
+    def open_gate(self, is_open: bool) -> None:
+        """Whether the fast lane may take records without asking."""
+        if self._admission is not None:
+            self.lane.check_admission = None if is_open else self._admission.refuse_unless_open
+
+    def early_records(self) -> EarlyRecords:
+        """What may be `early`."""
+        return EarlyRecords(
+            self._accumulator,
+            self._metadata,
+            self.placing,
+            self._check,
+            self._sender_task,
+            self._loop,
+        )
+
+    def close(self, error: KafkaError) -> None:
+        """Takes no record any more; calls that wait for serializers raise this error."""
+        self.lane.close()
+        self.placing.drop_spare()
+        self.serializing.close(error)
+
+    async def append(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+        partition: int | None,
+        timestamp_ms: int | None,
+        *,
+        on_opened: OnOpened = None,
+        early: bool = True,
+        losses: tuple[type[KafkaError], ...] = LOSSES,
+    ) -> Delivery:
+        """Appends, waiting at most `max_block_ms` for metadata and memory together.
+
+        Args:
+            on_opened: see `OutgoingRecord`.
+            early: whether the record may be accepted before its topic is known; its delivery has no
+                partition until then.
+            losses: the refusals that fail the transaction.
+        """
+        ticket = self._ticket()
+        failing: tuple[type[KafkaError], ...] = (*losses, IllegalStateError)
+        arguments = (topic, key, value, headers, partition, timestamp_ms)
+        try:
+            deadline = None
+            if early and self.early is not None and self.early.takes(topic):
+                deadline = self._loop.time() + self._settings.max_block
+                delivery = await self._append_early(self.early, *arguments, ticket, deadline)
+                if delivery is not None:
+                    return delivery
+            return await self._append(*arguments, ticket, on_opened, deadline)
+        except failing as error:
+            self._on_refused(ticket, error)
+            raise
+
+    async def _append(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+        partition: int | None,
+        timestamp_ms: int | None,
+        ticket: int,
+        on_opened: OnOpened,
+        deadline: float | None,
+    ) -> Delivery:
+        meta, partition, deadline = await self._metadata_of(topic, partition, ticket, deadline)
+        record = self._check.record(meta, key, value, headers, partition, timestamp_ms)
+        record.on_opened = on_opened
+        if self._may_append:
+            placing = self.placing
+            worn = self.lane.records_this_turn >= RECORDS_PER_TURN
+            batch = None if worn else placing.try_append(record)
+            if batch is None and (worn or not placing.may_open(placing.batch_bytes(record))):
+                # A loop of sends that never suspends would hold everybody up, and fill the memory
+                # before the first byte leaves: so much per turn of the loop.
+                await asyncio.sleep(0)
+                self._check_open(ticket)
+                if not self._may_append:
+                    return await self._append_in_line(record, deadline, ticket)
+                batch = placing.try_append(record)
+            if batch is None:
+                batch = placing.try_open(record, placing.batch_bytes(record))
+            if batch is not None:
+                return placing.delivery(record, batch)
+        return await self._append_in_line(record, deadline, ticket)
+
+    def append_nowait(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+        partition: int | None,
+        timestamp_ms: int | None,
+        *,
+        on_opened: OnOpened = None,
+        early: bool = True,
+        losses: tuple[type[KafkaError], ...] = LOSSES,
+    ) -> Delivery:
+        """Appends without waiting.
+
+        Raises:
+            WouldBlockError: metadata would have to be waited for.
+            BufferFullError: memory would.
+        """
+        ticket = self._ticket()
+        if partition is not None:
+            partition = partition_index(partition, topic)
+        if early and self.early is not None and self.early.takes(topic):
+            record = self.early.record(topic, key, value, headers, partition, timestamp_ms)
+            delivery = self._try_append_early(self.early, record)
+            if delivery is None:
+                raise self._full(topic)
+            return delivery
+        try:
+            meta = self._metadata_nowait(topic, partition)
+            record = self._check.record(meta, key, value, headers, partition, timestamp_ms)
+        except losses as error:
+            self._on_refused(ticket, error)
+            raise
+        record.on_opened = on_opened
+        if self._may_append:
+            batch = self.placing.try_append(record)
+            if batch is None:
+                batch = self.placing.try_open(record, self.placing.batch_bytes(record))
+            if batch is not None:
+                return self.placing.delivery(record, batch)
+        raise self._full(topic)
+
+    def _full(self, topic: str) -> BufferFullError:
+        return BufferFullError(
+            self._shortage,
+            topic=topic,
+            advice=f"send less at a time, raise {self._scarce}, or use send() which waits",
+        )
+
+    async def finished(self, topic: str, made: T | Unfinished[T]) -> T:
+        """What the serializers make of a record, after the earlier records of its topic.
+
+        The caller appends it without a wait before.
+
+        Raises:
+            KafkaTimeoutError: this took longer than `max_block_ms`.
+        """
+        with self.serializing.enter(topic) as place:
+            return await self.finish(place, made)
+
+    async def finish(self, place: Place, made: T | Unfinished[T]) -> T:
+        """`finished` for a call that is in the queue already.
+
+        The record belongs to the transaction that was open before the wait, or to none.
+        """
+        try:
+            ticket = self._ticket()
+        except KafkaError:
+            discard(made)
+            raise
+        try:
+            made = await self.serializing.finish(place, made)
+            self._check_open(ticket)
+        except (*LOSSES, IllegalStateError) as error:
+            self._on_refused(ticket, error)
+            raise
+        return made
+
+    @property
+    def _may_append(self) -> bool:
+        """Whether nobody has to be waited for, and one more record may be buffered."""
+        return not self.lane.waiting and self.lane.appended < self.lane.ceiling
+
+    @property
+    def _scarce(self) -> str:
+        return "buffer_memory" if self.lane.appended < self.lane.ceiling else "buffer_max_records"
+
+    @property
+    def _shortage(self) -> str:
+        return f"{self._scarce} is used up"
+
+    @property
+    def _in_line(self) -> str:
+        """How many records wait, for a record that is still one of them."""
+        if self.lane.waiting == 1:
+            return "1 record waits for memory, this one"
+        return f"{self.lane.waiting} records wait for memory, this one included"
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _ticket(self) -> int:
+        """The number of the transaction the record belongs to."""
+        return 0 if self._admission is None else self._admission.check_send()
+
+    def _check_open(self, ticket: int) -> None:
+        """What was true before a wait may not be any more."""
+        self._memory.pool.check_open()
+        if self._ticket() != ticket:
+            raise IllegalStateError("the record's transaction ended while send() waited")
+
+    def _on_refused(self, ticket: int, error: KafkaError) -> None:
+        if self._admission is not None:
+            self._admission.on_send_refused(ticket, error)
+
+    async def _metadata_of(
+        self, topic: str, partition: int | None, ticket: int, deadline: float | None = None
+    ) -> tuple[TopicMetadata, int | None, float | None]:
+        """Topic, partition and, if they had to be waited for, when `max_block_ms` ends."""
+        meta = self._metadata.topic(topic)
+        if partition is not None:
+            partition = partition_index(partition, topic)
+        if meta is None or (partition is not None and partition >= len(meta.partitions)):
+            if deadline is None:
+                deadline = self._loop.time() + self._settings.max_block
+            if self.refuse_unconnected is not None:
+                self.refuse_unconnected()
+            meta = await self._wait_for_metadata(topic, partition, deadline)
+            self._check_open(ticket)
+        return meta, partition, deadline
+
+    def _metadata_nowait(self, topic: str, partition: int | None) -> TopicMetadata:
+        meta = self._metadata.topic(topic)
+        if meta is not None and (partition is None or partition < len(meta.partitions)):
+            return meta
+        if self.refuse_unconnected is not None:
+            self.refuse_unconnected()
+        failure = self._metadata.topic_failure(topic)
+        absence = self._metadata.absence(topic, partition)
+        self._metadata.request_topic(topic, self._loop.time())
+        if failure is not None:
+            raise failure.with_context()
+        if absence is not None:
+            reason = self._metadata.explain(topic, partition)
+            missing = "topic" if meta is None else "partition"
+            raise WouldBlockError(
+                f"the {missing} is not present in metadata: {reason.text}",
+                topic=topic,
+                partition=partition,
+                advice=reason.advice,
+            ) from absence
+        reason = self._metadata.explain_failures()
+        raise WouldBlockError(
+            "the topic's metadata is not known yet" + (f": {reason.text}" if reason.text else ""),
+            topic=topic,
+            partition=partition,
+            advice=reason.advice or "await producer.warm_up([topic]) first, or use send()",
+        )
+
+    async def _wait_for_metadata(
+        self, topic: str, partition: int | None, deadline: float
+    ) -> TopicMetadata:
+        began = self._loop.time()
+        try:
+            if partition is None:
+                return await self._waits.wait_for_topic(topic, deadline)
+            return await self._waits.wait_for_partition(topic, partition, deadline)
+        finally:
+            self._stats.metadata_wait_time += self._loop.time() - began
+
+    async def _append_early(
+        self,
+        early: EarlyRecords,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+        partition: int | None,
+        timestamp_ms: int | None,
+        ticket: int,
+        deadline: float,
+    ) -> Delivery | None:
+        """Accepts a record of a topic that is not known yet; None where it became known."""
+        if partition is not None:
+            partition = partition_index(partition, topic)
+        if self.lane.records_this_turn >= RECORDS_PER_TURN:
+            await asyncio.sleep(0)
+            self._check_open(ticket)
+            if not early.takes(topic):
+                return None
+        record = early.record(topic, key, value, headers, partition, timestamp_ms)
+        delivery = self._try_append_early(early, record)
+        if delivery is not None:
+            return delivery
+        async with self._in_turn(topic, deadline):
+            await self._memory.wait_for_place(self.lane.appended)
+            size = self.placing.batch_bytes(record)
+            buffer = await self._memory.allocate(size)
+            try:
+                self._check_open(ticket)
+                delivery = early.try_append(record) if early.takes(topic) else None
+                if delivery is None and early.takes(topic):
+                    return early.open(record, buffer, size)
+            except KafkaError:
+                self._memory.pool.deallocate(buffer, size)
+                raise
+            self._memory.pool.deallocate(buffer, size)
+        return delivery
+
+    def _try_append_early(self, early: EarlyRecords, record: OutgoingRecord) -> Delivery | None:
+        """Accepts a record of a topic that is not known yet; None if there is no memory now."""
+        if not self._may_append:
+            return None
+        delivery = early.try_append(record)
+        if delivery is not None:
+            return delivery
+        size = self.placing.batch_bytes(record)
+        buffer = self._memory.pool.try_allocate(size)
+        if buffer is None:
+            return None
+        try:
+            return early.open(record, buffer, size)
+        except KafkaError:
+            self._memory.pool.deallocate(buffer, size)
+            raise
+
+    async def _append_in_line(
+        self, record: OutgoingRecord, deadline: float | None, ticket: int
+    ) -> Delivery:
+        size = self.placing.batch_bytes(record)
+        async with self._in_turn(record.meta.name, deadline):
+            await self._memory.wait_for_place(self.lane.appended)
+            self._check_open(ticket)
+            batch = self.placing.try_append(record)
+            if batch is None:
+                buffer: bytearray | None = None
+                try:
+                    buffer = await self._memory.allocate(size)
+                    self._check_open(ticket)
+                    # A retried batch cannot have made room, but a sticky switch may.
+                    batch = self.placing.try_append(record)
+                except BaseException:
+                    if buffer is not None:
+                        self._memory.pool.deallocate(buffer, size)
+                    raise
+                if batch is None:
+                    batch = self.placing.open(record, buffer, size)
+                else:
+                    self._memory.pool.deallocate(buffer, size)
+            return self.placing.delivery(record, batch)
+
+    @contextlib.asynccontextmanager
+    async def _in_turn(self, topic: str, deadline: float | None) -> AsyncIterator[None]:
+        """The line for memory, from its end to its front, for as long as the caller may wait."""
+        started = self._loop.time()
+        bound, deadline = self._patience(started, deadline, topic)
+        self.lane.waiting += 1
+        try:
+            async with asyncio.timeout_at(deadline), self._memory.lock:
+                yield
+        except TimeoutError as error:
+            if isinstance(error, KafkaError):
+                raise
+            self._stats.buffer_exhausted += 1
+            raise BufferExhaustedError(
+                f"no memory for the record within {bound}: {self._shortage}; {self._in_line}",
+                topic=topic,
+                elapsed_ms=round((self._loop.time() - started) * 1000),
+                advice=f"the cluster takes less than is offered: slow down or raise {self._scarce}",
+            ) from None
+        finally:
+            self.lane.waiting -= 1
+
+    def _patience(self, now: float, deadline: float | None, topic: str) -> tuple[str, float | None]:
+        """How long the record may stand in line: the option's words, and the loop time.
+
+        Raises:
+            BufferFullError: not at all.
+        """
+        allowed = self._settings.enqueue_ms
+        if allowed == 0:
+            raise BufferFullError(
+                self._shortage,
+                topic=topic,
+                advice=f"send slower, or raise {self._scarce} or enqueue_timeout_ms",
+            )
+        if allowed is not None:
+            return f"enqueue_timeout_ms={allowed}", None if allowed < 0 else now + allowed / 1000
+        block = self._settings.max_block
+        return f"max_block_ms={round(block * 1000)}", now + block if deadline is None else deadline

@@ -1,0 +1,262 @@
+"""Direct sends: the request of a single record is written in its `send()`, without a turn.
+
+Owns: when a batch may leave without being queued, what the requests for a partition have in common,
+the spare batch. Must not know: how records get into batches, what is done about a failed request.
+
+An ordinary batch is queued, found due, drained and encoded for its node together with others. When
+no other batch waits, the result of these steps is known, and `DirectSends.send` does them in one
+call. The batch is numbered, counted and tracked as every other one before a byte is written. Only
+two things differ: the request is filled into a template, and its expected answer is recognised
+without being decoded. Any other answer, or none, is handled as that of every request.
+
+The spare is an empty batch for the next record, open in the fast lane although no queue has it. If
+its first record may not be sent directly, it is queued as any new batch. Its memory counts as free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
+from aioproducer.errors import KafkaError
+from aioproducer.net.in_flight import InFlightRequest
+from aioproducer.net.versions import BrokerVersions
+from aioproducer.records import single_record_request
+from aioproducer.records.batch import encode_single_record
+from aioproducer.records.layout import MAGIC
+from aioproducer.records.message_set import magic_for
+from aioproducer.runtime.delivery import usual_outcome
+from aioproducer.types import TopicPartition
+from aioproducer.wire.messages.produce import ProduceRequest
+from aioproducer.wire.produce import USUAL_END, ProduceForm
+from aioproducer.wire.schema import Message
+
+if TYPE_CHECKING:
+    from aioproducer.core.metadata.metadata import Metadata
+    from aioproducer.core.sending.sender import Sender
+    from aioproducer.net.connection import Connection
+    from aioproducer.net.link import BrokerLink
+    from aioproducer.records.protocol import BatchBuilder
+    from aioproducer.wire.primitives import Buffer
+
+
+_COPIED_BYTES = 4096
+"""A record up to this size is copied into its request: one piece is written sooner than three."""
+
+OnEnd = Callable[[int, Sequence[ProducerBatch], Message | None, KafkaError | None], None]
+
+
+class Route(NamedTuple):
+    """What the requests for one partition have in common, while metadata and connection last."""
+
+    node_id: int
+    link: BrokerLink
+    versions: BrokerVersions
+    version: int
+    topic_id: UUID
+    leader_epoch: int
+    form: ProduceForm
+
+
+class DirectSends:
+    """Sends batches of one record without a turn of the sender task.
+
+    Args:
+        acks: as `timeout`, of every request; an answer must be due.
+        timeout: seconds a broker may take.
+        may_leave: whether a record may leave now, see `SenderTask`; wakes that if not.
+        before_answer: called before an answer is handled.
+        on_sent: called with the loop time at which a batch expires whose request was written.
+        on_end: called with node, batches, and the end of a request that is not the expected one.
+        on_failure: called with node, batches and why no request could be made of them.
+        on_interrupt: called with an exception in the middle of an answer, and the batches.
+
+    Attributes:
+        acknowledged: the partition of the last acknowledged record, until `take_acknowledged`.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        metadata: Metadata,
+        *,
+        client_id: str | None,
+        acks: int,
+        timeout: float,
+        loop_time: Callable[[], float],
+        may_leave: Callable[[], bool],
+        before_answer: Callable[[], None],
+        on_sent: Callable[[float], None],
+        on_end: OnEnd,
+        on_failure: Callable[[int, Sequence[ProducerBatch], BaseException], None],
+        on_interrupt: Callable[[BaseException, Sequence[ProducerBatch]], None],
+    ) -> None:
+        self._sender = sender
+        self._accumulator = sender.accumulator
+        self._pool = sender.accumulator.pool
+        self._metadata = metadata
+        self._client_id = client_id
+        self._acks = acks
+        self._timeout = timeout
+        self._delivery_timeout = self._accumulator.settings.delivery_timeout
+        self._loop_time = loop_time
+        self._may_leave = may_leave
+        self._before_answer = before_answer
+        self._on_sent = on_sent
+        self._on_end = on_end
+        self._on_failure = on_failure
+        self._on_interrupt = on_interrupt
+        self._version: int | None = None
+        self._routes: dict[TopicPartition, Route] = {}
+        self._spare: ProducerBatch | None = None
+        self.acknowledged: TopicPartition | None = None
+
+    # -- routes ----------------------------------------------------------------------------------
+
+    def learn(self, node_id: int, link: BrokerLink, batch: ProducerBatch, version: int) -> None:
+        """Note how a batch was sent by the sender: the next one of its partition goes that way."""
+        if self._version != self._metadata.version:
+            self._version = self._metadata.version
+            self._routes.clear()
+        place = batch.topic_partition
+        if (
+            link.versions is None
+            or self._metadata.leader_of(place) != node_id
+            or magic_for(version) != MAGIC
+        ):
+            return
+        known = self._routes.get(place)
+        if known is None or known.versions is not link.versions:
+            form = ProduceForm(
+                version,
+                self._client_id,
+                acks=self._acks,
+                timeout_ms=round(self._timeout * 1000),
+                topic=place.topic,
+                topic_id=batch.topic_id,
+                partition=place.partition,
+            )
+            epoch = self._metadata.leader_epoch(*place)
+            self._routes[place] = Route(
+                node_id, link, link.versions, version, batch.topic_id, epoch, form
+            )
+
+    # -- the spare -------------------------------------------------------------------------------
+
+    def spare_for(self, place: TopicPartition) -> ProducerBatch | None:
+        """Return an empty batch for the next record of a partition; None without memory.
+
+        There is one spare: that of another partition is dropped.
+        """
+        spare = self._spare
+        if spare is not None:
+            if spare.topic_partition == place and not spare.count:
+                return spare
+            self.drop_spare()
+        size = self._pool.poolable
+        if self._accumulator.settings.first_size(0) != size:
+            return None
+        buffer = self._pool.lend(self.drop_spare)
+        if buffer is None:
+            return None
+        self._spare = spare = self._accumulator.begin_spare(place, buffer, size)
+        return spare
+
+    def take_spare(self) -> ProducerBatch:
+        """Return the spare, which has got its record and is in use from now on."""
+        spare, self._spare = self._spare, None
+        if spare is None:
+            raise RuntimeError("a record was appended to a spare batch that was given up")
+        self._pool.keep_lent()
+        return spare
+
+    def drop_spare(self) -> None:
+        """Give up the spare: no record gets into it any more."""
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.take_buffer()
+        self._pool.return_lent()
+
+    def take_acknowledged(self) -> TopicPartition | None:
+        """Return the partition of the last record acknowledged since the last call, if any."""
+        place, self.acknowledged = self.acknowledged, None
+        return place
+
+    # -- sending ---------------------------------------------------------------------------------
+
+    def send(self, batch: ProducerBatch, now: float) -> bool:
+        """Write the request of a new batch with one record; False if it has to be queued."""
+        route, builder = self._routes.get(batch.topic_partition), batch.builder
+        if (
+            route is None
+            or builder is None
+            or builder.count != 1  # an exception came after the spare had got its first
+            or self._version != self._metadata.version
+            or route.link.versions is not route.versions
+            or not self._may_leave()
+        ):
+            return False
+        connection = route.link.ready_connection(now)
+        if connection is None or not self._accumulator.try_hand_out(batch, now, route.leader_epoch):
+            return False
+        batch.topic_id = route.topic_id
+        try:
+            request = self._request(route, connection, batch, builder, now)
+            batch.on_wire = True
+            connection.begin(request)
+        except Exception as error:
+            self._on_failure(route.node_id, [batch], error)
+        else:
+            self._on_sent(now + self._delivery_timeout)
+            self._sender.on_dispatched_directly(route.node_id, batch)
+        return True
+
+    def _request(
+        self,
+        route: Route,
+        connection: Connection,
+        batch: ProducerBatch,
+        builder: BatchBuilder,
+        now: float,
+    ) -> InFlightRequest:
+        form = route.form
+        correlation_id = connection.next_correlation_id()
+        numbers = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
+        frame: Sequence[Buffer]
+        if builder.size <= _COPIED_BYTES:
+            front = form.front(correlation_id)
+            frame = (single_record_request(builder, front, form.back, form.is_flexible, *numbers),)
+        else:
+            batch.encoded = encode_single_record(builder, *numbers)
+            frame = form.filled(correlation_id, batch.encoded.buffers)
+        expected = form.usual_answer(correlation_id)
+        return InFlightRequest(
+            ProduceRequest,
+            route.version,
+            correlation_id,
+            frame,
+            now + self._timeout,
+            partial(self._on_answer, route.node_id, batch),
+            recognise=lambda data: usual_outcome(data, expected, USUAL_END),
+        )
+
+    def _on_answer(
+        self,
+        node_id: int,
+        batch: ProducerBatch,
+        answer: Message | BatchOutcome | None,
+        failure: KafkaError | None,
+    ) -> None:
+        try:
+            if not isinstance(answer, BatchOutcome):
+                self._on_end(node_id, [batch], answer, failure)
+                return
+            self._before_answer()
+            self._sender.on_acknowledged(batch, answer, self._loop_time())
+            self.acknowledged = batch.topic_partition
+        except BaseException as error:
+            self._on_interrupt(error, [batch])
+            raise

@@ -1,0 +1,287 @@
+"""Records that are accepted before anything is known of their topic: start with `EarlyRecords`.
+
+A producer that connects in the background keeps them in batches without a partition. When the topic
+becomes known, their records are put into batches of its partitions, in the order in which they were
+accepted and before any later record. Their memory and their delivery timeout count from the start.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from aioproducer.core.batching.batch import NO_PARTITION, ProducerBatch
+from aioproducer.core.batching.outgoing import OutgoingRecord
+from aioproducer.core.metadata.cluster import ZERO_ID
+from aioproducer.errors import InvalidPartitionError, KafkaError, SerializationError
+from aioproducer.records import record_size_bound
+from aioproducer.records.batch import HEADER_SIZE
+from aioproducer.types import TopicMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from aioproducer.core.batching.accumulator import AccumulatorSettings, RecordAccumulator
+    from aioproducer.core.metadata.metadata import Metadata
+    from aioproducer.records.reader import DecodedRecord
+    from aioproducer.runtime.delivery import Delivery
+    from aioproducer.runtime.send.batch_appender import Placing
+    from aioproducer.runtime.send.validation import RecordCheck
+    from aioproducer.runtime.tasks.sender import SenderTask
+    from aioproducer.types import HeaderPairs
+
+_LONGEST_SPAN_S: Final = 1.0
+"""Records of one batch share a delivery timeout: later ones than this get a batch of their own."""
+_MOST_GROWTH: Final = 10
+"""Bytes by which a record may grow in another batch."""
+
+
+@dataclass(slots=True, eq=False)
+class _EarlyBatch:
+    """Records without a partition, and the partitions that were given for them."""
+
+    batch: ProducerBatch
+    partitions: list[int | None] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    """Records for one batch of a partition; with an error, one that cannot have any."""
+
+    partition: int
+    created_at: float
+    size: int = HEADER_SIZE
+    records: list[OutgoingRecord] = field(default_factory=list)
+    error: KafkaError | None = None
+
+
+class EarlyRecords:
+    """The records of a producer that wait for their topic to become known."""
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        metadata: Metadata,
+        placing: Placing,
+        check: RecordCheck,
+        sender_task: SenderTask,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._placing = placing
+        self._check = check
+        self._sender_task = sender_task
+        self._loop = loop
+        self._topics: dict[str, deque[_EarlyBatch]] = {}
+
+    @property
+    def topics(self) -> Collection[str]:
+        """The topics that are waited for, also later."""
+        return self._topics.keys()
+
+    def takes(self, topic: str) -> bool:
+        """Whether a record of this topic belongs here: all before the first answer, and those
+        after earlier records that are still here.
+        """
+        return topic in self._topics or not self._metadata.version
+
+    def record(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> OutgoingRecord:
+        """The record, checked as far as it can be.
+
+        Raises:
+            KafkaError: it cannot be sent, or the cluster cannot be used as it is configured.
+        """
+        if self._metadata.fatal_error is not None:
+            raise self._metadata.fatal_error.with_context(topic=topic)
+        self._metadata.add_topic(topic, self._loop.time())
+        nothing = TopicMetadata(topic, ZERO_ID, ())
+        record = self._check.record(nothing, key, value, headers, partition or 0, timestamp_ms)
+        record.partition = partition
+        return record
+
+    def try_append(self, record: OutgoingRecord) -> Delivery | None:
+        """Appends to the topic's last batch; None if that has no room."""
+        batches = self._topics.get(record.meta.name)
+        if not batches:
+            return None
+        last = batches[-1]
+        if self._loop.time() - last.batch.created_at > _LONGEST_SPAN_S:
+            last.batch.close()
+        try:
+            if not last.batch.try_append(record):
+                return None
+        except (TypeError, ValueError) as error:
+            raise SerializationError(str(error), topic=record.meta.name) from error
+        last.partitions.append(record.partition)
+        return self._placing.early_delivery(record, last.batch)
+
+    def open(self, record: OutgoingRecord, buffer: bytearray, size: int) -> Delivery:
+        """Appends to a new batch on this buffer.
+
+        Raises:
+            SerializationError: key, value or headers are nothing that can be written; the buffer is
+                the caller's again.
+        """
+        try:
+            return self._open(record, buffer, size)
+        except KafkaError:
+            raise
+        except BaseException as interrupt:
+            self._sender_task.on_interrupt(interrupt)  # as in `Placing.open`
+            raise
+
+    def _open(self, record: OutgoingRecord, buffer: bytearray, size: int) -> Delivery:
+        topic, now = record.meta.name, self._loop.time()
+        try:
+            batch = self._accumulator.open_early(record, now, buffer=buffer, size=size)
+        except (TypeError, ValueError) as error:
+            raise SerializationError(str(error), topic=topic) from error
+        early = _EarlyBatch(batch, [record.partition])
+        self._topics.setdefault(topic, deque()).append(early)
+        batch.add_listener(early, self._forget)
+        # It is on no queue: nothing else would wake the sender when its time is up.
+        self._sender_task.advance(now + self._accumulator.settings.delivery_timeout)
+        return self._placing.early_delivery(record, batch)
+
+    def on_metadata(self) -> None:
+        """Sends off the records of topics that have become known; those of forbidden ones fail."""
+        for topic in list(self._topics):
+            meta = self._metadata.topic(topic)
+            failure = self._metadata.topic_failure(topic)
+            if meta is not None:
+                self._place(meta)
+            elif failure is not None:
+                self._fail(topic, failure)
+
+    def fail(self, error: KafkaError) -> None:
+        """The cluster cannot be used: everything fails."""
+        for topic in list(self._topics):
+            self._fail(topic, error)
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _fail(self, topic: str, error: KafkaError) -> None:
+        for early in self._topics.pop(topic):
+            self._sender_task.fail(early.batch, error)
+
+    def _forget(self, key: object) -> None:
+        """A batch has expired or was given up."""
+        if isinstance(key, _EarlyBatch):
+            topic = key.batch.topic_partition.topic
+            batches = self._topics.get(topic)
+            if batches is not None and key in batches:
+                batches.remove(key)
+                if not batches:
+                    del self._topics[topic]
+
+    def _place(self, meta: TopicMetadata) -> None:
+        """Puts a topic's records into batches of its partitions, which are due at once."""
+        batches = self._topics[meta.name]
+        spread = _Spread(meta, self._check, self._placing, self._accumulator.settings)
+        places: list[list[tuple[_Part, int]]] = []
+        for early in batches:
+            early.batch.close()
+            records = zip(early.batch.records(), early.partitions, strict=True)
+            at = early.batch.created_at
+            places.append([spread.add(record, given, at) for record, given in records])
+        filled = {part: self._filled(meta.name, part) for part in spread.parts}
+        for early, where in zip(batches, places, strict=True):
+            early.batch.remove_listener(early)
+            self._accumulator.spread(early.batch, [(filled[part], index) for part, index in where])
+        del self._topics[meta.name]
+        for part, batch in filled.items():
+            if part.error is None:
+                self._accumulator.line_up_part(batch)
+            else:
+                self._sender_task.fail(batch, part.error)
+
+    def _filled(self, topic: str, part: _Part) -> ProducerBatch:
+        where = TopicPartition(topic, part.partition)
+        return self._accumulator.part_of_early(where, part.records, part.size, part.created_at)
+
+
+class _Spread:
+    """Sorts the records of one topic into batches of its partitions; `parts` has them in order."""
+
+    def __init__(
+        self,
+        meta: TopicMetadata,
+        check: RecordCheck,
+        placing: Placing,
+        settings: AccumulatorSettings,
+    ) -> None:
+        self.parts: list[_Part] = []
+        self._meta = meta
+        self._check = check
+        self._placing = placing
+        self._batch_size = settings.batch_size
+        self._most = settings.batch_records or sys.maxsize
+        self._open: dict[int, _Part] = {}
+
+    def add(
+        self, decoded: DecodedRecord, given: int | None, created_at: float
+    ) -> tuple[_Part, int]:
+        """The part that has the record now, and its index there."""
+        try:
+            record = self._checked(decoded, given)
+        except Exception as error:
+            return self._refused(decoded, given, created_at, error), 0
+        size = record.size - HEADER_SIZE + _MOST_GROWTH
+        sticky = None
+        if record.partition is None:
+            sticky = self._placing.sticky_of(self._meta.name)
+            record.partition = sticky.peek(self._meta)
+        part = self._part(record.partition, size, created_at)
+        part.records.append(record)
+        part.size += size
+        if sticky is not None:
+            sticky.update(record.partition, size, self._meta, enable_switch=False)
+        return part, len(part.records) - 1
+
+    def _checked(self, decoded: DecodedRecord, given: int | None) -> OutgoingRecord:
+        if given is not None and given >= len(self._meta.partitions):
+            raise InvalidPartitionError(
+                f"the topic has {len(self._meta.partitions)} partition(s)", partition=given
+            )
+        _, timestamp_ms, key, value, headers = decoded
+        return self._check.record(self._meta, key, value, headers, given, timestamp_ms)
+
+    def _refused(
+        self, decoded: DecodedRecord, given: int | None, created_at: float, error: Exception
+    ) -> _Part:
+        _, timestamp_ms, key, value, headers = decoded
+        size = record_size_bound(key, value, headers) + HEADER_SIZE
+        record = OutgoingRecord(self._meta, given, timestamp_ms, key, value, headers, size)
+        if not isinstance(error, KafkaError):
+            cause = error
+            error = InvalidPartitionError(f"the partitioner raised {cause!r}")
+            error.__cause__ = cause
+        where = NO_PARTITION if given is None else given
+        part = _Part(where, created_at, size + _MOST_GROWTH, [record], error)
+        self.parts.append(part)
+        return part
+
+    def _part(self, partition: int, size: int, created_at: float) -> _Part:
+        """The last part of a partition, or a new one."""
+        part = self._open.get(partition)
+        if (
+            part is None
+            or part.size + size > self._batch_size
+            or len(part.records) >= self._most
+            or created_at - part.created_at > _LONGEST_SPAN_S
+        ):
+            part = self._open[partition] = _Part(partition, created_at)
+            self.parts.append(part)
+        return part

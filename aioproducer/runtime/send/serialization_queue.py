@@ -1,0 +1,214 @@
+"""The order of records whose serializers wait: start with `SerializationQueue`.
+
+Serializers of several calls run side by side. A record is appended when every earlier call for the
+same topic has appended its own, has failed or was cancelled. Topics do not wait for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from aioproducer.errors import KafkaError, KafkaTimeoutError, WouldBlockError
+
+if TYPE_CHECKING:
+    from aioproducer.runtime.send.protocols import Unfinished
+
+T = TypeVar("T", bound=tuple[Any, ...])
+
+
+class SerializationQueue:
+    """The calls for each topic, from an unfinished serialization on.
+
+    `enter`, `is_queued` and `check_free` may be called in any thread, the rest in the loop.
+
+    Args:
+        loop: the producer's loop.
+        max_block: how long a call may wait, in seconds.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, max_block: float) -> None:
+        self._loop = loop
+        self._max_block = max_block
+        self._topics: dict[str, _TopicQueue] = {}
+        self._lock = threading.RLock()  # a signal handler may send in the middle of a send
+        self._error: KafkaError | None = None
+
+    def __bool__(self) -> bool:
+        """Whether there is any call in it."""
+        return bool(self._topics)
+
+    def is_queued(self, topic: str) -> bool:
+        """Whether a record of this topic has to wait for an earlier one."""
+        return topic in self._topics
+
+    def check_free(self, topic: str) -> None:
+        """Raises where a caller cannot wait.
+
+        Raises:
+            WouldBlockError: an earlier record of the topic is being serialized.
+        """
+        if topic in self._topics:
+            raise WouldBlockError(
+                "an earlier record of the topic is being serialized",
+                topic=topic,
+                advice="use send(), which waits",
+            )
+
+    def enter(self, topic: str) -> Place:
+        """The last place in the queue of a topic; the caller has to leave it."""
+        with self._lock:
+            queue = self._topics.get(topic)
+            if queue is None:
+                queue = self._topics[topic] = _TopicQueue()
+            place = Place(self, topic)
+            queue.waiting.append(place)
+        return place
+
+    async def finish(self, place: Place, made: T | Unfinished[T]) -> T:
+        """What the serializers make of a record, once it is the record's turn.
+
+        The caller then leaves the place and appends the record, without a wait in between.
+
+        Raises:
+            KafkaTimeoutError: both together took longer than `max_block`.
+            KafkaError: the queue was closed, with this error.
+        """
+        if self._error is not None:
+            discard(made)
+            self._check_open(place)
+        slow = "the record's serializer"
+        try:
+            async with asyncio.timeout(self._max_block) as place.timeout:
+                finished = made if isinstance(made, tuple) else await made
+                slow = "the serializer of an earlier record of the topic"
+                await self._turn(place)
+        except TimeoutError as error:
+            self._check_open(place)
+            raise KafkaTimeoutError(
+                f"{slow} took longer than max_block_ms={round(self._max_block * 1000)}",
+                topic=place.topic,
+            ) from error
+        return finished
+
+    def close(self, error: KafkaError) -> None:
+        """Ends all waits, now and later, with this error."""
+        self._error = error
+        now = self._loop.time()
+        with self._lock:
+            places = [place for queue in self._topics.values() for place in queue.waiting]
+        for place in places:
+            if place.timeout is not None and not place.timeout.expired():
+                place.timeout.reschedule(now)
+
+    def leave(self, place: Place) -> None:
+        """See `Place.leave`."""
+        with self._lock:
+            queue = self._topics.get(place.topic)
+            if queue is None or not queue.remove(place):
+                return
+            if queue.is_empty:
+                del self._topics[place.topic]
+            else:
+                queue.resume()
+
+    # -- private ---------------------------------------------------------------------------------
+
+    def _check_open(self, place: Place) -> None:
+        if self._error is not None:
+            raise self._error.with_context(topic=place.topic)
+
+    async def _turn(self, place: Place) -> None:
+        with self._lock:
+            queue = self._topics[place.topic]
+            is_first = not queue.resumed and queue.waiting[0] is place
+            place.turn = self._loop.create_future()
+            queue.resume()
+        if not is_first:
+            await place.turn
+
+
+class Place:
+    """One call in the queue of its topic; a context manager that leaves it.
+
+    Attributes:
+        topic: whose queue.
+        turn: done when it is the call's turn; None while its own serializer waits.
+        timeout: what ends the wait, once it has begun.
+    """
+
+    __slots__ = ("_queue", "timeout", "topic", "turn")
+
+    def __init__(self, queue: SerializationQueue, topic: str) -> None:
+        self._queue = queue
+        self.topic: str = topic
+        self.turn: asyncio.Future[None] | None = None
+        self.timeout: asyncio.Timeout | None = None
+
+    def leave(self) -> None:
+        """Lets the next record of the topic go on; safe to call again."""
+        self._queue.leave(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.leave()
+
+
+class _TopicQueue:
+    """The calls of one topic in their order.
+
+    Attributes:
+        resumed: calls whose turn it is, but which have not run yet; later calls queue until then.
+        waiting: the calls after them.
+    """
+
+    __slots__ = ("resumed", "waiting")
+
+    def __init__(self) -> None:
+        self.resumed: set[Place] = set()
+        self.waiting: deque[Place] = deque()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.resumed and not self.waiting
+
+    def resume(self) -> None:
+        """Resumes the calls at the front whose serializers are done: all of them, in one turn."""
+        while self.waiting:
+            turn = self.waiting[0].turn
+            if turn is None:
+                return
+            self.resumed.add(self.waiting.popleft())
+            # Later, so that the caller, which may be one of them, awaits it by then as the others.
+            turn.get_loop().call_soon(_end, turn)
+
+    def remove(self, place: Place) -> bool:
+        """Removes a call; whether it was here."""
+        if place in self.resumed:
+            self.resumed.remove(place)
+        elif place in self.waiting:
+            self.waiting.remove(place)
+        else:
+            return False
+        return True
+
+
+def _end(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_result(None)
+
+
+def discard(made: T | Unfinished[T]) -> None:
+    """Gives a record up whose serializer will not be awaited."""
+    if not isinstance(made, tuple):
+        made.close()

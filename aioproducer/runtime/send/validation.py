@@ -1,0 +1,165 @@
+"""What can be said of a record before it is appended: size, timestamp, partition.
+
+Owns: the checks of `send()` that need nothing but the topic's metadata, and the partition that the
+caller or a partitioner decides. Must not know: batches, memory, waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from aioproducer._util import log
+from aioproducer._util.arguments import index_of
+from aioproducer.core.batching.buffer_pool import BufferPool
+from aioproducer.core.batching.outgoing import OutgoingRecord
+from aioproducer.errors import (
+    InvalidPartitionError,
+    RecordTooLargeError,
+    SerializationError,
+    UnsupportedVersionError,
+)
+from aioproducer.records import record_size_bound
+from aioproducer.records.batch import HEADER_SIZE
+from aioproducer.types import HeaderPairs
+
+if TYPE_CHECKING:
+    from aioproducer.types import TopicMetadata
+
+_TIMESTAMPS = 2**63
+SECONDS: Final = range(10**9, 10**10)
+"""Timestamps that are probably in seconds (2001 to 2286); in milliseconds they are of early 1970.
+
+The fast lane leaves these records to `RecordCheck`, which writes a warning.
+"""
+
+_log = log.get("runtime")
+
+ChoosePartition = Callable[[str, bytes | None, bytes | None, "TopicMetadata"], int | None]
+"""Decides a record's partition; None leaves it to the sticky partitioner."""
+
+
+class RecordCheck:
+    """Makes an `OutgoingRecord` of a call's arguments.
+
+    Args:
+        max_request_size: bytes a request may have.
+        pool: says which records the memory can never hold.
+        choose_partition: asked for records whose partition is not given.
+        wall_ms: the timestamp of records that bring none.
+
+    Attributes:
+        takes_headers: whether the brokers can store headers.
+    """
+
+    def __init__(
+        self,
+        max_request_size: int,
+        pool: BufferPool,
+        choose_partition: ChoosePartition,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._max_request_size = max_request_size
+        self._pool = pool
+        self._choose_partition = choose_partition
+        self._wall_ms = wall_ms
+        self.takes_headers: bool = True
+        self._has_warned_of_seconds = False
+
+    def record(
+        self,
+        meta: TopicMetadata,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> OutgoingRecord:
+        """The record.
+
+        Raises:
+            RecordTooLargeError: for a request, or for the memory.
+            SerializationError: of wrong types, or the timestamp is none.
+            UnsupportedVersionError: it has headers, which the brokers cannot store.
+            InvalidPartitionError: what the partitioner chose is none.
+        """
+        try:
+            size = record_size_bound(key, value, headers) + HEADER_SIZE
+        except (TypeError, ValueError) as error:
+            raise SerializationError(str(error), topic=meta.name) from error
+        if headers and not self.takes_headers:
+            raise UnsupportedVersionError(
+                "brokers before Kafka 0.11 cannot store record headers",
+                topic=meta.name,
+                advice="send without headers, or upgrade the brokers",
+            )
+        self._pool.check_size(size)
+        if size > self._max_request_size:
+            raise RecordTooLargeError(
+                f"the record takes up to {size} bytes in a request, more than "
+                f"max_request_size={self._max_request_size}",
+                topic=meta.name,
+                advice="raise max_request_size (and the broker's message.max.bytes)",
+            )
+        if timestamp_ms is None:
+            timestamp_ms = self._wall_ms()
+        else:
+            check_timestamp(timestamp_ms, meta.name)
+            if timestamp_ms in SECONDS and not self._has_warned_of_seconds:
+                self._warn_of_seconds(timestamp_ms, meta.name)
+        if partition is None:
+            partition = self._choose_partition(meta.name, key, value, meta)
+            if partition is not None:
+                partition = _chosen_partition(partition, meta)
+        return OutgoingRecord(meta, partition, timestamp_ms, key, value, headers, size)
+
+    def _warn_of_seconds(self, timestamp_ms: int, topic: str) -> None:
+        """Write one warning for each producer."""
+        self._has_warned_of_seconds = True
+        _log.warning(
+            "timestamp_ms=%d of a record for topic %r is in January to April 1970 and looks like "
+            "seconds; give milliseconds (it is sent as it is, and this is logged once)",
+            timestamp_ms,
+            topic,
+        )
+
+
+def check_timestamp(timestamp_ms: object, topic: str) -> None:
+    """Refuse what is no time in milliseconds.
+
+    Raises:
+        SerializationError: by a `TypeError` where it is no int, else by a `ValueError`.
+    """
+    if type(timestamp_ms) is int and 0 <= timestamp_ms < _TIMESTAMPS:
+        return
+    what = f"timestamp_ms must be an int from 0 to 2**63-1, got {timestamp_ms!r}"
+    kind = ValueError if type(timestamp_ms) is int else TypeError
+    raise SerializationError(what, topic=topic) from kind(what)
+
+
+def partition_index(partition: object, topic: str) -> int:
+    """A partition as users may give it: an int or another exact integer, but no bool.
+
+    Raises:
+        InvalidPartitionError: it is neither.
+    """
+    try:
+        number = index_of(partition)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise InvalidPartitionError(
+            f"a partition is a number from 0, got {partition!r}", topic=str(topic)
+        )
+    return number
+
+
+def _chosen_partition(chosen: object, meta: TopicMetadata) -> int:
+    """What a partitioner chose, if the topic has it."""
+    number = partition_index(chosen, meta.name)
+    if number >= len(meta.partitions):
+        raise InvalidPartitionError(
+            f"the partitioner chose {number} of {len(meta.partitions)} partitions",
+            topic=meta.name,
+        )
+    return number

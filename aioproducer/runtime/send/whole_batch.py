@@ -1,0 +1,78 @@
+"""Record batches whose records the caller has chosen: each is written whole or not at all.
+
+Owns: their way past the checks and waits of `appender.py` into a batch of their own. Must not know:
+who gathers the records (`compat.aiokafka` does).
+
+Invariant: such a batch begins with its first record and takes in no other; the broker's refusal of
+it for its size, or for one of its records, is the outcome of all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from aioproducer.core.batching.outgoing import OutgoingRecord
+from aioproducer.errors import IllegalStateError
+from aioproducer.records.batch import HEADER_SIZE
+from aioproducer.runtime.send.appender import LOSSES, RecordAppender
+from aioproducer.types import HeaderPairs
+
+if TYPE_CHECKING:
+    from aioproducer.core.batching.batch import ProducerBatch
+
+
+WholeRecord = tuple[bytes | None, bytes | None, HeaderPairs, int | None]
+"""Key, value, headers and timestamp in ms of one record."""
+
+
+class WholeBatchAppender(RecordAppender):
+    """`RecordAppender`, and whole batches."""
+
+    async def append_whole(
+        self, topic: str, records: Sequence[WholeRecord], partition: int | None
+    ) -> ProducerBatch:
+        """One batch of these records, at least one: written whole or not at all, closed to others.
+
+        Waits as `append` does. Without a partition, the partitioner chooses as for a record
+        without key and value.
+        """
+        ticket = self._ticket()
+        try:
+            meta, partition, deadline = await self._metadata_of(topic, partition, ticket)
+            chosen = self._check.record(meta, None, None, (), partition, None).partition
+            checked = [
+                self._check.record(meta, key, value, headers, chosen or 0, timestamp_ms)
+                for key, value, headers, timestamp_ms in records
+            ]
+            for record in checked:
+                record.partition = chosen
+            size = HEADER_SIZE + sum(record.size - HEADER_SIZE for record in checked)
+            self._memory.pool.check_size(size)
+            if self._may_append and not self.placing.may_open(size):
+                await asyncio.sleep(0)  # so much per turn of the loop, as in `append`
+                self._check_open(ticket)
+            buffer = self._memory.pool.try_allocate(size) if self._may_append else None
+            if buffer is not None:
+                return self.placing.open_whole(checked, buffer, size)
+            return await self._append_whole_in_line(checked, size, deadline, ticket)
+        except (*LOSSES, IllegalStateError) as error:
+            self._on_refused(ticket, error)
+            raise
+
+    # -- private -----------------------------------------------------------------------------------
+
+    async def _append_whole_in_line(
+        self, records: Sequence[OutgoingRecord], size: int, deadline: float | None, ticket: int
+    ) -> ProducerBatch:
+        async with self._in_turn(records[0].meta.name, deadline):
+            await self._memory.wait_for_place(self.lane.appended)
+            self._check_open(ticket)
+            buffer = await self._memory.allocate(size)
+            try:
+                self._check_open(ticket)
+            except BaseException:
+                self._memory.pool.deallocate(buffer, size)
+                raise
+            return self.placing.open_whole(records, buffer, size)

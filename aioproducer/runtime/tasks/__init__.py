@@ -1,0 +1,1 @@
+"""The tasks of a producer and the objects that only they use."""

@@ -1,0 +1,312 @@
+"""Asks coordinators something outside of any producer, over connections of its own.
+
+Owns: finding the broker to ask, waiting for its connection, asking again until the time is up. Must
+not know: what a question is about, what an answer leads to.
+
+Invariants
+- Every call ends within `max_block_ms`; a `KafkaTimeoutError` names the last failure.
+- A request that was sent and not answered may have had its effect; whoever asks again must be free
+  to.
+- A broker that is down is not listed: nobody waits for one that the last list left out. Who had
+  taken it for a coordinator looks for another one, as after any lost connection.
+- After `close()` nothing of ours is left on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from aioproducer._checks.event_loop import running_loop
+from aioproducer._util.gather import together
+from aioproducer.config import ProducerConfig
+from aioproducer.core.transactions import coordinator_queries as questions
+from aioproducer.core.transactions.coordinator_queries import Question
+from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
+from aioproducer.errors import (
+    AuthorizationError,
+    CoordinatorNotAvailableError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NodeDisconnectedError,
+    NotCoordinatorError,
+    UnknownTopicOrPartitionError,
+)
+from aioproducer.errors.advice import ADVICE
+from aioproducer.errors.authorization import request_name, with_access
+from aioproducer.net.client import NetworkClient, NodeState, PreparedRequest
+from aioproducer.net.dial.dialer import Dialer
+from aioproducer.net.responses import UndecodedAnswer
+from aioproducer.runtime import settings
+from aioproducer.runtime.security_settings import principal_of
+from aioproducer.types import Node
+
+_T = TypeVar("_T")
+
+_LOOK_AGAIN_S = 1.0
+"""While no broker is ready: a dial that drags on may make another one the better choice."""
+_MAY_BE_ELSEWHERE = (
+    CoordinatorNotAvailableError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NotCoordinatorError,
+)
+"""Failures after which the coordinator is looked for anew."""
+
+
+class CoordinatorClient:
+    """One client of all coordinators of a cluster; lives in the loop it is made in.
+
+    Args:
+        config: connection, time limits and backoff; what concerns records is not looked at.
+        dialer: how connections are made; as the options say when left out.
+        rng: spreads backoffs.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        *,
+        dialer: Dialer | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._loop = running_loop()
+        self._patience = config.call_timeout_ms / 1000
+        self._bound = config.call_bound
+        self._principal = principal_of(config)
+        self._request_timeout = config.request_timeout_ms / 1000
+        self._rng = rng or random.Random()
+        self._backoff = settings.retry_backoff(config)
+        self._changed = asyncio.Event()
+        self._nodes: dict[int, Node] = {}
+        self._coordinators: dict[CoordinatorKey, int] = {}
+        self._client = NetworkClient(
+            settings.net_settings(config),
+            dialer=dialer or settings.make_dialer(config),
+            loop_time=self._loop.time,
+            rng=self._rng,
+            on_event=self._changed.set,
+        )
+        self._client.set_bootstrap(config.bootstrap)
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await self._client.close(0)
+
+    async def ask(self, question: Question[_T]) -> _T:
+        """The answer, or the error it is; what may pass is asked again until the time is up.
+
+        Raises:
+            KafkaTimeoutError: no answer within `max_block_ms`.
+            KafkaError: an answer that another attempt would only repeat.
+        """
+        return await self._repeated(lambda: self._ask(question))
+
+    def forget_coordinators(self) -> None:
+        """Looks each one up anew before it is asked; the connections stay."""
+        self._coordinators.clear()
+
+    async def find_coordinators(self, kind: CoordinatorKind, names: Iterable[str]) -> None:
+        """Looks some up before there is anything to ask; raises what `ask` raises (KIP-699)."""
+        wanted = list(names)
+        await self._repeated(lambda: self._find(kind, wanted))
+
+    async def ask_coordinators(
+        self,
+        kind: CoordinatorKind,
+        names: Iterable[str],
+        question: Callable[[Sequence[str]], Question[dict[str, _T]]],
+    ) -> dict[str, _T]:
+        """The answers of all coordinators of these names; raises what `ask` raises."""
+        wanted = list(names)
+
+        async def of_all() -> dict[str, _T]:
+            await self._find(kind, wanted)
+            by_node: dict[int, list[str]] = {}
+            for name in wanted:
+                by_node.setdefault(self._coordinators[CoordinatorKey(kind, name)], []).append(name)
+            try:
+                answers: list[dict[str, _T]] = await together(
+                    *(self._exchange(node, question(some)) for node, some in by_node.items())
+                )
+            except _MAY_BE_ELSEWHERE:
+                for name in wanted:
+                    self._coordinators.pop(CoordinatorKey(kind, name), None)
+                raise
+            return {name: each for answer in answers for name, each in answer.items()}
+
+        return await self._repeated(of_all)
+
+    async def ask_each(self, question: Question[_T]) -> list[_T]:
+        """The answers of all brokers of the cluster; raises what `ask` raises."""
+
+        async def of_all() -> list[_T]:
+            self._learn(await self._ask(questions.brokers()))
+            return [await self._exchange(node_id, question) for node_id in sorted(self._nodes)]
+
+        return await self._repeated(of_all)
+
+    async def ask_broker(self, node_id: int, question: Question[_T]) -> _T:
+        """The answer of one broker of the cluster, in one attempt; raises the error it is."""
+        if node_id not in self._nodes:
+            self._learn(await self._ask(questions.brokers()))
+        return await self._exchange(node_id, question)
+
+    async def relay(
+        self, node_id: int, encoded: Callable[[Mapping[int, tuple[int, int]]], PreparedRequest]
+    ) -> bytes:
+        """Send a request that is encoded elsewhere; one attempt.
+
+        Args:
+            node_id: The broker.
+            encoded: Makes the request, for an `UndecodedAnswer`, from the versions that the broker
+                speaks of each API.
+
+        Returns:
+            The frame of the response.
+
+        Raises:
+            KafkaTimeoutError: No response within `max_block_ms`.
+            KafkaConnectionError: The broker cannot be reached.
+        """
+        try:
+            async with asyncio.timeout(self._patience):
+                if node_id not in self._nodes:
+                    self._learn(await self._ask(questions.brokers()))
+                await self._ready(node_id)
+                request = encoded(self._client.version_ranges(node_id))
+                now = self._loop.time()
+                answer = await self._client.send(
+                    node_id, request, timeout_s=self._request_timeout, now=now
+                )
+        except TimeoutError:
+            raise KafkaTimeoutError(f"no response within {self._bound}", node_id=node_id) from None
+        if not isinstance(answer, UndecodedAnswer):
+            raise NodeDisconnectedError("no answer", node_id=node_id)
+        return answer.frame
+
+    async def finalized_feature(self, name: str) -> int:
+        """The level of a feature the cluster has agreed on (KIP-584); 0 where it has none."""
+
+        async def connected() -> int:
+            await self._ready(await self._any_node())
+            return self._client.finalized_feature(name) or 0
+
+        return await self._repeated(connected)
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    async def _repeated(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
+        failures = 0
+        last: KafkaError | None = None
+        try:
+            async with asyncio.timeout(self._patience):
+                while True:
+                    try:
+                        return await attempt()
+                    except KafkaError as error:
+                        if not error.retriable:
+                            raise
+                        last = error
+                    await asyncio.sleep(self._backoff.delay(failures, self._rng))
+                    failures += 1
+        except TimeoutError:
+            raise self._timeout(last) from None
+
+    def _timeout(self, last: KafkaError | None) -> KafkaTimeoutError:
+        reason = "" if last is None else f": {last.without_advice()}"
+        advice = "it may have had its effect; it is safe to repeat"
+        if isinstance(last, UnknownTopicOrPartitionError):
+            # Repeating meets the same answer until somebody creates it.
+            advice = ADVICE["topic-missing"]
+        elif last is not None and last.advice:
+            advice = f"{last.advice.rstrip('.')}; {advice}"
+        topic = None if last is None else last.topic
+        message = f"no outcome within {self._bound}{reason}"
+        return KafkaTimeoutError(message, topic=topic, advice=advice)
+
+    async def _ask(self, question: Question[_T]) -> _T:
+        key = question.coordinator
+        if key is None:
+            return await self._exchange(await self._any_node(), question)
+        try:
+            return await self._exchange(await self._coordinator(key), question)
+        except _MAY_BE_ELSEWHERE:
+            self._coordinators.pop(key, None)
+            raise
+
+    async def _find(self, kind: CoordinatorKind, names: Iterable[str]) -> None:
+        unknown = [each for each in names if CoordinatorKey(kind, each) not in self._coordinators]
+        if not unknown:
+            return
+        found = await self._ask(questions.find_coordinators(kind, unknown))
+        self._learn(self._nodes | {node.id: node for node in found.values()})
+        self._coordinators |= {CoordinatorKey(kind, name): found[name].id for name in unknown}
+
+    async def _coordinator(self, key: CoordinatorKey) -> int:
+        if key not in self._coordinators:
+            node = await self._ask(questions.find_coordinator(key))
+            self._learn(self._nodes | {node.id: node})
+            self._coordinators[key] = node.id
+        return self._coordinators[key]
+
+    async def _exchange(self, node_id: int, question: Question[_T]) -> _T:
+        await self._ready(node_id)
+        client, api = self._client, question.request_type.API_KEY
+        if api is None:  # pragma: no cover - every request has one
+            raise TypeError(f"{question.request_type.__name__} is no request")
+        version = client.api_version(node_id, api, question.min_version, question.max_version)
+        request = PreparedRequest.of(
+            question.make(version), min_version=version, max_version=version
+        )
+        now = self._loop.time()
+        answer = await client.send(node_id, request, timeout_s=self._request_timeout, now=now)
+        if answer is None:
+            raise NodeDisconnectedError("no answer", node_id=node_id)
+        try:
+            return question.read(answer)
+        except AuthorizationError as error:
+            key = question.coordinator
+            name = None if key is None else key.name
+            is_group = key is not None and key.kind is CoordinatorKind.GROUP
+            raise with_access(
+                error,
+                request_name(question.request_type),
+                self._principal,
+                group=name if is_group else None,
+                transactional_id=None if is_group else name,
+            ) from error.__cause__
+
+    async def _any_node(self) -> int:
+        while (node_id := self._client.least_loaded_node(self._loop.time())) is None:
+            await self._event(_LOOK_AGAIN_S)
+        return node_id
+
+    async def _ready(self, node_id: int) -> None:
+        client = self._client
+        while not client.can_ask(node_id, now := self._loop.time()):
+            if node_id >= 0 and node_id not in self._nodes:
+                raise NodeDisconnectedError("the broker has left the cluster", node_id=node_id)
+            if client.state(node_id) is NodeState.CLOSED:
+                raise NodeDisconnectedError("the client was closed", node_id=node_id)
+            client.maybe_connect(node_id, now)
+            failure = client.connection_failures(node_id)
+            if failure is not None and client.state(node_id) is NodeState.BACKING_OFF:
+                raise failure
+            await self._event(min(client.ready_at(node_id, now) - now, _LOOK_AGAIN_S))
+
+    async def _event(self, at_most_s: float) -> None:
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(max(0.0, at_most_s)):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _learn(self, nodes: dict[int, Node]) -> None:
+        if nodes != self._nodes:
+            self._nodes = nodes
+            self._client.set_nodes(nodes)

@@ -1,0 +1,133 @@
+"""Turns a closed batch into the bytes a broker takes, off the loop where that pays.
+
+Owns: the choice between RecordBatch v2 and the older formats (`records.message_set`), the codec,
+the size above which compression leaves the loop, the threads it runs in. Must not know: requests,
+connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Container, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from importlib import import_module
+
+from aioproducer.core.batching.batch import ProducerBatch
+from aioproducer.errors import IllegalStateError
+from aioproducer.records.batch import EncodedBatch, encode_batch
+from aioproducer.records.codecs import Codec, CompressionType, compress_body
+from aioproducer.records.layout import MAGIC
+from aioproducer.records.message_set import EncodedMessageSet, encode_message_set, records_of
+from aioproducer.runtime.legacy_brokers import FIRST_PRODUCE_WITH_ZSTD
+
+
+class BatchEncoder:
+    """Encodes batches once; a retry sends the bytes it has.
+
+    Args:
+        codec: None for uncompressed batches.
+        threads_threshold: body bytes at or above which compression runs in a thread.
+        transactional: whether the batches belong to transactions.
+        topics: those whose batches are compressed; None for all.
+
+    Attributes:
+        min_produce_version: The first Produce version that can carry the batches: v7 for zstd
+            (KIP-110), v3 in transactions; else any, in a format as old as it has to be.
+    """
+
+    def __init__(
+        self,
+        codec: Codec | None,
+        threads_threshold: int,
+        *,
+        transactional: bool = False,
+        topics: Container[str] | None = None,
+    ) -> None:
+        self._codec = codec
+        self._topics = topics
+        self._transactional = transactional
+        self._threshold = threads_threshold
+        self._executor: Executor | None = None
+        self.min_produce_version: int = 3 if transactional else 0
+        if codec is not None and codec.type is CompressionType.ZSTD:
+            self.min_produce_version = FIRST_PRODUCE_WITH_ZSTD
+        # Here, not with the first batch (`records.batch`), whose records would wait for it: some
+        # 40 ms, for what the package imports in its turn.
+        import_module("crc32c")
+
+    @property
+    def compresses(self) -> bool:
+        """Whether the batches of some topics are compressed."""
+        return self._codec is not None
+
+    def encode_inline(self, batches: Sequence[ProducerBatch], magic: int = MAGIC) -> bool:
+        """Encodes on the loop what is cheap there; False when some batch is left for `encode`.
+
+        A retry finds its bytes, unless it goes to a broker that takes another format (`magic`).
+        """
+        complete = True
+        for batch in batches:
+            if _lacks(batch, magic):
+                codec = self._codec_of(batch)
+                if codec is None or batch.wire_size < self._threshold:
+                    batch.encoded = self._encode(batch, magic, codec)
+                else:
+                    complete = False
+        return complete
+
+    async def encode(self, batches: Sequence[ProducerBatch], magic: int = MAGIC) -> None:
+        """Encodes the batches `encode_inline` has left, in threads, in parallel."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(2, thread_name_prefix="aioproducer-compress")
+        loop = asyncio.get_running_loop()
+        left = [batch for batch in batches if _lacks(batch, magic)]
+        try:
+            jobs = [
+                loop.run_in_executor(self._executor, self._encode, b, magic, self._codec_of(b))
+                for b in left
+            ]
+        except RuntimeError:
+            # At the interpreter's exit no thread takes work any more; what is left must go out yet.
+            for batch in left:
+                batch.encoded = self._encode(batch, magic, self._codec_of(batch))
+            return
+        for batch, encoded in zip(left, await asyncio.gather(*jobs), strict=True):
+            batch.encoded = encoded
+
+    def close(self) -> None:
+        """Lets the threads end."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+            self._executor = None
+
+    def _encode(
+        self, batch: ProducerBatch, magic: int, codec: Codec | None
+    ) -> EncodedBatch | EncodedMessageSet:
+        builder = batch.builder
+        if builder is None:
+            raise IllegalStateError("a batch was encoded after it gave up its memory")
+        if magic != MAGIC:
+            return encode_message_set(records_of(builder), magic, codec)
+        body: bytes | memoryview = builder.body()
+        compression = CompressionType.NONE
+        if codec is not None:
+            compression, body = compress_body(codec, body)
+        return encode_batch(
+            body,
+            count=builder.count,
+            base_timestamp=builder.base_timestamp,
+            max_timestamp=builder.max_timestamp,
+            codec=compression,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+            transactional=self._transactional,
+        )
+
+    def _codec_of(self, batch: ProducerBatch) -> Codec | None:
+        names = self._topics
+        return self._codec if names is None or batch.topic_partition.topic in names else None
+
+
+def _lacks(batch: ProducerBatch, magic: int) -> bool:
+    return batch.encoded is None or batch.encoded.magic != magic

@@ -1,0 +1,118 @@
+"""Flush: what was accepted so far goes out without lingering, and is waited for.
+
+Owns: which batches a flush means, its bound, what it says of those that are left. Must not know:
+why a batch is late beyond what it and the metadata tell.
+
+Invariants
+- A flush means the batches there are when it begins; later ones never hold it up.
+- However it ends, it leaves no listener at a batch, and lingering is as before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from aioproducer._util import log
+
+if TYPE_CHECKING:
+    from aioproducer.core.batching.accumulator import RecordAccumulator
+    from aioproducer.core.batching.batch import ProducerBatch
+    from aioproducer.core.metadata.metadata import Metadata
+    from aioproducer.types import TopicPartition
+
+_log = log.get("runtime")
+
+_MOST_PARTITIONS_TOLD = 3
+
+
+class Flushing:
+    """The flushes of one producer."""
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        metadata: Metadata,
+        loop: asyncio.AbstractEventLoop,
+        wake_sender: Callable[[], None],
+    ) -> None:
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._loop = loop
+        self._wake_sender = wake_sender
+        self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
+
+    async def flush(self, timeout: float | None) -> int:
+        """Returns how many records are still undelivered: 0 unless `timeout` seconds ran out."""
+        waiting = {object(): batch for batch in self._accumulator.incomplete()}
+        if not waiting:
+            return 0
+        done = self._loop.create_future()
+
+        def on_done(key: object) -> None:
+            waiting.pop(key, None)
+            if not waiting and not done.done():
+                done.set_result(None)
+
+        _listen(waiting, on_done)
+        self._accumulator.begin_flush()
+        self._wake_sender()
+        left: Collection[ProducerBatch] = ()
+        try:
+            async with asyncio.timeout(timeout):
+                await done
+        except TimeoutError:
+            left = list(waiting.values())
+        finally:
+            self._accumulator.end_flush()
+            _forget(waiting)
+        return self._tell_left(left, timeout)
+
+    def _tell_left(self, batches: Collection[ProducerBatch], timeout: float | None) -> int:
+        counts: Counter[TopicPartition] = Counter()
+        oldest: dict[TopicPartition, ProducerBatch] = {}
+        for batch in batches:
+            counts[batch.topic_partition] += batch.count
+            oldest.setdefault(batch.topic_partition, batch)
+        left = counts.total()
+        if left:
+            told = [
+                f"{where.topic}-{where.partition}: {count}, {self._cause(oldest[where])}"
+                for where, count in counts.most_common(_MOST_PARTITIONS_TOLD)
+            ]
+            if len(counts) > len(told):
+                told.append(f"{len(counts) - len(told)} more partition(s)")
+            self.warnings.warning(
+                self._loop.time(),
+                None,
+                "flush",
+                "flush(%s) ended with %d record(s) undelivered (%s)",
+                timeout,
+                left,
+                "; ".join(told),
+            )
+        return left
+
+    def _cause(self, batch: ProducerBatch) -> object:
+        return (
+            batch.last_error
+            or self._metadata.explain(*batch.topic_partition).text
+            or ("no answer yet" if batch.on_wire else "not sent yet")
+        )
+
+
+# Functions of their own: the frame of a flush that is cancelled may be kept, as a task keeps its
+# traceback, and must not keep batches that fail later from being reported.
+
+
+def _listen(waiting: dict[object, ProducerBatch], on_done: Callable[[object], None]) -> None:
+    for key, batch in waiting.items():
+        batch.add_listener(key, on_done)
+
+
+def _forget(waiting: dict[object, ProducerBatch]) -> None:
+    for key, batch in waiting.items():
+        batch.remove_listener(key)
+    waiting.clear()

@@ -1,0 +1,488 @@
+"""The task that keeps metadata fresh: performs what `core.metadata.requests` decides.
+
+Owns: the request and its answer, what failed connections mean to who waits, and telling the client
+which nodes there are. Must not know: when a request is due and who is asked, what metadata is used
+for.
+
+Invariants: at most one request is out, bounded by `request_timeout_ms`; the task never spins: it
+sleeps until a time in the future or an event; if it ends by an error, all waiters get the cause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from math import inf
+from typing import TYPE_CHECKING, Protocol
+
+from aioproducer._util import log
+from aioproducer.core.metadata.requests import MetadataNodes, MetadataRequests
+from aioproducer.core.sending.actions import NoBrokerReady, Rebootstrap, RequestMetadata
+from aioproducer.core.sending.reasons import Reason
+from aioproducer.errors import (
+    AuthenticationError,
+    BootstrapError,
+    KafkaConnectionError,
+    KafkaError,
+    NameResolutionError,
+    NodeDisconnectedError,
+    NotKafkaError,
+    ProducerClosedError,
+    ProducerFailedError,
+    ProtocolError,
+    RebootstrapRequiredError,
+    UnsupportedVersionError,
+)
+from aioproducer.errors.advice import ADVICE, joined
+from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
+from aioproducer.runtime.tasks.wakeup import Alarm
+from aioproducer.types import Node
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from aioproducer.wire.schema import Message
+
+if TYPE_CHECKING:
+    from aioproducer.config import ProducerConfig
+    from aioproducer.types import TopicMetadata
+from aioproducer.core.metadata.metadata import Metadata
+
+_FIRST_WITH_AUTO_CREATE_FLAG = 4
+_FIRST_WITH_RELIABLE_EPOCHS = 9
+
+_MOST_FAILURES_TOLD = 8
+
+_log = log.get("runtime")
+_METADATA = "metadata"
+
+
+class MetadataClient(MetadataNodes, Protocol):
+    """What the task needs of `net.client.NetworkClient`."""
+
+    def set_nodes(self, nodes: Mapping[int, Node], cluster_id: str | None = None) -> None:
+        """Says which brokers there are, and of which cluster."""
+
+    def rebootstrap(self) -> None:
+        """Forgets the brokers and all connections; the bootstrap servers are left."""
+
+    def maybe_connect(self, node_id: int, now: float) -> None:
+        """Starts a dial if there is none."""
+
+    def api_version(
+        self, node_id: int, api: ApiKey, lowest: int = 0, highest: int | None = None
+    ) -> int:
+        """The version a request would be sent in."""
+
+    def send(
+        self, node_id: int, request: Message, *, timeout_s: float | None = None, now: float
+    ) -> asyncio.Future[Message | None]:
+        """Sends a request."""
+
+    def throttled_for(self, node_id: int, now: float) -> float:
+        """Return for how many seconds more a node throttles the client."""
+
+
+class MetadataTask:
+    """Fetches metadata when it is due, and lets callers wait for it.
+
+    Args:
+        metadata: the state machine; the task listens to its events.
+        requests: decides who is asked for it.
+        client: how brokers are asked.
+        config: bootstrap servers, timeouts, recovery strategy.
+        loop: the only clock.
+        on_update: called after every answer that was taken in.
+        on_end: called with the cause if the task ends by an error.
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        requests: MetadataRequests,
+        client: MetadataClient,
+        config: ProducerConfig,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        on_update: Callable[[], None],
+        on_end: Callable[[KafkaError], None] | None = None,
+    ) -> None:
+        self._metadata = metadata
+        self._requests = requests
+        self._client = client
+        self._loop = loop
+        self._on_update = on_update
+        self._on_end = on_end
+        self._request_timeout = config.request_timeout_ms / 1000
+        self._may_create_topics = config.allow_auto_create_topics
+        self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
+        self._resolve_timeout_ms = config.bootstrap_resolve_timeout_ms
+        self._started_at = -inf
+        self._bootstrap = {
+            -i: Node(-i, host, port) for i, (host, port) in enumerate(config.bootstrap, start=1)
+        }
+        self._waiters = MetadataWaiters(metadata, loop)
+        self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
+        self._task: asyncio.Task[None] | None = None
+        self._closing = False
+        self._alarm = Alarm(loop)
+        self._answer: asyncio.Future[Message | None] | None = None
+        self._answer_version = 0
+        self._sent = 0
+        self._asked: list[str] | None = None
+        """The topics of the request, None for every one in use."""
+        self._nodes_told: Mapping[int, Node] | None = None
+        self._told_fatal: dict[int, KafkaError] = {}
+        self._in_background = False
+        self._logged_refusal: type[KafkaError] | None = None
+        self.on_refusal: Callable[[KafkaError], None] | None = None
+        """Called with what waiting does not change, each time it keeps a producer that is started
+        in the background from its cluster."""
+        metadata.on_event = self._on_metadata_event
+        metadata.explain_connections = self._explain_connections
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def start(self, *, in_background: bool = False) -> None:
+        """Starts the task; the first request is due at once.
+
+        Args:
+            in_background: whether nothing that goes wrong before the first answer is final: what
+                waiting does not change is logged once and fails waiting calls until it is over.
+        """
+        self._in_background = in_background
+        self._started_at = self._loop.time()
+        self._task = self._loop.create_task(self._run(), name="aioproducer-metadata")
+        # No `except` in the task: cancelled before its first step it would not run.
+        self._task.add_done_callback(self._on_task_done)
+
+    async def close(self) -> None:
+        """Ends the task; who waits gets `ProducerClosedError`."""
+        self._closing = True
+        self._waiters.fail(ProducerClosedError("the producer was closed during the wait"))
+        self._alarm.ring()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        self._alarm.close()
+        self._metadata.on_event = None
+
+    def wake(self) -> None:
+        """Something was asked of the metadata: has its next turn when that is due."""
+        now = self._loop.time()
+        self.turn_at(self._requests.due_at(now, self._client), now)
+
+    def turn_at(self, at: float, now: float) -> None:
+        """The next turn is at that loop time, unless an earlier one is due."""
+        self._alarm.turn_at(at, now)
+
+    @property
+    def sleeping_until(self) -> float:
+        """Loop time of the next turn, unless something happens before; -inf during one."""
+        return self._alarm.until
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    async def wait_for_bootstrap(self, deadline: float | None) -> None:
+        """Returns once a broker has described the cluster; see `MetadataWaiters`."""
+        await self._waiters.wait_for_bootstrap(deadline)
+
+    async def wait_for_topic(self, topic: str, deadline: float) -> TopicMetadata:
+        """Returns once the topic is known; see `MetadataWaiters`."""
+        return await self._waiters.wait_for_topic(topic, deadline)
+
+    async def wait_for_partition(
+        self, topic: str, partition: int, deadline: float
+    ) -> TopicMetadata:
+        """Returns once the topic has that partition; see `MetadataWaiters`."""
+        return await self._waiters.wait_for_partition(topic, partition, deadline)
+
+    async def refresh(self, deadline: float) -> bool:
+        """Ask for every topic in use again; see `MetadataWaiters.wait_for_refresh`."""
+        return await self._waiters.wait_for_refresh(self._sent, deadline)
+
+    def want_also(self, topics: Collection[str]) -> None:
+        """Asks for these topics, too, whichever they are at the time."""
+        self._waiters.also_wanted = topics
+
+    def fail_waiters(self, error: KafkaError) -> None:
+        """Fails all who wait and all who will: the producer is closing or has failed."""
+        self._waiters.fail(error)
+
+    # -- the task --------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            while not self._closing:
+                await self._turn()
+        except Exception as error:
+            _log.exception("the metadata task ended unexpectedly")
+            cause = ProducerFailedError(f"the metadata task ended unexpectedly: {error!r}")
+            cause.__cause__ = error
+            self._waiters.fail(cause)
+            if self._on_end is not None:
+                self._on_end(cause)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._alarm.close()
+        if task.cancelled() and not self._closing:
+            cause = ProducerFailedError("the producer's metadata task was cancelled from outside")
+            self._waiters.fail(cause)
+            if self._on_end is not None:
+                self._on_end(cause)
+
+    async def _turn(self) -> None:
+        self._alarm.begin_turn()
+        self._take_answer()
+        now = self._loop.time()
+        for action in self._requests.poll(now, self._client):
+            match action:
+                case RequestMetadata(node_id):
+                    self._send(node_id, now)
+                case NoBrokerReady(node_id):
+                    self._on_no_broker_ready(node_id, now)
+                case Rebootstrap(why):
+                    self._rebootstrap(now, why)
+        await self._alarm.sleep(self._requests.next_deadline(self._loop.time(), self._client))
+
+    def _on_no_broker_ready(self, node_id: int | None, now: float) -> None:
+        if self._note_fatal_connection_errors(now):
+            return
+        self._note_unknown_names(now)
+        self._note_other_services(now)
+        if node_id is not None:
+            self._client.maybe_connect(node_id, now)
+
+    def _send(self, node_id: int, now: float) -> None:
+        try:
+            version = self._choose_version(node_id)
+            self._waiters.keep_alive(now)
+            fetch = self._metadata.start_request(now)
+            request = MetadataRequest(
+                topics=[MetadataRequestTopic(name=name) for name in fetch.topics],
+                allow_auto_topic_creation=fetch.allow_auto_create,
+            )
+            answer = self._client.send(node_id, request, timeout_s=self._request_timeout, now=now)
+        except KafkaError as error:
+            self._fail(error)
+            return
+        self._answer, self._answer_version = answer, version
+        self._sent += 1
+        self._asked = fetch.topics if fetch.partial else None
+        answer.add_done_callback(self._on_answer)
+
+    def _choose_version(self, node_id: int) -> int:
+        lowest = 0 if self._may_create_topics else _FIRST_WITH_AUTO_CREATE_FLAG
+        try:
+            return self._client.api_version(node_id, ApiKey.METADATA, lowest)
+        except UnsupportedVersionError as error:
+            if self._may_create_topics:
+                raise
+            raise UnsupportedVersionError(
+                "the broker is too old (before Kafka 0.11) to be asked about a topic without "
+                "creating it",
+                node_id=node_id,
+                advice="set allow_auto_create_topics=True, or auto.create.topics.enable=false "
+                "on the brokers as well",
+            ) from error
+
+    def _on_answer(self, answer: asyncio.Future[Message | None]) -> None:
+        if not answer.cancelled():
+            answer.exception()  # Looked at here, so that closing in between leaves no complaint.
+        self._alarm.ring()
+
+    def _take_answer(self) -> None:
+        answer = self._answer
+        if answer is None or not answer.done():
+            return
+        self._answer = None
+        if answer.cancelled():
+            self._fail(NodeDisconnectedError("the metadata request was cancelled"))
+            return
+        error = answer.exception()
+        if error is not None:
+            known = error if isinstance(error, KafkaError) else KafkaConnectionError(repr(error))
+            self._fail(known)
+            return
+        response = answer.result()
+        if not isinstance(response, MetadataResponse):
+            self._fail(ProtocolError(f"{type(response).__name__} instead of a metadata response"))
+            return
+        self._take_response(response)
+
+    def _take_response(self, response: MetadataResponse) -> None:
+        now = self._loop.time()
+        reliable = self._answer_version >= _FIRST_WITH_RELIABLE_EPOCHS
+        before = self._metadata.cluster.cluster_id
+        if self._answer_version == 0 and not response.brokers:
+            # Brokers of 0.8 name nobody before there is a topic (KAFKA-1867).
+            self._waiters.end_bootstrap()
+        if self._metadata.on_response(response, now, reliable_epochs=reliable):
+            self._requests.on_answer()
+            self._in_background = False
+            self.warnings.recovered(now, _METADATA, "metadata is fetched again")
+            self._note_cluster(before)
+            self._tell_nodes()
+            self._on_update()
+            self._waiters.settle(now, self._asked)
+            if self._metadata.last_answer_is_full:
+                self._waiters.settle_refreshes(self._sent, now)
+            return
+        if response.error_code == RebootstrapRequiredError.code and self._rebootstraps:
+            self._rebootstrap(now, "the broker asked for it")
+        self._waiters.settle(now)
+
+    def _note_cluster(self, before: str | None) -> None:
+        """Another cluster is another world: nobody should meet that without having read of it."""
+        after = self._metadata.cluster.cluster_id
+        if before is not None and after != before:
+            self._nodes_told = None
+            _log.warning(
+                "another cluster answers now: %s instead of %s; topics count as created anew, and "
+                "records that were not acknowledged are written there",
+                after,
+                before,
+            )
+
+    def _fail(self, error: KafkaError) -> None:
+        now = self._loop.time()
+        is_final = isinstance(error, AuthenticationError | UnsupportedVersionError)
+        self._metadata.on_failure(error, now)
+        if self._in_background and is_final:
+            self._on_refusal(error)
+        else:
+            self.warnings.warning(
+                now, _METADATA, type(error).__name__, "fetching metadata failed: %s", error
+            )
+        self._waiters.settle(now)
+
+    def _on_refusal(self, error: KafkaError) -> None:
+        """Waiting does not bring a producer that is started in the background to its cluster."""
+        if self.on_refusal is not None:
+            self.on_refusal(error)
+        if type(error) is not self._logged_refusal:
+            self._logged_refusal = type(error)
+            _log.error("the cluster cannot be used; sends fail until this is corrected: %s", error)
+
+    def _note_fatal_connection_errors(self, now: float) -> bool:
+        """Tells metadata of refused credentials and the like, each time anew, but each once."""
+        news = False
+        for node_id in self._candidates():
+            error = self._client.connection_failures(node_id)
+            if not isinstance(error, AuthenticationError | UnsupportedVersionError):
+                self._told_fatal.pop(node_id, None)
+            elif error is not self._told_fatal.get(node_id):
+                self._told_fatal[node_id] = error
+                self._fail(error)
+                news = True
+        return news
+
+    def _note_unknown_names(self, now: float) -> None:
+        """Ends the start of a producer whose bootstrap names all lead nowhere (KIP-909).
+
+        Once a broker has answered, names that do not resolve are a trouble like any other.
+        """
+        elapsed_ms = round((now - self._started_at) * 1000)
+        if self._in_background or elapsed_ms < self._resolve_timeout_ms:
+            return
+        if self._every_start_failed_with(NameResolutionError):
+            reason = self._explain_connections()
+            self._waiters.fail(
+                BootstrapError(
+                    "no bootstrap server's name could be resolved within "
+                    f"bootstrap_resolve_timeout_ms={self._resolve_timeout_ms}: {reason.text}",
+                    elapsed_ms=elapsed_ms,
+                    advice=joined(
+                        reason.advice,
+                        "correct bootstrap_servers, or give names that are yet to appear some time "
+                        "with bootstrap_resolve_timeout_ms",
+                    ),
+                )
+            )
+
+    def _note_other_services(self, now: float) -> None:
+        """Ends the start of a producer whose bootstrap servers are all other services.
+
+        In the background it goes on, and calls that wait fail with this error until it is over.
+        """
+        metadata = self._metadata
+        if not self._every_start_failed_with(NotKafkaError):
+            if isinstance(metadata.fatal_error, BootstrapError):
+                metadata.fatal_error = None
+            return
+        reason = self._explain_connections()
+        error = BootstrapError(
+            f"no bootstrap server is a Kafka broker: {reason.text}",
+            elapsed_ms=round((now - self._started_at) * 1000),
+            advice=reason.advice,
+        )
+        error.__cause__ = self._client.connection_failures(-1)
+        if not self._in_background:
+            self._waiters.fail(error)
+        elif not isinstance(metadata.fatal_error, BootstrapError):
+            metadata.fatal_error = error
+            self._on_refusal(error)
+            self._waiters.settle(now)
+
+    def _every_start_failed_with(self, kind: type[KafkaError]) -> bool:
+        """Whether no broker has answered yet, and each bootstrap server has failed in this way."""
+        if self._metadata.version > 0:
+            return False
+        failures = map(self._client.connection_failures, self._bootstrap)
+        return all(isinstance(failure, kind) for failure in failures)
+
+    def _rebootstrap(self, now: float, why: str) -> None:
+        self.warnings.warning(
+            now, None, "rebootstrap", "starting over from the bootstrap servers: %s", why
+        )
+        self._nodes_told = self._answer = None
+        self._client.rebootstrap()
+        self._requests.on_rebootstrap(now)
+
+    # -- helpers ---------------------------------------------------------------------------------
+
+    def _candidates(self) -> list[int]:
+        known = [] if self._nodes_told is None else list(self._nodes_told)
+        return [*known, *self._bootstrap]
+
+    def _on_metadata_event(self) -> None:
+        if self._nodes_told is not None:
+            self._tell_nodes()
+        self.wake()
+
+    def _tell_nodes(self) -> None:
+        cluster = self._metadata.cluster
+        if cluster.nodes is not self._nodes_told:
+            self._nodes_told = cluster.nodes
+            self._client.set_nodes(cluster.nodes, cluster.cluster_id)
+
+    def _explain_connections(self) -> Reason:
+        """The brokers that cannot be reached or throttle, and why, for timeout errors."""
+        brokers = self._nodes_told or {}
+        failures = self._connection_failures(brokers)
+        if len(failures) == len(brokers):
+            failures |= self._connection_failures(self._bootstrap)
+        told = [f"{_place(node)}: {error.message}" for node, error in failures.items()]
+        throttled = self._throttle_times(brokers)
+        parts = {"connection failures": told, "throttled by": throttled}
+        advices = [error.advice for error in failures.values()][:_MOST_FAILURES_TOLD]
+        return Reason(
+            "; ".join(f"{what}: {_shortened(each)}" for what, each in parts.items() if each),
+            joined(*advices, ADVICE["over-quota"] if throttled else None),
+        )
+
+    def _connection_failures(self, nodes: Mapping[int, Node]) -> dict[Node, KafkaError]:
+        failures = {node: self._client.connection_failures(node.id) for node in nodes.values()}
+        return {node: error for node, error in failures.items() if error is not None}
+
+    def _throttle_times(self, nodes: Mapping[int, Node]) -> list[str]:
+        now = self._loop.time()
+        times = {node: self._client.throttled_for(node.id, now) for node in nodes.values()}
+        return [f"{_place(node)} for another {s:.0f} s" for node, s in times.items() if s]
+
+
+def _place(node: Node) -> str:
+    who = f"broker {node.id}" if node.id >= 0 else "bootstrap server"
+    return f"{who} {node.host}:{node.port}"
+
+
+def _shortened(told: list[str]) -> str:
+    hidden = len(told) - _MOST_FAILURES_TOLD
+    return ", ".join(told if hidden <= 0 else [*told[:_MOST_FAILURES_TOLD], f"and {hidden} more"])

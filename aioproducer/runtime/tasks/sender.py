@@ -1,0 +1,503 @@
+"""The one task that sends: performs what `core.sending` decides and sleeps until there is more.
+
+Owns: the loop "poll, perform, sleep", the requests in preparation, the end of everything when this
+task ends. Must not know: which batch is due, what an answer means.
+
+Invariants
+- Responses are handled where they are read, not in tasks: nothing to leak.
+- What is due while nothing is in flight leaves at once, without a turn of the task (`hurry`,
+  `direct`). As with Nagle's rule (RFC 896), what comes after it gathers: here until the task's
+  turn. Not so a record that comes 0.1 ms or more after single records in flight (`_may_leave`).
+- However this task ends (close, cancellation by a framework, a bug), `on_end` runs and every waiter
+  learns why: nobody is left hanging on a dead sender.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aioproducer._util import log
+from aioproducer.core.batching.batch import ProducerBatch
+from aioproducer.core.batching.buffer_pool import NO_CEILING
+from aioproducer.core.sending.actions import Connect, Dispatch, RequestIdentity
+from aioproducer.core.sending.idempotence import ProducerIdentity
+from aioproducer.core.sending.sender import Sender
+from aioproducer.errors import (
+    KafkaError,
+    NodeDisconnectedError,
+    ProducerFailedError,
+    UnsupportedVersionError,
+)
+from aioproducer.net.client import NetworkClient, PreparedRequest
+from aioproducer.net.in_flight import outcome_of
+from aioproducer.records.message_set import magic_for
+from aioproducer.runtime.legacy_brokers import without_producer_ids
+from aioproducer.runtime.send.direct import DirectSends
+from aioproducer.runtime.tasks.encoder import BatchEncoder
+from aioproducer.runtime.tasks.wakeup import Alarm
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from aioproducer.wire.messages.produce import ProduceRequest, ProduceResponse
+from aioproducer.wire.produce import (
+    Acknowledgement,
+    ProducePartition,
+    ProduceTopic,
+    encode_produce_request,
+)
+from aioproducer.wire.schema import Message
+
+if TYPE_CHECKING:
+    from aioproducer.core.metadata.metadata import Metadata
+    from aioproducer.core.transactions.manager import TransactionManager
+
+_NO_TOPIC_ID = UUID(int=0)
+_SEQUENCES_SINCE = 3
+_TOPIC_IDS_SINCE = 13
+_TRANSACTIONS_V2_SINCE = 12
+_ANSWERS = (Acknowledgement, ProduceResponse)
+_NO_TRANSACTION_TIMEOUT = 2**31 - 1
+_PRODUCER_ID = "producer id"
+
+
+class SenderTask:
+    """Drives a `Sender` on the producer's loop.
+
+    Args:
+        sender: decides.
+        client: carries requests.
+        metadata: asked for topic ids.
+        encoder: makes bytes of closed batches.
+        client_id: said in every request.
+        acks: 0, 1 or -1.
+        request_timeout: seconds a broker may take, in the request and for its answer.
+        after_turn: called when a turn may have ended batches.
+        on_event: called when a request has ended otherwise than by an answer.
+        after_dispatch: called when a request is out.
+        before_answer: called before an answer is handled; `turn_at` is to follow.
+        transactions: those the batches belong to, if any.
+        on_end: called once when the task ends, with the cause, or None after `stop()`.
+
+    Attributes:
+        direct: sends single records; None with a linger, transactions, compression or without
+            answers.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        client: NetworkClient,
+        metadata: Metadata,
+        encoder: BatchEncoder,
+        *,
+        client_id: str | None,
+        acks: int,
+        request_timeout: float,
+        loop: asyncio.AbstractEventLoop,
+        after_turn: Callable[[], None],
+        on_event: Callable[[], None],
+        on_end: Callable[[KafkaError | None], None],
+        transactions: TransactionManager | None = None,
+        after_dispatch: Callable[[], None] | None = None,
+        before_answer: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._sender = sender
+        self._client = client
+        self._metadata = metadata
+        self._encoder = encoder
+        self._acks = acks
+        self._encode_request = partial(
+            encode_produce_request, acks=acks, timeout_ms=round(request_timeout * 1000)
+        )
+        self._request_timeout = request_timeout
+        self._loop = loop
+        self._after_turn = after_turn
+        self._on_event = on_event
+        self._after_dispatch = after_dispatch
+        self._before_answer = before_answer
+        self._transactions = transactions
+        self._on_end = on_end
+        self._alarm = Alarm(loop)
+        self.warnings: log.RateLimitedLog = log.RateLimitedLog(log.get("runtime"))
+        self._stopping = False
+        self._broken: ProducerFailedError | None = None
+        self._interrupted: list[ProducerBatch] = []
+        self._preparing: dict[asyncio.Task[None], tuple[int, list[ProducerBatch]]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self.direct: DirectSends | None = None
+        if (
+            acks
+            and transactions is None
+            and after_dispatch is None
+            and not sender.accumulator.settings.linger
+            and sender.accumulator.settings.batch_records is None
+            and sender.accumulator.pool.ceiling == NO_CEILING
+            and not encoder.compresses
+        ):
+            self.direct = DirectSends(
+                sender,
+                metadata,
+                client_id=client_id,
+                acks=acks,
+                timeout=request_timeout,
+                loop_time=loop.time,
+                may_leave=self._may_leave,
+                before_answer=self._before_direct_answer,
+                on_sent=self._on_sent_directly,
+                on_end=self._on_answer,
+                on_failure=self._not_dispatched,
+                on_interrupt=self.on_interrupt,
+            )
+
+    def start(self) -> None:
+        """Starts the task."""
+        self._task = self._loop.create_task(self._run(), name="aioproducer-sender")
+        # No `finally` in the task: cancelled before its first step it would not run.
+        self._task.add_done_callback(self._on_task_done)
+
+    def wake(self) -> None:
+        """Something changed: have a turn soon."""
+        self._alarm.ring()
+
+    def hurry(self) -> bool:
+        """A batch may leave: now, where the task sleeps and nothing is under way, else soon.
+
+        True if now. May be called by whoever appends, so that nothing is raised here.
+        """
+        if not self._may_leave():
+            return False
+        sender = self._sender
+        held = len(sender.accumulator.held)
+        try:
+            now = self._loop.time()
+            self._act(now)
+            self._after_turn()
+            deadline = sender.next_deadline(now, self._client)
+        except BaseException as error:
+            self.on_interrupt(error)
+            if not isinstance(error, Exception):
+                raise
+            return False
+        self.turn_at(now if sender.fatal_error is not None else deadline, now)
+        return len(sender.accumulator.held) > held
+
+    def fail(self, batch: ProducerBatch, error: KafkaError) -> None:
+        """Fails one batch that is on no queue and that no transport has."""
+        self._sender.fail(batch, error)
+
+    def _may_leave(self) -> bool:
+        """Return whether what is due may leave without a turn of the task; else wake the task.
+
+        It may while the task sleeps and nothing is in flight, or only batches of one record and no
+        record came, left or was acknowledged in the last 0.1 ms.
+        """
+        alarm, accumulator = self._alarm, self._sender.accumulator
+        if alarm.is_asleep and (
+            not accumulator.held or (accumulator.has_only_single_records and not alarm.is_burst)
+        ):
+            return True
+        self.wake()
+        return False
+
+    def on_interrupt(self, error: BaseException, batches: Sequence[ProducerBatch] = ()) -> None:
+        """An exception came in the middle of something: the task ends with it.
+
+        Args:
+            batches: those it was about, which may be found nowhere else.
+        """
+        self._interrupted += batches
+        self._broken = _died_of(error)
+        self.wake()
+
+    @property
+    def interrupt(self) -> ProducerFailedError | None:
+        """Why the task ends or has ended, if an exception came in the middle of something."""
+        return self._broken
+
+    def end_all(self, error: KafkaError) -> None:
+        """Fail every batch without an outcome, in whatever state an exception has left it."""
+        self._sender.end_all(error, self._interrupted)
+        self._interrupted.clear()
+
+    def turn_at(self, at: float, now: float) -> None:
+        """The next turn is at that loop time, unless an earlier one is due."""
+        self._alarm.turn_at(at, now)
+
+    def advance(self, until: float) -> None:
+        """Something is due then: a task that sleeps longer wakes at this loop time."""
+        self._alarm.advance(until)
+
+    @property
+    def sleeping_until(self) -> float:
+        """Loop time of the next turn, unless somebody wakes the task; -inf during one."""
+        return self._alarm.until
+
+    async def stop(self) -> None:
+        """Ends the task and everything it started; safe to call again."""
+        self._stopping = True
+        self.wake()
+        for task in [*self._preparing, *([self._task] if self._task else [])]:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._take_prepared()
+        self._alarm.close()
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            await self._turn()
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        # A callback, since a task that is cancelled before its first step runs no `finally`.
+        try:
+            self._alarm.close()
+        finally:
+            self._on_end(self._cause_of_end(task))
+
+    def _cause_of_end(self, task: asyncio.Task[None]) -> KafkaError | None:
+        if self._broken is not None:
+            return self._broken
+        if task.cancelled():
+            if self._stopping:
+                return None
+            return ProducerFailedError("the producer's sender task was cancelled from outside")
+        error = task.exception()
+        if error is None or isinstance(error, KafkaError):
+            return error
+        return _died_of(error)
+
+    async def _turn(self) -> None:
+        self._alarm.begin_turn()
+        if self._broken is not None:
+            raise self._broken
+        self._take_prepared()
+        now = self._loop.time()
+        self._act(now)
+        if self._sender.fatal_error is not None:
+            raise self._sender.fatal_error
+        self._after_turn()
+        deadline = self._sender.next_deadline(now, self._client)
+        if deadline > now:
+            await self._alarm.sleep(deadline)
+        else:
+            # More to do at once; others get their turn in between.
+            await asyncio.sleep(0)
+
+    def _act(self, now: float) -> None:
+        """Not in the turn itself: while it sleeps nothing may hold batches that may have failed."""
+        for action in self._sender.poll(now, self._client):
+            match action:
+                case Connect(node_id):
+                    self._client.maybe_connect(node_id, now)
+                case Dispatch(node_id, batches):
+                    self._prepare(node_id, batches, now)
+                case RequestIdentity(node_id):
+                    self._request_identity(node_id, now)
+        self._alarm.on_acted()
+
+    # -- the producer id -------------------------------------------------------------------------
+
+    def _request_identity(self, node_id: int, now: float) -> None:
+        request = InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT
+        )
+        try:
+            future = self._client.send(node_id, request, timeout_s=self._request_timeout, now=now)
+        except KafkaError as error:
+            if isinstance(error, UnsupportedVersionError):
+                error = without_producer_ids()
+            self._on_identity_failure(error.with_context(node_id=node_id))
+            return
+        self._sender.producer_id.on_sent()
+        future.add_done_callback(partial(self._on_identity_answer, node_id))
+
+    def _on_identity_answer(self, node_id: int, future: asyncio.Future[Message | None]) -> None:
+        failure, answer = outcome_of(future)
+        if isinstance(answer, InitProducerIdResponse) and not answer.error_code:
+            self._sender.on_identity(ProducerIdentity(answer.producer_id, answer.producer_epoch))
+            self.warnings.recovered(self._now(), _PRODUCER_ID, "there is a producer id")
+            self.wake()
+            return
+        if isinstance(answer, InitProducerIdResponse):
+            failure = self._sender.refusal_of_identity(answer.error_code)
+        failure = failure or NodeDisconnectedError("no answer to InitProducerId")
+        self._on_identity_failure(failure.with_context(node_id=node_id))
+        self.wake()
+
+    def _on_identity_failure(self, error: KafkaError) -> None:
+        now = self._now()
+        self._sender.on_identity_failure(error, now)
+        if self._sender.fatal_error is None and self._sender.producer_id.last_error is not None:
+            self.warnings.warning(
+                now,
+                _PRODUCER_ID,
+                type(error).__name__,
+                "no producer id, %d request(s) in a row failed: %s",
+                self._sender.producer_id.failures,
+                error,
+            )
+
+    # -- one request -----------------------------------------------------------------------------
+
+    def _prepare(self, node_id: int, batches: list[ProducerBatch], now: float) -> None:
+        try:
+            lowest, highest = self._versions(batches)
+            version = self._client.api_version(node_id, ApiKey.PRODUCE, lowest, highest)
+            magic = magic_for(version)
+            is_encoded = self._encoder.encode_inline(batches, magic)
+        except Exception as error:
+            self._not_dispatched(node_id, batches, error)
+            return
+        if is_encoded:
+            self._dispatch(node_id, batches, version, now)
+            return
+        task = self._loop.create_task(
+            self._encoder.encode(batches, magic), name="aioproducer-encode"
+        )
+        # Until then the node counts as busy: its requests leave in the order they were drained.
+        self._preparing[task] = node_id, batches
+        task.add_done_callback(lambda done: self.wake())
+
+    def _take_prepared(self) -> None:
+        """Goes on with what is encoded, however that ended."""
+        for task in [task for task in self._preparing if task.done()]:
+            node_id, batches = self._preparing.pop(task)
+            if task.cancelled():
+                error: BaseException | None = ProducerFailedError("the preparation was cancelled")
+            else:
+                error = task.exception()
+            if error is None:
+                # Finds everything encoded, unless the broker has come back as another release.
+                self._prepare(node_id, batches, self._now())
+            else:
+                self._not_dispatched(node_id, batches, error)
+
+    def _dispatch(
+        self, node_id: int, batches: list[ProducerBatch], version: int, now: float
+    ) -> None:
+        """Hands the request to the connection; batches that ended meanwhile stay behind."""
+        live = self._sender.without_done(node_id, batches)
+        if not live:
+            return
+        transactions = self._transactions
+        try:
+            encode = partial(
+                self._encode_request,
+                transactional_id=None if transactions is None else transactions.transactional_id,
+                topics=self._topics(live, version),
+            )
+            self._sender.on_dispatching(live)
+            self._client.begin(
+                node_id,
+                PreparedRequest(ProduceRequest, encode, self._acks != 0, version=version),
+                timeout_s=self._request_timeout,
+                now=now,
+                on_end=partial(self._on_answer, node_id, live),
+            )
+        except Exception as error:
+            self._not_dispatched(node_id, live, error)
+            return
+        self._sender.on_dispatched(node_id, live)
+        if self.direct is not None and len(live) == 1 and live[0].count == 1:
+            link = self._client.link(node_id)
+            if link is not None:
+                self.direct.learn(node_id, link, live[0], version)
+        if self._after_dispatch is not None:
+            self._after_dispatch()
+
+    def _on_answer(
+        self,
+        node_id: int,
+        batches: Sequence[ProducerBatch],
+        answer: Message | None,
+        failure: KafkaError | None,
+    ) -> None:
+        if self._broken is not None:
+            return  # what is half done is ended by `end_all`
+        try:
+            self._on_end_of_request(node_id, batches, answer, failure)
+        except BaseException as error:
+            self.on_interrupt(error, batches)
+            raise
+
+    def _on_sent_directly(self, expires_at: float) -> None:
+        self._alarm.advance(expires_at)
+        self._alarm.on_acted()
+
+    def _before_direct_answer(self) -> None:
+        self._alarm.on_acted()
+        self._before_answer()
+
+    def _on_end_of_request(
+        self,
+        node_id: int,
+        batches: Sequence[ProducerBatch],
+        answer: Message | None,
+        failure: KafkaError | None,
+    ) -> None:
+        if isinstance(answer, _ANSWERS):
+            self._alarm.on_acted()
+            self._before_answer()
+            self._sender.on_response(node_id, batches, answer, self._now())
+            return
+        now = self._now()
+        if failure is not None:
+            self._sender.on_failure(node_id, batches, failure, now)
+        else:
+            self._sender.on_response(node_id, batches, None, now)
+        self._on_event()
+
+    def _not_dispatched(
+        self, node_id: int, batches: Sequence[ProducerBatch], error: BaseException
+    ) -> None:
+        failure = error if isinstance(error, KafkaError) else ProducerFailedError(repr(error))
+        self._sender.on_not_dispatched(node_id, batches, failure, self._now())
+        self.wake()
+
+    def _now(self) -> float:
+        return self._loop.time()
+
+    def _topic_id(self, name: str) -> UUID:
+        topic = self._metadata.topic(name)
+        return _NO_TOPIC_ID if topic is None else topic.topic_id
+
+    def _topics(self, batches: Sequence[ProducerBatch], version: int) -> list[ProduceTopic]:
+        by_topic: dict[str, ProduceTopic] = {}
+        for batch in batches:
+            if batch.encoded is None:  # pragma: no cover - `_prepare` has seen to it
+                raise RuntimeError(f"{batch.topic_partition} is not encoded")
+            name, partition = batch.topic_partition
+            topic = by_topic.get(name)
+            if topic is None:
+                # Produce before v13 names topics.
+                topic_id = self._topic_id(name) if version >= _TOPIC_IDS_SINCE else _NO_TOPIC_ID
+                topic = by_topic[name] = ProduceTopic(name, topic_id, [])
+            batch.topic_id = topic.topic_id
+            topic.partitions.append(ProducePartition(partition, batch.encoded.buffers))
+        return list(by_topic.values())
+
+    def _versions(self, batches: Sequence[ProducerBatch]) -> tuple[int, int]:
+        """The Produce versions that can carry the batches."""
+        lowest, highest = self._encoder.min_produce_version, _TOPIC_IDS_SINCE
+        for batch in batches:
+            if batch.has_sequence and lowest < _SEQUENCES_SINCE:
+                lowest = _SEQUENCES_SINCE
+            # Some services lack the topic ids that v13 needs (KIP-516).
+            if not self._topic_id(batch.topic_partition.topic).int:
+                highest = _TOPIC_IDS_SINCE - 1
+        if self._transactions is None:
+            return lowest, highest
+        if self._transactions.uses_v2:
+            return max(lowest, _TRANSACTIONS_V2_SINCE), highest
+        return lowest, _TRANSACTIONS_V2_SINCE - 1
+
+
+def _died_of(error: BaseException) -> ProducerFailedError:
+    cause = ProducerFailedError(f"the producer's sender task died of {error!r}")
+    cause.__cause__ = error
+    return cause

@@ -1,0 +1,424 @@
+"""The task that talks to coordinators: performs what `core.transactions` decides.
+
+Owns: the loop "poll, perform, sleep", and the calls that wait for an outcome, each at most
+`max_block_ms`. Must not know: which request is due, what an answer means.
+
+Invariants
+- A call that is cancelled or runs out of time leaves its operation going on; the same call again
+  waits for it.
+- However this task ends, every call that waits learns why.
+- An exception in the middle of an answer (a signal handler's, MemoryError) ends the task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from aioproducer._util import log
+from aioproducer.core.sending.actions import Connect, CoordinatorUnreachable, RequestOfCoordinator
+from aioproducer.core.transactions.manager import TransactionManager
+from aioproducer.core.transactions.operations import Operation, OperationKind
+from aioproducer.core.transactions.rules import Rpc
+from aioproducer.core.transactions.states import TransactionState
+from aioproducer.errors import (
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    NodeDisconnectedError,
+    ProducerClosedError,
+    ProducerFailedError,
+)
+from aioproducer.errors.advice import joined
+from aioproducer.net.client import NetworkClient, PreparedRequest
+from aioproducer.net.in_flight import outcome_of
+from aioproducer.runtime.tasks.wakeup import Alarm
+from aioproducer.types import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    Persistence,
+    PreparedTransaction,
+    TopicPartition,
+)
+from aioproducer.wire.schema import Message
+
+if TYPE_CHECKING:
+    from aioproducer.core.batching.accumulator import RecordAccumulator
+    from aioproducer.core.transactions.coordinator_requests import CoordinatorRequests
+    from aioproducer.core.transactions.coordinators import CoordinatorDialogue
+    from aioproducer.core.transactions.requests import TransactionalRequest
+
+_COORDINATOR = "transaction coordinator"
+_FEATURE = "transaction.version"
+_FAILURES_WORTH_A_WARNING = 5
+_OPEN = frozenset(
+    {
+        TransactionState.IN_TRANSACTION,
+        TransactionState.PREPARED,
+        TransactionState.ABORTABLE_ERROR,
+        TransactionState.FATAL_ERROR,
+    }
+)
+
+
+class TransactionTask:
+    """Drives a `TransactionManager` on the producer's loop.
+
+    Args:
+        manager: the state of the transactions.
+        dialogue: has the requests the manager wants.
+        requests: decides when they go where.
+        client: carries requests.
+        accumulator: says when the transaction's batches are done.
+        patience: seconds a call waits for its outcome.
+        bound: the option that says so, for messages.
+        request_timeout: seconds a broker may take for an answer.
+        on_event: called when a call or an answer may have given somebody something to do.
+        open_gate: told whether records are taken.
+        on_end: called once when the task ends, with the cause, or None after `stop()`.
+    """
+
+    def __init__(
+        self,
+        manager: TransactionManager,
+        dialogue: CoordinatorDialogue,
+        requests: CoordinatorRequests,
+        client: NetworkClient,
+        accumulator: RecordAccumulator,
+        *,
+        patience: float,
+        bound: str,
+        request_timeout: float,
+        loop: asyncio.AbstractEventLoop,
+        on_event: Callable[[], None],
+        open_gate: Callable[[bool], None],
+        on_end: Callable[[KafkaError | None], None],
+    ) -> None:
+        self.manager: TransactionManager = manager
+        self._dialogue = dialogue
+        self._requests = requests
+        self._client = client
+        self._accumulator = accumulator
+        self._patience = patience
+        self._bound = bound
+        self._request_timeout = request_timeout
+        self._loop = loop
+        self._on_event = on_event
+        self._open_gate = open_gate
+        self._on_end = on_end
+        self.seconds: dict[OperationKind, float] = dict.fromkeys(OperationKind, 0.0)
+        """How long calls have waited for their outcomes, by kind."""
+        self._beginning = False
+        self._flushed_for: Operation | None = None
+        self._alarm = Alarm(loop)
+        self.warnings: log.RateLimitedLog = log.RateLimitedLog(log.get("runtime"))
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+        self._asked: tuple[TransactionalRequest, asyncio.Future[Message | None]] | None = None
+        self._broken: ProducerFailedError | None = None
+        manager.on_work = self._on_work
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts the task."""
+        self._task = self._loop.create_task(self._run(), name="aioproducer-transactions")
+        self._task.add_done_callback(self._on_task_done)
+
+    def turn_at(self, at: float, now: float) -> None:
+        """The next turn is at that loop time, unless an earlier one is due."""
+        self._alarm.turn_at(at, now)
+
+    @property
+    def sleeping_until(self) -> float:
+        """Loop time of the next turn, unless something happens before; -inf during one."""
+        return self._alarm.until
+
+    def _on_work(self) -> None:
+        self._open_gate(self.manager.state is TransactionState.IN_TRANSACTION)
+        self._alarm.ring()
+
+    async def stop(self) -> None:
+        """Ends the task; calls that wait fail. Safe to call again."""
+        self._stopping = True
+        self.manager.fail(ProducerClosedError("the producer was closed meanwhile"))
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._alarm.close()
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    async def init(self) -> None:
+        """Gets a producer id and fences older producers of the same transactional id."""
+        await self._outcome(self.manager.init())
+
+    async def begin(self) -> int:
+        """Begins a transaction and returns its number."""
+        if self._beginning:
+            # Both callers would end up in one transaction, and one would end it for the other.
+            raise IllegalStateError("another task is about to begin a transaction")
+        self._beginning = True
+        try:
+            await self._outcome(self.manager.begin(self._client.finalized_feature(_FEATURE)))
+        finally:
+            self._beginning = False
+        return self.manager.number
+
+    async def prepare(self) -> PreparedTransaction:
+        """Waits for all records without lingering; the transaction stays open for its end."""
+        operation = self.manager.prepare()
+        self._do_not_linger(operation)
+        await self._outcome(operation)
+        return self.manager.prepared()
+
+    async def assume(self, transactional_id: str) -> None:
+        """Leaves the prepared transaction to others; initialized anew, under another id."""
+        self.manager.assume(transactional_id)
+        await self.init()
+
+    async def commit(self) -> None:
+        """Waits for all records without lingering, then commits."""
+        operation = self.manager.commit()
+        self._do_not_linger(operation)
+        await self._outcome(operation)
+
+    def tells_commit(self) -> bool:
+        """After the producer's end: whether the last commit has worked, and nobody has been told.
+
+        Raises:
+            KafkaError: what is known of a commit that has not worked; see `TransactionManager`.
+        """
+        manager = self.manager
+        at_its_end = manager.state is TransactionState.FATAL_ERROR
+        if not at_its_end or not manager.has_commit_to_tell:
+            return False
+        manager.on_seen(manager.commit())
+        return True
+
+    def _do_not_linger(self, operation: Operation) -> None:
+        if self._flushed_for is not operation:
+            self._flushed_for = operation
+            self._accumulator.begin_flush()
+            operation.add_listener(self._accumulator.end_flush)
+
+    async def abort(self) -> None:
+        """Gives up what was not sent, then aborts."""
+        await self._outcome(self.manager.abort())
+
+    async def abort_for_good(self) -> None:
+        """`abort` for a caller that does not come back: a transaction may begin behind it."""
+        operation = self.manager.abort()
+        try:
+            await self._outcome(operation)
+        finally:
+            self.manager.on_seen(operation)
+
+    def is_open(self, number: int | None) -> bool:
+        """Whether this transaction can still be ended by a call, and nobody else may end it."""
+        manager = self.manager
+        is_last = number == manager.number != manager.over
+        return is_last and manager.state in _OPEN and not manager.is_prepared
+
+    def has_to_commit(self, number: int | None) -> bool:
+        """Whether this transaction is open, or its commit has an outcome that no call has told."""
+        manager = self.manager
+        return self.is_open(number) or (number == manager.number and manager.has_commit_to_tell)
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
+        """Makes offsets part of the transaction."""
+        await self._outcome(self.manager.send_offsets(offsets, group))
+
+    async def end_for_close(self) -> None:
+        """Aborts an open transaction, or waits for the end that is under way; not for ever."""
+        operation = self.manager.end_for_close()
+        if operation is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._patience):
+                    await self._done(operation)
+
+    def check_send(self) -> int:
+        """See `TransactionManager.check_send`."""
+        return self.manager.check_send()
+
+    def refuse_unless_open(self) -> None:
+        """`check_send` where the number is of no use."""
+        self.manager.check_send()
+
+    def on_send_refused(self, number: int, error: KafkaError) -> None:
+        """A record of transaction `number` was not accepted: it cannot be committed any more."""
+        self.manager.on_send_refused(number, error)
+        self._on_event()
+
+    async def _outcome(self, operation: Operation) -> None:
+        began = self._loop.time()
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._done(operation)
+        except TimeoutError:
+            raise self._timeout_of(operation.kind) from self.manager.coordinator_error
+        finally:
+            self.seconds[operation.kind] += self._loop.time() - began
+        self.manager.on_seen(operation)
+        if operation.error is not None:
+            raise operation.error.with_context()
+
+    def _timeout_of(self, kind: OperationKind) -> KafkaTimeoutError:
+        """Says what the call waits for, and that it goes on."""
+        call, persistence = kind.value, None
+        advice = f"it goes on; repeat {call}() to wait for it, or close the producer"
+        if kind is OperationKind.COMMIT:
+            persistence = Persistence.POSSIBLY_PERSISTED
+            advice = f"it goes on and may still commit: only {call}() tells, repeat {call}()"
+        elif kind is OperationKind.SEND_OFFSETS:
+            advice = "it goes on, and a commit waits for it; an abort gives it up"
+        last = self.manager.coordinator_error
+        return KafkaTimeoutError(
+            f"{call}() has no outcome within {self._bound}: it waits for {self._obstacle}",
+            advice=joined(advice, None if last is None else last.advice),
+            persistence=persistence,
+        )
+
+    @property
+    def waiting_for(self) -> str | None:
+        """What a call that goes on waits for, with the last error; None where none does."""
+        return self._obstacle if self.manager.is_busy else None
+
+    @property
+    def _obstacle(self) -> str:
+        error, rpc = self.manager.coordinator_error, self._dialogue.wanted
+        if rpc is not None or error is not None:
+            what = "the coordinator" if rpc is None else f"the response to {rpc.value}"
+            return what if error is None else f"{what}; last error: {error.without_advice()}"
+        if self.manager.awaits_batches and not self._accumulator.quiet:
+            count = sum(batch.count for batch in self._accumulator.incomplete())
+            if not count:
+                return "the responses to requests whose records have failed"
+            return f"{count} record{'' if count == 1 else 's'} to be acknowledged"
+        return "the coordinator"
+
+    async def _done(self, operation: Operation) -> None:
+        if not operation.done:
+            self._on_event()
+            done = self._loop.create_future()
+            operation.add_listener(lambda: None if done.done() else done.set_result(None))
+            await done
+
+    # -- the task --------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            await self._turn()
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._alarm.close()
+        cause: KafkaError | None = None
+        if task.cancelled():
+            if not self._stopping:
+                cause = ProducerFailedError(
+                    "the producer's transaction task was cancelled from outside"
+                )
+        else:
+            error = task.exception()
+            if isinstance(error, KafkaError):
+                cause = error
+            elif error is not None:
+                cause = _died_of(error)
+        self._on_end(cause)
+
+    async def _turn(self) -> None:
+        self._alarm.begin_turn()
+        if self._broken is not None:
+            raise self._broken
+        if self._asked is not None and self._asked[1].done():
+            self._on_answer(self._asked[1])  # an exception came before the callback had begun
+        manager, now = self.manager, self._loop.time()
+        if manager.state is TransactionState.FATAL_ERROR and manager.error is not None:
+            raise manager.error
+        for action in self._requests.poll(now, self._client):
+            match action:
+                case Connect(node_id):
+                    self._client.maybe_connect(node_id, now)
+                case RequestOfCoordinator(node_id, request):
+                    self._send(node_id, request, now)
+                case CoordinatorUnreachable(request, error):
+                    self._give_up(request, error, now)
+        deadline = self._requests.next_deadline(now, self._client)
+        if self._asked is not None:
+            deadline = min(deadline, now + self._request_timeout)
+        await self._alarm.sleep(deadline)
+
+    def _send(self, node_id: int, request: TransactionalRequest, now: float) -> None:
+        client, api = self._client, request.request_type.API_KEY
+        if api is None:  # pragma: no cover - every request has one
+            raise TypeError(f"{request.request_type.__name__} is no request")
+        try:
+            version = client.api_version(node_id, api, request.min_version, request.max_version)
+            prepared = PreparedRequest.of(
+                request.make(version), min_version=version, max_version=version
+            )
+            self._dialogue.on_sending(request)
+            future = client.send(node_id, prepared, timeout_s=self._request_timeout, now=now)
+        except KafkaError as error:
+            self._give_up(request, error, now)
+            return
+        self._dialogue.on_sent(request, version)
+        self._asked = request, future
+        future.add_done_callback(self._on_answer)
+
+    def _give_up(self, request: TransactionalRequest, error: KafkaError, now: float) -> None:
+        """The coordinator cannot be reached: it may be another one by now."""
+        self._dialogue.on_unreachable(request, error, now)
+        self._warn(request, now)
+
+    def _warn(self, request: TransactionalRequest, now: float) -> None:
+        """Logs a request that goes on failing; some failures are part of the protocol."""
+        error = self.manager.coordinator_error
+        if error is not None and self._dialogue.failures >= _FAILURES_WORTH_A_WARNING:
+            self.warnings.warning(
+                now,
+                _COORDINATOR,
+                type(error).__name__,
+                "%s of transactional id %r is repeated, %d requests in a row failed: %s",
+                request.rpc.value,
+                self.manager.transactional_id,
+                self._dialogue.failures,
+                error,
+            )
+
+    def _on_answer(self, future: asyncio.Future[Message | None]) -> None:
+        try:
+            if self._asked is None or self._asked[1] is not future:
+                return  # the task was first
+            self._take_answer(*self._asked)
+            self._asked = None
+        except BaseException as error:
+            self._broken = _died_of(error)
+            self._alarm.ring()
+            raise
+
+    def _take_answer(
+        self, request: TransactionalRequest, future: asyncio.Future[Message | None]
+    ) -> None:
+        now = self._loop.time()
+        failure, answer = outcome_of(future)
+        if answer is None:
+            self._give_up(request, failure or NodeDisconnectedError("no answer"), now)
+        else:
+            self._dialogue.on_response(request, answer, now)
+            self._warn(request, now)
+            if not self._dialogue.failures:
+                self.warnings.recovered(now, _COORDINATOR, "the transaction coordinator answers")
+            if request.rpc is Rpc.ADD_PARTITIONS:
+                self._accumulator.replan_all()
+        self._on_event()
+
+
+def _died_of(error: BaseException) -> ProducerFailedError:
+    cause = ProducerFailedError(f"the producer's transaction task died of {error!r}")
+    cause.__cause__ = error
+    return cause

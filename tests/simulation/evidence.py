@@ -1,0 +1,206 @@
+"""Facts about a run that nobody tells: what was logged, what is left on the loop, when it was calm.
+
+Owns: how each is found out, and the bundle of all there is to judge a run by. Must not know: what
+any of it proves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from aioproducer.config import ProducerConfig
+from aioproducer.core.stats import ProducerStats
+from aioproducer.errors import BrokerError
+from aioproducer.records.batch import DecodedRecord, read_batches
+from aioproducer.testing.broker.log import StoredBatch
+from aioproducer.testing.world.cluster import SimCluster, TracedPartition
+from aioproducer.testing.world.loop import VirtualLoop
+from aioproducer.testing.world.network import SimNetwork
+from aioproducer.types import TopicPartition
+from simulation.ledger import Ledger
+from simulation.liveness import RecoveryBound
+
+if TYPE_CHECKING:
+    from simulation.transactions.book import TransactionBook
+
+
+class Place(NamedTuple):
+    """One copy of a record in a log."""
+
+    where: TopicPartition
+    record: DecodedRecord
+
+
+class Counts(NamedTuple):
+    """What the producers of a run have counted, together."""
+
+    records_appended: int
+    records_acknowledged: int
+    records_failed: int
+    unretrieved_failures: int
+
+    @classmethod
+    def of(cls, counted: Sequence[ProducerStats]) -> Self:
+        """The sums."""
+        return cls(*(sum(getattr(stats, name) for stats in counted) for name in cls._fields))
+
+
+@dataclass
+class Evidence:
+    """All there is to judge a run by.
+
+    Attributes:
+        may_lose: Whether the cluster may lose what it acknowledged.
+        calm: From when to when nothing was wrong.
+        early_speakers: Connections on which the producer did not keep quiet.
+        leftovers: What the producer left on the loop, in words.
+        complaints: What brokers found wrong with requests.
+        reports: Exceptions logged or reported to the loop.
+        transactions: The books of the transactions, in a run that has some.
+        healed_at: When everything was healed.
+        recovery_bound: How soon after that everything pending has to be done.
+        stalls: Pending work that nothing would have ended.
+        scripted_codes: Codes that brokers were made to answer.
+    """
+
+    config: ProducerConfig
+    ledger: Ledger
+    cluster: SimCluster
+    stats: Sequence[ProducerStats]
+    may_lose: bool
+    memory_missing: int = 0
+    places_missing: int = 0
+    calm: list[tuple[float, float]] = field(default_factory=list)
+    early_speakers: list[str] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    reports: list[str] = field(default_factory=list)
+    transactions: TransactionBook | None = None
+    healed_at: float | None = None
+    recovery_bound: RecoveryBound | None = None
+    stalls: list[str] = field(default_factory=list)
+    scripted_codes: frozenset[int] = frozenset()
+
+    @property
+    def counts(self) -> Counts:
+        """What all producers have counted so far."""
+        return Counts.of(self.stats)
+
+    @cached_property
+    def logs(self) -> dict[TopicPartition, dict[int, DecodedRecord]]:
+        """Every log by offset."""
+        return {
+            where: {each.offset: each for each in _records(partition.log.batches)}
+            for where, partition in self.partitions()
+        }
+
+    @cached_property
+    def lost(self) -> dict[TopicPartition, list[DecodedRecord]]:
+        """What leaders had and their successors did not."""
+        return {where: _records(partition.lost) for where, partition in self.partitions()}
+
+    @cached_property
+    def copies(self) -> dict[bytes, list[Place]]:
+        """Every record in the logs by its name."""
+        found: dict[bytes, list[Place]] = defaultdict(list)
+        for where, log in self.logs.items():
+            for record in log.values():
+                found[name_of(record)].append(Place(where, record))
+        return found
+
+    def append_times(self, topic: str, partition: int | None) -> Sequence[float]:
+        """When something was appended to a partition."""
+        found = None if partition is None else self.cluster.partition(topic, partition)
+        return found.append_times if isinstance(found, TracedPartition) else ()
+
+    def partitions(self) -> Iterator[tuple[TopicPartition, TracedPartition]]:
+        """Every partition by its name, those of deleted topics too: no name is used twice."""
+        for topic in (*self.cluster.topics.values(), *self.cluster.deleted):
+            for partition in topic.partitions:
+                if isinstance(partition, TracedPartition):
+                    yield TopicPartition(topic.name, partition.index), partition
+
+
+def names_lost(cluster: SimCluster, where: TopicPartition) -> frozenset[bytes]:
+    """The records that leaders of a partition had and their successors did not, so far."""
+    found = cluster.partition(*where)
+    if not isinstance(found, TracedPartition):
+        return frozenset()
+    return frozenset(name_of(record) for record in _records(found.lost))
+
+
+def name_of(record: DecodedRecord) -> bytes:
+    """The name a record carries in its value, or in its key where it has no value."""
+    content = bytes(record.value if record.value is not None else record.key or b"")
+    return content[: content.find(b">") + 1]
+
+
+def _records(batches: list[StoredBatch] | tuple[StoredBatch, ...]) -> list[DecodedRecord]:
+    return [
+        record
+        for stored in batches
+        for batch in read_batches(stored.data)
+        if not batch.is_control
+        for record in batch.records()
+    ]
+
+
+@dataclass
+class LogWatch(logging.Handler):
+    """Collects exceptions that the package logs."""
+
+    reports: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(logging.ERROR)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps what carries an exception, unless a broker's answer was one."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, BrokerError):
+            self.reports.append(f"{record.getMessage()}: {error!r}")
+
+
+def leftovers(loop: VirtualLoop, network: SimNetwork) -> list[str]:
+    """What the producer has on the loop; everything else there is known by its module."""
+    current = asyncio.current_task()
+    left = [f"task {task.get_name()}" for task in asyncio.all_tasks() if task is not current]
+    for connection in network.connections:
+        transport = connection.transport
+        if transport is not None and not transport.is_lost:
+            left.append(f"connection {connection}")
+    for timer in loop.pending_timers():
+        owner = _owner(timer)
+        if owner is not None and not owner.startswith("aioproducer.testing."):
+            left.append(f"timer of {owner} in {timer.when() - loop.time():.3f} s")
+    return sorted(left)
+
+
+def calm_times(
+    disturbances: Sequence[tuple[float, float]], healed_at: float, ended_at: float
+) -> list[tuple[float, float]]:
+    """The times between the disturbances, and after the healing."""
+    calm, quiet_since = [], 0.0
+    for start, end in sorted(disturbances):
+        if start > quiet_since:
+            calm.append((quiet_since, start))
+        quiet_since = max(quiet_since, min(end, healed_at))
+    return [*calm, (quiet_since, ended_at)]
+
+
+def _owner(timer: asyncio.TimerHandle) -> str | None:
+    """The module a timer belongs to."""
+    callback = timer._callback  # type: ignore[attr-defined]
+    target = getattr(callback, "__self__", None)
+    if target is not None and not isinstance(target, asyncio.Future):
+        return type(target).__module__
+    return getattr(callback, "__module__", None)

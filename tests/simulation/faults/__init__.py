@@ -1,0 +1,186 @@
+"""Everything that can go wrong in a run.
+
+Owns: the list of the kinds, and how a schedule is drawn. Must not know: what a kind does.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from aioproducer.testing.world.faults import Fault, Shape
+from simulation.faults.answers import (
+    CutAnswer,
+    ErrorAfterWrite,
+    FinalRefusal,
+    FirstRefused,
+    InitProducerIdError,
+    InventedAnswer,
+    KeysRequired,
+    LateAnswer,
+    LeftOutAnswer,
+    LostAnswer,
+    LostRequest,
+    MetadataError,
+    MixedErrors,
+    Refusal,
+    SwallowedRequest,
+    Throttle,
+    UnansweredInitProducerId,
+    WrongAnswer,
+)
+from simulation.faults.brokers import (
+    ClockJump,
+    ControllerAway,
+    Crash,
+    CrashAfterAppend,
+    CrashBeforeAppend,
+    DeposedLeader,
+    Freeze,
+    LeaderMove,
+    PartitionGrowth,
+    PowerLoss,
+    ReplicaLag,
+    StaleMetadata,
+    TopicCreation,
+    TopicDeletion,
+)
+from simulation.faults.coordinators import (
+    CoordinatorDiesAfter,
+    CoordinatorDiesBefore,
+    CoordinatorError,
+    CoordinatorMove,
+    ErrorAfterWork,
+    FinalCoordinatorError,
+    HeldRequest,
+    LateCoordinatorAnswer,
+    LostAddition,
+    LostByCoordinator,
+    SlowMarkers,
+)
+from simulation.faults.moments import HeldEnd, OvertakenRenewal, PositionsRefused
+from simulation.faults.network import (
+    BlackHole,
+    HalfClose,
+    NarrowLink,
+    NoName,
+    Refuse,
+    Reset,
+    SlowAccept,
+    SlowLink,
+)
+from simulation.faults.processes import (
+    EpochsUsedUp,
+    Kill,
+    Rebalance,
+    TransactionUpgrade,
+    Usurpation,
+)
+
+__all__ = [
+    "KINDS",
+    "THEMATIC_KINDS",
+    "TRANSACTIONAL_KINDS",
+    "draw_schedule",
+]
+
+_FEWEST, _MOST = 3, 16
+_STORM_S = 2.0
+
+KINDS: Final[tuple[type[Fault], ...]] = (
+    BlackHole,
+    SlowLink,
+    NarrowLink,
+    Refuse,
+    SlowAccept,
+    NoName,
+    Reset,
+    HalfClose,
+    Crash,
+    PowerLoss,
+    CrashBeforeAppend,
+    CrashAfterAppend,
+    Freeze,
+    LeaderMove,
+    DeposedLeader,
+    StaleMetadata,
+    ReplicaLag,
+    ControllerAway,
+    PartitionGrowth,
+    ClockJump,
+    Refusal,
+    FinalRefusal,
+    ErrorAfterWrite,
+    MixedErrors,
+    KeysRequired,
+    MetadataError,
+    Throttle,
+    LateAnswer,
+    LostRequest,
+    LostAnswer,
+    SwallowedRequest,
+    CutAnswer,
+    WrongAnswer,
+    LeftOutAnswer,
+    InventedAnswer,
+    InitProducerIdError,
+)
+"""Every kind of fault; a kind that never happens in many seeds fails the run."""
+
+TRANSACTIONAL_KINDS: Final[tuple[type[Fault], ...]] = (
+    CoordinatorError,
+    FinalCoordinatorError,
+    ErrorAfterWork,
+    LostByCoordinator,
+    LateCoordinatorAnswer,
+    HeldRequest,
+    HeldEnd,
+    HeldEnd,
+    CoordinatorDiesBefore,
+    CoordinatorDiesAfter,
+    CoordinatorMove,
+    SlowMarkers,
+    TransactionUpgrade,
+    EpochsUsedUp,
+    Kill,
+    Kill,
+    Usurpation,
+    Usurpation,
+    Rebalance,
+)
+"""What strikes transactional runs besides everything else; some more often."""
+
+THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (
+    LostAddition,
+    OvertakenRenewal,
+    PositionsRefused,
+    UnansweredInitProducerId,
+    TopicCreation,
+    TopicDeletion,
+    FirstRefused,
+)
+"""What only themes bring."""
+
+
+def draw_schedule(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Some faults between two virtual times, in their order.
+
+    In half of the schedules most of them come in a few storms, on top of each other and around one
+    broker.
+    """
+    count = rng.randint(_FEWEST, _MOST)
+    calm = rng.choice((0.25, 1.0))
+    storms = [
+        (rng.uniform(start, end - _STORM_S), shape._replace(nodes=(rng.choice(shape.nodes),)))
+        for _ in range(rng.randint(1, 3))
+    ]
+    # Where there are transactions, half of what happens is about them.
+    kinds = KINDS + TRANSACTIONAL_KINDS * 2 if shape.seats else KINDS
+    faults = []
+    for _ in range(count):
+        at, aim = rng.uniform(start, end), shape
+        if rng.random() >= calm:
+            begins, aim = rng.choice(storms)
+            at = begins + rng.uniform(0, _STORM_S)
+        faults.append(rng.choice(kinds).draw(rng, round(at, 3), aim))
+    return sorted(faults, key=lambda fault: fault.at)

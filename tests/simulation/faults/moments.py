@@ -1,0 +1,126 @@
+"""Faults that wait for one rare moment: what has to come together is brought together.
+
+Owns: the moments. Must not know: how producers or coordinators work.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+from aioproducer.testing.broker.faults import ErrorAnswer
+from aioproducer.testing.broker.transactions.states import TransactionState
+from aioproducer.testing.world.faults import Shape, World
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.framing import RequestHeader
+from aioproducer.wire.messages.end_txn import EndTxnRequest
+from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
+from simulation.faults.answers import Ambush
+from simulation.faults.coordinators import RETRIED, HeldRequest
+
+_LOOK_AGAIN_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldUntil(HeldRequest):
+    late_s: float
+
+    def resume_when(
+        self, it_is_time: Callable[[], bool], world: World, resume: Callable[[], None]
+    ) -> None:
+        """A moment after it is time, or after as long as is said."""
+        loop, until = world.cluster.loop, world.now() + self.seconds
+
+        def look() -> None:
+            if it_is_time():
+                loop.call_later(self.late_s, resume)
+            elif world.now() >= until:
+                resume()
+            else:
+                loop.call_later(_LOOK_AGAIN_S, look)
+
+        look()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldEnd(_HeldUntil):
+    """The end of a transaction is carried out when the next one is open (KAFKA-17754)."""
+
+    kind = "held end"
+
+    def keep(self, world: World, header: RequestHeader, resume: Callable[[], None]) -> None:
+        """Until a moment after the next transaction has begun."""
+        name = EndTxnRequest.decode(header.body, header.api_version).transactional_id
+        transaction = world.cluster.transactions.transactions.get(name)
+        has_ended = False
+
+        def next_one_is_open() -> bool:
+            nonlocal has_ended
+            is_open = transaction is not None and transaction.state is TransactionState.ONGOING
+            has_ended |= not is_open
+            return has_ended and is_open
+
+        self.resume_when(next_one_is_open, world, resume)
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """A late end waits for some seconds at most."""
+        seconds = round(rng.uniform(4.0, 15.0), 3)
+        return cls(at, ApiKey.END_TXN, seconds, rng.choice((0.01, 0.05, 0.3)))
+
+
+@dataclass(frozen=True, slots=True)
+class OvertakenRenewal(_HeldUntil):
+    """A producer asks for its next epoch, and another process that does its job is faster.
+
+    Only the epoch that the request names tells the coordinator who came first (KIP-360).
+    """
+
+    kind = "overtaken renewal"
+
+    def seizes(self, world: World, header: RequestHeader) -> bool:
+        """Not the first request of a process: that one overtakes."""
+        return world.cast.usurp(_transactional_id(header)) > 0
+
+    def keep(self, world: World, header: RequestHeader, resume: Callable[[], None]) -> None:
+        """Until a moment after the other one has its epoch."""
+        transaction = world.cluster.transactions.transactions[_transactional_id(header)]
+        before = transaction.identity
+        self.resume_when(
+            lambda: transaction.identity != before and not transaction.is_ending, world, resume
+        )
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """The other one has some seconds at most."""
+        seconds = round(rng.uniform(1.0, 4.0), 3)
+        return cls(at, ApiKey.INIT_PRODUCER_ID, seconds, rng.choice((0.0, 0.01, 0.05, 0.3)))
+
+
+@dataclass(frozen=True, slots=True)
+class PositionsRefused(HeldRequest):
+    """From the moment in which somebody commits positions no group takes any for a while."""
+
+    kind = "positions refused"
+    code: int
+
+    def keep(self, world: World, header: RequestHeader, resume: Callable[[], None]) -> None:
+        """Refused for now, however often they come."""
+        for broker in world.brokers.values():
+            broker.scripted_codes.add(self.code)
+        refusal = world.cluster.faults.add(Ambush(ErrorAnswer(self.code), self.api, times=None))
+        world.later(self.seconds, lambda: world.cluster.faults.remove(refusal))
+        resume()
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Shorter and longer than users wait."""
+        api = ApiKey.TXN_OFFSET_COMMIT
+        return cls(at, api, round(rng.uniform(1.0, 5.0), 3), rng.choice(RETRIED[api]))
+
+
+def _transactional_id(header: RequestHeader) -> str:
+    request = InitProducerIdRequest.decode(header.body, header.api_version)
+    return request.transactional_id or ""

@@ -1,0 +1,125 @@
+"""The rule of `core.driver`, checked at every idle moment, and how soon a healed cluster is done.
+
+Owns: the check of a running producer whenever the clock is about to move, and the bound within
+which a healed cluster has taken everything. Must not know: which faults struck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from simulation.workload import LARGEST_BURST
+
+if TYPE_CHECKING:
+    from aioproducer.config import ProducerConfig
+    from aioproducer.runtime.engine import ProducerEngine
+    from aioproducer.testing.world.producer import SimProducer
+    from simulation.scenario import Scenario
+
+_MOST_TOLD = 3
+_LONG_JUMP_S = 0.25
+_CHECKED_EACH = 10
+_JITTER = 1.2
+_LONGEST_THROTTLE_S = 3.0
+_ROUND_TRIPS = 50
+"""What a backlog takes, in round trips: small batches, one after the other, memory for two."""
+_ROUND_TRIPS_EACH = 4
+"""What a record takes that others wait for: a connection, its handshake and the request."""
+
+
+class LivenessWatch:
+    """Checks producers whenever their loop has nothing to do but to wait.
+
+    Attributes:
+        violations: What broke the rule, the first few.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.violations: list[str] = []
+        self._now = now
+        self._producers: list[SimProducer] = []
+        self._jumps = 0
+
+    def add(self, producer: SimProducer) -> None:
+        """One more producer to check."""
+        self._producers.append(producer)
+
+    def check(self, jump_s: float) -> None:
+        """The clock is about to move: everything pending must have something that ends its wait.
+
+        What is stranded stays so: it is found at the next long jump, or one of some short ones.
+        """
+        self._jumps += 1
+        if jump_s < _LONG_JUMP_S and self._jumps % _CHECKED_EACH:
+            return
+        if len(self.violations) >= _MOST_TOLD:
+            return
+        for producer in self._producers:
+            if producer.was_started and _is_running(producer.engine):
+                self.violations += _broken_rules(producer.engine, self._now())
+
+
+def _is_running(engine: ProducerEngine) -> bool:
+    return engine.failure is None and not engine.closing
+
+
+def _broken_rules(engine: ProducerEngine, now: float) -> Iterator[str]:
+    for broken in engine.driver.broken_rules(now, engine.client, engine.timers):
+        yield f"at {now:.3f}: {broken}"
+
+
+class RecoveryBound(NamedTuple):
+    """How soon after the healing everything pending is done, by what it may have to wait for."""
+
+    dials: float
+    requests: float
+    backoffs: float
+    cluster: float
+    backlog: float
+    refusals: float
+
+    @property
+    def seconds(self) -> float:
+        """All of it, one after the other."""
+        return sum(self)
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {value:.1f}" for name, value in self._asdict().items())
+        return f"{self.seconds:.1f} s ({parts})"
+
+
+def _turns(config: ProducerConfig, scenario: Scenario) -> float:
+    """How often all of `buffer_max_records` is used until all that wait have had their turn."""
+    at_once = config.buffer_max_records
+    return 0 if at_once is None else scenario.tasks * LARGEST_BURST / at_once
+
+
+def _refusals(config: ProducerConfig, scenario: Scenario) -> float:
+    """Connections that brokers may close meanwhile: all they can say to acks=0."""
+    may_refuse = any("max.message.bytes" in spec.configs for spec in scenario.topics.values())
+    return _turns(config, scenario) if config.acks_value == 0 and may_refuse else 0
+
+
+def recovery_bound(config: ProducerConfig, scenario: Scenario) -> RecoveryBound:
+    """The bound for a producer with these options in this scenario.
+
+    At worst a dial into silence has just begun, its broker backs off then, and connection,
+    metadata, leader, producer id and batch each need one request after one that gets no answer.
+    """
+    request = config.request_timeout_ms / 1000
+    setup = config.socket_connection_setup_timeout_max_ms / 1000
+    reconnect = config.reconnect_backoff_max_ms / 1000
+    retry = config.retry_backoff_max_ms / 1000
+    round_trips = max(_ROUND_TRIPS, _ROUND_TRIPS_EACH * _turns(config, scenario))
+    plan = scenario.transactions
+    return RecoveryBound(
+        dials=_JITTER * (setup + reconnect),
+        requests=4 * request + _LONGEST_THROTTLE_S,
+        backoffs=_JITTER * 3 * retry + config.linger_ms / 1000,
+        cluster=scenario.timing.session_timeout
+        + scenario.timing.longest_lag
+        + (0 if plan is None else (plan.load_ms + 10 * plan.marker_delay_ms) / 1000),
+        backlog=round_trips * 2 * scenario.base_latency_s,
+        refusals=_refusals(config, scenario) * _JITTER * reconnect,
+    )

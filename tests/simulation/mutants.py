@@ -1,0 +1,553 @@
+"""Planted defects: each must be found by the simulation within so many seeds.
+
+    python tests/simulation/mutants.py [--seeds N] [NAME ...]
+
+A defect is a replacement in one source file, applied to a copy of the package. What is not found
+means that a guarantee is not watched (or that the code it spoils is not needed).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+TESTS = Path(__file__).parents[1]
+PACKAGE = TESTS.parent / "aioproducer"
+SEEDS = 400
+
+SYMPTOMS = frozenset({"nothing_surprising_is_raised", "the_run_goes_on"})
+"""What alone does not count as found: an exception or a deadlock says that something is wrong, not
+that a guarantee is watched."""
+
+_HUNT = """
+import sys
+from aioproducer.testing.world.spec import Chance
+from simulation.simulation import Setup, run_seed
+from simulation.transactions.plan import draw_plan
+symptoms = set(sys.argv[3:])
+setup = Setup(unclean_elections=sys.argv[2] == "unclean")
+for seed in range(1, int(sys.argv[1]) + 1):
+    if sys.argv[2] == "transactional" and draw_plan(Chance(seed).of("transactions")) is None:
+        continue
+    oracles = {violation.oracle for violation in run_seed(seed, setup).violations} - symptoms
+    if oracles:
+        print(seed, *sorted(oracles))
+        break
+"""
+
+
+class Mutant(NamedTuple):
+    """One defect: in `file`, `old` (which stands there once) becomes `new`.
+
+    One of transactions cannot be found by a run without any, so none is tried; one of losses only
+    by runs with unclean elections.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    transactional: bool = False
+    unclean: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Which runs are tried."""
+        return "transactional" if self.transactional else "unclean" if self.unclean else "any"
+
+
+MUTANTS = (
+    Mutant(
+        "reuse a sequence after a failure",
+        "core/sending/idempotence.py",
+        "            partition.doubt(batch)\n        else:\n",
+        "            partition.next_sequence = batch.base_sequence\n        else:\n",
+    ),
+    Mutant(
+        "start over under the same epoch",
+        "core/sending/idempotence.py",
+        "            self._bump()\n"
+        "        if self.identity is None or partition.identity == self.identity:",
+        "            pass\n        if self.identity is None:",
+    ),
+    Mutant(
+        "several in flight before the first acknowledgement",
+        "core/sending/idempotence.py",
+        "            and partition.is_remembered(now)\n",
+        "",
+    ),
+    Mutant(
+        "several in flight after an idle time",
+        "core/sending/idempotence.py",
+        "        return now - self.acknowledged_at <= REMEMBERED_S\n",
+        "        return self.was_acknowledged\n",
+    ),
+    Mutant(
+        "report a loss because a broker does not know the producer",
+        "core/sending/acknowledged.py",
+        "        self._on_forgotten(ForgottenProducer(place, acknowledged, known_start))\n",
+        "        self._on_data_loss(LostRecords(place, acknowledged or 0, log_start))\n",
+    ),
+    Mutant(
+        "report no loss",
+        "core/sending/acknowledged.py",
+        "            if base_offset <= last.offset and batch.topic_id == last.topic_id:\n",
+        "            if base_offset < 0:\n",
+        unclean=True,
+    ),
+    Mutant(
+        "take the offset of an elder batch that is answered late for a loss",
+        "core/sending/acknowledged.py",
+        "            if batch.ordinal < last.ordinal:\n",
+        "            if batch.ordinal < ():\n",
+    ),
+    Mutant(
+        "retry behind younger batches",
+        "core/batching/accumulator.py",
+        "            if other.ordinal > batch.ordinal:\n                break\n",
+        "",
+    ),
+    Mutant(
+        "never look at leaderless partitions again",
+        "core/batching/readiness.py",
+        "            if queue.placed is not _NOWHERE\n",
+        "            if queue.placed not in (_NOWHERE, _LEADERLESS)\n",
+    ),
+    Mutant(
+        "say of no topic that it changed",
+        "core/metadata/cluster.py",
+        "            changed[name] = None  # before the change:",
+        "            #",
+    ),
+    Mutant(
+        "forget the partitions of a topic that left, with their batches",
+        "core/batching/accumulator.py",
+        "            if not any(queue.batches or queue.muted for queue in queues):\n",
+        "            if queues:\n",
+    ),
+    Mutant(
+        "set no timer for the request for a producer id",
+        "core/sending/producer_id.py",
+        "return self._retry_at if self._retry_at > now else look_again_at(nodes, now)",
+        "return self._retry_at if self._retry_at > now else float('inf')",
+    ),
+    Mutant(
+        "do not wake the sender when a connection comes or goes",
+        "core/sending/sender.py",
+        "            or self._awaits_connection\n",
+        "",
+    ),
+    Mutant(
+        "sleep through a turn that is due at once",
+        "runtime/tasks/wakeup.py",
+        "        if at <= now:\n            self.ring()\n        elif at < self.until:\n",
+        "        if now < at < self.until:\n",
+    ),
+    Mutant(
+        "drop a waiter's wake-up",
+        "core/batching/buffer_pool.py",
+        "                self._settle(head, buffer)\n                return\n",
+        "                head.buffer = buffer\n                return\n",
+    ),
+    Mutant(
+        "give back a place too many when a batch was split",
+        "core/batching/accumulator.py",
+        "            if batch.size:  # else",
+        "            if batch:  # else",
+    ),
+    Mutant(
+        "give every record of a refused batch the error of the bad one",
+        "core/sending/failures.py",
+        "        error = refused_because_of_others(error, are_named=bool(blamed))\n",
+        "        pass\n",
+    ),
+    Mutant(
+        "fail what a broker does not blame",
+        "core/sending/sender.py",
+        "        if batch.possibly_persisted or self._transactions is not None:\n",
+        "        if blamed:\n",
+    ),
+    Mutant(
+        "send the rest of a refused batch although the whole may be written",
+        "core/sending/sender.py",
+        "        if batch.possibly_persisted or self._transactions is not None:\n",
+        "        if self._transactions is not None:\n",
+    ),
+    Mutant(
+        "blame the neighbour of the bad record",
+        "core/batching/batch.py",
+        "            found = part.outcome_of(place)\n",
+        "            found = self._places[index - 1][0].outcome_of(place)\n",
+    ),
+    Mutant(
+        "forget who waits for a record's place",
+        "core/batching/buffer_pool.py",
+        "                self.on_ceiling(self.ceiling)\n            self._serve()",
+        "                self.on_ceiling(self.ceiling)",
+    ),
+    Mutant(
+        "keep the memory of a cancelled waiter",
+        "core/batching/buffer_pool.py",
+        "            self.deallocate(buffer, request.size)\n",
+        "            del buffer\n",
+    ),
+    Mutant(
+        "take a timeout on the broker for success",
+        "core/sending/produce_rules.py",
+        "    0: ProduceAction.SUCCEED,\n",
+        "    0: ProduceAction.SUCCEED,\n    7: ProduceAction.SUCCEED,\n",
+    ),
+    Mutant(
+        "call a batch refused that may be written",
+        "core/sending/produce_rules.py",
+        "    {2, 10, 17,",
+        "    {-1, 3, 6, 7, 20, 56, 2, 10, 17,",
+    ),
+    Mutant(
+        "forget that a lost answer may mean written",
+        "core/sending/sender.py",
+        "        for batch in batches:\n            batch.possibly_persisted = True\n",
+        "        for batch in batches:\n",
+    ),
+    Mutant(
+        "call an expired batch on the wire not persisted",
+        "core/sending/sender.py",
+        "            batch.possibly_persisted |= batch.on_wire\n",
+        "",
+    ),
+    Mutant(
+        "start the delivery timeout anew with every attempt",
+        "core/batching/incomplete.py",
+        "        return batch.created_at + self._timeout\n",
+        "        return batch.last_attempt_at + self._timeout\n",
+    ),
+    Mutant(
+        "ignore throttling",
+        "net/link.py",
+        "        self.throttle(now + seconds)\n",
+        "",
+    ),
+    Mutant(
+        "close without failing what is left",
+        "runtime/engine.py",
+        "            self.sender.abort(\n"
+        '                ProducerClosedError("the producer was closed before the record was '
+        'acknowledged")\n'
+        "            )\n",
+        "",
+    ),
+    Mutant(
+        "forget to renumber after a bump",
+        "core/sending/idempotence.py",
+        "        for batch in partition.in_flight:\n            self._stamp(partition, batch)\n",
+        "",
+    ),
+    Mutant(
+        "renumber what may have been written",
+        "core/sending/idempotence.py",
+        "batch.ordinal >= first and not batch.holds",
+        "not batch.holds",
+    ),
+    Mutant(
+        "send on while an answer is out, with one request in flight",
+        "core/batching/accumulator.py",
+        "            queue.muted = True\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "return a buffer while the transport has it",
+        "core/batching/accumulator.py",
+        "        first = batch.complete(outcome)\n        if not batch.holds:\n",
+        "        first = batch.complete(outcome)\n        if batch.done:\n",
+    ),
+    Mutant(
+        "take a partition the answer leaves out for a success",
+        "core/sending/sender.py",
+        "                batch.possibly_persisted = True\n"
+        "                self._retry_or_fail(batch, error, node_id, now)\n"
+        "            else:",
+        "                self._succeed(batch, BatchOutcome(), now)\n            else:",
+    ),
+    Mutant(
+        "forget who waited for an answer",
+        "core/batching/accumulator.py",
+        "            queue.muted = False\n"
+        "            if queue.batches:\n"
+        "                self.readiness.replan(queue)\n",
+        "            queue.muted = False\n",
+    ),
+    Mutant(
+        "lose state when a topic vanishes",
+        "core/batching/accumulator.py",
+        "                del self._queues[topic]\n",
+        "                del self._queues[topic]\n"
+        "                for queue in queues:\n"
+        "                    getattr(self.sequencer, '_partitions', {}).pop("
+        "queue.topic_partition, None)\n",
+    ),
+    Mutant(
+        "leave the sender asleep after every event",
+        "core/driver.py",
+        "            self.sender.due_at(now, nodes),\n",
+        "            inf,\n",
+    ),
+    Mutant(
+        "leave the metadata asleep after every event",
+        "runtime/tasks/metadata.py",
+        "        self._alarm.turn_at(at, now)\n",
+        "",
+    ),
+    Mutant(
+        "set no timer for metadata that are due while no broker is ready",
+        "core/metadata/requests.py",
+        "return due_at if due_at > now else look_again_at(nodes, now)",
+        "return due_at if due_at > now else float('inf')",
+    ),
+    Mutant(
+        "forget when a directly sent record expires",
+        "runtime/send/direct.py",
+        "            self._on_sent(now + self._delivery_timeout)\n",
+        "            self._on_sent(now + 2 * self._delivery_timeout)\n",
+    ),
+    Mutant(
+        "use the memory of the spare batch twice",
+        "core/batching/buffer_pool.py",
+        "            self._free.popleft()\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "append to a spare batch whose memory was taken back",
+        "runtime/send/direct.py",
+        "            spare.take_buffer()\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "let the sender sleep when a batch is opened",
+        "runtime/tasks/sender.py",
+        "        return self._alarm.until\n",
+        "        return 0.0\n",
+    ),
+)
+
+
+TRANSACTIONAL_MUTANTS = tuple(
+    Mutant(*defect, transactional=True)
+    for defect in (
+        (
+            "commit although a record failed",
+            "core/transactions/manager.py",
+            "            self._require_new_epoch(error)\n        self._fail_transaction(error)\n\n"
+            "    def on_sequences_lost",
+            "            self._require_new_epoch(error)\n\n    def on_sequences_lost",
+        ),
+        (
+            "commit although a record was refused",
+            "core/transactions/manager.py",
+            "        if number == self.number and self._can_fail:\n",
+            "        if number < 0:\n",
+        ),
+        (
+            "tell of a commit without an answer that it is not persisted",
+            "core/transactions/manager.py",
+            "        if is_ending or contents.handed_out:\n",
+            "        if contents.handed_out:\n",
+        ),
+        (
+            "write to partitions before they are added",
+            "core/transactions/contents.py",
+            "        return self.v2 or partition in self._added\n",
+            "        return self.v2 or partition in self._added or partition in self._to_add\n",
+        ),
+        (
+            "take partitions of the last transaction for added",
+            "core/transactions/contents.py",
+            "        self._added.clear()\n",
+            "",
+        ),
+        (
+            "end a transaction while batches are out",
+            "core/transactions/manager.py",
+            "        if missing is not None or not (self.awaits_batches and quiet):\n",
+            "        if missing is not None or not self.awaits_batches:\n",
+        ),
+        (
+            "take an unknown error at the end for success",
+            "core/transactions/coordinators.py",
+            "        if answer.code:\n            self._react(request, answer, now)\n",
+            "        if answer.code not in (0, -1):\n"
+            "            self._react(request, answer, now)\n",
+        ),
+        (
+            "take a concurrent transaction at the end for success",
+            "core/transactions/coordinators.py",
+            "        if self._taken(request, Answered(response.error_code), now):\n"
+            "            identity = ProducerIdentity(response.producer_id, "
+            "response.producer_epoch)\n",
+            "        if response.error_code == 51 or self._taken("
+            "request, Answered(response.error_code), now):\n"
+            "            identity = ProducerIdentity(response.producer_id, "
+            "response.producer_epoch)\n",
+        ),
+        (
+            "go on under the old epoch after the end",
+            "core/transactions/manager.py",
+            "        if identity is not None:\n            self.identity = identity\n",
+            "",
+        ),
+        (
+            "begin under the same epoch after an end without an answer",
+            "core/transactions/manager.py",
+            "        if rpc in _DOUBTFUL and not self.uses_v2:\n"
+            "            self._renew_to_be_sure = True\n",
+            "        del rpc\n",
+        ),
+        (
+            "leave a transaction open that may have begun",
+            "core/transactions/manager.py",
+            "        elif rpc in _ADDITIONS:\n            self.contents.begun = True\n",
+            "",
+        ),
+        (
+            "keep the epoch in which a batch failed",
+            "core/transactions/manager.py",
+            "        if batch.has_sequence and not self.uses_v2:\n"
+            "            self._require_new_epoch(error)\n",
+            "",
+        ),
+        (
+            "commit positions as nobody in particular",
+            "core/transactions/requests.py",
+            "            generation_id_or_member_epoch=group.generation_id,\n"
+            "            member_id=group.member_id,\n",
+            "",
+        ),
+        (
+            "end a transaction before its positions are committed",
+            "core/transactions/manager.py",
+            "        missing = self.contents.wanted(identity, self._topic_ids)\n",
+            "        missing = self.contents.wanted(identity, self._topic_ids)\n"
+            "        if self.awaits_batches and quiet and self.contents.begun:\n"
+            "            missing = None\n",
+        ),
+        (
+            "ask for the next epoch as a new producer would",
+            "core/transactions/manager.py",
+            "name, self._timeout_ms, identity, two_phase",
+            "name, self._timeout_ms, None, two_phase",
+        ),
+        (
+            "let a send that waited slip into the next transaction",
+            "runtime/send/appender.py",
+            "        if self._ticket() != ticket:\n",
+            "        if self._ticket() < ticket:\n",
+        ),
+        (
+            "commit a block that was left by an exception",
+            "client/transactions.py",
+            "        if exc is None:\n            await self._commit()\n",
+            "        if exc is None or not isinstance(exc, KafkaError):\n"
+            "            await self._commit()\n",
+        ),
+        (
+            "forget that a transaction has begun",
+            "core/transactions/manager.py",
+            "        self.contents.begun |= self.uses_v2\n",
+            "        pass\n",
+        ),
+        (
+            "abort at close what is prepared",
+            "core/transactions/manager.py",
+            "        if self.is_prepared:\n            return None\n        if self.state in",
+            "        if self.state in",
+        ),
+        (
+            "call a transaction prepared while batches are out",
+            "core/transactions/manager.py",
+            "        missing = self.contents.wanted(identity, self._topic_ids)\n",
+            "        missing = self.contents.wanted(identity, self._topic_ids)\n"
+            "        if self.state is _S.PREPARED and missing is None:\n"
+            "            quiet = True\n",
+        ),
+        (
+            "take a later transaction's end for the prepared one's",
+            "core/transactions/prepared.py",
+            "    if now.epoch == prepared.epoch + bumps:\n",
+            "    if now.epoch >= prepared.epoch + bumps:\n",
+        ),
+        (
+            "take an end that nobody can tell for the one asked for",
+            "transaction_admin.py",
+            "            if fate is not (Fate.COMMITTED if commit else Fate.ABORTED):\n",
+            "            if fate is (Fate.ABORTED if commit else Fate.COMMITTED):\n",
+        ),
+        (
+            "begin under the epoch in which a transaction was prepared",
+            "core/transactions/manager.py",
+            "            self._renew_to_be_sure |= not self.uses_v2\n"
+            "            self._move(_S.PREPARED)\n",
+            "            self._move(_S.PREPARED)\n",
+        ),
+    )
+)
+
+
+def hunt(mutant: Mutant, seeds: int) -> str | None:
+    """The first seed that finds the mutant, with its oracles; None when none does."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "aioproducer"
+        shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        source = copy / mutant.file
+        text = source.read_text(encoding="utf-8")
+        if text.count(mutant.old) != 1:
+            raise LookupError(f"{mutant.name}: the place in {mutant.file} is not there once")
+        source.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-c", _HUNT, str(seeds), mutant.kind, *SYMPTOMS],
+            env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{TESTS}"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=1800,
+            cwd=folder,
+        )
+    if done.returncode:
+        raise RuntimeError(f"{mutant.name}: {done.stderr[-2000:]}")
+    return done.stdout.strip() or None
+
+
+def main() -> int:
+    """Hunts all mutants or the named ones; 0 if each was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    mutants = [
+        mutant
+        for mutant in MUTANTS + TRANSACTIONAL_MUTANTS
+        if not options.names or mutant.name in options.names
+    ]
+    survivors = 0
+    began = time.monotonic()
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for mutant, found in zip(
+            mutants, pool.map(lambda m: hunt(m, options.seeds), mutants), strict=True
+        ):
+            survivors += found is None
+            seed, _, oracle = (found or "").partition(" ")
+            print(f"{mutant.name:<60} {f'seed {seed}: {oracle}' if found else 'SURVIVED'}")
+            sys.stdout.flush()
+    seconds = time.monotonic() - began
+    print(f"{len(mutants) - survivors} of {len(mutants)} found, {seconds:.0f} s")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,419 @@
+"""What must be true after a run, whatever went wrong during it.
+
+Owns: the guarantees of the producer as checks on the books and the brokers' logs. Must not know:
+which faults struck; a guarantee holds under all of them.
+
+With `acks=1` a leader may take an acknowledged record with it, and with unclean elections any: then
+the record must be among what the cluster says it lost, at its offset. With `acks=0` nothing is
+promised but an end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from aioproducer.core.sending.idempotence import sequence_after
+from aioproducer.errors import (
+    BatchRefusedError,
+    BufferExhaustedError,
+    DeliveryTimeoutError,
+    InvalidRecordError,
+    MetadataTimeoutError,
+)
+from aioproducer.records.batch import DecodedRecord, read_batches
+from aioproducer.types import Persistence, TimestampType, TopicPartition
+from simulation.evidence import Evidence, name_of
+from simulation.ledger import Entry, Fate
+from simulation.scenario import CHAOS_S
+
+_RECOVERY_S = 12.0
+"""A healthy cluster takes at least something within that long."""
+
+_OUT_OF_ORDER = "would be out of order"
+"""What the error of a record says that a later one has overtaken."""
+
+_PATIENCE_S = 0.1
+"""What may come on top of a promised bound: turns of the loop, timers' granularity."""
+
+
+class Violation(NamedTuple):
+    """A guarantee that does not hold."""
+
+    oracle: str
+    text: str
+
+
+def judge(evidence: Evidence) -> list[Violation]:
+    """Every violation of every guarantee."""
+    return [Violation(oracle.__name__, text) for oracle in ORACLES for text in oracle(evidence)]
+
+
+# -- the guarantees --------------------------------------------------------------------------------
+
+
+def every_call_ended(e: Evidence) -> Iterator[str]:
+    """A call of `send` returns or raises."""
+    for entry in e.ledger.entries:
+        if entry.fate is Fate.ASKED or entry.settled_at is None:
+            yield f"{entry.label}: send() never ended"
+
+
+def every_accepted_record_has_one_outcome(e: Evidence) -> Iterator[str]:
+    """Delivered or failed, and told once."""
+    for entry in e.ledger.entries:
+        if entry.is_open:
+            yield f"{entry.label}: neither delivered nor failed"
+        if entry.notices not in {None, 1}:
+            yield f"{entry.label}: its done-callback ran {entry.notices} times"
+    stats = e.counts
+    if stats.records_appended != stats.records_acknowledged + stats.records_failed:
+        yield f"the counts do not add up: {stats}"
+
+
+def delivered_is_true(e: Evidence) -> Iterator[str]:
+    """A delivered record stands where its delivery says, byte by byte."""
+    if e.config.acks_value == 0:
+        return
+    for entry in e.ledger.entries:
+        if not entry.is_acknowledged:
+            continue
+        metadata = entry.metadata
+        if metadata is None or metadata.offset is None:
+            yield from _stands_somewhere(e, entry)
+            continue
+        where = metadata.topic_partition
+        record = e.logs.get(where, {}).get(metadata.offset)
+        if record is None or name_of(record) != entry.name:
+            if not _was_lost(e, entry, where, metadata.offset):
+                found = "nothing" if record is None else name_of(record).decode()
+                yield f"{entry.label}: at {where.partition}@{metadata.offset} stands {found}"
+            continue
+        yield from _differences(entry, record)
+        if metadata.timestamp_type is TimestampType.CREATE_TIME:
+            stamped = metadata.timestamp_ms
+            if record.timestamp_ms != stamped:
+                yield f"{entry.label}: timestamp {record.timestamp_ms}, told {stamped}"
+
+
+def _stands_somewhere(e: Evidence, entry: Entry) -> Iterator[str]:
+    copies = [p for p in e.copies.get(entry.name, ()) if p.where.topic == entry.topic]
+    if not copies and not _was_lost(e, entry, None, None):
+        yield f"{entry.label}: delivered, and in no log"
+    for place in copies[:1]:
+        yield from _differences(entry, place.record)
+
+
+def _was_lost(e: Evidence, entry: Entry, where: TopicPartition | None, offset: int | None) -> bool:
+    if not e.may_lose:
+        return False
+    return any(
+        name_of(record) == entry.name
+        for place, lost in e.lost.items()
+        if where in {None, place}
+        for record in lost
+        if offset in {None, record.offset}
+    )
+
+
+def _differences(entry: Entry, record: DecodedRecord) -> Iterator[str]:
+    if (record.key, record.value) != (entry.key, entry.value):
+        yield f"{entry.label}: other bytes than were sent"
+    if tuple(record.headers) != tuple(entry.headers):
+        yield f"{entry.label}: headers {record.headers} instead of {entry.headers}"
+
+
+def partition_is_obeyed(e: Evidence) -> Iterator[str]:
+    """A record for a partition goes there; equal keys meet in one while the topic does not grow."""
+    for entry in e.ledger.entries:
+        for place in e.copies.get(entry.name, ()):
+            if place.where.topic != entry.topic:
+                yield f"{entry.label}: found in {place.where.topic}"
+            elif entry.partition not in {None, place.where.partition}:
+                yield f"{entry.label}: found in partition {place.where.partition}"
+
+
+def not_persisted_is_true(e: Evidence) -> Iterator[str]:
+    """What was refused, cancelled or failed as "not persisted" stands in no log."""
+    for entry in e.ledger.entries:
+        error = entry.error
+        if error is not None and error.persistence is None and entry.fate is Fate.ACCEPTED:
+            yield f"{entry.label}: its failure says nothing about persistence: {error}"
+        if entry.must_be_absent:
+            for place in e.copies.get(entry.name, ()):
+                at = f"{place.where.partition}@{place.record.offset}"
+                yield f"{entry.label}: {entry.fate.value}, {error}, and stands at {at}"
+
+
+def the_right_records_are_blamed(e: Evidence) -> Iterator[str]:
+    """A record fails for a reason of its own, or was refused where it could not be sent again."""
+    # A broker that has forgotten the producer may have written a later batch: order comes first.
+    forgets = e.cluster.settings.producer_id_expiration_ms < CHAOS_S * 1000
+    for entry in e.ledger.entries:
+        error = entry.error
+        if isinstance(error, InvalidRecordError):
+            if "without key" in error.message and entry.key is not None:
+                yield f"{entry.label}: has a key, and yet {error}"
+        elif isinstance(error, BatchRefusedError):
+            may_go_again = entry.transaction is None and not forgets
+            if may_go_again and error.persistence is Persistence.NOT_PERSISTED:
+                yield f"{entry.label}: was not to blame and not sent again: {error}"
+
+
+def order_costs_no_record(e: Evidence) -> Iterator[str]:
+    """No record fails because a later one of its partition was written before it."""
+    if e.may_lose:
+        return
+    for entry in e.ledger.entries:
+        if entry.error is not None and _OUT_OF_ORDER in (entry.error.advice or ""):
+            yield f"{entry.label}: was overtaken: {entry.error}"
+
+
+def alarms_are_true(e: Evidence) -> Iterator[str]:
+    """`on_data_loss` is called if an acknowledged offset is assigned again, and only for a loss."""
+    told = {entry.name for entry in e.ledger.entries if entry.is_acknowledged}
+    untold = {entry.name for entry in e.ledger.dropped} if e.may_lose else set()
+    for alarm in e.ledger.alarms:
+        if not alarm.lost & (told | untold):
+            yield f"at {alarm.at:.3f} a loss in {alarm.where} is reported, and there was none"
+    if not e.config.effective_idempotence:
+        return
+    alarmed = {alarm.where for alarm in e.ledger.alarms}
+    acknowledged: dict[tuple[TopicPartition, int], Entry] = {}
+    for entry in e.ledger.entries:
+        metadata = entry.metadata
+        if metadata is None or metadata.offset is None:
+            continue
+        where, offset = metadata.topic_partition, metadata.offset
+        first = acknowledged.setdefault((where, offset), entry)
+        if first is not entry and where not in alarmed:
+            yield f"{first.label} and {entry.label} got {where}@{offset}, and no loss is reported"
+
+
+def nothing_is_lost_silently(e: Evidence) -> Iterator[str]:
+    """Deliveries nobody kept: what is in no log was reported as failed."""
+    if e.config.acks_value != -1 or e.may_lose:
+        return
+    missing = sum(entry.name not in e.copies for entry in e.ledger.dropped)
+    reported = e.counts.unretrieved_failures
+    if missing > reported:
+        yield f"{missing} record(s) of forgotten deliveries are in no log, {reported} were reported"
+
+
+def nothing_is_invented(e: Evidence) -> Iterator[str]:
+    """The logs hold what was sent."""
+    known = {entry.name for entry in e.ledger.entries}
+    for name, places in e.copies.items():
+        if name not in known:
+            yield f"{places[0].where} holds {name!r}, which nobody sent"
+
+
+def order_is_kept(e: Evidence) -> Iterator[str]:
+    """Per partition and task in the order of `send`: idempotent, or one request at a time."""
+    single = e.config.max_in_flight_requests_per_connection == 1
+    if not (e.config.effective_idempotence or single):
+        return
+    last: dict[tuple[int, TopicPartition], tuple[int, Entry]] = {}
+    for entry in e.ledger.entries:
+        metadata = entry.metadata
+        if metadata is None or metadata.offset is None or entry.task < 0:
+            continue
+        key = (entry.task, metadata.topic_partition)
+        before = last.get(key)
+        if before is not None and before[0] >= metadata.offset and not e.may_lose:
+            yield (
+                f"{entry.label} at {key[1].partition}@{metadata.offset} was sent after "
+                f"{before[1].label} at @{before[0]}"
+            )
+        last[key] = (metadata.offset, entry)
+
+
+def exactly_once(e: Evidence) -> Iterator[str]:
+    """An idempotent producer writes no record twice."""
+    if not e.config.effective_idempotence:
+        return
+    for entry in e.ledger.entries:
+        places = e.copies.get(entry.name, ())
+        if len(places) > 1:
+            at = ", ".join(f"{p.where.partition}@{p.record.offset}" for p in places)
+            yield f"{entry.label}: stands {len(places)} times, at {at}"
+
+
+def sequences_are_never_reused(e: Evidence) -> Iterator[str]:
+    """What a broker was offered under a sequence number stays what that number means."""
+    for where, partition in e.partitions():
+        meant: dict[tuple[int, int, int], bytes] = {}
+        for data in partition.offered:
+            for batch in read_batches(data):
+                if batch.base_sequence < 0:
+                    continue
+                for number, record in enumerate(batch.records()):
+                    sequence = sequence_after(batch.base_sequence, number)
+                    key = (batch.producer_id, batch.producer_epoch, sequence)
+                    name = name_of(record)
+                    if meant.setdefault(key, name) != name:
+                        yield f"{where}: {key} is {meant[key]!r} and {name!r}"
+
+
+def waits_are_bounded(e: Evidence) -> Iterator[str]:
+    """`send` by `max_block_ms`, deliveries by `delivery_timeout_ms`, flush and close likewise."""
+    yield from e.ledger.late_ends
+    block = e.config.max_block_ms / 1000 + _PATIENCE_S
+    delivery = e.config.delivery_timeout_ms / 1000 + _PATIENCE_S
+    for entry in e.ledger.entries:
+        settled = entry.settled_at
+        if settled is None or entry.task < 0:
+            continue
+        if settled - entry.asked_at > block:
+            yield f"{entry.label}: send() took {settled - entry.asked_at:.3f} s"
+        if entry.done_at is not None and entry.done_at - settled > delivery:
+            yield f"{entry.label}: its delivery took {entry.done_at - settled:.3f} s"
+
+
+def memory_is_returned(e: Evidence) -> Iterator[str]:
+    """After `close` the pool has all its memory, and every record's place."""
+    if e.memory_missing:
+        yield f"{e.memory_missing} bytes of buffer_memory never came back"
+    if e.places_missing:
+        yield f"{e.places_missing} places of buffer_max_records never came back"
+
+
+def nothing_is_left(e: Evidence) -> Iterator[str]:
+    """After `close` no task, timer, connection or waiter of the producer is left."""
+    yield from e.leftovers
+
+
+def brokers_do_not_complain(e: Evidence) -> Iterator[str]:
+    """What the producer sends is well-formed, down to the CRC."""
+    yield from e.complaints
+
+
+def throttling_is_obeyed(e: Evidence) -> Iterator[str]:
+    """Who is asked for quiet sends nothing on that connection for so long (KIP-219)."""
+    yield from e.early_speakers
+
+
+def calm_brings_progress(e: Evidence) -> Iterator[str]:
+    """Nothing times out although nothing was wrong for long; after the healing everything works."""
+    yield from e.ledger.unrecovered
+    yield from _refused_in_calm(e)
+    timeout = e.config.delivery_timeout_ms / 1000
+    for entry in e.ledger.entries:
+        error, settled = entry.error, entry.settled_at
+        if not isinstance(error, DeliveryTimeoutError) or settled is None:
+            continue
+        if not e.cluster.has_had(entry.topic, settled, settled + timeout):
+            continue
+        appended_at = e.append_times(entry.topic, error.partition)
+        for start, end in e.calm:
+            since, until = max(start, settled), min(end, settled + timeout)
+            if until - since < _RECOVERY_S or any(since <= at < until for at in appended_at):
+                continue
+            yield (
+                f"{entry.label}, accepted at {settled:.3f}: nothing was wrong from {start:.3f} to "
+                f"{end:.3f}, and yet {error}"
+            )
+
+
+def pending_work_goes_on(e: Evidence) -> Iterator[str]:
+    """Whatever is pending has a request in flight, a dial in progress or a timer set."""
+    yield from e.stalls
+
+
+def healing_brings_deliveries(e: Evidence) -> Iterator[str]:
+    """Once everything is healed, no call and no delivery takes longer than the recovery bound."""
+    bound = e.recovery_bound
+    for took, what in recoveries(e):
+        if bound is not None and took > bound.seconds:
+            yield f"{what} took {took:.1f} s of a healed cluster, the bound is {bound}"
+
+
+def recoveries(e: Evidence) -> Iterator[tuple[float, str]]:
+    """How long each call and delivery took once everything was healed, seconds, and what it was."""
+    if e.healed_at is None:
+        return
+    freed_at = max((until for _, until in _waits_for_topics(e)), default=0.0)
+    for what, began, ended in e.ledger.calls:
+        yield ended - max(began, e.healed_at, freed_at), what
+    for entry in e.ledger.entries:
+        settled, done_at = entry.settled_at, entry.done_at
+        if settled is None:
+            continue
+        if isinstance(entry.error, DeliveryTimeoutError):
+            done_at = settled + e.config.delivery_timeout_ms / 1000
+        if not e.cluster.has_had(entry.topic, entry.asked_at, done_at or settled):
+            continue
+        yield settled - max(entry.asked_at, e.healed_at), f"{entry.label}: send()"
+        if done_at is not None:
+            what = f"{entry.label}: its delivery ({entry.error or 'acknowledged'})"
+            yield done_at - max(settled, e.healed_at), what
+
+
+def _waits_for_topics(e: Evidence) -> Iterator[tuple[float, float]]:
+    """When accepted records waited for topics that were deleted, and had memory meanwhile."""
+    timeout = e.config.delivery_timeout_ms / 1000
+    for entry in e.ledger.entries:
+        if isinstance(entry.error, DeliveryTimeoutError) and entry.settled_at is not None:
+            until = entry.settled_at + timeout
+            if not e.cluster.has_had(entry.topic, entry.settled_at, until):
+                yield entry.settled_at, until
+
+
+def _refused_in_calm(e: Evidence) -> Iterator[str]:
+    """A long wait in a line is one in vain only if no partition took anything meanwhile."""
+    held = list(_waits_for_topics(e))
+    appended_at = [at for _, partition in e.partitions() for at in partition.append_times]
+    for entry in e.ledger.entries:
+        error, settled = entry.error, entry.settled_at
+        if not isinstance(error, BufferExhaustedError | MetadataTimeoutError) or settled is None:
+            continue
+        if not e.cluster.has_had(entry.topic, entry.asked_at, settled):
+            continue
+        if any(since < settled and entry.asked_at < until for since, until in held):
+            continue
+        for start, end in e.calm:
+            since, until = max(start, entry.asked_at), min(end, settled)
+            if until - since < _RECOVERY_S or any(since <= at < until for at in appended_at):
+                continue
+            yield (
+                f"{entry.label}, asked at {since:.3f}: nothing was wrong from {start:.3f} to "
+                f"{end:.3f}, and yet {error}"
+            )
+
+
+def what_calls_return_is_true(e: Evidence) -> Iterator[str]:
+    """`flush` and `send_many` count right."""
+    yield from e.ledger.false_reports
+
+
+def nothing_surprising_is_raised(e: Evidence) -> Iterator[str]:
+    """No call raises what it does not document, nothing goes to the loop's exception handler."""
+    yield from e.ledger.surprises
+    yield from e.reports
+
+
+ORACLES = (
+    every_call_ended,
+    every_accepted_record_has_one_outcome,
+    delivered_is_true,
+    partition_is_obeyed,
+    not_persisted_is_true,
+    the_right_records_are_blamed,
+    order_costs_no_record,
+    alarms_are_true,
+    nothing_is_lost_silently,
+    nothing_is_invented,
+    order_is_kept,
+    exactly_once,
+    sequences_are_never_reused,
+    waits_are_bounded,
+    memory_is_returned,
+    nothing_is_left,
+    brokers_do_not_complain,
+    throttling_is_obeyed,
+    calm_brings_progress,
+    pending_work_goes_on,
+    healing_brings_deliveries,
+    what_calls_return_is_true,
+    nothing_surprising_is_raised,
+)

@@ -1,0 +1,188 @@
+"""The stage of a run: cluster, producer options, and how much is sent; all drawn from the seed.
+
+Owns: what may vary between runs besides faults. Must not know: how any of it is carried out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aioproducer.testing.broker import ClusterSettings, TopicSpec
+from aioproducer.testing.world.cluster import ReplicationTiming
+from aioproducer.testing.world.faults import Shape
+from aioproducer.testing.world.spec import WorldSpec
+
+if TYPE_CHECKING:
+    from simulation.transactions.plan import Plan
+
+CHAOS_S = 60.0
+"""How long producers work, and faults may strike at most; then everything heals."""
+
+_QUIET_START_S = 1.0
+_MOST_RECORD_BYTES = 2500
+
+_WINDOWS = {
+    0.0005: (512, 2048, 256 * 1024),
+    0.01: (8 * 1024, 256 * 1024),
+    0.05: (64 * 1024, 256 * 1024),
+    0.1: (64 * 1024, 256 * 1024),
+}
+"""Send windows by latency: a small one over a long way could not carry a request in its time."""
+
+
+class Pause(NamedTuple):
+    """A time in which nobody sends.
+
+    Attributes:
+        begins_at: After so many seconds of activity.
+        seconds: How long it lasts.
+    """
+
+    begins_at: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario(WorldSpec):
+    """What a run starts with; its times do not count pauses.
+
+    Attributes:
+        tasks: How many tasks send.
+        records: How many records they send together, about.
+        closes_at: When the producer is closed amid the faults; None for an end in peace.
+        close_timeout_s: The patience of that close.
+        purges: Whether tasks give up what waits, now and then.
+        transactions: What the producers are to do in transactions; None for a run without.
+        heals_at: When everything heals.
+        parade: Topics that tasks use one after the other, a few at a time; without, they use all
+            topics all the time.
+        pauses: When nobody sends for long, in their order.
+        brokers: How brokers differ from those of other runs, see `ClusterSettings`.
+    """
+
+    tasks: int
+    records: int
+    closes_at: float | None
+    close_timeout_s: float
+    purges: bool
+    transactions: Plan | None = None
+    heals_at: float = CHAOS_S
+    parade: Sequence[str] = ()
+    pauses: Sequence[Pause] = ()
+    brokers: Mapping[str, Any] = field(default_factory=dict)
+
+    def clock(self, active_s: float) -> float:
+        """The virtual time after so many seconds of activity."""
+        return active_s + sum(each.seconds for each in self.pauses if each.begins_at <= active_s)
+
+    def settings(self, settings: ClusterSettings) -> ClusterSettings:
+        """As the scenario and the transactions' plan say."""
+        settings = replace(settings, **self.brokers)
+        return settings if self.transactions is None else self.transactions.settings(settings)
+
+    @property
+    def shape(self) -> Shape:
+        """What faults can aim at."""
+        plan = self.transactions
+        return Shape(
+            self.nodes,
+            {name: spec.partitions for name, spec in self.topics.items()},
+            {} if plan is None else {seat.name: seat.group for seat in plan.seats},
+        )
+
+    @property
+    def fault_times(self) -> tuple[float, float]:
+        """Between which times faults strike."""
+        return _QUIET_START_S, self.heals_at * 0.97
+
+
+def draw_scenario(rng: random.Random, *, unclean_elections: bool = False) -> Scenario:
+    """A stage, drawn."""
+    brokers = rng.choice((3, 3, 3, 4))
+    hasty = rng.random() < 0.15
+    base_latency = rng.choice(sorted(_WINDOWS))
+    scenario = Scenario(
+        nodes=tuple(range(1, brokers + 1)),
+        topics=_topics(rng),
+        options=_options(rng, brokers, base_latency),
+        timing=ReplicationTiming(
+            fetch_lag=rng.choice((0.002, 0.02, 0.1)),
+            longest_lag=rng.choice((0.5, 2.0, 4.0)),
+            session_timeout=rng.choice((0.3, 1.0, 3.0)),
+        ),
+        window=rng.choice(_WINDOWS[base_latency]),
+        base_latency_s=base_latency,
+        tasks=rng.randint(3, 6),
+        records=rng.randint(300, 550),
+        closes_at=round(rng.uniform(CHAOS_S * 0.9, CHAOS_S * 1.1), 3) if hasty else None,
+        close_timeout_s=rng.choice((0.0, 0.05, 1.0, 5.0)),
+        unclean_elections=unclean_elections,
+        purges=rng.random() < 0.2,
+    )
+    return replace(scenario, options={**scenario.options, **_bounds(rng)})
+
+
+def _topics(rng: random.Random) -> dict[str, TopicSpec]:
+    topics = {}
+    for name in ("t1", "t2", "t3")[: rng.choice((1, 1, 2, 3))]:
+        replicas = rng.choice((3, 3, 3, 2, 1))
+        configs = {"min.insync.replicas": str(rng.randint(1, min(2, replicas)))}
+        if rng.random() < 0.2:
+            configs["message.timestamp.type"] = "LogAppendTime"
+        if rng.random() < 0.25:
+            configs["max.message.bytes"] = str(rng.choice((400, 1200)))
+        topics[name] = TopicSpec(rng.randint(1, 3), replicas, configs)
+    return topics
+
+
+def _bounds(rng: random.Random) -> dict[str, int]:
+    """How many records may be buffered and in a batch, mostly any number."""
+    bounds = {}
+    if rng.random() < 0.25:
+        bounds["buffer_max_records"] = rng.choice((1, 5, 40))
+    if rng.random() < 0.25:
+        bounds["batch_max_records"] = rng.choice((1, 2, 10))
+    return bounds
+
+
+def _options(rng: random.Random, brokers: int, base_latency: float) -> dict[str, Any]:
+    linger = rng.choice((0, 0, 5, 50, 500))
+    request_timeout = rng.choice((400, 1000, 3000) if base_latency < 0.05 else (1500, 3000))
+    batch_size = rng.choice((200, 600, 2000, 16384))
+    options: dict[str, Any] = {
+        "bootstrap_servers": [f"broker-{node}.sim:9092" for node in range(1, brokers + 1)],
+        "client_id": "sim",
+        "acks": rng.choice(("all",) * 8 + (1, 0)),
+        "linger_ms": linger,
+        "request_timeout_ms": request_timeout,
+        "delivery_timeout_ms": linger
+        + request_timeout
+        + rng.choice((0, 50, 1000, 4000, 30000, 30000)),
+        "batch_size": batch_size,
+        "buffer_memory": max(batch_size * rng.choice((2, 4, 32)), 2 * _MOST_RECORD_BYTES),
+        "max_request_size": rng.choice((4096, 1048576)),
+        "max_block_ms": rng.choice((1500, 3000, 20000)),
+        "max_in_flight_requests_per_connection": rng.choice((1, 1, 2, 5, 5, 5)),
+        "retry_backoff_ms": rng.choice((10, 100)),
+        "retry_backoff_max_ms": 1000,
+        "compression_type": rng.choice(("none", "none", "gzip", "lz4", "zstd")),
+        "compression_threads_threshold_bytes": rng.choice((0, 65536)),
+        "metadata_max_age_ms": rng.choice((500, 2000, 300000)),
+        "metadata_max_idle_ms": rng.choice((5000, 300000)),
+        "connections_max_idle_ms": rng.choice((2000, 540000)),
+        "socket_connection_setup_timeout_ms": rng.choice((500, 2000)),
+        "socket_connection_setup_timeout_max_ms": 4000,
+        "partitioner_adaptive_partitioning_enable": rng.random() < 0.5,
+        "partitioner_availability_timeout_ms": rng.choice((0, 500)),
+    }
+    if rng.random() < 0.15:
+        options["retries"] = rng.choice((0, 0, 1, 3))
+    if rng.random() < 0.35:
+        options["enable_idempotence"] = False
+        if rng.random() < 0.5:
+            # The other way to order: one request at a time.
+            options["max_in_flight_requests_per_connection"] = 1
+    return options

@@ -1,0 +1,437 @@
+"""One run: a seed becomes a cluster, a network, a producer, tasks and faults, and then a verdict.
+
+Owns: the order of events of a run. Must not know: what faults do, what the guarantees are.
+
+    start producer -> tasks send while faults strike -> heal -> tasks end -> probe -> flush -> close
+                                        or: -> close amid the faults -> heal
+    -> the network runs dry -> judge
+
+Invariant: a run is a function of its seed and its schedule; nothing else enters, and nothing is
+left behind in the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from aioproducer.errors import BootstrapError, KafkaError
+from aioproducer.runtime.engine import ProducerEngine
+from aioproducer.testing.world.faults import Fault
+from aioproducer.testing.world.loop import StuckError, VirtualLoop
+from aioproducer.testing.world.producer import SimProducer
+from aioproducer.testing.world.spec import Chance
+from aioproducer.testing.world.trace import Trace
+from aioproducer.testing.world.world import SimWorld
+from aioproducer.types import TopicPartition
+from simulation.evidence import (
+    Evidence,
+    LogWatch,
+    calm_times,
+    leftovers,
+    names_lost,
+)
+from simulation.faults import draw_schedule
+from simulation.ledger import Alarm, Entry, Fate, Ledger
+from simulation.liveness import LivenessWatch, recovery_bound
+from simulation.oracles import Violation, judge, recoveries
+from simulation.scenario import CHAOS_S, Scenario, draw_scenario
+from simulation.themes import Theme, draw_theme, draw_transactional_theme
+from simulation.transactions.book import TransactionBook
+from simulation.transactions.cast import Cast
+from simulation.transactions.oracles import judge_transactions
+from simulation.transactions.plan import Plan, draw_plan, with_plan
+from simulation.transactions.play import TransactionalPlay
+from simulation.workload import Workload
+
+_SETTLING_S = 10.0
+"""How long after the healing the cluster has all its leaders and the producer its connections."""
+_DRAINING_S = 30.0
+_LONGEST_RUN_S = 600.0
+
+_PROBES = 4
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Result:
+    """What came out of a run.
+
+    Attributes:
+        schedule: The faults that struck.
+        drawn: The faults of the seed, whether they struck or not.
+        happened: How often each kind of fault was felt.
+        records: How many records somebody wanted to send.
+        virtual_s: How long the run took on its own clock.
+        transactions: How many transactions were begun.
+        recovery: Seconds from the healing to the last outcome of what was pending then, and the
+            bound for it.
+    """
+
+    seed: int
+    scenario: Scenario
+    schedule: Sequence[Fault]
+    drawn: Sequence[Fault]
+    violations: list[Violation]
+    happened: Counter[str]
+    trace: Trace
+    records: int = 0
+    delivered: int = 0
+    virtual_s: float = 0.0
+    transactions: int = 0
+    recovery: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass
+class Setup:
+    """What a run may be given in place of what its seed says.
+
+    Attributes:
+        schedule: The faults; None for the seed's own.
+        producer: The producer under test.
+        sabotage: Spoils the run before it starts; tests use it to see the oracles notice.
+        options: Producer options in place of those drawn.
+        unclean_elections: Whether committed records may be lost.
+        theme: A subject of the run in place of the one drawn.
+    """
+
+    schedule: Sequence[Fault] | None = None
+    producer: type[SimProducer] = SimProducer
+    sabotage: Callable[[Simulation], None] = lambda simulation: None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    unclean_elections: bool = False
+    theme: Theme | None = None
+
+
+def run_seed(seed: int, setup: Setup | None = None) -> Result:
+    """Runs one seed from beginning to end."""
+    setup = setup or Setup()
+    chance = Chance(seed)
+    loop = VirtualLoop(chance.of("executor"))
+    watch = LogWatch()
+    logger = logging.getLogger("aioproducer")
+    propagate, logger.propagate = logger.propagate, False
+    logger.addHandler(watch)
+    # When garbage is collected must not depend on what this process did before.
+    gc_was_on = gc.isenabled()
+    gc.disable()
+    gc.freeze()  # collections are for what the run makes: the rest would cost half its time
+    asyncio.set_event_loop(loop)
+    try:
+        return Simulation(seed, chance, loop, setup).run(watch.reports)
+    finally:
+        _end(loop)
+        asyncio.set_event_loop(None)
+        loop.close()
+        logger.removeHandler(watch)
+        logger.propagate = propagate
+        gc.unfreeze()
+        if gc_was_on:
+            gc.enable()
+
+
+def _end(loop: VirtualLoop) -> None:
+    """Ends what a run that broke off has left, so that nothing of it reaches the next one."""
+    left = asyncio.all_tasks(loop)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        for task in left:
+            task.cancel()
+        if left:
+            with suppress(StuckError):
+                loop.run_until_complete(asyncio.wait(left, timeout=_DRAINING_S))
+        gc.collect()
+
+
+class Simulation:
+    """One run in the making."""
+
+    def __init__(self, seed: int, chance: Chance, loop: VirtualLoop, setup: Setup) -> None:
+        self.seed: int = seed
+        self.chance: Chance = chance
+        self.loop: VirtualLoop = loop
+        drawn = draw_scenario(chance.of("scenario"), unclean_elections=setup.unclean_elections)
+        plan = None if setup.unclean_elections else draw_plan(chance.of("transactions"))
+        themes = chance.of("theme" if plan is None else "transactional theme")
+        theme = draw_theme(themes) if plan is None else draw_transactional_theme(themes, plan)
+        theme = setup.theme or theme
+        if theme is not None:
+            drawn = theme.applied_to(drawn)
+        if plan is not None:
+            drawn = with_plan(drawn, plan, chance.of("transactional scenario"))
+        self.scenario: Scenario = replace(drawn, options={**drawn.options, **setup.options})
+        self.world: SimWorld = SimWorld(chance, loop, self.scenario)
+        self.trace: Trace = self.world.trace
+        shape, times = self.scenario.shape, self.scenario.fault_times
+        faults = draw_schedule(chance.of("faults"), shape, *times)
+        if theme is not None:
+            faults += theme.schedule(themes, shape, *times)
+        faults = [replace(fault, at=self.scenario.clock(fault.at)) for fault in faults]
+        self.drawn: list[Fault] = sorted(faults, key=lambda fault: fault.at)
+        self.schedule: list[Fault] = self.drawn if setup.schedule is None else list(setup.schedule)
+        self.ledger: Ledger = Ledger()
+        self._liveness = LivenessWatch(loop.time)
+        loop.on_idle = self._liveness.check
+        self.book: TransactionBook | None = None
+        self._setup = setup
+
+    # -- the run ----------------------------------------------------------------------------------
+
+    def run(self, reports: list[str]) -> Result:
+        """Carries the run out and judges it."""
+        self._setup.sabotage(self)
+        violations: list[Violation] = []
+        recovery = (0.0, 0.0)
+        try:
+            evidence = self.loop.run_until_complete(self._play())
+            evidence.reports += reports + self.loop.failures
+            violations = judge(evidence) + judge_transactions(evidence)
+            recovery = _recovery(evidence)
+        except StuckError as error:
+            violations = [Violation("the_run_goes_on", str(error))]
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            text = f"{error!r} in {where.name} of {where.filename}"
+            violations = [Violation("nothing_surprising_is_raised", text)]
+        return Result(
+            self.seed,
+            self.scenario,
+            self.schedule,
+            self.drawn,
+            violations,
+            self.world.happened,
+            self.trace,
+            records=len(self.ledger.entries),
+            delivered=sum(entry.is_acknowledged for entry in self.ledger.entries),
+            virtual_s=self.loop.time(),
+            transactions=0 if self.book is None else len(self.book.transactions),
+            recovery=recovery,
+        )
+
+    async def _play(self) -> Evidence:
+        if self.scenario.transactions is not None:
+            evidence = await self._play_transactions(self.scenario.transactions)
+        else:
+            self.world.expect(self.schedule)
+            producer = await self._start_producer()
+            async with self._to_the_end(lambda: producer.close(0)):
+                tasks = self._start_tasks(producer)
+                if self.scenario.closes_at is None:
+                    await self._end_in_peace(producer, tasks)
+                else:
+                    await self._end_in_haste(producer, tasks, self.scenario.closes_at)
+            evidence = self._evidence([producer])
+        evidence.leftovers += leftovers(self.loop, self.world.network)
+        await asyncio.sleep(_DRAINING_S)
+        for entry in self.ledger.entries:
+            entry.seal()
+        gc.collect()
+        await asyncio.sleep(0)  # what is collected with a failure is reported by the loop
+        return evidence
+
+    async def _play_transactions(self, plan: Plan) -> Evidence:
+        cast = Cast(self, plan)
+        self.book = cast.book
+        self.world.enter(cast)
+        self.world.expect(self.schedule)
+        play = TransactionalPlay(self, cast)
+        async with self._to_the_end(lambda: play.close(0)):
+            await play.run()
+        self.world.happened["overslept transaction"] = any(
+            tx.overslept for tx in cast.book.transactions
+        )
+        evidence = self._evidence([actor.producer for actor in cast.actors])
+        evidence.transactions = cast.book
+        return evidence
+
+    @asynccontextmanager
+    async def _to_the_end(self, close: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+        """Bounds a run, and notes what ends it but should not."""
+        try:
+            async with asyncio.timeout_at(self.scenario.clock(_LONGEST_RUN_S)):
+                yield
+        except KafkaError as error:
+            self.ledger.surprises.append(f"the end fails: {error!r}")
+        except TimeoutError:
+            self.ledger.late_ends.append(f"no end within {_LONGEST_RUN_S:.0f} s")
+        finally:
+            self.world.heal()
+            await close()
+
+    def make_producer(self, **arguments: Any) -> SimProducer:
+        """One more producer under test; see `SimProducer`."""
+        arguments = {"on_data_loss": self._note_alarm, **arguments}
+        producer = self._setup.producer(self.world, **arguments)
+        self._liveness.add(producer)
+        return producer
+
+    def _note_alarm(self, where: TopicPartition) -> None:
+        """The producer says that acknowledged records of a partition are lost."""
+        self.trace(f"on_data_loss({where})")
+        lost = names_lost(self.world.cluster, where)
+        self.ledger.alarms.append(Alarm(where, self.loop.time(), lost))
+
+    async def _start_producer(self) -> SimProducer:
+        """A user tries again: with a short `max_block_ms` a slow network can be too slow."""
+        while True:
+            producer = self.make_producer()
+            try:
+                await producer.start()
+            except BootstrapError as error:
+                self.trace(f"start() raises {error!r}")
+                if self.loop.time() > CHAOS_S:
+                    raise
+            else:
+                return producer
+
+    def _start_tasks(self, producer: SimProducer) -> list[asyncio.Task[None]]:
+        scenario = self.scenario
+        work = Workload(
+            producer,
+            scenario.shape,
+            self.ledger,
+            self.trace,
+            self.world.wall_ms,
+            purges=scenario.purges,
+            parade=scenario.parade,
+            clock=scenario.clock,
+        )
+        each = scenario.records // scenario.tasks + 1
+        return [
+            asyncio.ensure_future(work.run(i, self.chance.of(f"task {i}"), each, CHAOS_S))
+            for i in range(scenario.tasks)
+        ]
+
+    async def _end_in_peace(
+        self, producer: SimProducer, tasks: Sequence[asyncio.Task[None]]
+    ) -> None:
+        heals_at = self.scenario.clock(self.scenario.heals_at)
+        await asyncio.sleep(max(0.0, heals_at - self.loop.time()))
+        self.world.heal()
+        await asyncio.gather(*tasks)
+        await asyncio.sleep(_SETTLING_S)
+        await self._probe(producer)
+        left = await self._bounded("flush", producer.flush())
+        if left:
+            self.ledger.false_reports.append(f"flush() left {left} record(s)")
+        pool = producer.engine.pool
+        if not left and pool.available != pool.total:
+            missing = pool.total - pool.available
+            self.ledger.late_ends.append(f"flush() is over and {missing} bytes are still in use")
+        await self._bounded("close", producer.close())
+
+    async def _end_in_haste(
+        self, producer: SimProducer, tasks: Sequence[asyncio.Task[None]], at: float
+    ) -> None:
+        await asyncio.sleep(max(0.0, self.scenario.clock(at) - self.loop.time()))
+        timeout = self.scenario.close_timeout_s
+        self.trace(f"close({timeout})")
+        await self._bounded("close", producer.close(timeout), timeout + 1.0)
+        self.trace("closed")
+        await asyncio.gather(*tasks)
+        self.world.heal()
+
+    async def _probe(self, producer: SimProducer) -> None:
+        """A healthy cluster takes a record for every partition."""
+        topics = self.scenario.shape.topics
+        if self.scenario.parade:
+            topics = dict.fromkeys(self.world.cluster.topics, 1)
+        wanted = [(topic, i) for topic, count in sorted(topics.items()) for i in range(count)]
+        errors: dict[tuple[str, int], KafkaError] = {}
+        for attempt in range(_PROBES):
+            outcomes = [await self._probe_partition(producer, *at, attempt) for at in wanted]
+            errors = {at: error for at, error in zip(wanted, outcomes, strict=True) if error}
+            wanted = list(errors)
+            if not wanted:
+                return
+            await asyncio.sleep(1.0)
+        self.ledger.unrecovered.append(f"no recovery: {errors}")
+
+    async def _probe_partition(
+        self, producer: SimProducer, topic: str, partition: int, attempt: int
+    ) -> KafkaError | None:
+        name = b"<probe/%s-%d/%d>" % (topic.encode(), partition, attempt)
+        entry = Entry(name, -2, topic, partition, None, name, (), None, self.loop.time())
+        self.ledger.entries.append(entry)
+        try:
+            entry.delivery = await producer.send(topic, name, partition=partition)
+        except KafkaError as error:
+            entry.fate, entry.error = Fate.REFUSED, error
+            return error
+        finally:
+            entry.settled_at = self.loop.time()
+        entry.fate = Fate.ACCEPTED
+        try:
+            await entry.delivery
+        except KafkaError as error:
+            return error
+        return None
+
+    async def _bounded(self, what: str, work: Awaitable[T], seconds: float | None = None) -> T:
+        """Awaits what has to end within `seconds`, by default the delivery timeout."""
+        if seconds is None:
+            seconds = self.scenario.options["delivery_timeout_ms"] / 1000 + 1.0
+        began = self.loop.time()
+        result = await work
+        self.ledger.calls.append((what, began, self.loop.time()))
+        took = self.loop.time() - began
+        if took > seconds:
+            self.ledger.late_ends.append(f"{what} took {took:.3f} s, allowed are {seconds:.3f}")
+        return result
+
+    # -- evidence ---------------------------------------------------------------------------------
+
+    def _evidence(self, producers: Sequence[SimProducer]) -> Evidence:
+        world, config = self.world, producers[0].config
+        engines = [each.engine for each in producers if each.was_started]
+        transports = [(str(each), each.transport) for each in world.network.connections]
+        complaints = [text for broker in world.brokers.values() for text in broker.complaints]
+        complaints += [
+            f"{name}: memory changed before it had left"
+            for name, transport in transports
+            if transport is not None and transport.memory_changed
+        ]
+        return Evidence(
+            config,
+            self.ledger,
+            world.cluster,
+            [engine.stats for engine in engines],
+            may_lose=self.scenario.unclean_elections or config.acks_value == 1,
+            memory_missing=sum(
+                each.memory_left + each.pool.total - each.pool.available for each in engines
+            ),
+            places_missing=sum(map(_places_missing, engines)),
+            calm=calm_times(world.disturbances, world.healed_at or 0.0, self.loop.time()),
+            early_speakers=[
+                name
+                for name, transport in transports
+                if transport is not None and transport.spoke_too_early
+            ],
+            complaints=complaints,
+            healed_at=world.healed_at,
+            recovery_bound=recovery_bound(config, self.scenario),
+            stalls=self._liveness.violations,
+            scripted_codes=frozenset().union(*(b.scripted_codes for b in world.brokers.values())),
+        )
+
+
+def _recovery(evidence: Evidence) -> tuple[float, float]:
+    longest = max((took for took, _ in recoveries(evidence)), default=0.0)
+    bound = evidence.recovery_bound
+    return max(longest, 0.0), 0.0 if bound is None else bound.seconds
+
+
+def _places_missing(engine: ProducerEngine) -> int:
+    """Records that still count for `buffer_max_records`."""
+    most = engine.config.buffer_max_records
+    if most is None:
+        return 0
+    return most - (engine.pool.ceiling - engine.appender.lane.appended)

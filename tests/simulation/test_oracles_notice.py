@@ -1,0 +1,259 @@
+"""The simulation can fail: spoilt producers and spoilt clusters are found out."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from aioproducer.core.batching.accumulator import RecordAccumulator
+from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
+from aioproducer.core.batching.buffer_pool import BufferPool
+from aioproducer.core.sending.acknowledged import AcknowledgedOffsets, LostRecords
+from aioproducer.core.sending.idempotence import _Partition
+from aioproducer.core.sending.sender import Sender
+from aioproducer.runtime.tasks.sender import SenderTask
+from aioproducer.testing.broker.log import PartitionLog, StoredBatch
+from aioproducer.testing.broker.replication import ReplicatedPartition
+from aioproducer.testing.world.spec import Chance
+from aioproducer.types import Persistence, TopicPartition
+from simulation import Result, Setup, SimProducer, Simulation, run_seed
+from simulation.themes import IDLE_DAYS, IDLE_DAYS_REDPANDA, Theme, draw_theme
+from simulation.transactions.plan import draw_plan
+
+_SEEDS = range(1, 31)
+
+
+def _oracles_that_notice(
+    setup: Setup, enough: str | None = None, seeds: Iterable[int] = _SEEDS
+) -> set[str]:
+    """Runs seeds until one finds the fault, or all of them."""
+    found: set[str] = set()
+    for seed in seeds:
+        found |= {violation.oracle for violation in run_seed(seed, setup).violations}
+        if (enough in found) if enough else found:
+            break
+    return found
+
+
+def _seeds_of(theme: Theme) -> Iterator[int]:
+    for seed in range(1000):
+        chance = Chance(seed)
+        is_transactional = draw_plan(chance.of("transactions")) is not None
+        if not is_transactional and draw_theme(chance.of("theme")) is theme:
+            yield seed
+
+
+def test_a_producer_that_acknowledges_before_the_broker_answers_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dispatched = Sender.on_dispatched
+
+    def acknowledge(self: Sender, node_id: int, batches: list[ProducerBatch]) -> None:
+        dispatched(self, node_id, batches)
+        for batch in batches:
+            self._succeed(batch, BatchOutcome(base_offset=0), batch.last_attempt_at)
+
+    monkeypatch.setattr(Sender, "on_dispatched", acknowledge)
+    assert "delivered_is_true" in _oracles_that_notice(Setup(), "delivered_is_true")
+
+
+def test_a_cluster_that_drops_an_acknowledged_record_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lose_the_last_batch(simulation: Simulation) -> None:
+        def lose() -> None:
+            for topic in simulation.world.cluster.topics.values():
+                for partition in topic.partitions:
+                    partition.log._batches[-1:] = []
+
+        simulation.loop.call_at(55.0, lose)
+
+    setup = Setup(sabotage=lose_the_last_batch)
+    assert "delivered_is_true" in _oracles_that_notice(setup, "delivered_is_true")
+
+
+def test_a_log_that_changes_a_record_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    append = PartitionLog.append
+
+    def shift(self: PartitionLog, *args: object, **kwargs: object) -> StoredBatch:
+        stored = append(self, *args, **kwargs)  # type: ignore[arg-type]
+        spoilt = stored._replace(data=stored.data[:-1] + bytes([stored.data[-1] ^ 1]))
+        self._batches[-1] = spoilt
+        return stored
+
+    monkeypatch.setattr(PartitionLog, "append", shift)
+    assert _oracles_that_notice(Setup())
+
+
+def test_a_failure_that_wrongly_says_not_persisted_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ProducerBatch, "persistence", lambda self: Persistence.NOT_PERSISTED)
+    assert "not_persisted_is_true" in _oracles_that_notice(Setup(), "not_persisted_is_true")
+
+
+def test_a_loss_that_is_reported_without_proof_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def report(self: AcknowledgedOffsets, place: TopicPartition, log_start: int) -> None:
+        self._on_data_loss(LostRecords(place, 0, log_start))
+
+    monkeypatch.setattr(AcknowledgedOffsets, "on_unknown_predecessor", report)
+    forgetful = itertools.islice(_seeds_of(IDLE_DAYS_REDPANDA), 3)
+    noticed = _oracles_that_notice(Setup(), "alarms_are_true", forgetful)
+    assert "alarms_are_true" in noticed
+
+
+def _lose_the_ends_of_logs(simulation: Simulation) -> None:
+    """Leaders lose what was acknowledged, and go on before it."""
+
+    def lose() -> None:
+        for topic in simulation.world.cluster.topics.values():
+            for partition in topic.partitions:
+                assert isinstance(partition, ReplicatedPartition)
+                partition._truncate_to(partition.log.end_offset // 2)
+
+    simulation.loop.call_at(30.0, lose)
+
+
+_LOSING = Setup(
+    schedule=[],
+    sabotage=_lose_the_ends_of_logs,
+    options={"enable_idempotence": True, "acks": "all"},
+    unclean_elections=True,
+)
+
+
+def test_a_loss_that_is_reported_is_in_order() -> None:
+    result = run_seed(3, _LOSING)
+    assert result.violations == []
+    assert any("on_data_loss" in line for line in result.trace.lines)
+
+
+def test_a_loss_that_is_not_reported_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    init = AcknowledgedOffsets.__init__
+
+    def mute(self: AcknowledgedOffsets, on_data_loss: object, on_forgotten: Any) -> None:
+        init(self, lambda lost: None, on_forgotten)
+
+    monkeypatch.setattr(AcknowledgedOffsets, "__init__", mute)
+    assert _oracles_that_notice(_LOSING) == {"alarms_are_true"}
+
+
+def test_a_record_that_is_overtaken_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_remembered(self: _Partition, now: float) -> bool:
+        return self.was_acknowledged
+
+    monkeypatch.setattr(_Partition, "is_remembered", is_remembered)
+    idle = itertools.islice(_seeds_of(IDLE_DAYS), 10)
+    noticed = _oracles_that_notice(Setup(), "order_costs_no_record", idle)
+    assert "order_costs_no_record" in noticed
+
+
+def test_a_retry_behind_younger_batches_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def at_the_end(self: RecordAccumulator, batch: ProducerBatch, retry_at: float) -> None:
+        batch.retry_at = retry_at
+        queue = self._queue_of(*batch.topic_partition)
+        queue.batches.append(batch)
+        self.readiness.replan(queue)
+
+    monkeypatch.setattr(RecordAccumulator, "reenqueue", at_the_end)
+    options = {
+        "max_in_flight_requests_per_connection": 1,
+        "batch_size": 300,
+        "enable_idempotence": False,
+    }
+    assert "order_is_kept" in _oracles_that_notice(Setup(options=options), "order_is_kept")
+
+
+def test_memory_that_is_reused_while_it_may_still_be_sent_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    release = RecordAccumulator.release
+
+    def scribble(self: RecordAccumulator, batch: ProducerBatch) -> None:
+        buffer = batch.buffer
+        release(self, batch)
+        if buffer is not None and not batch.holds:
+            buffer[:] = b"\xee" * len(buffer)
+
+    def hold_nothing(self: RecordAccumulator, batch: ProducerBatch) -> None:
+        batch.holds += 1
+        asyncio.get_running_loop().call_soon(scribble, self, batch)
+
+    monkeypatch.setattr(RecordAccumulator, "hold", hold_nothing)
+    monkeypatch.setattr(RecordAccumulator, "release", lambda self, batch: None)
+    assert "brokers_do_not_complain" in _oracles_that_notice(Setup(), "brokers_do_not_complain")
+
+
+def test_memory_that_never_comes_back_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    deallocate = BufferPool.deallocate
+    returned = 0
+
+    def keep_one(self: BufferPool, buffer: bytearray, size: int) -> None:
+        nonlocal returned
+        returned += 1
+        if returned != 7:
+            deallocate(self, buffer, size)
+
+    monkeypatch.setattr(BufferPool, "deallocate", keep_one)
+    assert "memory_is_returned" in _oracles_that_notice(Setup(), "memory_is_returned")
+
+
+def test_memory_that_nobody_hands_over_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BufferPool, "_serve", lambda self: None)
+    options = {"max_block_ms": 20_000, "batch_size": 2000, "buffer_memory": 5000}
+    noticed = _oracles_that_notice(Setup(options=options), "calm_brings_progress")
+    assert "calm_brings_progress" in noticed
+
+
+def test_a_sender_that_sleeps_through_wake_ups_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SenderTask, "wake", lambda self: None)
+    assert _oracles_that_notice(Setup(), "waits_are_bounded")
+
+
+class _Messy(SimProducer):
+    async def start(self, *, init_transactions: bool = True) -> None:
+        await super().start(init_transactions=init_transactions)
+        self.forgotten = asyncio.ensure_future(asyncio.sleep(10_000))
+
+
+class _Noisy(SimProducer):
+    async def start(self, *, init_transactions: bool = True) -> None:
+        await super().start(init_transactions=init_transactions)
+        asyncio.get_running_loop().call_soon(_raise)
+
+
+def _raise() -> None:
+    raise LookupError("nobody catches this")
+
+
+@pytest.mark.parametrize(
+    ("producer", "oracle"),
+    [(_Messy, "nothing_is_left"), (_Noisy, "nothing_surprising_is_raised")],
+)
+def test_a_producer_that_leaves_something_behind_is_found_out(
+    producer: type[SimProducer], oracle: str
+) -> None:
+    assert oracle in _oracles_that_notice(Setup(producer=producer), oracle)
+
+
+def test_an_exception_in_the_sender_does_not_end_the_simulation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drain: Callable[..., list[ProducerBatch]] = RecordAccumulator.drain
+
+    def fail_late(self: RecordAccumulator, node_id: int, now: float) -> list[ProducerBatch]:
+        if now > 20:
+            raise ZeroDivisionError
+        return drain(self, node_id, now)
+
+    monkeypatch.setattr(RecordAccumulator, "drain", fail_late)
+    result: Result = run_seed(1)
+    assert {violation.oracle for violation in result.violations} >= {"nothing_surprising_is_raised"}

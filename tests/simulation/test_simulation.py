@@ -1,0 +1,148 @@
+"""The producer in the simulation: every guarantee in many seeds, the same in every process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aioproducer.testing.world.spec import Chance
+from simulation import Setup, run_seed
+from simulation.themes import (
+    DEPOSITIONS,
+    IDLE_DAYS,
+    IDLE_DAYS_OLD_KAFKA,
+    IDLE_DAYS_REDPANDA,
+    MANY_TOPICS,
+    Theme,
+    draw_theme,
+)
+from simulation.transactions.plan import draw_plan
+
+SEEDS = 300
+"""About 0.2 s of CPU each: half a minute on two cores."""
+
+_TESTS = Path(__file__).parents[1]
+_REGRESSIONS = Path(__file__).with_name("regressions.txt")
+_DIGESTS = """
+from simulation import run_seed
+for seed in {seeds}:
+    print(seed, run_seed(seed).trace.digest())
+"""
+
+
+def _python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, **environment, "PYTHONPATH": str(_TESTS)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _regressions() -> list[int]:
+    lines = _REGRESSIONS.read_text().splitlines()
+    return [int(line.split()[0]) for line in lines if line and not line.startswith("#")]
+
+
+@pytest.mark.timeout(600)
+def test_every_guarantee_holds_in_many_seeds_and_every_kind_of_fault_happens() -> None:
+    done = _python("-m", "simulation", "--seeds", str(SEEDS), "--jobs", "2")
+    assert done.returncode == 0, done.stdout
+    assert "NEVER HAPPENED" not in done.stdout
+    assert f"{SEEDS} seeds" in done.stdout
+
+
+@pytest.mark.parametrize("seed", _regressions())
+def test_a_seed_that_failed_once_holds_now(seed: int) -> None:
+    assert run_seed(seed).violations == []
+
+
+def test_a_seed_gives_the_same_trace_in_every_process() -> None:
+    seeds = [11, 12, 13, 14]
+    there = _python("-c", _DIGESTS.format(seeds=seeds), PYTHONHASHSEED="1")
+    # In another order: what ran before in the same process must not matter.
+    elsewhere = _python("-c", _DIGESTS.format(seeds=seeds[::-1]), PYTHONHASHSEED="2")
+    assert there.returncode == 0, there.stderr
+    assert sorted(there.stdout.splitlines()) == sorted(elsewhere.stdout.splitlines())
+    assert len(set(there.stdout.split())) == 2 * len(seeds)
+
+
+def test_a_seed_is_long_and_rough_enough() -> None:
+    results = [run_seed(seed) for seed in range(1, 6)]
+    assert min(result.records for result in results) >= 200
+    assert min(result.virtual_s for result in results) >= 60
+    assert min(len(result.schedule) for result in results) >= 3
+
+
+def test_a_theme_brings_its_faults_and_its_options() -> None:
+    seed = next(
+        seed
+        for seed in range(100)
+        if draw_theme(Chance(seed).of("theme")) is DEPOSITIONS
+        and draw_plan(Chance(seed).of("transactions")) is None
+    )
+    result = run_seed(seed)
+    deposed = sum(fault.kind == "deposed leader" for fault in result.drawn)
+    assert deposed >= 6
+    assert result.scenario.options.items() >= DEPOSITIONS.options.items()
+
+
+def test_many_topics_are_used_created_and_deleted_while_faults_strike() -> None:
+    seed = next(
+        seed
+        for seed in range(1, 1000)
+        if draw_plan(Chance(seed).of("transactions")) is None
+        and draw_theme(Chance(seed).of("theme")) is MANY_TOPICS
+    )
+    result = run_seed(seed)
+    assert not result.violations
+    assert result.happened["topic creation"] > 10
+    assert result.happened["topic deletion"] > 10
+    kinds = {fault.kind for fault in result.schedule}
+    assert len(kinds) > 3
+    appends = [line.split(" appends ")[1] for line in result.trace.lines if " appends m" in line]
+    assert len({where.split()[0] for where in appends}) > 100
+
+
+def _first_seed_of(theme: Theme) -> int:
+    return next(
+        seed
+        for seed in range(1, 1000)
+        if draw_plan(Chance(seed).of("transactions")) is None
+        and draw_theme(Chance(seed).of("theme")) is theme
+    )
+
+
+def _epochs(lines: list[str]) -> set[str]:
+    return {line.rsplit("/", 2)[1] for line in lines if " appends " in line and " seq " in line}
+
+
+@pytest.mark.parametrize("theme", [IDLE_DAYS, IDLE_DAYS_REDPANDA, IDLE_DAYS_OLD_KAFKA])
+def test_idle_days_pass_and_brokers_forget_the_producer(theme: Theme) -> None:
+    seed = _first_seed_of(theme)
+    result = run_seed(seed)
+    assert not result.violations
+    assert result.virtual_s > 4 * 86_400
+    assert result.happened["first refused"]
+    assert any(" expires producer " in line for line in result.trace.lines)
+    calm = run_seed(seed, Setup(schedule=[]))
+    assert not calm.violations
+    # Only brokers that accept what they do not know let the sequences go on.
+    assert (_epochs(calm.trace.lines) == {"0"}) is (theme is IDLE_DAYS)
+
+
+def test_without_faults_everything_in_time_is_delivered() -> None:
+    for seed in range(1, 6):
+        result = run_seed(seed, Setup(schedule=[]))
+        assert result.violations == []
+        assert result.delivered > 0
+
+
+def test_the_guarantees_for_what_survives_hold_with_unclean_elections_too() -> None:
+    for seed in range(1, 30):
+        assert run_seed(seed, Setup(unclean_elections=True)).violations == []

@@ -1,0 +1,185 @@
+"""Transactional runs as a whole: there are enough of them, and spoilt clusters are found out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from aioproducer.errors import ProducerFencedError
+from aioproducer.runtime.send.appender import RecordAppender
+from aioproducer.testing.broker.markers import Marker
+from aioproducer.testing.broker.refusal import RefusedError
+from aioproducer.testing.broker.replication import ReplicatedPartition
+from aioproducer.testing.broker.transactions.groups import Group
+from aioproducer.testing.broker.transactions.states import Transaction
+from aioproducer.testing.world.spec import Chance
+from simulation import run_seed
+from simulation.themes import (
+    LATE_ENDS,
+    LOST_ADDITIONS,
+    OVERTAKINGS,
+    POSITIONS,
+    SLOW_ENDS,
+    Theme,
+    draw_transactional_theme,
+)
+from simulation.transactions.plan import Plan, Seat, draw_plan
+
+_SPOILT_RUNS = 30
+
+
+def _transactional(most: int) -> Iterator[int]:
+    """The first seeds whose runs are transactional."""
+    seed = 0
+    while most:
+        seed += 1
+        if draw_plan(Chance(seed).of("transactions")) is not None:
+            most -= 1
+            yield seed
+
+
+def _about(theme: Theme) -> int:
+    """The first seed whose run has a theme."""
+    for seed in _transactional(100):
+        chance = Chance(seed)
+        plan = draw_plan(chance.of("transactions"))
+        if plan and draw_transactional_theme(chance.of("transactional theme"), plan) is theme:
+            return seed
+    raise LookupError("no run has that theme")
+
+
+def _themes_of(plan: Plan) -> list[Theme | None]:
+    rng = random.Random(1)
+    return [draw_transactional_theme(rng, plan) for _ in range(100)]
+
+
+def _oracles_that_notice(enough: str) -> set[str]:
+    found: set[str] = set()
+    for seed in _transactional(_SPOILT_RUNS):
+        found |= {violation.oracle for violation in run_seed(seed).violations}
+        if enough in found:
+            break
+    return found
+
+
+def test_a_third_of_the_runs_is_transactional() -> None:
+    assert sum(draw_plan(Chance(seed).of("transactions")) is not None for seed in range(1000)) > 300
+
+
+def test_in_some_runs_transactions_are_prepared_for_others_to_decide() -> None:
+    plans = [draw_plan(Chance(seed).of("transactions")) for seed in range(1000)]
+    assert 40 < sum(plan is not None and plan.share_prepared > 0 for plan in plans) < 120
+
+
+def test_a_transactional_run_is_long_and_rough_enough() -> None:
+    results = [run_seed(seed) for seed in _transactional(5)]
+    assert min(result.records for result in results) >= 200
+    assert min(result.virtual_s for result in results) >= 60
+    assert min(len(result.schedule) for result in results) >= 3
+    assert min(result.transactions for result in results) >= 10
+
+
+@pytest.mark.parametrize(
+    ("theme", "kind", "count"),
+    [
+        (LATE_ENDS, "held end", 8),
+        (OVERTAKINGS, "overtaken renewal", 8),
+        (POSITIONS, "positions refused", 8),
+        (LOST_ADDITIONS, "lost addition", 12),
+        (SLOW_ENDS, "slow markers", 8),
+    ],
+)
+def test_a_theme_brings_its_faults_and_its_options(theme: Theme, kind: str, count: int) -> None:
+    result = run_seed(_about(theme))
+    assert sum(fault.kind == kind for fault in result.drawn) >= count
+    assert result.happened[kind]
+    options = result.scenario.options
+    assert all(options[name] >= value for name, value in theme.options.items())  # or a slow network
+    assert not result.violations
+
+
+def test_additions_are_lost_only_where_there_are_some() -> None:
+    plan = draw_plan(Chance(next(_transactional(1))).of("transactions"))
+    assert plan is not None
+    assert LOST_ADDITIONS not in _themes_of(replace(plan, version=2))
+    assert LOST_ADDITIONS in _themes_of(replace(plan, version=1))
+
+
+def test_positions_are_refused_only_where_somebody_reads() -> None:
+    plan = draw_plan(Chance(next(_transactional(1))).of("transactions"))
+    assert plan is not None
+    assert POSITIONS not in _themes_of(replace(plan, seats=(Seat("a"),)))
+    assert POSITIONS in _themes_of(replace(plan, seats=(Seat("a"), Seat("c", reads="t1"))))
+
+
+def test_a_cluster_that_commits_what_was_aborted_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    append = ReplicatedPartition.append_marker
+
+    def commit(self: ReplicatedPartition, marker: Marker, now_ms: int) -> int:
+        return append(self, marker._replace(is_commit=True), now_ms)
+
+    monkeypatch.setattr(ReplicatedPartition, "append_marker", commit)
+    noticed = _oracles_that_notice("what_is_not_committed_is_invisible")
+    assert "what_is_not_committed_is_invisible" in noticed
+
+
+def test_a_cluster_that_aborts_what_was_committed_in_one_partition_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    append = ReplicatedPartition.append_marker
+
+    def abort(self: ReplicatedPartition, marker: Marker, now_ms: int) -> int:
+        return append(self, marker._replace(is_commit=marker.is_commit and self.index > 0), now_ms)
+
+    monkeypatch.setattr(ReplicatedPartition, "append_marker", abort)
+    noticed = _oracles_that_notice("what_is_committed_is_whole")
+    assert "what_is_committed_is_whole" in noticed
+
+
+def test_a_cluster_that_forgets_markers_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        ReplicatedPartition, "append_marker", lambda self, marker, now_ms: self.log.end_offset
+    )
+    assert "nothing_stays_open" in _oracles_that_notice("nothing_stays_open")
+
+
+def test_a_cluster_that_commits_positions_of_aborted_transactions_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    end = Group.end_transaction
+
+    def commit(self: Group, producer_id: int, **_: bool) -> None:
+        end(self, producer_id, commit=True)
+
+    monkeypatch.setattr(Group, "end_transaction", commit)
+    noticed = _oracles_that_notice("transforms_are_exactly_once")
+    assert "transforms_are_exactly_once" in noticed
+
+
+def test_a_coordinator_that_fences_nobody_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Transaction, "check_identity", lambda self, producer: None)
+    assert _oracles_that_notice("a_fenced_producer_is_done")
+
+
+def test_a_coordinator_that_fences_who_comes_too_early_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fence(self: Transaction) -> None:
+        if self.is_ending:
+            raise RefusedError(ProducerFencedError)
+
+    monkeypatch.setattr(Transaction, "check_not_ending", fence)
+    assert "nobody_fences_itself" in _oracles_that_notice("nobody_fences_itself")
+
+
+def test_a_send_that_waits_until_the_next_transaction_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(RecordAppender, "_check_open", lambda self, ticket: self._ticket())
+    oracle = "sends_do_not_outlive_their_transaction"
+    assert oracle in _oracles_that_notice(oracle)

@@ -1,0 +1,277 @@
+"""What some of the runs have much of, besides their schedule.
+
+Owns: faults that do harm at rare moments only, how much of them makes such a moment likely, and the
+options under which it is one. Must not know: what the faults do.
+
+Invariant: a theme is drawn from a source of chance of its own; a run without one is not changed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aioproducer.testing.broker import TopicSpec, UnknownProducers
+from aioproducer.testing.world.faults import Fault, Shape
+from simulation.faults.answers import (
+    FirstRefused,
+    InitProducerIdError,
+    KeysRequired,
+    MixedErrors,
+    UnansweredInitProducerId,
+)
+from simulation.faults.brokers import (
+    ClockJump,
+    Crash,
+    DeposedLeader,
+    PowerLoss,
+    TopicCreation,
+    TopicDeletion,
+)
+from simulation.faults.coordinators import LostAddition, SlowMarkers
+from simulation.faults.moments import HeldEnd, OvertakenRenewal, PositionsRefused
+from simulation.faults.network import BlackHole, Reset
+from simulation.scenario import CHAOS_S, Pause, Scenario
+from simulation.transactions.plan import Plan
+
+_SHARE = 0.45
+_SHARE_OF_MANY_TOPICS = 0.12
+"""Of the runs without another theme."""
+_SHARE_OF_IDLE_DAYS = 0.2
+"""Of the runs that have no theme then."""
+_SHARE_OF_TRANSACTIONAL = 0.4
+_SHARE_OF_READERS = 0.4
+"""Of the themes of runs in which somebody reads, so many are about positions."""
+
+
+Schedule = Callable[[random.Random, Shape, float, float], list[Fault]]
+"""Draws the faults of a theme that strike between two virtual times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """One subject.
+
+    Attributes:
+        schedule: Draws its faults.
+        options: Options of the producer in place of those drawn.
+        heals_at: When everything heals; the producers work on until the usual time.
+        topics: The topics there are at first; those of the scenario when left out.
+        parade: See `Scenario`.
+        pauses: See `Scenario`.
+        brokers: See `Scenario`.
+    """
+
+    schedule: Schedule
+    options: Mapping[str, Any] = field(default_factory=dict)
+    heals_at: float = CHAOS_S
+    topics: Mapping[str, TopicSpec] = field(default_factory=dict)
+    parade: Sequence[str] = ()
+    pauses: Sequence[Pause] = ()
+    brokers: Mapping[str, Any] = field(default_factory=dict)
+
+    def applied_to(self, scenario: Scenario) -> Scenario:
+        """The scenario with the theme's options; one that heals early ends in peace."""
+        options = {**scenario.options, **self.options}
+        scenario = replace(
+            scenario,
+            options=options,
+            heals_at=self.heals_at,
+            topics=self.topics or scenario.topics,
+            parade=self.parade,
+            pauses=self.pauses,
+            brokers=self.brokers,
+        )
+        return scenario if self.heals_at == CHAOS_S else replace(scenario, closes_at=None)
+
+
+def _times(count: int, draw: Callable[[random.Random, float, Shape], Fault]) -> Schedule:
+    """A schedule of so many faults of one kind, at any time."""
+
+    def schedule(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+        return [draw(rng, round(rng.uniform(start, end), 3), shape) for _ in range(count)]
+
+    return schedule
+
+
+_ONE_AT_A_TIME = {
+    "enable_idempotence": False,
+    "max_in_flight_requests_per_connection": 1,
+    "metadata_max_age_ms": 300,
+}
+"""The order depends on nothing but waiting, and a new leader is known before the old one's fate."""
+
+DOUBTS = Theme(_times(16, MixedErrors.draw_doubt))
+DEPOSITIONS = Theme(_times(6, DeposedLeader.draw), _ONE_AT_A_TIME)
+
+_IMPATIENT = {"max_block_ms": 1500}
+"""A user who waits no longer for positions ends the transaction, which has to wait for them."""
+_SLOW_TO_REPEAT = {"retry_backoff_ms": 1000, "retry_backoff_max_ms": 2000}
+"""An abort comes before the lost request is sent again."""
+
+LATE_ENDS = Theme(_times(8, HeldEnd.draw))
+OVERTAKINGS = Theme(_times(8, OvertakenRenewal.draw))
+LOST_ADDITIONS = Theme(_times(12, LostAddition.draw), _SLOW_TO_REPEAT)
+SLOW_ENDS = Theme(_times(8, SlowMarkers.draw))
+POSITIONS = Theme(_times(8, PositionsRefused.draw), _IMPATIENT)
+
+_EARLY_S = 10.0
+_LONG_DELIVERY = {"delivery_timeout_ms": 120_000, "metadata_max_age_ms": 300_000}
+"""What waits in vain then waits long enough to be seen."""
+_IDEMPOTENT = {
+    "enable_idempotence": True,
+    "acks": "all",
+    "retries": 2**31 - 1,
+    "max_in_flight_requests_per_connection": 5,
+}
+
+
+def _flapping(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Coordinators load while a producer starts, and every broker dies within its first second."""
+    faults: list[Fault] = [InitProducerIdError(0.0, 1, rng.choice((3, 100)), rng.choice((14, 15)))]
+    at, down = rng.uniform(0.2, 1.5), rng.uniform(1.0, 4.0)
+    return faults + [
+        Crash(round(at + rng.uniform(0, 0.1), 3), node_id, round(down, 3))
+        for node_id in shape.nodes
+    ]
+
+
+def _everything_dead(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Every broker dies at about the same time, with or without a word, and all come back."""
+    at, down = rng.uniform(start, end - 3.0), rng.uniform(1.0, 6.0)
+    return [
+        rng.choice((Crash, PowerLoss))(
+            round(at + rng.uniform(0, 0.3), 3), node_id, round(down * rng.uniform(0.8, 1.2), 3)
+        )
+        for node_id in shape.nodes
+    ]
+
+
+def _identity_trouble(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Producer ids are refused or requests for them lost, while connections come and go."""
+    faults: list[Fault] = [InitProducerIdError.draw(rng, 0.0, shape) for _ in range(3)]
+    faults += [UnansweredInitProducerId.draw(rng, 0.0, shape) for _ in range(3)]
+    kinds = rng.choices((Crash, Reset, MixedErrors, BlackHole), k=4)
+    return faults + [kind.draw(rng, round(rng.uniform(0.05, end), 3), shape) for kind in kinds]
+
+
+FLAPPING = Theme(_flapping, {**_LONG_DELIVERY, **_IDEMPOTENT}, _EARLY_S)
+EVERYTHING_DEAD = Theme(_everything_dead, _LONG_DELIVERY, _EARLY_S)
+EARLY_HEALING = Theme(lambda *_: [], _LONG_DELIVERY, _EARLY_S)
+"""The usual faults of a run, all in its first seconds."""
+IDENTITY_TROUBLE = Theme(_identity_trouble, {**_LONG_DELIVERY, **_IDEMPOTENT}, _EARLY_S)
+CLOCK_JUMPS = Theme(_times(12, ClockJump.draw))
+
+_PARADE = tuple(f"m{number:03}" for number in range(240))
+_CREATED, _DELETED = 6, 4
+"""Topics that come and go at a time."""
+
+
+def _comings_and_goings(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Topics are created about when they are first used, and some are deleted while or after."""
+    pace = CHAOS_S / len(_PARADE)
+    absent = [name for name in _PARADE if name not in shape.topics]
+    faults: list[Fault] = []
+    for first in range(0, len(absent), _CREATED):
+        names = absent[first : first + _CREATED]
+        at = _PARADE.index(names[0]) * pace + rng.uniform(-6.0, 1.0)
+        faults.append(TopicCreation(round(max(at, start), 3), tuple(names)))
+    for first in rng.sample(range(0, len(_PARADE), _DELETED), 15):
+        at = first * pace + rng.uniform(-1.0, 15.0)
+        gone = _PARADE[first : first + _DELETED]
+        faults.append(TopicDeletion(round(min(max(at, start), end), 3), gone))
+    return faults
+
+
+MANY_TOPICS = Theme(
+    _comings_and_goings,
+    {
+        "allow_auto_create_topics": False,
+        "max_block_ms": 3000,
+        "metadata_max_age_ms": 2000,
+        "metadata_max_idle_ms": 5000,
+    },
+    topics={name: TopicSpec(1, 3) for name in _PARADE[::2]},
+    parade=_PARADE,
+)
+"""Every topic is used for some seconds only, so that most expire during the run."""
+
+
+_A_DAY_S = 86_400.0
+_IDLE_TIMES = (Pause(15.0, 1.1 * _A_DAY_S), Pause(30.0, 0.5 * _A_DAY_S), Pause(45.0, 3 * _A_DAY_S))
+_REFUSED_LATER = 6
+_SMALL_BATCHES = {"linger_ms": 0, "batch_size": 200, "buffer_memory": 64 * 1024}
+"""Bursts of records are several batches of a partition."""
+
+
+def _refusals_after_pauses(
+    rng: random.Random, shape: Shape, start: float, end: float
+) -> list[Fault]:
+    """The first batches after a pause are refused, and some later ones."""
+    faults: list[Fault] = [
+        FirstRefused(pause.begins_at, topic, partition, rng.choice((0, 0, 0, 1)))
+        for pause in _IDLE_TIMES
+        for topic, count in sorted(shape.topics.items())
+        for partition in range(count)
+    ]
+    return faults + [
+        FirstRefused.draw(rng, round(rng.uniform(start, end), 3), shape)
+        for _ in range(_REFUSED_LATER)
+    ]
+
+
+IDLE_DAYS = Theme(
+    _refusals_after_pauses,
+    {**_LONG_DELIVERY, **_IDEMPOTENT, **_SMALL_BATCHES},
+    pauses=_IDLE_TIMES,
+)
+"""Brokers forget the producer while nobody sends, and its sequences go on."""
+IDLE_DAYS_REDPANDA = replace(
+    IDLE_DAYS, brokers={"unknown_producers": UnknownProducers.OUT_OF_ORDER}
+)
+IDLE_DAYS_OLD_KAFKA = replace(
+    IDLE_DAYS, brokers={"unknown_producers": UnknownProducers.UNKNOWN_PRODUCER_ID}
+)
+_IDLE_THEMES = (IDLE_DAYS, IDLE_DAYS, IDLE_DAYS_REDPANDA, IDLE_DAYS_OLD_KAFKA)
+
+_LARGE_BATCHES = {"linger_ms": 50, "batch_size": 16384, "buffer_memory": 1 << 20}
+BAD_RECORDS = Theme(_times(10, KeysRequired.draw), {**_LONG_DELIVERY, **_LARGE_BATCHES})
+
+
+_THEMES = (
+    BAD_RECORDS,
+    BAD_RECORDS,
+    DOUBTS,
+    DOUBTS,
+    DEPOSITIONS,
+    DEPOSITIONS,
+    FLAPPING,
+    EVERYTHING_DEAD,
+    EARLY_HEALING,
+    EARLY_HEALING,
+    IDENTITY_TROUBLE,
+    CLOCK_JUMPS,
+)
+
+
+def draw_theme(rng: random.Random) -> Theme | None:
+    """A theme of a run without transactions, or None for a run like most."""
+    if rng.random() < _SHARE:
+        return rng.choice(_THEMES)
+    if rng.random() < _SHARE_OF_MANY_TOPICS:
+        return MANY_TOPICS
+    return rng.choice(_IDLE_THEMES) if rng.random() < _SHARE_OF_IDLE_DAYS else None
+
+
+def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
+    """A theme of a transactional run, or None for a run like most."""
+    if rng.random() >= _SHARE_OF_TRANSACTIONAL:
+        return None
+    reads = any(seat.reads is not None for seat in plan.seats)
+    if reads and rng.random() < _SHARE_OF_READERS:
+        return POSITIONS
+    # V2 adds nothing by requests of its own.
+    additions = [LOST_ADDITIONS] * (plan.version == 1)
+    return rng.choice([LATE_ENDS, OVERTAKINGS, EARLY_HEALING, SLOW_ENDS, BAD_RECORDS, *additions])

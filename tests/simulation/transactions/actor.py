@@ -1,0 +1,398 @@
+"""One incarnation: a process with a producer, and a user who does one transaction after the other.
+
+Owns: how users drive transactions, well and badly, and what they note of it. Must not know: faults,
+the cluster's state, what is right.
+
+    in a block       `async with`, left in order, by an exception, or by a cancellation
+    by calls         begin, ..., commit or abort; each call may be cancelled and made again
+    in haste         the first transaction ends while its sends ask where their topics are
+    prepared         somebody outside decides; the process waits, decides as well, or leaves
+    losing patience  a call that has no outcome for long: the process closes and another one starts
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from aioproducer.errors import (
+    CommitOutcomeUnknownError,
+    IllegalStateError,
+    InvalidTxnStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+    TransactionAbortableError,
+)
+from aioproducer.testing.broker.transactions.states import ProducerIdentity
+from aioproducer.testing.world.producer import SimProducer
+from aioproducer.types import Persistence
+from simulation.ledger import Source
+from simulation.scenario import CHAOS_S
+from simulation.transactions.book import ActorEntry, Outcome, TransactionEntry
+from simulation.transactions.contents import ENDS, Contents
+from simulation.transactions.line import Line
+from simulation.transactions.outsider import Outsider
+from simulation.transactions.patience import Caller, GaveUpError
+from simulation.transactions.plan import Seat
+
+if TYPE_CHECKING:
+    from aioproducer.types import PreparedTransaction
+    from simulation.transactions.cast import Cast
+    from simulation.transactions.consumer import SimConsumer
+
+_SHARE_FOUND_OUT = 0.5
+"""Of the commits whose outcome is unknown."""
+_HASTE_S = 0.0001
+"""No answer comes that soon."""
+
+
+class ExpelledError(KafkaError):
+    """The consumer group goes on without this process."""
+
+
+class HandedOverError(KafkaError):
+    """The process has prepared its transaction and leaves the rest to others."""
+
+
+class _ChangeOfMindError(Exception):
+    """What a user's own code raises in a block."""
+
+
+class Actor:
+    """One incarnation of a seat.
+
+    Attributes:
+        seat: Its job.
+        entry: What the books say of it.
+        producer: Its producer; another process's dial cannot reach it.
+        superseded: Whether somebody else does the job by now.
+        gone: Whether it was killed.
+        work: Its task, while it works by itself.
+        contents: What it puts into its transactions.
+    """
+
+    def __init__(
+        self,
+        cast: Cast,
+        seat: Seat,
+        entry: ActorEntry,
+        producer: SimProducer,
+        line: Line,
+        rng: random.Random,
+    ) -> None:
+        self.seat = seat
+        self.entry = entry
+        self.producer = producer
+        self.superseded: bool = False
+        self.gone: bool = False
+        self.work: asyncio.Future[None] | None = None
+        self._line = line
+        self._cast = cast
+        self._rng = rng
+        self._loop = cast.loop
+        self._ledger = cast.ledger
+        self._caller = Caller(
+            entry.name, producer.config.max_block_ms / 1000, rng, cast.ledger, cast.trace
+        )
+        self.contents: Contents = Contents(cast, seat, producer, self._caller, rng)
+
+    @property
+    def consumer(self) -> SimConsumer | None:
+        """What it reads by, if it reads."""
+        return self.contents.consumer
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether its producer can go on."""
+        return self.entry.ready_at is not None and self.entry.ended_with is None and not self.gone
+
+    async def run(self) -> None:
+        """Works until the time is over or the producer is at its end."""
+        try:
+            if await self.start():
+                if self._cast.in_haste and self.consumer is None:
+                    await self._in_haste()
+                while self._loop.time() < CHAOS_S and not self._cast.closing:
+                    await self.transaction()
+        except asyncio.CancelledError:
+            if not self.gone:
+                raise
+        except (*ENDS, GaveUpError, ExpelledError, HandedOverError) as error:
+            self.end(error)
+        except KafkaError as error:
+            self._ledger.surprises.append(f"{self.entry.name}: {error!r}")
+            self.end(error)
+
+    def end(self, error: KafkaError) -> None:
+        """The producer can do no more: note why, and whether it was shut out by then."""
+        self.entry.ended_with = error
+        transactions = self.producer.engine.transactions
+        identity = None if transactions is None else transactions.manager.identity
+        if identity is not None:
+            who = ProducerIdentity(*identity)
+            self.entry.was_shut_out = self._cast.cluster.transactions.has_shut_out(who)
+        self._cast.trace(f"{self.entry.name} ends with {type(error).__name__}")
+
+    def kill(self) -> None:
+        """The process dies: nothing of it reaches anybody any more."""
+        self.gone = True
+        self._line.cut()
+        if self.work is not None:
+            self.work.cancel()
+
+    async def start(self) -> bool:
+        """Starts the producer, which fences older ones; False when that fails."""
+        name = self.entry.name
+        try:
+            limit = 2 * self.producer.config.max_block_ms / 1000
+            await self._caller.bounded("start", self.producer.start(), limit)
+        except KafkaError as error:
+            self._cast.trace(f"{name} does not start: {error!r}")
+            self.entry.ended_with = error
+            return False
+        self.entry.ready_at = self._loop.time()
+        self._cast.trace(f"{name} is ready")
+        self.contents.consumer = self._cast.make_consumer(self)
+        return True
+
+    async def dispose(self, timeout: float | None = 0) -> None:
+        """Closes the producer, and ends what was left running."""
+        await self.contents.stop()
+        config = self.producer.config
+        patience = (config.max_block_ms + config.delivery_timeout_ms) / 1000
+        limit = patience if timeout is None else timeout
+        await self._caller.bounded("close", self.producer.close(timeout), limit + 1.0)
+
+    # -- transactions -----------------------------------------------------------------------------
+
+    async def transaction(self) -> None:
+        """One transaction, in some style, and a pause."""
+        rng = self._rng
+        sources: Sequence[Source] | None = None
+        if self.consumer is not None:
+            sources = self.consumer.poll(rng.choice((2, 5, 15)))
+            if not sources:
+                await asyncio.sleep(rng.choice((0.05, 0.2, 0.5)))
+                return
+        style = rng.choice((self._by_calls, self._by_calls, self._in_block, self._in_cut_block))
+        share = self._cast.share_prepared
+        if share and rng.random() < share:
+            style = self._prepared
+        tx = await style(sources)
+        if self.consumer is not None and (tx is None or tx.outcome is not Outcome.COMMITTED):
+            self._cast.rejoin(self)
+        await asyncio.sleep(self._cast.pause(self.seat))
+
+    async def calm_transaction(
+        self, fill: Callable[[TransactionEntry], Awaitable[None]]
+    ) -> TransactionEntry:
+        """One transaction that the user does everything to commit."""
+        await self._caller.call("begin", self.producer.begin_transaction)
+        tx = self._open()
+        await fill(tx)
+        await self._commit(tx)
+        return tx
+
+    async def _by_calls(self, sources: Sequence[Source] | None) -> TransactionEntry | None:
+        if not await self._begin():
+            return None
+        tx = self._open()
+        await self.contents.fill(tx, sources)
+        if self._rng.random() < 0.8:
+            await self._commit(tx)
+        else:
+            await self._abort(tx)
+        return tx
+
+    async def _in_haste(self) -> None:
+        """One transaction without a record; what its sends learn later is for none of the next."""
+        rng = self._cast.chance_of(f"haste of {self.entry.name}")
+        if await self._begin():
+            tx = self._open()
+            self.contents.straggle(rng, rng.randint(1, 4))
+            await asyncio.sleep(_HASTE_S)
+            await (self._commit(tx) if rng.random() < 0.3 else self._abort(tx))
+
+    async def _prepared(self, sources: Sequence[Source] | None) -> TransactionEntry | None:
+        if not await self._begin():
+            return None
+        tx = self._open()
+        await self.contents.fill(tx, sources)
+        prepared = await self._prepare(tx)
+        if prepared is None:
+            return tx
+        rng = self._rng
+        commit, way = rng.random() < 0.7, rng.choice(("leave", "wait", "decide as well"))
+        if commit:
+            tx.commit_asked_at = self._loop.time()
+        outsider = Outsider(self._cast, tx, prepared, commit=commit, alone=way != "decide as well")
+        deciding = asyncio.ensure_future(outsider.decide())
+        self._cast.attend(deciding)
+        if way == "leave":
+            raise HandedOverError(f"{tx.label} is prepared")
+        if way == "wait":
+            await asyncio.wait([deciding])
+        await (self._commit(tx) if commit else self._abort(tx))
+        return tx
+
+    async def _prepare(self, tx: TransactionEntry) -> PreparedTransaction | None:
+        """What ends the transaction from elsewhere; None if it had to be aborted."""
+        found: list[PreparedTransaction] = []
+
+        async def prepare() -> None:
+            found.append(await self.producer.prepare_transaction())
+
+        tx.prepare_asked_at = self._loop.time()
+        try:
+            await self._caller.call("prepare", prepare)
+        except TransactionAbortableError as error:
+            self._cast.trace(f"{tx.label} cannot be prepared: {error!r}")
+            await self._abort(tx)
+            return None
+        self._cast.trace(f"{tx.label} is prepared")
+        tx.prepared = found[-1]
+        return tx.prepared
+
+    async def _in_block(self, sources: Sequence[Source] | None) -> TransactionEntry | None:
+        opened: list[TransactionEntry] = []
+        block = self._block(sources, opened, changes_mind=self._rng.random() < 0.2)
+        await self._leave(block, opened)
+        return opened[0] if opened else None
+
+    async def _in_cut_block(self, sources: Sequence[Source] | None) -> TransactionEntry | None:
+        opened: list[TransactionEntry] = []
+        block = asyncio.ensure_future(self._block(sources, opened, changes_mind=False))
+        try:
+            await asyncio.wait([block], timeout=self._rng.choice((0.0, 0.002, 0.05, 0.3, 1.0)))
+        finally:
+            block.cancel()
+            await asyncio.wait([block])
+        if not block.cancelled():
+            await self._leave(block, opened)
+        elif opened and opened[0].commit_asked_at is not None:
+            try:
+                await self._commit(opened[0])
+            except ProducerClosedError:
+                raise
+            except IllegalStateError:
+                # The commit had been refused, and the block's abort of it was cut off.
+                self._cast.trace(f"{opened[0].label} was given up")
+        return opened[0] if opened else None
+
+    async def _leave(self, block: Awaitable[None], opened: Sequence[TransactionEntry]) -> None:
+        """Awaits a block, and does what a user does after its errors."""
+        try:
+            await block
+        except _ChangeOfMindError:
+            pass
+        except TransactionAbortableError as error:
+            if opened:
+                opened[0].tell(Outcome.REFUSED)
+            else:
+                await self._initialize(error)
+        except KafkaTimeoutError:
+            # Begun or to be committed: both calls are made again.
+            if opened and opened[0].commit_asked_at is not None:
+                await self._commit(opened[0])
+        except ENDS as error:
+            if opened:
+                self._note_end(opened[0], error)
+            raise
+        except KafkaError as error:
+            if opened:
+                raise
+            await self._initialize(error)
+
+    async def _block(
+        self,
+        sources: Sequence[Source] | None,
+        opened: list[TransactionEntry],
+        *,
+        changes_mind: bool,
+    ) -> None:
+        left_at: float | None = None
+        try:
+            async with self.producer.transaction():
+                tx = self._open()
+                opened.append(tx)
+                try:
+                    await self.contents.fill(tx, sources)
+                finally:
+                    left_at = self._loop.time()
+                if changes_mind:
+                    raise _ChangeOfMindError
+                tx.commit_asked_at = left_at
+        finally:
+            if left_at is not None:
+                # A commit that is refused is followed by an abort.
+                self._caller.check("leaving a block", left_at, 2)
+        tx.tell(Outcome.COMMITTED)
+        self._cast.trace(f"{tx.label} is committed by its block")
+
+    def _open(self) -> TransactionEntry:
+        tx = self._cast.book.begin(self.entry.name, self._loop.time())
+        self.contents.begin(tx)
+        self._cast.trace(f"{tx.label} begins")
+        return tx
+
+    # -- calls ------------------------------------------------------------------------------------
+
+    async def _begin(self) -> bool:
+        try:
+            await self._caller.call("begin", self.producer.begin_transaction)
+        except (*ENDS, GaveUpError):
+            raise
+        except KafkaError as error:
+            await self._initialize(error)
+            return False
+        return True
+
+    async def _initialize(self, error: KafkaError) -> None:
+        """The next epoch was refused for now."""
+        self._cast.trace(f"{self.entry.name} asks again after {error!r}")
+        try:
+            await self._caller.call("init", self.producer.init_transactions)
+        except (*ENDS, GaveUpError):
+            raise
+        except KafkaError as again:
+            raise GaveUpError("no epoch is given") from again
+
+    async def _commit(self, tx: TransactionEntry) -> None:
+        if tx.commit_asked_at is None:
+            tx.commit_asked_at = self._loop.time()
+        try:
+            await self._caller.call("commit", self.producer.commit_transaction)
+        except TransactionAbortableError as error:
+            # A real coordinator answers INVALID_TXN_STATE of what was aborted only. A scripted one
+            # may come before an outsider's commit: then nothing is certain before the abort.
+            may_be_a_lie = isinstance(error.__cause__, InvalidTxnStateError)
+            if tx.prepared is None or not may_be_a_lie:
+                tx.tell(Outcome.REFUSED)
+            self._cast.trace(f"{tx.label} cannot be committed: {error!r}")
+            await self._caller.call("abort", self.producer.abort_transaction)
+            tx.tell(Outcome.REFUSED)
+        except ENDS as error:
+            self._note_end(tx, error)
+            raise
+        else:
+            tx.tell(Outcome.COMMITTED)
+            self._cast.trace(f"{tx.label} is committed")
+
+    def _note_end(self, tx: TransactionEntry, error: KafkaError) -> None:
+        """What the producer's end tells of a commit; somebody outside may find out the rest."""
+        if error.persistence is Persistence.NOT_PERSISTED:
+            self._cast.trace(f"{tx.label} is not committed: {error!r}")
+            tx.tell(Outcome.REFUSED)
+        elif isinstance(error, CommitOutcomeUnknownError) and error.transaction is not None:
+            self._cast.trace(f"{tx.label} may be committed")
+            if self._cast.chance_of(f"outcome of {tx.label}").random() < _SHARE_FOUND_OUT:
+                outsider = Outsider(self._cast, tx, error.transaction, commit=True, alone=False)
+                self._cast.attend(asyncio.ensure_future(outsider.decide()))
+
+    async def _abort(self, tx: TransactionEntry) -> None:
+        await self._caller.call("abort", self.producer.abort_transaction)
+        tx.tell(Outcome.ABORTED)
+        self._cast.trace(f"{tx.label} is aborted")

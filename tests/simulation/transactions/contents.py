@@ -1,0 +1,183 @@
+"""What one incarnation puts into its transactions: records, and the positions they come from.
+
+Owns: how users fill transactions, well and badly. Must not know: how transactions begin and end.
+
+    made up         bursts in the styles of `workload`, one after the other or at once
+    transformed     a record for every one that was read, and how far that was
+    straggling      sends that go on while the transaction ends
+    oversleeping    waiting amid a transaction for longer than the coordinator does
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING
+
+from aioproducer.errors import (
+    CommitOutcomeUnknownError,
+    FatalTransactionError,
+    KafkaError,
+    ProducerClosedError,
+    ProducerFailedError,
+    ProducerFencedError,
+)
+from aioproducer.testing.world.producer import SimProducer
+from simulation.ledger import Entry, Source
+from simulation.scenario import CHAOS_S
+from simulation.transactions.book import TransactionEntry
+from simulation.transactions.patience import Caller
+from simulation.transactions.plan import OUTPUT_TOPIC, Seat
+from simulation.workload import Workload
+
+if TYPE_CHECKING:
+    from simulation.transactions.cast import Cast
+    from simulation.transactions.consumer import SimConsumer
+
+ENDS = (
+    CommitOutcomeUnknownError,
+    FatalTransactionError,
+    ProducerClosedError,
+    ProducerFailedError,
+    ProducerFencedError,
+)
+"""After these only `close()` is left."""
+
+_TASKS_PER_ACTOR = 10_000
+
+
+class Contents:
+    """The records and positions of one incarnation.
+
+    Attributes:
+        consumer: What it reads by, if it reads.
+    """
+
+    def __init__(
+        self, cast: Cast, seat: Seat, producer: SimProducer, caller: Caller, rng: random.Random
+    ) -> None:
+        self.consumer: SimConsumer | None = None
+        self._cast = cast
+        self._seat = seat
+        self._producer = producer
+        self._caller = caller
+        self._rng = rng
+        self._first_task = len(cast.book.actors) * _TASKS_PER_ACTOR
+        self._tasks = 0
+        self._stragglers: list[asyncio.Future[None]] = []
+        self._work = Workload(
+            producer,
+            cast.input_shape,
+            cast.ledger,
+            cast.trace,
+            cast.wall_ms,
+            purges=cast.purges,
+        )
+
+    def begin(self, tx: TransactionEntry) -> None:
+        """What is sent from now on belongs to this transaction."""
+        self._work.transaction = tx.number
+
+    async def stop(self) -> None:
+        """Ends the sends that are still going on."""
+        for straggler in self._stragglers:
+            straggler.cancel()
+        await asyncio.gather(*self._stragglers, return_exceptions=True)
+
+    async def fill(self, tx: TransactionEntry, sources: Sequence[Source] | None) -> None:
+        """Sends what there is to send, made up or made of what was read, and maybe waits."""
+        rng = self._rng
+        if sources is None:
+            await self._make_up()
+        else:
+            await self.transform(tx, sources)
+        if rng.random() < 0.05 and self._cast.timeout_s <= CHAOS_S / 10:
+            tx.overslept = True
+            await asyncio.sleep(self._cast.timeout_s * rng.uniform(1.0, 1.6))
+        elif rng.random() < 0.3:
+            await asyncio.sleep(rng.choice((0.0, 0.01, 0.2, 1.0)))
+
+    async def _make_up(self) -> None:
+        rng = self._rng
+        usual = self._cast.burst_sizes(self._seat)
+        sizes = [rng.choice(usual) for _ in range(rng.choice((0, 1, 1, 2, 3)))]
+        self._cast.spend(self._seat, sum(sizes))
+        if sizes and rng.random() < 0.12:
+            self.straggle(self._own_chance(), sizes.pop())
+        if rng.random() < 0.4:
+            await asyncio.gather(*[self._burst(size) for size in sizes])
+        else:
+            for size in sizes:
+                await self._burst(size)
+
+    def straggle(self, rng: random.Random, size: int) -> None:
+        """Begins to send so many records; nobody waits for that."""
+        late = self._work.at_once(self._next_task(), rng, size)
+        self._stragglers.append(asyncio.ensure_future(late))
+
+    async def _burst(self, size: int) -> None:
+        await self._quietly(self._work.burst(self._next_task(), self._own_chance(), 0, size))
+
+    def _next_task(self) -> int:
+        """One after the other or at once: only records of one burst have an order."""
+        self._tasks += 1
+        return self._first_task + self._tasks
+
+    def _own_chance(self) -> random.Random:
+        return random.Random(self._rng.random())
+
+    async def _quietly(self, work: Awaitable[None]) -> None:
+        """What the user's sends raise does not keep him from ending the transaction."""
+        try:
+            await work
+        except KafkaError as error:
+            self._cast.trace(f"a burst ends with {type(error).__name__}")
+
+    async def transform(self, tx: TransactionEntry, sources: Sequence[Source]) -> None:
+        """Makes a record of every one that was read, and commits how far that was."""
+        first = self._rng.random() < 0.2
+        if first:
+            await self._send_offsets(tx)
+        if self._rng.random() < 0.5:
+            await asyncio.gather(*[self._send_transformed(source) for source in sources])
+        else:
+            for source in sources:
+                await self._send_transformed(source)
+        if not first:
+            await self._send_offsets(tx)
+
+    async def _send_transformed(self, source: Source) -> None:
+        task = self._next_task()
+        name = b"<%d/of %s>" % (task, source.name.strip(b"<>"))
+        entry = Entry(
+            name, task, OUTPUT_TOPIC, None, source.name, name, (), None, self._cast.loop.time()
+        )
+        entry.source = source
+        await self._quietly(self._send_and_watch(entry))
+
+    async def send(self, entry: Entry) -> None:
+        """Sends one record in the open transaction."""
+        await self._work.send(entry)
+
+    async def _send_and_watch(self, entry: Entry) -> None:
+        if await self._work.send(entry) and self._rng.random() < 0.2:
+            await self._work.watch(entry)
+
+    async def _send_offsets(self, tx: TransactionEntry) -> None:
+        consumer = self.consumer
+        if consumer is None:
+            return
+        tx.group, tx.offsets = self._seat.group, consumer.positions
+
+        async def send() -> None:
+            await self._producer.send_offsets_to_transaction(tx.offsets, consumer.metadata)
+
+        try:
+            if self._rng.random() < 0.1 and await self._caller.cut_short(send()):
+                return
+            await self._caller.bounded("send_offsets", send())
+        except ENDS:
+            raise
+        except KafkaError as error:
+            self._cast.trace(f"{tx.label}: send_offsets raises {type(error).__name__}")

@@ -1,0 +1,327 @@
+"""What must be true of transactions after a run, whatever went wrong during it.
+
+Owns: the guarantees of transactional producers as checks on the books, the logs read by a committed
+reader, and the groups' positions. Must not know: which faults struck.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from aioproducer.errors import (
+    AuthorizationError,
+    InvalidTopicError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+    RecordTooLargeError,
+)
+from aioproducer.records.batch import DecodedRecord
+from aioproducer.types import TopicPartition
+from simulation.evidence import Evidence, name_of
+from simulation.ledger import Entry, Fate
+from simulation.oracles import Violation
+from simulation.transactions.book import Outcome, TransactionBook, TransactionEntry
+from simulation.transactions.view import CommittedView, committed_view
+
+_LOSSES = (AuthorizationError, InvalidTopicError, KafkaTimeoutError, RecordTooLargeError)
+"""Refusals of `send` after which a transaction cannot be committed."""
+_SAY_FENCED = frozenset({47, 59, 90})
+"""Codes that a script answers in place of the coordinator; 59 asks for an epoch at any moment."""
+
+
+class _Seen(NamedTuple):
+    """One visible copy of a record."""
+
+    where: TopicPartition
+    offset: int
+
+
+class _Reading:
+    """The run as a committed reader and the books show it."""
+
+    def __init__(self, e: Evidence, book: TransactionBook) -> None:
+        self.evidence = e
+        self.book = book
+        self.views: dict[TopicPartition, CommittedView] = {
+            where: committed_view(partition.log.batches) for where, partition in e.partitions()
+        }
+        self.seen: dict[bytes, list[_Seen]] = defaultdict(list)
+        for where, view in self.views.items():
+            for record in view.records.values():
+                self.seen[name_of(record)].append(_Seen(where, record.offset))
+        self.contents: dict[int, list[Entry]] = defaultdict(list)
+        for entry in e.ledger.entries:
+            if entry.transaction is not None:
+                self.contents[entry.transaction].append(entry)
+
+    def is_visible(self, tx: TransactionEntry) -> bool | None:
+        """Whether any of it is; None if it cannot be told, since it has no records."""
+        certain = [each for each in self.contents[tx.number] if each.fate is Fate.ACCEPTED]
+        return any(each.name in self.seen for each in certain) if certain else None
+
+    def records(self, where: TopicPartition) -> dict[int, DecodedRecord]:
+        """What a committed reader gets of a partition, by offset."""
+        view = self.views.get(where)
+        return {} if view is None else view.records
+
+
+def judge_transactions(evidence: Evidence) -> list[Violation]:
+    """Every violation of every guarantee about transactions; none in a run without any."""
+    if evidence.transactions is None:
+        return []
+    reading = _Reading(evidence, evidence.transactions)
+    return [Violation(oracle.__name__, text) for oracle in ORACLES for text in oracle(reading)]
+
+
+# -- the guarantees --------------------------------------------------------------------------------
+
+
+def what_is_committed_is_whole(r: _Reading) -> Iterator[str]:
+    """Every accepted record of a transaction whose commit returned is visible, once."""
+    for tx in r.book.transactions:
+        if tx.outcome is not Outcome.COMMITTED:
+            continue
+        for entry in r.contents[tx.number]:
+            copies = len(r.seen.get(entry.name, ()))
+            if entry.fate is Fate.ACCEPTED and copies != 1:
+                yield f"{tx.label} is committed, and {entry.label} is visible {copies} times"
+
+
+def what_is_not_committed_is_invisible(r: _Reading) -> Iterator[str]:
+    """Nothing of a transaction that was aborted, refused, or never to be committed."""
+    for tx in r.book.transactions:
+        if not tx.must_be_absent:
+            continue
+        for entry in r.contents[tx.number]:
+            for where, offset in r.seen.get(entry.name, ()):
+                asked = "" if tx.commit_asked_at is not None else ", never to be committed"
+                yield (
+                    f"{tx.label} is {tx.outcome.value}{asked}, and {entry.label} is visible at "
+                    f"{where.partition}@{offset}"
+                )
+
+
+def what_is_unknown_is_all_or_nothing(r: _Reading) -> Iterator[str]:
+    """An accepted record is visible if and only if the others of its transaction are."""
+    for tx in r.book.transactions:
+        certain = [each for each in r.contents[tx.number] if each.fate is Fate.ACCEPTED]
+        visible = sum(each.name in r.seen for each in certain)
+        if 0 < visible < len(certain):
+            yield f"{visible} of {len(certain)} records of {tx.label} are visible"
+
+
+def nothing_is_visible_twice(r: _Reading) -> Iterator[str]:
+    """No record has two visible copies."""
+    for name, copies in r.seen.items():
+        if len(copies) > 1:
+            yield f"{name!r} is visible {len(copies)} times"
+
+
+def no_commit_after_a_loss(r: _Reading) -> Iterator[str]:
+    """No commit returns if a record failed, or was refused while the transaction was open."""
+    for tx in r.book.transactions:
+        closed_at = tx.closed_at
+        if tx.outcome is not Outcome.COMMITTED or closed_at is None:
+            continue
+        for entry in r.contents[tx.number]:
+            settled = entry.settled_at
+            lost = entry.fate is Fate.ACCEPTED and entry.error is not None
+            if entry.fate is Fate.REFUSED and settled is not None and settled < closed_at:
+                lost = isinstance(entry.error, _LOSSES)
+            if lost:
+                yield f"{tx.label} is committed although {entry.label} failed: {entry.error}"
+
+
+def records_belong_to_a_transaction(r: _Reading) -> Iterator[str]:
+    """No record is accepted outside of one."""
+    for entry in r.evidence.ledger.entries:
+        if entry.transaction is None and entry.fate is Fate.ACCEPTED:
+            yield f"{entry.label} was accepted outside of any transaction"
+
+
+def sends_do_not_outlive_their_transaction(r: _Reading) -> Iterator[str]:
+    """No send that began in one transaction is accepted after the next has begun."""
+    last: dict[str, TransactionEntry] = {}
+    for tx in r.book.transactions:
+        before, last[tx.actor] = last.get(tx.actor), tx
+        for entry in () if before is None else r.contents[before.number]:
+            settled = entry.settled_at
+            if entry.fate is Fate.ACCEPTED and settled is not None and settled > tx.began_at:
+                yield f"{entry.label}, sent in the one before, was accepted in {tx.label}"
+
+
+def a_fenced_producer_is_done(r: _Reading) -> Iterator[str]:
+    """What an older incarnation wants to commit when a newer one is ready never becomes visible."""
+    actors = {actor.name: actor for actor in r.book.actors}
+    for tx in r.book.transactions:
+        owner, asked_at = actors[tx.actor], tx.commit_asked_at
+        newer = [
+            actor
+            for actor in r.book.actors
+            if actor.transactional_id == owner.transactional_id
+            and actor.number > owner.number
+            and actor.ready_at is not None
+            and asked_at is not None
+            and actor.ready_at < asked_at
+        ]
+        if newer and tx.outcome is Outcome.COMMITTED and r.is_visible(tx) is not None:
+            yield f"{tx.label} is committed after {newer[0].name} was ready"
+        elif newer and r.is_visible(tx):
+            yield f"{tx.label} is visible, and {newer[0].name} was ready before its commit"
+
+
+def nobody_fences_itself(r: _Reading) -> Iterator[str]:
+    """A producer is fenced by another incarnation, by its timeout, or by a request it had given up.
+
+    The last: in V1 an addition that is carried out late, between the abort that a producer sends
+    for fear of it and the request for the next epoch that follows, begins a transaction. The
+    coordinator answers as if another incarnation had been initialized.
+    """
+    if r.evidence.scripted_codes & _SAY_FENCED:
+        return
+    for actor in r.book.actors:
+        if isinstance(actor.ended_with, ProducerFencedError) and not actor.was_shut_out:
+            yield f"{actor.name} is fenced, and neither by another one nor by its timeout"
+
+
+def what_is_prepared_waits(r: _Reading) -> Iterator[str]:
+    """Before somebody decides only its timeout and an incarnation end it.
+
+    A newer one does at any time. An older one does by asking for its next epoch: the coordinator
+    aborts what runs before it compares epochs. No producer can tell that it has been replaced, so
+    that is nobody's fault; but only the transaction of a newer epoch than the one it names may be
+    lost to it. Or its first request is delayed until a newer one is ready: the coordinator cannot
+    tell which of the two started later.
+    """
+    timeout = r.evidence.config.transaction_timeout_ms / 1000
+    coordinators = r.evidence.cluster.transactions
+    actors = {actor.name: actor for actor in r.book.actors}
+    for tx in r.book.transactions:
+        lost_at, owner = tx.lost_at, actors[tx.actor]
+        if lost_at is None or lost_at - tx.began_at >= timeout:
+            continue
+        others = [
+            actor
+            for actor in r.book.actors
+            if actor.transactional_id == owner.transactional_id and actor.number != owner.number
+        ]
+        if tx.prepared is not None:
+            identity = (tx.prepared.producer_id, tx.prepared.epoch)
+            if identity in coordinators.overtaken:
+                continue
+            if identity in coordinators.displaced and any(
+                actor.number < owner.number and actor.ready_at is None for actor in others
+            ):
+                continue
+        if not any(
+            actor.number > owner.number and actor.appeared_at <= lost_at for actor in others
+        ):
+            yield f"{tx.label} was prepared, and had ended by itself at {lost_at:.3f}"
+
+
+def what_is_told_of_an_end_agrees(r: _Reading) -> Iterator[str]:
+    """Whoever asks, and however often: the same end."""
+    for tx in r.book.transactions:
+        for contradiction in tx.contradictions:
+            yield f"{tx.label}: {contradiction}"
+
+
+def nothing_stays_open(r: _Reading) -> Iterator[str]:
+    """Every transaction is decided in the end, in every log."""
+    for where, view in r.views.items():
+        for producer_id, offset in view.undecided.items():
+            yield f"{where}: a transaction of producer {producer_id} is open from {offset} on"
+    for name, transaction in r.evidence.cluster.transactions.transactions.items():
+        if transaction.is_pending:
+            yield f"the transaction of {name} is {transaction.state.value}"
+
+
+def order_of_a_transaction_is_kept(r: _Reading) -> Iterator[str]:
+    """Visible records of one task stand in a partition in the order of `send`."""
+    for tx in r.book.transactions:
+        last: dict[tuple[int, TopicPartition], tuple[int, Entry]] = {}
+        for entry in r.contents[tx.number]:
+            if entry.task < 0:
+                continue
+            for where, offset in r.seen.get(entry.name, ()):
+                before = last.get((entry.task, where))
+                if before is not None and before[0] >= offset:
+                    yield f"{entry.label} was sent after {before[1].label} and stands before it"
+                last[entry.task, where] = (offset, entry)
+
+
+def positions_agree_with_records(r: _Reading) -> Iterator[str]:
+    """A group's position is the one of the last visible transaction that moved it."""
+    wanted: dict[tuple[str, TopicPartition], int] = defaultdict(int)
+    possible: dict[tuple[str, TopicPartition], int] = defaultdict(int)
+    for tx in r.book.transactions:
+        if tx.group is None:
+            continue
+        visible = r.is_visible(tx)
+        if visible is None and not tx.must_be_absent:
+            visible = True if tx.outcome is Outcome.COMMITTED else None
+        for where, offset in tx.offsets.items():
+            key = (tx.group, where)
+            if visible:
+                wanted[key] = max(wanted[key], offset)
+            if visible or (visible is None and not tx.must_be_absent):
+                possible[key] = max(possible[key], offset)
+    groups = r.evidence.cluster.groups.groups
+    for (group, where), offset in sorted(wanted.items() | possible.items()):
+        found = groups[group].offsets.get(where) if group in groups else None
+        committed = 0 if found is None else found.offset
+        if not wanted[group, where] <= committed <= possible[group, where]:
+            yield (
+                f"{group} is at {committed} of {where.topic}-{where.partition}, visible "
+                f"transactions say {offset}"
+            )
+
+
+def manners_are_kept(r: _Reading) -> Iterator[str]:
+    """Nobody sends what does not belong there; see `manners`."""
+    yield from r.book.complaints
+
+
+def transforms_are_exactly_once(r: _Reading) -> Iterator[str]:
+    """Of every committed record before a group's position one output is visible, of others none."""
+    made: dict[str, Counter[tuple[TopicPartition, int]]] = defaultdict(Counter)
+    for tx in r.book.transactions:
+        for entry in r.contents[tx.number]:
+            if entry.source is not None and tx.group is not None and entry.name in r.seen:
+                made[tx.group][entry.source.where, entry.source.offset] += 1
+    for group, outputs in made.items():
+        offsets = r.evidence.cluster.groups.groups[group].offsets
+        for (where, offset), count in sorted(outputs.items()):
+            at = offsets[where].offset if where in offsets else 0
+            if count > 1:
+                yield f"{count} visible outputs of {where.topic}-{where.partition}@{offset}"
+            if offset >= at:
+                yield f"a visible output of {where.partition}@{offset}, the position is {at}"
+            if offset not in r.records(where):
+                yield f"a visible output of {where.partition}@{offset}, which is not committed"
+        for where, position in offsets.items():
+            for offset in r.records(where):
+                if offset < position.offset and not outputs[where, offset]:
+                    yield f"no output of {where.topic}-{where.partition}@{offset} is visible"
+
+
+ORACLES = (
+    what_is_committed_is_whole,
+    what_is_not_committed_is_invisible,
+    what_is_unknown_is_all_or_nothing,
+    nothing_is_visible_twice,
+    no_commit_after_a_loss,
+    records_belong_to_a_transaction,
+    sends_do_not_outlive_their_transaction,
+    a_fenced_producer_is_done,
+    nobody_fences_itself,
+    what_is_prepared_waits,
+    what_is_told_of_an_end_agrees,
+    nothing_stays_open,
+    order_of_a_transaction_is_kept,
+    positions_agree_with_records,
+    transforms_are_exactly_once,
+    manners_are_kept,
+)

@@ -1,0 +1,139 @@
+"""One transactional run from the first process to the last.
+
+Owns: the order of events. Must not know: what faults do, what the guarantees are.
+
+    everybody works while faults strike -> heal -> probe: everybody commits once more, and readers
+    read to the end -> close
+                                  or: -> close amid the faults -> heal
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aioproducer.errors import KafkaError
+from simulation.ledger import Entry
+from simulation.transactions.book import Outcome, TransactionEntry
+from simulation.transactions.plan import Seat
+
+if TYPE_CHECKING:
+    from simulation.simulation import Simulation
+    from simulation.transactions.actor import Actor
+    from simulation.transactions.cast import Cast
+
+_SETTLING_S = 10.0
+_TRIES = 5
+_LONGEST_READING_S = 60.0
+_MOST_READ = 60
+
+
+class TransactionalPlay:
+    """Plays a run with its cast."""
+
+    def __init__(self, simulation: Simulation, cast: Cast) -> None:
+        self._simulation = simulation
+        self._cast = cast
+        self._loop = simulation.loop
+        self._ledger = simulation.ledger
+
+    async def run(self) -> None:
+        """Until everybody has closed, one way or the other."""
+        self._cast.start()
+        closes_at = self._simulation.scenario.closes_at
+        if closes_at is None:
+            await self._end_in_peace()
+        else:
+            await self._end_in_haste(closes_at)
+
+    async def _end_in_peace(self) -> None:
+        heals_at = self._simulation.scenario.heals_at
+        await asyncio.sleep(max(0.0, heals_at - self._loop.time()))
+        self._simulation.world.heal()
+        await self._cast.finished()
+        await asyncio.sleep(_SETTLING_S)
+        seats = sorted(self._cast.seats.values(), key=lambda seat: seat.reads is not None)
+        for seat in seats:
+            await self._probe(seat)
+        await self.close(None)
+
+    async def _end_in_haste(self, at: float) -> None:
+        await asyncio.sleep(max(0.0, at - self._loop.time()))
+        self._simulation.trace("everybody closes")
+        await self.close(self._simulation.scenario.close_timeout_s)
+        await self._cast.finished()
+        self._simulation.world.heal()
+
+    async def close(self, timeout: float | None) -> None:
+        """Closes every producer that may still be open."""
+        self._cast.closing = True
+        await asyncio.gather(*[actor.dispose(timeout) for actor in self._cast.actors])
+
+    # -- probing ----------------------------------------------------------------------------------
+
+    async def _probe(self, seat: Seat) -> None:
+        """A healthy cluster commits, and a reader gets to the end of what it reads."""
+        trouble = "nobody was there"
+        for tried in range(_TRIES):
+            actor = await self._fit_actor(seat)
+            try:
+                if actor.consumer is None:
+                    await self._write_everywhere(actor, at_once=not tried)
+                    return
+                # A transaction that carries too much ends by its timeout, and its producer with it.
+                if await self._read_to_the_end(actor, _MOST_READ >> tried):
+                    return
+                trouble = "it does not get to the end"
+            except KafkaError as error:
+                trouble = repr(error)
+                actor.end(error)
+                await actor.dispose(0)
+            await asyncio.sleep(1.0)
+        self._ledger.unrecovered.append(f"no recovery of {seat.name}: {trouble}")
+
+    async def _fit_actor(self, seat: Seat) -> Actor:
+        actor = self._cast.present(seat)
+        if actor is None or not actor.is_fit:
+            actor = self._cast.appear(seat)
+            await actor.start()
+        return actor
+
+    async def _write_everywhere(self, actor: Actor, *, at_once: bool) -> None:
+        async def fill(tx: TransactionEntry) -> None:
+            names = {
+                b"<probe %d/%s-%d>" % (tx.number, topic.encode(), i): (topic, i)
+                for topic, count in sorted(self._cast.input_shape.topics.items())
+                for i in range(count)
+            }
+            now = self._loop.time()
+            entries = [
+                Entry(name, -2, *where, None, name, (), None, now) for name, where in names.items()
+            ]
+            if at_once:
+                await asyncio.gather(*[actor.contents.send(entry) for entry in entries])
+                return
+            for entry in entries:  # where memory holds one record, the last of many waits too long
+                await actor.contents.send(entry)
+
+        tx = await actor.calm_transaction(fill)
+        if tx.outcome is not Outcome.COMMITTED:
+            raise KafkaError(f"{tx.label} is {tx.outcome.value}")
+
+    async def _read_to_the_end(self, actor: Actor, most: int) -> bool:
+        """Whether it gets there; open transactions of the dead may hold it up for their timeout."""
+        consumer = actor.consumer
+        until = self._loop.time() + _LONGEST_READING_S
+        while consumer is not None and self._loop.time() < until:
+            sources = consumer.poll(most)
+            if not sources:
+                if sources is not None and not consumer.is_behind_anything():
+                    return True
+                await asyncio.sleep(0.5)
+                continue
+
+            tx = await actor.calm_transaction(partial(actor.contents.transform, sources=sources))
+            if tx.outcome is not Outcome.COMMITTED:
+                self._cast.rejoin(actor)
+                most = max(1, most // 2)  # memory may not do for so many at a time
+        return False

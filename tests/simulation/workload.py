@@ -1,0 +1,306 @@
+"""What users do in a run: several tasks that send, wait, cancel, forget and flush.
+
+Owns: the tasks, and the books they keep. Must not know: faults, the cluster, what is right.
+
+    one by one      send, await the delivery, next
+    together        send some, gather the deliveries, sometimes giving up waiting
+    forgetting      send some, throw the deliveries away
+    called back     send some, look at nothing but callbacks
+    in bulk         send_many
+    hesitating      cancel `send` itself, at any await
+    regretting      send some, then purge everything
+
+A burst goes anywhere, or all of it to one partition, where several requests are under way then.
+With a parade of topics, "anywhere" is one of the few whose turn it is.
+
+Invariant: what a task wants to send depends on its own source of chance alone, never on how the
+cluster behaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from aioproducer import Producer
+from aioproducer.errors import KafkaError, ProducerClosedError
+from aioproducer.runtime.delivery import Delivery
+from aioproducer.testing.world.faults import Shape
+from aioproducer.testing.world.trace import Trace
+from aioproducer.types import Record
+from simulation.ledger import Entry, Fate, Ledger
+
+_KEYS = 12
+_SIZES = (0, 10, 100, 100, 400, 1000, 2000)
+_FOCUSED = 0.35
+_ABREAST = 12
+LARGEST_BURST = 30
+"""Records that a task sends in one go, at most."""
+"""How many topics of a parade are used at a time."""
+
+
+class Workload:
+    """The tasks of one run.
+
+    Attributes:
+        transaction: The number of the transaction that is open, if any.
+    """
+
+    def __init__(
+        self,
+        producer: Producer,
+        shape: Shape,
+        ledger: Ledger,
+        trace: Trace,
+        wall_ms: Callable[[], int],
+        *,
+        purges: bool,
+        parade: Sequence[str] = (),
+        clock: Callable[[float], float] = lambda active_s: active_s,
+    ) -> None:
+        self.transaction: int | None = None
+        self._sent: list[Entry] = []
+        self._producer = producer
+        self._purges = purges
+        self._parade = parade
+        self._shape = shape
+        self._ledger = ledger
+        self._trace = trace
+        self._wall_ms = wall_ms
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+
+    async def run(self, task: int, rng: random.Random, records: int, until: float) -> None:
+        """Sends about so many records in bursts spread over that time of activity."""
+        try:
+            await self._bursts(task, rng, records, until)
+        except KafkaError as error:
+            if ProducerClosedError in {type(error), type(error.__cause__)}:
+                self._trace(f"task {task} finds the producer closed")
+            else:
+                self._ledger.surprises.append(f"task {task}: {error!r}")
+
+    async def _bursts(self, task: int, rng: random.Random, records: int, until: float) -> None:
+        pace = until / records
+        number = 0
+        while number < records:
+            size = min(rng.choice((1, 2, 5, 12, LARGEST_BURST)), records - number)
+            await self.burst(task, rng, number, size, number / records)
+            number += size
+            # Waiting for the cluster may have taken longer: then without a pause.
+            pause = self._clock(number * pace * rng.uniform(0.9, 1.1)) - self._loop.time()
+            await asyncio.sleep(max(0.0, pause))
+
+    async def burst(
+        self, task: int, rng: random.Random, first: int, size: int, progress: float = 0.0
+    ) -> None:
+        """Sends so many records in one of the styles, and maybe flushes then.
+
+        Args:
+            task: Who sends.
+            rng: Its source of chance.
+            first: The number of the first record.
+            size: How many.
+            progress: Which share of its records the task has sent.
+        """
+        focus = self._some_partition(rng, progress) if rng.random() < _FOCUSED else None
+        draft = [self._draft(task, rng, first + i, focus, progress) for i in range(size)]
+        style = rng.choice(self._styles())
+        await style(draft, rng)
+        if rng.random() < 0.15:
+            await self._flush(rng.choice((None, 0.1, 2.0)))
+
+    async def at_once(self, task: int, rng: random.Random, size: int) -> None:
+        """Sends so many records without waiting for one before the other; each has its own task."""
+        draft = [self._draft(task, rng, number, None) for number in range(size)]
+        for entry in draft:
+            entry.task = -1  # these have no order
+        await asyncio.gather(*[self.send(entry) for entry in draft], return_exceptions=True)
+
+    def _styles(self) -> list[Callable[[list[Entry], random.Random], Coroutine[Any, Any, None]]]:
+        return [
+            self._one_by_one,
+            self._together,
+            self._forgetting,
+            self._called_back,
+            self._in_bulk,
+            self._hesitating,
+            *((self._regretting,) if self._purges else ()),
+        ]
+
+    # -- styles -----------------------------------------------------------------------------------
+
+    async def _one_by_one(self, draft: list[Entry], rng: random.Random) -> None:
+        for entry in draft:
+            if await self.send(entry):
+                await self.watch(entry)
+
+    async def _together(self, draft: list[Entry], rng: random.Random) -> None:
+        accepted = [entry for entry in draft if await self.send(entry)]
+        waits = [asyncio.ensure_future(self.watch(entry)) for entry in accepted]
+        if rng.random() < 0.4:
+            # Giving up waits for some touches neither the records nor the other waits.
+            await asyncio.sleep(rng.choice((0.0, 0.01, 0.5)))
+            for wait in waits[:: rng.randint(1, 3)]:
+                wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _forgetting(self, draft: list[Entry], rng: random.Random) -> None:
+        for entry in draft:
+            if await self.send(entry):
+                entry.delivery = None
+                self._ledger.dropped.append(entry)
+
+    async def _called_back(self, draft: list[Entry], rng: random.Random) -> None:
+        for entry in draft:
+            if await self.send(entry):
+                self._count_notices(entry)
+
+    async def _in_bulk(self, draft: list[Entry], rng: random.Random) -> None:
+        topic = draft[0].topic
+        items = [
+            Record(
+                each.value, each.key, each.headers, each.timestamp_ms, each.partition, each.topic
+            )
+            for each in draft
+        ]
+        self._ledger.entries += draft
+        now = self._loop.time()
+        for entry in draft:
+            entry.asked_at = now
+            entry.task = -1  # in bulk and alone are not ordered among each other
+            entry.transaction = self.transaction
+        try:
+            result = await self._producer.send_many(topic, items)
+        except (KafkaError, asyncio.CancelledError):
+            for entry in draft:
+                entry.fate, entry.settled_at = Fate.UNTOLD, self._loop.time()
+            raise
+        failed = {failure.index: failure.error for failure in result.failed}
+        for index, entry in enumerate(draft):
+            error = failed.get(index)
+            entry.settled_at = entry.done_at = self._loop.time()
+            entry.error, entry.delivered_in_bulk = error, error is None
+            refused = error is not None and error.persistence is None
+            entry.fate = Fate.REFUSED if refused else Fate.ACCEPTED
+        if result.count != len(draft) or result.delivered + len(failed) != len(draft):
+            self._ledger.false_reports.append(f"send_many of {len(draft)} says {result!r}")
+
+    async def _hesitating(self, draft: list[Entry], rng: random.Random) -> None:
+        for entry in draft:
+            entry.asked_at = self._loop.time()
+            sending = asyncio.ensure_future(self.send(entry))
+            # Looked at even if this process is killed before it can.
+            sending.add_done_callback(lambda done: done.cancelled() or done.exception())
+            for _ in range(rng.randrange(3)):
+                await asyncio.sleep(0)
+            if rng.random() < 0.5:
+                await asyncio.sleep(rng.choice((0.001, 0.1, 1.0)))
+            sending.cancel()
+            await asyncio.wait([sending])
+            if not sending.cancelled() and sending.result():
+                self._count_notices(entry)
+
+    async def _regretting(self, draft: list[Entry], rng: random.Random) -> None:
+        for entry in draft:
+            if await self.send(entry):
+                self._count_notices(entry)
+        await asyncio.sleep(rng.choice((0.0, 0.001, 0.05, 0.3)))
+        gone = self._producer.purge(queued=rng.random() < 0.5, in_flight=rng.random() < 0.7)
+        self._trace(f"purge gives up {gone}")
+
+    # -- steps ------------------------------------------------------------------------------------
+
+    def _some_partition(self, rng: random.Random, progress: float) -> tuple[str, int | None]:
+        if self._parade:
+            first = round(progress * (len(self._parade) - _ABREAST))
+            return rng.choice(self._parade[first : first + _ABREAST]), 0
+        topic = rng.choice(sorted(self._shape.topics))
+        return topic, rng.randrange(self._shape.topics[topic])
+
+    def _draft(
+        self,
+        task: int,
+        rng: random.Random,
+        number: int,
+        focus: tuple[str, int | None] | None,
+        progress: float = 0.0,
+    ) -> Entry:
+        topic, partition = focus or self._some_partition(rng, progress)
+        if focus is None and rng.random() < 0.7:
+            partition = None
+        name = b"<%d/%d>" % (task, number)
+        key = b"k%d" % rng.randrange(_KEYS) if rng.random() < 0.6 else None
+        value: bytes | None = name + rng.randbytes(rng.choice(_SIZES))
+        if rng.random() < 0.05:
+            key, value = name, None
+        headers = (("h", name), ("null", None)) if rng.random() < 0.2 else ()
+        stamped = self._wall_ms() - rng.randrange(1000) if rng.random() < 0.3 else None
+        return Entry(name, task, topic, partition, key, value, headers, stamped, self._loop.time())
+
+    async def send(self, entry: Entry) -> bool:
+        """Sends one record; whether it was accepted."""
+        entry.transaction = self.transaction
+        self._ledger.entries.append(entry)
+        entry.asked_at = self._loop.time()
+        try:
+            entry.delivery = await self._producer.send(
+                entry.topic,
+                entry.value,
+                entry.key,
+                headers=entry.headers,
+                partition=entry.partition,
+                timestamp_ms=entry.timestamp_ms,
+            )
+        except asyncio.CancelledError:
+            entry.fate = Fate.CANCELLED
+            raise
+        except KafkaError as error:
+            entry.fate, entry.error = Fate.REFUSED, error
+            self._trace(f"send {entry.label} raises {type(error).__name__}")
+            if isinstance(error, ProducerClosedError):
+                raise
+            return False
+        finally:
+            entry.settled_at = self._loop.time()
+        entry.fate = Fate.ACCEPTED
+        self._sent.append(entry)
+        return True
+
+    async def watch(self, entry: Entry) -> None:
+        """Awaits a delivery."""
+        delivery = entry.delivery
+        if delivery is None:
+            return
+        comes_late = delivery.done()
+        try:
+            where = await delivery
+        except KafkaError as error:
+            self._trace(f"{entry.label} fails: {type(error).__name__}")
+        else:
+            self._trace(f"{entry.label} stands at {where.partition}@{where.offset}")
+        if not comes_late:
+            entry.done_at = self._loop.time()
+
+    def _count_notices(self, entry: Entry) -> None:
+        if entry.delivery is None:
+            return
+        comes_late = entry.delivery.done()
+        entry.notices = 0
+
+        def notice(delivery: Delivery) -> None:
+            entry.notices = (entry.notices or 0) + 1
+            if not comes_late:
+                entry.done_at = self._loop.time()
+
+        entry.delivery.add_done_callback(notice)
+
+    async def _flush(self, timeout: float | None) -> None:
+        before = [entry for entry in self._sent if entry.delivery is not None]
+        left = await self._producer.flush(timeout)
+        self._trace(f"flush({timeout}) leaves {left}")
+        pending = sum(not e.delivery.done() for e in before if e.delivery is not None)
+        if left == 0 and pending:
+            self._ledger.false_reports.append(f"flush() returned 0 with {pending} undelivered")

@@ -1,0 +1,120 @@
+"""RecordAccumulator: its work and its size follow what waits, not what has ever been there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from math import inf
+from types import FrameType
+
+from aioproducer.core.batching.batch import BatchOutcome
+from aioproducer.core.sending.actions import Connect
+
+from ..support import Core
+
+
+def calls_during(work: Callable[[], object]) -> int:
+    """How many calls, of Python functions or built-in ones, a piece of work makes."""
+    count = 0
+
+    def on_event(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    previous = sys.getprofile()
+    sys.setprofile(on_event)
+    try:
+        work()
+    finally:
+        sys.setprofile(previous)
+    return count
+
+
+def test_making_room_costs_nothing_for_batches_that_do_not_linger() -> None:
+    core = Core(leaders=(1,) * 500, linger=60.0, max_request_size=1 << 20)
+    core.accumulator.begin_flush()
+    for partition in range(500):
+        core.append(partition)
+    for batch in core.drain(1):
+        core.accumulator.hold(batch)
+    core.accumulator.end_flush()
+    assert core.accumulator.has_incomplete
+    assert calls_during(core.accumulator.expedite) < 50
+
+
+def test_making_room_hurries_those_that_linger() -> None:
+    core = Core(leaders=(1,) * 5, linger=60.0)
+    batches = [core.append(partition) for partition in range(5)]
+    assert core.drain(1) == []
+    core.accumulator.closing = True
+    core.accumulator.expedite()
+    assert core.drain(1) == batches
+
+
+def test_a_partition_whose_batches_expired_is_not_connected_for() -> None:
+    core = Core(delivery_timeout=10.0)
+    core.nodes.unready[1] = core.now + 1
+    core.append()
+    assert core.sender.poll(core.now, core.nodes) == [Connect(1)]
+    core.now += 10
+    assert core.sender.poll(core.now, core.nodes) == []
+    assert core.accumulator.readiness.nodes() == []
+    assert core.sender.next_deadline(core.now, core.nodes) == inf
+
+
+def test_a_partition_without_a_leader_whose_batches_expired_is_not_asked_about() -> None:
+    core = Core(leaders=(-1,), delivery_timeout=10.0)
+    core.append()
+    core.poll()
+    assert core.accumulator.readiness.leaderless
+    core.now += 10
+    core.poll()
+    assert not core.accumulator.readiness.leaderless
+
+
+def test_a_partition_is_sent_again_after_its_batches_expired() -> None:
+    core = Core(delivery_timeout=10.0)
+    core.nodes.unready[1] = core.now + 1
+    core.append()
+    core.poll()
+    core.now += 10
+    core.poll()
+    core.nodes.unready.clear()
+    batch = core.append()
+    (dispatch,) = core.poll()
+    assert dispatch.batches == [batch]
+
+
+def test_delivered_batches_leave_nothing_behind_a_long_linger() -> None:
+    core = Core(leaders=(1,) * 4, linger=600.0, delivery_timeout=900.0)
+    for round_ in range(1000):
+        core.fill(round_ % 4)
+        core.now += 0.001
+        for batch in core.drain(1):
+            core.accumulator.complete(batch, BatchOutcome())
+    assert len(core.accumulator.readiness._heap) <= 64
+
+
+def test_partitions_of_topics_that_left_the_metadata_are_forgotten() -> None:
+    core = Core()
+    batch = core.append()
+    core.drain(1)
+    core.accumulator.complete(batch, BatchOutcome())
+    core.learn((1, 2, 3))
+    assert core.accumulator.queue("t", 0) is not None
+    core.now += 301
+    core.learn((1, 2, 3))
+    assert core.metadata.topic("t") is None
+    core.accumulator.forget_topics()
+    assert core.accumulator.queue("t", 0) is None
+
+
+def test_partitions_with_records_outlive_their_topics_metadata() -> None:
+    core = Core(delivery_timeout=900.0, leaders=(-1,))
+    batch = core.append()
+    core.now += 301
+    core.metadata.start_request(core.now)
+    core.learn((-1,))
+    queue = core.accumulator.queue("t", 0)
+    assert queue is not None
+    assert list(queue.batches) == [batch]

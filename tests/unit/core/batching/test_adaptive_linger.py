@@ -1,0 +1,144 @@
+"""A linger ends early when everybody who sends waits for an answer, and not otherwise."""
+
+from __future__ import annotations
+
+from math import inf
+
+from aioproducer.core.batching.adaptive_linger import PLENTY
+from aioproducer.core.batching.batch import ProducerBatch
+
+from ..support import Core
+
+LINGER = 5.0
+
+
+def ask(core: Core, partition: int = 0) -> ProducerBatch:
+    """Appends a record whose outcome somebody awaits."""
+    batch = core.append(partition)
+    batch.add_listener(object(), lambda _: None)
+    return batch
+
+
+def asked(count: int, *, partitions: int = 1, **options: int) -> Core:
+    """So many tasks have waited for one linger to end, and got their answers."""
+    core = Core(linger=LINGER, batch_size=50_000, memory=1 << 24, **options)
+    for number in range(count):
+        ask(core, number % partitions)
+    assert core.poll() == []
+    core.now += LINGER
+    for dispatch in core.poll():
+        core.acknowledge(dispatch)
+    return core
+
+
+def test_linger_ends_when_as_many_wait_as_the_last_one_has_brought() -> None:
+    core = asked(10)
+    for _ in range(9):
+        ask(core)
+    assert core.poll() == []
+    ask(core)
+    assert len(core.poll()) == 1
+
+
+def test_single_awaiter_does_not_linger_for_others_that_never_come() -> None:
+    core = asked(1)
+    for _ in range(3):
+        ask(core)
+        (dispatch,) = core.poll()
+        core.acknowledge(dispatch)
+
+
+def test_record_that_nobody_awaits_keeps_the_linger() -> None:
+    core = asked(2)
+    ask(core)
+    core.append()
+    ask(core)
+    assert core.poll() == []
+    core.now += LINGER
+    assert len(core.poll()) == 1
+
+
+def test_more_awaiters_than_known_linger_and_are_known_from_then_on() -> None:
+    core = asked(2)
+    for _ in range(2):
+        for _ in range(3):
+            ask(core)
+        dispatches = core.poll()
+        if not dispatches:
+            core.now += LINGER
+            dispatches = core.poll()
+        for dispatch in dispatches:
+            core.acknowledge(dispatch)
+    for _ in range(2):
+        ask(core)
+    assert core.poll() == []
+    ask(core)
+    assert len(core.poll()) == 1
+
+
+def test_more_than_known_do_not_hurry_behind_those_under_way() -> None:
+    core = asked(2, leaders=(1, 1))
+    for _ in range(2):
+        ask(core)
+    (dispatch,) = core.poll()
+    ask(core, 1)
+    assert core.poll() == []
+    core.acknowledge(dispatch)
+    assert core.poll() == []
+    core.now += LINGER
+    assert len(core.poll()) == 1
+
+
+def test_all_partitions_go_together() -> None:
+    core = asked(6, partitions=3)
+    for number in range(6):
+        ask(core, number % 3)
+    assert sorted(dispatch.node_id for dispatch in core.poll()) == [1, 2, 3]
+
+
+def test_many_partitions_just_linger() -> None:
+    core = asked(100, partitions=100, leaders=(1,) * 100)
+    for number in range(100):
+        ask(core, number)
+    assert core.poll() == []
+    core.now += LINGER
+    assert len(core.poll()) == 1
+
+
+def test_part_of_a_large_crowd_is_served_while_the_rest_asks() -> None:
+    core = asked(2 * PLENTY)
+    for _ in range(PLENTY - 1):
+        ask(core)
+    assert core.poll() == []
+    ask(core)
+    (first,) = core.poll()
+    for _ in range(PLENTY - 1):
+        ask(core)
+    assert core.poll() == []
+    ask(core)
+    (second,) = core.poll()
+    assert first.batches[0].count == second.batches[0].count == PLENTY
+
+
+def test_time_at_which_a_hurried_linger_would_have_ended_teaches_nothing() -> None:
+    core = asked(10)
+    for _ in range(10):
+        ask(core)
+    (dispatch,) = core.poll()
+    core.acknowledge(dispatch)
+    core.now += LINGER
+    ask(core)
+    assert core.poll() == []
+    for _ in range(9):
+        ask(core)
+    assert len(core.poll()) == 1
+
+
+def test_linger_that_ended_early_is_waited_for_by_nobody() -> None:
+    """Whoever slept until then would not be woken by the next batch, and send too late."""
+    core = asked(10)
+    for _ in range(10):
+        ask(core)
+    assert core.accumulator.readiness.next_at == core.now + LINGER
+    assert len(core.poll()) == 1
+    assert core.accumulator.readiness.next_at == inf

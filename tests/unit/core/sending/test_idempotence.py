@@ -1,0 +1,841 @@
+"""Sequences: given out in order, never reused, restarted only when nothing is at stake."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from math import inf
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from aioproducer.core.batching.batch import ProducerBatch
+from aioproducer.core.sending.actions import LOOK_AGAIN_S, Connect
+from aioproducer.core.sending.idempotence import (
+    MAX_EPOCH,
+    IdempotentSequencer,
+    ProducerIdentity,
+    sequence_after,
+)
+from aioproducer.errors import (
+    BatchRefusedError,
+    ClusterAuthorizationFailedError,
+    DeliveryTimeoutError,
+    InvalidRequestError,
+    KafkaError,
+    NodeDisconnectedError,
+    NotCoordinatorError,
+    UnknownServerError,
+    UnsupportedVersionError,
+)
+from aioproducer.records.batch import parse_header
+from aioproducer.testing.broker.producers import ProducerBatchKey, ProducerStates
+from aioproducer.testing.broker.refusal import RefusedError
+from aioproducer.types import Persistence
+from aioproducer.wire.messages import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+from ..support import Core
+
+UNKNOWN_TOPIC_ID = 100
+
+
+def idempotent_core(**options: object) -> Core:
+    core = Core((1,), sequencer=IdempotentSequencer(5), **options)  # type: ignore[arg-type]
+    core.sender.on_identity(ProducerIdentity(9, 0))
+    return core
+
+
+def answer(code: int = 0, offset: int = 0, index: int = 0) -> ProduceResponse:
+    partition = PartitionProduceResponse(
+        index=index, error_code=code, base_offset=-1 if code else offset
+    )
+    return ProduceResponse(
+        responses=[TopicProduceResponse(name="t", partition_responses=[partition])]
+    )
+
+
+def acknowledged(core: Core) -> None:
+    """One batch there and back: from then on several may be in flight."""
+    core.append()
+    (dispatch,) = core.poll()
+    core.sender.on_response(1, dispatch.batches, answer(), core.now)
+
+
+def stamps(batch: ProducerBatch) -> tuple[int, int, int]:
+    return batch.producer_id, batch.producer_epoch, batch.base_sequence
+
+
+def test_nothing_goes_out_before_the_producer_id_is_there() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    batch = core.append()
+    assert core.poll() == []
+    assert core.identity_requests == 1
+    core.sender.producer_id.on_sent()
+    core.poll()
+    assert core.identity_requests == 1
+    core.sender.on_identity(ProducerIdentity(9, 0))
+    (dispatch,) = core.poll()
+    assert dispatch.batches == [batch]
+    assert stamps(batch) == (9, 0, 0)
+
+
+def test_a_failed_request_for_the_id_is_repeated_after_the_backoff() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core.append()
+    core.poll()
+    core.sender.producer_id.on_sent()
+    core.sender.on_identity_failure(NotCoordinatorError("not here"), core.now)
+    core.poll()
+    assert core.identity_requests == 1
+    assert core.now < core.sender.next_deadline(core.now, core.nodes) <= core.now + 0.13
+    core.now += 0.13
+    core.poll()
+    assert core.identity_requests == 2
+
+
+def refuse_producer_id(core: Core) -> None:
+    core.poll()
+    core.sender.producer_id.on_sent()
+    core.sender.on_identity_failure(ClusterAuthorizationFailedError("no"), core.now)
+
+
+def test_a_record_fails_when_its_producer_may_not_have_an_id() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    batch = core.append()
+    refuse_producer_id(core)
+    assert batch.outcome is not None
+    assert isinstance(batch.outcome.error, ClusterAuthorizationFailedError)
+    assert batch.outcome.error.persistence is Persistence.NOT_PERSISTED
+    assert core.sender.fatal_error is None
+
+
+def test_after_a_refused_producer_id_the_next_record_asks_again() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core.append()
+    refuse_producer_id(core)
+    core.now += 1.2
+    core.poll()
+    assert core.identity_requests == 1
+    assert core.sender.next_deadline(core.now, core.nodes) == inf
+    batch = core.append()
+    core.poll()
+    assert core.identity_requests == 2
+    core.sender.on_identity(ProducerIdentity(9, 0))
+    (dispatch,) = core.poll()
+    assert dispatch.batches == [batch]
+
+
+@pytest.mark.parametrize("error", [InvalidRequestError("no"), UnknownServerError("no")])
+def test_a_producer_id_that_is_refused_for_good_ends_the_producer(error: KafkaError) -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core.append()
+    core.poll()
+    core.sender.producer_id.on_sent()
+    core.sender.on_identity_failure(error, core.now)
+    assert core.sender.fatal_error is error
+
+
+def test_the_request_for_an_id_has_a_timer_while_every_node_backs_off() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core.append()
+    core.nodes.unready = {1: inf, 2: core.now + 0.3, 3: core.now + 0.5}
+    core.nodes.known = (2, 3)
+    core.sender.poll(core.now, core.nodes)
+    assert core.sender.next_deadline(core.now, core.nodes) == core.now + 0.3
+    core.now += 0.3
+    assert core.sender.poll(core.now, core.nodes)[-1] == Connect(2)
+
+
+def test_the_request_for_an_id_has_a_timer_while_a_dial_drags_on() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core.append()
+    core.nodes.unready = {1: inf, 2: inf, 3: inf}
+    assert core.sender.poll(core.now, core.nodes)[-1] == Connect(1)
+    assert core.sender.next_deadline(core.now, core.nodes) == core.now + LOOK_AGAIN_S
+
+
+def test_an_identity_that_a_drain_gives_up_is_asked_for_in_the_same_turn() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core.sender.on_identity(ProducerIdentity(9, MAX_EPOCH))
+    acknowledged(core)
+    failing = core.append()
+    (dispatch,) = core.poll()
+    core.answer(dispatch, 10)
+    assert failing.done
+    core.append()
+    core.poll()
+    assert core.identity_requests == 1
+
+
+def test_an_id_that_was_asked_for_before_the_cluster_changed_is_not_used() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    batch = core.append()
+    core.poll()
+    core.sender.producer_id.on_sent()
+    assert core.metadata.on_other_cluster is not None
+    core.metadata.on_other_cluster()
+    core.sender.on_identity(ProducerIdentity(9, 0))
+    assert core.poll() == []
+    assert core.identity_requests == 2
+    core.sender.producer_id.on_sent()
+    core.sender.on_identity(ProducerIdentity(4, 0))
+    core.poll()
+    assert stamps(batch) == (4, 0, 0)
+
+
+def test_a_topic_created_anew_starts_over_when_nothing_is_on_the_wire() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    core.append()
+    (first,) = core.poll()
+    core.append()
+    (second,) = core.poll()
+    assert core.metadata.on_recreated is not None
+    core.metadata.on_recreated("t")
+    third = core.append()
+    assert core.poll() == []
+    core.sender.on_response(1, first.batches, answer(), core.now)  # in the log that is gone
+    core.sender.on_response(1, second.batches, answer(UNKNOWN_TOPIC_ID), core.now)
+    core.now += 1
+    (again,) = core.poll()
+    assert again.batches == second.batches
+    assert stamps(second.batches[0]) == (9, 1, 0)
+    core.sender.on_response(1, again.batches, answer(), core.now)
+    core.poll()
+    assert stamps(third) == (9, 1, 1)
+
+
+def test_another_topic_created_anew_changes_nothing() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    assert core.metadata.on_recreated is not None
+    core.metadata.on_recreated("u")
+    batch = core.append()
+    core.poll()
+    assert stamps(batch) == (9, 0, 1)
+
+
+def test_in_another_cluster_every_partition_waits_for_a_new_id() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    batch = core.append()
+    (lost,) = core.poll()
+    core.sender.on_failure(1, lost.batches, NodeDisconnectedError("gone"), core.now)
+    assert core.metadata.on_other_cluster is not None
+    core.metadata.on_other_cluster()
+    core.now += 1
+    assert core.poll() == []
+    assert core.identity_requests == 1
+    core.sender.on_identity(ProducerIdentity(9, 0))
+    (again,) = core.poll()
+    assert again.batches == [batch]
+    assert stamps(batch) == (9, 0, 0)
+
+
+def test_where_brokers_give_no_ids_batches_go_out_without_if_that_may_be() -> None:
+    told: list[str] = []
+    core = Core((1,), sequencer=IdempotentSequencer(5, lambda: told.append("without")))
+    core.append()
+    core.poll()
+    core.sender.on_identity_failure(UnsupportedVersionError("no InitProducerId"), core.now)
+    batches: list[ProducerBatch] = []
+    for _ in range(7):
+        batches += [batch for dispatch in core.poll() for batch in dispatch.batches]
+        core.append()
+    assert len(batches) == 7
+    assert not any(batch.has_sequence for batch in batches)
+    assert (told, core.identity_requests, core.sender.fatal_error) == (["without"], 1, None)
+
+
+def test_where_brokers_give_no_ids_a_producer_that_needs_them_fails() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core.append()
+    core.poll()
+    core.sender.on_identity_failure(UnsupportedVersionError("no InitProducerId"), core.now)
+    assert isinstance(core.sender.fatal_error, UnsupportedVersionError)
+
+
+def test_a_sequence_that_is_out_is_not_given_up() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5, lambda: None))
+    core.sender.on_identity(ProducerIdentity(9, 0))
+    core.append()
+    core.poll()
+    assert core.metadata.on_other_cluster is not None
+    core.metadata.on_other_cluster()
+    core.sender.on_identity_failure(UnsupportedVersionError("no InitProducerId"), core.now)
+    assert isinstance(core.sender.fatal_error, UnsupportedVersionError)
+
+
+def test_sequences_count_records_per_partition() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    core.append()
+    core.append()
+    (first,) = core.poll()
+    core.append()
+    (second,) = core.poll()
+    assert stamps(first.batches[0]) == (9, 0, 1)
+    assert stamps(second.batches[0]) == (9, 0, 3)
+
+
+def test_sequences_wrap_to_0_after_the_largest_int() -> None:
+    assert sequence_after(2**31 - 1, 1) == 0
+    assert sequence_after(2**31 - 3, 5) == 2
+    assert sequence_after(0, 7) == 7
+
+
+def test_until_the_first_acknowledgement_one_batch_is_in_flight() -> None:
+    core = idempotent_core()
+    core.append()
+    (first,) = core.poll()
+    core.append()
+    assert core.poll() == []
+    core.sender.on_response(1, first.batches, answer(), core.now)
+    assert len(core.poll()) == 1
+
+
+def test_at_most_five_batches_of_a_partition_are_in_flight() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    dispatched = 0
+    for _ in range(8):
+        core.append()
+        dispatched += len(core.poll())
+    assert dispatched == 5
+
+
+def test_a_retry_keeps_its_sequence_and_goes_out_alone_and_first() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    dispatches = []
+    for _ in range(3):
+        core.append()
+        dispatches += core.poll()
+    for dispatch in reversed(dispatches):
+        core.sender.on_failure(1, dispatch.batches, NodeDisconnectedError("gone"), core.now)
+    core.now += 2
+    order = []
+    for _ in range(3):
+        (again,) = core.poll()
+        assert core.poll() == []
+        order.append(again.batches[0].base_sequence)
+        core.sender.on_response(1, again.batches, answer(), core.now)
+    assert order == [1, 2, 3]
+
+
+def test_the_encoded_batch_carries_the_stamp_also_after_it_changed() -> None:
+    core = idempotent_core()
+    batch = core.append()
+    core.poll()
+    batch.set_producer(11, 3, 40)
+    assert batch.encoded is not None
+    header = parse_header(batch.encoded.header + bytes(batch.encoded.body))
+    header.check_crc()
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (11, 3, 40)
+
+
+def test_a_batch_that_failed_unwritten_renumbers_what_follows_under_a_new_epoch() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    core.append()
+    (bad,) = core.poll()
+    following = core.append()
+    (good,) = core.poll()
+    core.sender.on_response(1, bad.batches, answer(87), core.now)
+    # The follower is on the wire with the old stamp: nothing may change under it.
+    assert stamps(following) == (9, 0, 2)
+    core.sender.on_response(1, good.batches, answer(45), core.now)
+    core.now += 2
+    (again,) = core.poll()
+    assert again.batches == [following]
+    assert stamps(following) == (9, 1, 0)
+    core.sender.on_response(1, again.batches, answer(), core.now)
+    assert following.outcome is not None
+    assert following.outcome.error is None
+
+
+def test_a_sequence_that_may_have_been_written_is_never_given_to_other_records() -> None:
+    # franz-go #1484: the next batch under the same sequence would be taken for a duplicate.
+    core = idempotent_core(delivery_timeout=5.0)
+    acknowledged(core)
+    lost = core.append()
+    core.poll()
+    core.now += 5
+    core.poll()
+    assert lost.record_error(0) is not None
+    fresh = core.append()
+    (dispatch,) = core.poll()
+    assert dispatch.batches == [fresh]
+    assert stamps(fresh) == (9, 1, 0)
+
+
+def test_a_gap_that_was_written_after_all_needs_no_new_epoch() -> None:
+    core = idempotent_core(delivery_timeout=5.0)
+    acknowledged(core)
+    lost = core.append()
+    core.poll()
+    core.now += 1
+    later = core.append()
+    (second,) = core.poll()
+    core.now += 4
+    core.poll()
+    assert lost.done
+    assert not later.done
+    core.sender.on_response(1, second.batches, answer(), core.now)
+    fresh = core.append()
+    core.poll()
+    assert stamps(fresh) == (9, 0, 3)
+
+
+def test_a_batch_whose_first_attempt_may_yet_be_written_is_not_renumbered() -> None:
+    # Both requests may lie at the broker still, and be carried out one after the other.
+    core = idempotent_core(delivery_timeout=5.0)
+    acknowledged(core)
+    before = core.append()
+    (one,) = core.poll()
+    core.now += 1
+    batch = core.append()
+    (two,) = core.poll()
+    for sent in (one, two):
+        core.sender.on_failure(1, sent.batches, NodeDisconnectedError("gone"), core.now)
+    core.now += 4
+    (again,) = core.poll()
+    assert before.done
+    assert again.batches == [batch]
+    core.sender.on_response(1, again.batches, answer(45), core.now)
+    error = batch.record_error(0)
+    assert error is not None
+    assert error.persistence is Persistence.POSSIBLY_PERSISTED
+    fresh = core.append()
+    core.poll()
+    assert stamps(fresh) == (9, 1, 0)
+
+
+def test_out_of_order_behind_a_retry_is_no_loss_and_no_bump() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    first = core.append()
+    (one,) = core.poll()
+    second = core.append()
+    (two,) = core.poll()
+    core.sender.on_response(1, one.batches, answer(19), core.now)
+    core.sender.on_response(1, two.batches, answer(45), core.now)
+    assert core.data_losses == []
+    core.now += 2
+    (again,) = core.poll()
+    assert again.batches == [first]
+    core.sender.on_response(1, again.batches, answer(), core.now)
+    core.now += 2
+    (behind,) = core.poll()
+    assert behind.batches == [second]
+    assert stamps(second) == (9, 0, 2)
+
+
+def test_a_bump_leaves_other_partitions_under_their_epoch_until_they_are_drained() -> None:
+    core = Core((1, 1), sequencer=IdempotentSequencer(5), delivery_timeout=5.0)
+    core.sender.on_identity(ProducerIdentity(9, 0))
+    core.append(0)
+    (dispatch,) = core.poll()
+    core.append(1)
+    (other,) = core.poll()
+    core.sender.on_response(1, dispatch.batches, answer(87), core.now)
+    fresh = core.append(0)
+    core.poll()
+    assert stamps(fresh) == (9, 1, 0)
+    assert stamps(other.batches[0]) == (9, 0, 0)
+    core.sender.on_response(1, other.batches, answer(index=1), core.now)
+    next_one = core.append(1)
+    core.poll()
+    assert stamps(next_one) == (9, 1, 0)
+
+
+def test_used_up_epochs_ask_for_a_new_producer_id() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core.sender.on_identity(ProducerIdentity(9, MAX_EPOCH))
+    core.append()
+    (dispatch,) = core.poll()
+    core.sender.on_response(1, dispatch.batches, answer(87), core.now)
+    fresh = core.append()
+    assert core.poll() == []
+    assert core.identity_requests == 1
+    core.sender.on_identity(ProducerIdentity(10, 0))
+    core.poll()
+    assert stamps(fresh) == (10, 0, 0)
+
+
+def test_a_split_batch_keeps_its_sequences_and_its_order() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    whole = core.append(value=b"0")
+    for number in range(1, 5):
+        assert core.append(value=b"%d" % number) is whole
+    (dispatch,) = core.poll()
+    core.sender.on_response(1, dispatch.batches, answer(10), core.now)
+    assert not whole.done
+    sent = []
+    offset = 100
+    while not whole.done:
+        (again,) = core.poll()
+        (part,) = again.batches
+        assert part.encoded is not None
+        data = part.encoded.header + bytes(part.encoded.body)
+        sent.append((part.base_sequence, [r.value for r in parse_header(data).records()]))
+        core.sender.on_response(1, again.batches, answer(offset=offset), core.now)
+        offset += part.count
+    assert sent == [(1, [b"0", b"1"]), (3, [b"2", b"3", b"4"])]
+    places = [whole.outcome_of(index) for index in range(5)]
+    assert [p[0].base_offset + p[1] for p in places if p and p[0].base_offset is not None] == [
+        100,
+        101,
+        102,
+        103,
+        104,
+    ]
+    assert core.pool.available == core.pool.total
+
+
+def maybe_written_and_split(core: Core) -> ProducerBatch:
+    """A batch of four whose first answer was lost, then refused as too large."""
+    acknowledged(core)
+    whole = core.append(value=b"0")
+    for number in range(1, 4):
+        assert core.append(value=b"%d" % number) is whole
+    (dispatch,) = core.poll()
+    core.sender.on_failure(1, dispatch.batches, NodeDisconnectedError("gone"), core.now)
+    core.now += 2
+    (again,) = core.poll()
+    core.sender.on_response(1, again.batches, answer(10), core.now)
+    assert not whole.done
+    return whole
+
+
+def test_a_batch_that_may_be_written_is_split_under_its_sequences() -> None:
+    core = idempotent_core()
+    whole = maybe_written_and_split(core)
+    sent = []
+    while not whole.done:
+        (again,) = core.poll()
+        (part,) = again.batches
+        sent.append(stamps(part))
+        core.sender.on_response(1, again.batches, answer(), core.now)
+    assert sent == [(9, 0, 1), (9, 0, 3)]
+    assert all(whole.record_error(index) is None for index in range(4))
+    fresh = core.append()
+    core.poll()
+    assert stamps(fresh) == (9, 0, 5)
+
+
+def test_parts_of_a_batch_that_stands_in_the_log_whole_are_not_numbered_anew() -> None:
+    core = idempotent_core()
+    whole = maybe_written_and_split(core)
+    sent = []
+    for _ in range(10):
+        for again in core.poll():
+            sent.extend(map(stamps, again.batches))
+            core.sender.on_response(1, again.batches, answer(45), core.now)
+        core.now += 2
+    assert whole.done
+    assert sent == [(9, 0, 1), (9, 0, 3)]
+    errors = [whole.record_error(index) for index in range(4)]
+    assert all(e is not None and e.persistence is Persistence.POSSIBLY_PERSISTED for e in errors)
+    assert core.data_losses == []
+
+
+def test_a_later_answer_does_not_let_parts_be_numbered_anew() -> None:
+    # It is the proof that the whole stands in the log.
+    core = idempotent_core()
+    acknowledged(core)
+    whole = core.append(value=b"0")
+    core.append(value=b"1")
+    (one,) = core.poll()
+    core.append()
+    (two,) = core.poll()
+    core.sender.on_response(1, one.batches, answer(7), core.now)
+    core.now += 2
+    (again,) = core.poll()
+    assert again.batches == [whole]
+    core.sender.on_response(1, again.batches, answer(10), core.now)
+    core.sender.on_response(1, two.batches, answer(), core.now)
+    sent = []
+    for _ in range(10):
+        for again in core.poll():
+            sent.extend(map(stamps, again.batches))
+            core.sender.on_response(1, again.batches, answer(45), core.now)
+        core.now += 2
+    assert sent == [(9, 0, 1), (9, 0, 2)]
+    errors = [whole.record_error(index) for index in range(2)]
+    assert all(e is not None and e.persistence is Persistence.POSSIBLY_PERSISTED for e in errors)
+
+
+def test_splitting_ends_with_single_records() -> None:
+    core = idempotent_core()
+    whole = core.append(value=b"a")
+    core.append(value=b"b")
+    core.append(value=b"c")
+    for _ in range(20):
+        for dispatch in core.poll():
+            core.sender.on_response(1, dispatch.batches, answer(10), core.now)
+        core.now += 2
+        if whole.done:
+            break
+    errors = [whole.record_error(index) for index in range(3)]
+    assert all(e is not None and e.persistence is Persistence.NOT_PERSISTED for e in errors)
+    assert core.pool.available == core.pool.total
+
+
+def test_parts_expire_with_the_batch_they_came_from() -> None:
+    core = idempotent_core(delivery_timeout=5.0)
+    whole = core.append(value=b"a")
+    core.append(value=b"b")
+    (dispatch,) = core.poll()
+    core.now += 1
+    core.sender.on_response(1, dispatch.batches, answer(10), core.now)
+    core.nodes.unready[1] = core.now + 100
+    core.now += 4
+    core.poll()
+    assert isinstance(whole.record_error(0), DeliveryTimeoutError)
+    assert isinstance(whole.record_error(1), DeliveryTimeoutError)
+
+
+@pytest.mark.parametrize("code", [31, 35, 49, 53, 90])
+def test_fatal_answers_end_the_producer(code: int) -> None:
+    core = idempotent_core()
+    core.append()
+    (dispatch,) = core.poll()
+    core.sender.on_response(1, dispatch.batches, answer(code), core.now)
+    assert core.sender.fatal_error is not None
+    assert core.sender.fatal_error.code == code  # type: ignore[attr-defined]
+
+
+# -- every interleaving ---------------------------------------------------------------------------
+
+
+@dataclass
+class Sent:
+    """A request as its bytes were when it left: later stamps do not change it."""
+
+    batches: list[ProducerBatch]
+    copies: list[bytes]
+    broker: Broker
+    """Whose log was meant: requests name topics by id."""
+
+
+class Broker:
+    """One partition's log behind the rules of a real broker."""
+
+    def __init__(self) -> None:
+        self.states = ProducerStates()
+        self.log: list[int] = []
+
+    def produce(self, data: bytes) -> tuple[int, int]:
+        """The error code and the base offset."""
+        batch = parse_header(data)
+        batch.check_crc()
+        key = ProducerBatchKey(
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            sequence_after(batch.base_sequence, batch.count - 1),
+        )
+        try:
+            if (written := self.states.find_duplicate(key)) is not None:
+                return 46, written.base_offset
+        except RefusedError as refused:
+            return refused.error.code, -1
+        base_offset = len(self.log)
+        self.states.remember(key, base_offset, 0)
+        self.log += [int(record.value or b"") for record in batch.records()]
+        return 0, base_offset
+
+
+class ExactlyOnce(RuleBasedStateMachine):
+    """Whatever is lost, late, refused or expired: each record stands once, in order, or not."""
+
+    forgets = False
+    """Whether the broker may forget the producer."""
+
+    @initialize()
+    def start(self) -> None:
+        self.core = idempotent_core(delivery_timeout=20.0, batch_size=100)
+        self.broker = Broker()
+        self.deleted: list[Broker] = []
+        self.wire: list[Sent] = []
+        self.zombies: list[Sent] = []
+        self.batches: dict[int, tuple[ProducerBatch, int]] = {}
+        self.rng = random.Random(3)
+
+    def _poll(self) -> None:
+        self.core.nodes.unready = {1: inf} if len(self.wire) >= 5 else {}
+        for dispatch in self.core.poll():
+            copies = [
+                batch.encoded.header + bytes(batch.encoded.body)
+                for batch in dispatch.batches
+                if batch.encoded is not None
+            ]
+            self.wire.append(Sent(dispatch.batches, copies, self.broker))
+
+    @rule(count=st.integers(1, 4))
+    def send(self, count: int) -> None:
+        for _ in range(count):
+            number = len(self.batches)
+            batch = self.core.append(value=b"%08d" % number)
+            self.batches[number] = (batch, batch.count - 1)
+        self._poll()
+
+    @rule(seconds=st.sampled_from([0.0, 0.2, 1.5, 21.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.core.now += seconds
+        self._poll()
+
+    @precondition(lambda self: self.wire)
+    @rule(code=st.sampled_from([0, 0, 0, 0, 6, 7, 10, 19, 20, 47, 87]), applied=st.booleans())
+    def answer(self, code: int, applied: bool) -> None:
+        """The oldest request is answered: carried out, refused, or (6, 7, 20) who knows."""
+        sent = self.wire.pop(0)
+        answered, offset = code, -1
+        if sent.broker in self.deleted and not applied:
+            answered = UNKNOWN_TOPIC_ID
+        elif code == 0 or (code in {6, 7, 20} and applied):
+            done, offset = sent.broker.produce(sent.copies[0])
+            answered = code if done in {0, 46} and code else done
+        self.core.sender.on_response(1, sent.batches, answer(answered, offset), self.core.now)
+
+    @precondition(lambda self: self.wire)
+    @rule(bad=st.sets(st.integers(0, 4), min_size=1))
+    def bad_records_are_named(self, bad: set[int]) -> None:
+        """The oldest request is refused because of some of its records."""
+        sent = self.wire.pop(0)
+        code = UNKNOWN_TOPIC_ID if sent.broker in self.deleted else 87
+        refusal = answer(code)
+        named = [BatchIndexAndErrorMessage(index, "bad") for index in bad]
+        refusal.responses[0].partition_responses[0].record_errors = named
+        self.core.sender.on_response(1, sent.batches, refusal, self.core.now)
+
+    @precondition(lambda self: self.wire)
+    @rule(carried_out=st.integers(0, 5), late=st.booleans())
+    def connection_breaks(self, carried_out: int, late: bool) -> None:
+        """Some requests were carried out, some never will be, some will be long after."""
+        lost, self.wire = self.wire, []
+        for sent in lost[:carried_out]:
+            sent.broker.produce(sent.copies[0])
+        if late:
+            self.zombies += lost[carried_out:]
+        for sent in lost:
+            error = NodeDisconnectedError("gone")
+            self.core.sender.on_failure(1, sent.batches, error, self.core.now)
+
+    @precondition(lambda self: self.zombies)
+    @rule()
+    def zombie_arrives(self) -> None:
+        zombie = self.zombies.pop(0)
+        zombie.broker.produce(zombie.copies[0])
+
+    @precondition(lambda self: not self.wire)
+    @rule()
+    def a_day_passes(self) -> None:
+        """The broker forgets the producer; what was on its way has arrived, or never will."""
+        self.zombies.clear()
+        self.core.now += 86_400.0
+        self.broker.states.forget(9)
+        self._poll()
+        self._first_of_several_is_refused()
+
+    def _first_of_several_is_refused(self) -> None:
+        for _ in range(3):
+            self.send(2)
+        if self.wire:
+            self.answer(19, False)
+
+    @rule()
+    def topic_is_created_anew(self) -> None:
+        """Requests on their way were carried out before that, or never will be."""
+        self.deleted.append(self.broker)
+        self.broker = Broker()
+        self.core.sequencer.on_recreated("t")
+        self.core.accumulator.on_metadata_update(self.core.now)
+
+    @invariant()
+    def nothing_is_written_twice_or_out_of_order(self) -> None:
+        if hasattr(self, "broker"):
+            for broker in (*self.deleted, self.broker):
+                assert broker.log == sorted(set(broker.log))
+
+    @invariant()
+    def every_outcome_is_true(self) -> None:
+        if not hasattr(self, "broker"):
+            return
+        log = {number for broker in (*self.deleted, self.broker) for number in broker.log}
+        for number, (batch, place) in self.batches.items():
+            found = batch.outcome_of(place)
+            if found is None:
+                continue
+            error: KafkaError | None = batch.record_error(place)
+            if error is None:
+                assert number in log
+            elif error.persistence is Persistence.NOT_PERSISTED:
+                assert number not in log
+                # What is not to blame is sent again, if that keeps the order.
+                assert self.forgets or not isinstance(error, BatchRefusedError)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "broker"):
+            return
+        # From here on the broker behaves: what is sent now arrives, and soon.
+        self.send(2)
+        healed_at = self.core.now
+        for _ in range(400):
+            if not self.core.accumulator.has_incomplete and not self.wire:
+                break
+            self.core.now += 0.1
+            self._poll()
+            if self.wire:
+                self.answer(0, True)
+                self.nothing_is_written_twice_or_out_of_order()
+        assert not self.core.accumulator.has_incomplete
+        assert self.core.now < healed_at + 15
+        for batch, place in list(self.batches.values())[-2:]:
+            assert batch.record_error(place) is None
+        assert self.core.pool.available == self.core.pool.total
+        while self.zombies:
+            self.zombie_arrives()
+        self.nothing_is_written_twice_or_out_of_order()
+        self.every_outcome_is_true()
+
+
+class Forgetful(ExactlyOnce):
+    """A broker that may forget the producer at any time, but answers everything as it came.
+
+    Order is not the client's to keep where answers get lost as well: what is sent again because it
+    may not be written would be written twice.
+    """
+
+    forgets = True
+    connection_breaks = zombie_arrives = topic_is_created_anew = None  # type: ignore[assignment]
+
+    @precondition(lambda self: self.wire)
+    @rule(code=st.sampled_from([0, 0, 0, 10, 19, 19, 47, 87]))
+    def answer(self, code: int, applied: bool = True) -> None:
+        """The oldest request is answered: carried out or refused."""
+        super().answer(code, applied)
+
+    @rule()
+    def broker_forgets(self) -> None:
+        """Not with a retry under way: nothing could keep that from being written out of order."""
+        self.send(1)
+        while self.wire:
+            self.answer(0)
+        self.broker.states.forget(9)
+        self._first_of_several_is_refused()
+
+
+ExactlyOnce.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestExactlyOnce = ExactlyOnce.TestCase
+Forgetful.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestForgetful = Forgetful.TestCase

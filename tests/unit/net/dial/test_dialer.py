@@ -1,0 +1,180 @@
+"""The TCP dialer: options, addresses, and no socket left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+from support import hostile
+from support.hostile import HostileServer
+
+from aioproducer.net import Address, TcpDialer
+from aioproducer.net.dial.dialer import _resolve
+from aioproducer.net.dial.user_dialer import OpenerDialer
+
+
+async def open_socket(dialer: TcpDialer, server: HostileServer) -> asyncio.StreamWriter:
+    (address,) = await dialer.resolve(server.host, server.port, canonical=False)
+    _, writer = await dialer.connect(address, server_hostname=server.host, limit=65536)
+    return writer
+
+
+async def close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    await writer.wait_closed()
+
+
+@pytest.mark.parametrize("keepalive", [True, False])
+async def test_socket_options_are_set(keepalive: bool) -> None:
+    async with HostileServer(hostile.silent) as server:
+        dialer = TcpDialer(40_000, 30_000, keepalive)
+        writer = await open_socket(dialer, server)
+        sock = writer.get_extra_info("socket")
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)) is keepalive
+        # Linux doubles what it is given, other systems keep it.
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in {40_000, 80_000}
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in {30_000, 60_000}
+        await close(writer)
+
+
+async def test_without_buffer_sizes_the_system_decides() -> None:
+    async with HostileServer(hostile.silent) as server:
+        with socket.socket() as untouched:
+            default = untouched.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        writer = await open_socket(TcpDialer(-1, -1), server)
+        sock = writer.get_extra_info("socket")
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= default
+        await close(writer)
+
+
+async def test_numeric_hosts_need_no_resolver(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_args: Any, **_options: Any) -> None:
+        raise AssertionError("resolver asked")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", fail, raising=False)
+    dialer = TcpDialer()
+    assert await dialer.resolve("10.1.2.3", 9092, canonical=False) == [
+        Address("10.1.2.3", 9092, socket.AF_INET)
+    ]
+    assert await dialer.resolve("::1", 9092, canonical=False) == [
+        Address("::1", 9092, socket.AF_INET6)
+    ]
+
+
+async def test_a_name_resolves_to_all_its_addresses_once_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def answer(host: str, port: int, **_options: Any) -> list[Any]:
+        assert host == "kafka.example"
+        v4 = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", port))
+        v6 = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("fe80::1", port, 0, 3))
+        return [v6, v4, v4]
+
+    async def reverse(where: tuple[Any, ...], _flags: int) -> tuple[str, str]:
+        if where[0] == "10.0.0.1":
+            return "one.example", "9092"
+        raise OSError
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "getaddrinfo", answer, raising=False)
+    monkeypatch.setattr(loop, "getnameinfo", reverse, raising=False)
+    plain = await TcpDialer().resolve("kafka.example", 9092, canonical=False)
+    assert plain == [
+        Address("fe80::1", 9092, socket.AF_INET6, 3),
+        Address("10.0.0.1", 9092, socket.AF_INET),
+    ]
+    assert [str(address) for address in plain] == ["[fe80::1]:9092", "10.0.0.1:9092"]
+    canonical = await TcpDialer().resolve("kafka.example", 9092, canonical=True)
+    assert [address.canonical_name for address in canonical] == ["fe80::1", "one.example"]
+
+
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [("", 9092), ("127.0.0.1", 0), ("127.0.0.1", 70_000), ("h\0st", 9092), ("x" * 300, 9092)],
+)
+async def test_a_place_that_cannot_exist_is_an_os_error(host: str, port: int) -> None:
+    with pytest.raises(OSError, match=r"\w"):
+        await TcpDialer().resolve(host, port, canonical=False)
+
+
+async def test_a_refused_connect_leaves_no_socket() -> None:
+    async with HostileServer(hostile.silent) as server:
+        address = Address(server.host, server.port)
+    with pytest.raises(ConnectionRefusedError):
+        await TcpDialer().connect(address, server_hostname="", limit=100)
+
+
+async def test_a_cancelled_connect_leaves_no_socket() -> None:
+    # A full backlog makes the connect hang, as packets swallowed by a firewall would.
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        address = Address(*listener.getsockname())
+        fillers = []
+        for _ in range(4):
+            filler = socket.socket()
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+            fillers.append(filler)
+        try:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await TcpDialer().connect(address, server_hostname="", limit=100)
+        finally:
+            for filler in fillers:
+                filler.close()
+
+
+async def test_a_socket_that_met_itself_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with HostileServer(hostile.silent) as server:
+        monkeypatch.setattr(
+            socket.socket, "getsockname", lambda self: self.getpeername(), raising=False
+        )
+        with pytest.raises(ConnectionRefusedError, match="itself"):
+            await open_socket(TcpDialer(), server)
+        monkeypatch.undo()
+        await server.until_idle()
+
+
+async def test_resolver_without_threads_at_exit_is_a_failed_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse(*arguments: Any, **options: Any) -> Any:
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", refuse)
+    with pytest.raises(OSError, match="'broker' cannot be resolved: cannot schedule"):
+        await _resolve("broker", 9092, canonical=False)
+
+
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [
+        ("", 9092),
+        ("a\r\nX-Injected: y", 9092),
+        ("a/../b", 9092),
+        ("a b", 9092),
+        ("user@a", 9092),
+        ("h" * 30_000, 9092),
+        ("a", 0),
+        ("a", 65536),
+    ],
+)
+@pytest.mark.parametrize("kind", ["tcp", "opener"])
+async def test_what_is_no_host_reaches_neither_resolver_nor_the_users_function(
+    kind: str, host: str, port: int
+) -> None:
+    opened: list[str] = []
+
+    async def opener(host: str, port: int) -> Any:
+        opened.append(host)
+        raise OSError("not reached")
+
+    dialer = TcpDialer() if kind == "tcp" else OpenerDialer(opener)
+    with pytest.raises(OSError, match="not a host and port to connect to") as raised:
+        await dialer.resolve(host, port, canonical=False)
+    assert not opened
+    assert len(str(raised.value)) < 300

@@ -1,0 +1,129 @@
+"""Another service at the address of a broker is named, and not asked again for a minute."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from itertools import cycle
+
+import pytest
+
+from aioproducer import Producer
+from aioproducer.errors import BootstrapError
+from aioproducer.net.foreign_services import check_kafka
+from aioproducer.testing import EmbeddedCluster
+
+HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
+SSH = b"SSH-2.0-OpenSSH_9.2\r\n"
+
+
+@asynccontextmanager
+async def service(says: bytes) -> AsyncIterator[str]:
+    """A server that says this to everybody; where it is."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(says)
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("says", "name"),
+    [
+        (HTTP, "an HTTP server"),
+        (b"<html><body>400 Bad Request</body></html>", "an HTTP server"),
+        (SSH, "an SSH server"),
+        (b"220 mail\r\n", "mail"),
+        (b"* OK IMAP4rev1 ready\r\n", "an IMAP server"),
+        (b"INFO {}\r\n", "a NATS server"),
+        (b"E\0\0\0\x8cSFATAL\0", "a PostgreSQL server"),
+        (b"\x4a\0\0\0\x0a8.0.33\0", "a MySQL or MariaDB server"),
+        (b"hello, who are you?\n", "a server with a text protocol"),
+        (b"\r\nlogin: ", "a server with a text protocol"),
+    ],
+)
+async def test_a_start_ends_at_once_where_another_service_answers(says: bytes, name: str) -> None:
+    async with service(says) as address:
+        with pytest.raises(BootstrapError) as caught:
+            async with asyncio.timeout(3), Producer(bootstrap_servers=address):
+                pass
+    assert name in str(caught.value)
+    assert "-> correct the host and port" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        b"\xde\xad\xbe\xef" * 8,
+        b"\x7f\xff\xff\xff",
+        b"\xff\xff\xff\xff",
+        b"\0\0\0\x08" + b"\xca\xfe\xba\xbe" * 2,  # a size, and no answer to what was asked
+    ],
+)
+async def test_a_start_ends_soon_where_bytes_come_that_no_broker_sends(says: bytes) -> None:
+    async with service(says) as address, service(b"\xff" * 64) as other:
+        for servers in (address, f"{address},{other}"):
+            with pytest.raises(BootstrapError) as caught:
+                async with asyncio.timeout(3), Producer(bootstrap_servers=servers):
+                    pass
+            assert "another binary protocol" in str(caught.value)
+            assert "-> correct the host and port" in str(caught.value)
+
+
+@asynccontextmanager
+async def unsteady(answers: Iterator[bytes | None]) -> AsyncIterator[str]:
+    """A server that says these in turn, one per connection; None closes at once."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        says = next(answers)
+        if says is not None:
+            writer.write(says)
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [None],  # as of a broker that restarts behind a balancer
+        [b"\xff" * 8, b"\xff" * 8, None],  # not consistent
+        [b"\0\0\0\x08"],  # the beginning of an answer
+    ],
+)
+async def test_a_start_goes_on_where_a_broker_may_be_about_to_come(
+    answers: list[bytes | None],
+) -> None:
+    async with unsteady(cycle(answers)) as address:
+        with pytest.raises(BootstrapError, match="described the cluster in time"):
+            async with Producer(
+                bootstrap_servers=address, max_block_ms=1500, request_timeout_ms=300
+            ):
+                pass
+
+
+async def test_noise_at_one_address_among_others_does_no_harm() -> None:
+    async with service(b"\xff" * 64) as address, EmbeddedCluster(1, topics={"t": 1}) as cluster:
+        servers = [address, *cluster.bootstrap_servers.split(",")]
+        async with Producer(bootstrap_servers=servers) as producer:
+            assert (await producer.send_and_wait("t", b"v")).offset == 0
+
+
+async def test_one_wrong_address_among_others_does_no_harm() -> None:
+    async with service(HTTP) as address, EmbeddedCluster(1, topics={"t": 1}) as cluster:
+        servers = [address, *cluster.bootstrap_servers.split(",")]
+        async with Producer(bootstrap_servers=servers) as producer:
+            assert (await producer.send_and_wait("t", b"v")).offset == 0
+
+
+@pytest.mark.parametrize("prefix", [b"\0\0\0\4", b"\0\0\1\0", b"\x05\xf5\xe1\x00", b"\x06\0\0\0"])
+def test_the_size_of_a_frame_is_no_service(prefix: bytes) -> None:
+    check_kafka(prefix)

@@ -1,0 +1,255 @@
+"""`send_many` on virtual time: what native code fills in, and what goes through the lanes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from itertools import chain
+
+import pytest
+from support.stage import Stage, play
+
+from aioproducer import Record
+from aioproducer.errors import IllegalStateError, SerializationError, TransactionAbortableError
+from aioproducer.records import murmur2_partition
+from aioproducer.runtime.bulk.result import SendManyResult
+from aioproducer.runtime.bulk.send_many import Item, SendManyInterruptedError
+
+
+def numbered(count: int) -> list[bytes]:
+    return [b"%020d" % number for number in range(count)]
+
+
+def test_every_form_of_an_item_arrives_as_given() -> None:
+    items: list[Item] = [
+        b"value",
+        bytearray(b"mutable"),
+        None,
+        (b"key", b"value"),
+        (None, None),
+        [b"no", b"tuple"],
+        (b"key", b"value", [("h", b"1"), ("h", None)]),
+        (b"key", b"value", (("h", b"1"),), 7),
+        (b"key", b"value", {"h": b"1"}, 7, 0),
+        (None, b"value", None, None, 1),
+        Record(b"elsewhere", topic="u"),
+        (b"one part",),
+        (b"key", b"value", "headers"),
+        (b"key", b"value", None, -1),
+        (b"key", b"value", None, 2**70),
+        (b"key", b"value", None, None, -1),
+        "text",
+    ]
+    refused = [5, 11, 12, 13, 14, 15, 16]
+
+    async def act(stage: Stage) -> None:
+        stage.create_topic("wide", leaders=(1, 1))
+        await stage.producer.start()
+        result = await stage.producer.send_many("wide", items * 3)
+        assert (result.count, result.delivered) == (51, 30)
+        expected = [number + turn * 17 for turn in range(3) for number in refused]
+        assert [failed.index for failed in result.failed] == expected
+        assert isinstance(result.failed[0].error, SerializationError)
+        read = [
+            record
+            for partition in range(2)
+            for batch in stage.batches("wide", partition)
+            for record in batch.records()
+        ]
+        assert len(read) == 27
+        keyed = [record for record in read if record.key]
+        assert {tuple(record.headers) for record in keyed} == {
+            (),
+            (("h", b"1"), ("h", None)),
+            (("h", b"1"),),
+        }
+        assert stage.values("u") == [b"elsewhere"] * 3
+        assert [record.timestamp_ms for record in keyed].count(7) == 6
+        await stage.producer.close()
+
+    play(act)
+
+
+def test_keys_decide_and_order_is_kept_while_memory_is_short() -> None:
+    async def act(stage: Stage) -> None:
+        stage.create_topic("wide", leaders=(1, 1, 1))
+        await stage.producer.start()
+        items = [
+            (b"k%d" % (number % 11) if number % 3 else None, value)
+            for number, value in enumerate(numbered(500))
+        ]
+        result = await stage.producer.send_many("wide", iter(items))
+        assert (result.delivered, result.failed) == (500, [])
+        read = [stage.values("wide", partition) for partition in range(3)]
+        assert sorted(chain(*read)) == numbered(500)
+        assert all(values == sorted(values) for values in read)
+        for key, value in items:
+            assert key is None or value in read[murmur2_partition(key, 3)]
+        assert stage.engine.pool.available == stage.engine.pool.total
+        await stage.producer.close()
+
+    play(act)
+
+
+def test_items_before_one_that_raises_are_delivered() -> None:
+    def items() -> Iterator[bytes]:
+        yield from numbered(700)
+        raise LookupError("the source is gone")
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        with pytest.raises(SendManyInterruptedError, match="the source is gone") as caught:
+            await stage.producer.send_many("t", items())
+        assert (caught.value.result.count, caught.value.result.delivered) == (700, 700)
+        assert stage.values("t") == numbered(700)
+        await stage.producer.close()
+
+    play(act)
+
+
+def test_an_asynchronous_source_is_asked_for_one_item_at_a_time() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.warm_up(["t"])
+        appended_before: list[int] = []
+
+        async def items() -> AsyncIterator[bytes]:
+            for value in numbered(100):
+                appended_before.append(stage.engine.appender.lane.appended)
+                yield value
+
+        assert (await producer.send_many("t", items())).delivered == 100
+        assert appended_before == list(range(100))
+        assert stage.values("t") == numbered(100)
+        await producer.close()
+
+    play(act)
+
+
+def test_serializers_see_every_item() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        result = await stage.producer.send_many("t", [b"plain", "text", (b"key", "text")])
+        assert result.delivered == 3
+        assert stage.values("t") == [b"b'plain'", b"text", b"text"]
+        await stage.producer.close()
+
+    play(act, value_serializer=lambda value: str(value).encode())
+
+
+@pytest.mark.parametrize(
+    "item", [b"much too large" * 100, "text", (b"key", b"value", None, -1), (b"one part",)]
+)
+@pytest.mark.parametrize("is_last", [True, False])
+def test_an_item_that_is_refused_fails_the_transaction(item: Item, is_last: bool) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.begin_transaction()
+        items = [b"first", item] if is_last else [b"first", item, b"last"]
+        with contextlib.suppress(SendManyInterruptedError):
+            await stage.producer.send_many("t", items)
+        with pytest.raises(TransactionAbortableError):
+            await stage.producer.commit_transaction()
+        await stage.producer.close()
+
+    play(act, transactional_id="tx")
+
+
+@pytest.mark.parametrize("memory", [{}, {"batch_size": 1 << 20, "buffer_memory": 1 << 25}])
+def test_a_commit_in_the_midst_of_a_call_fails(memory: dict[str, int]) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.warm_up(["t"])
+        await stage.producer.begin_transaction()
+        items = numbered(500) if not memory else [b"x" * 100_000] * 100
+        call = asyncio.create_task(stage.producer.send_many("t", items))
+        await asyncio.sleep(0)
+        assert stage.engine.accumulator.has_incomplete
+        with pytest.raises(TransactionAbortableError):
+            await stage.producer.commit_transaction()
+        with pytest.raises(SendManyInterruptedError):
+            await call
+        await stage.producer.close()
+
+    play(act, transactional_id="tx", **memory)
+
+
+def test_a_call_needs_an_open_transaction() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        with pytest.raises(IllegalStateError):
+            await stage.producer.send_many("t", [b"v"])
+        await stage.producer.close()
+
+    play(act, transactional_id="tx")
+
+
+def test_partitions_that_are_added_meanwhile_get_their_keys() -> None:
+    async def act(stage: Stage) -> None:
+        stage.create_topic("wide", leaders=(1,))
+        producer = stage.producer
+        await producer.start()
+
+        async def items() -> AsyncIterator[tuple[bytes, bytes]]:
+            for number, value in enumerate(numbered(60)):
+                if number == 30:
+                    await producer.flush()
+                    stage.world.cluster.create_partitions("wide", 3)
+                    while len(await producer.partitions_for("wide")) < 3:
+                        stage.engine.metadata.request_update(stage.loop.time())
+                        stage.engine.metadata_task.wake()
+                        await asyncio.sleep(0.1)
+                yield b"k%d" % number, value
+
+        assert (await producer.send_many("wide", items())).delivered == 60
+        for number, value in enumerate(numbered(60)):
+            partition = murmur2_partition(b"k%d" % number, 3) if number >= 30 else 0
+            assert value in stage.values("wide", partition)
+        await producer.close()
+
+    play(act)
+
+
+NARROW = {"max_request_size": 1000, "max_in_flight_requests_per_connection": 1}
+
+
+async def call_while_nobody_answers(
+    stage: Stage, values: list[bytes]
+) -> asyncio.Task[SendManyResult]:
+    await stage.producer.start()
+    await stage.producer.warm_up(["t"])
+    stage.lose()
+    return asyncio.create_task(stage.producer.send_many("t", values))
+
+
+def test_a_call_writes_no_more_ahead_than_connections_carry() -> None:
+    async def act(stage: Stage) -> None:
+        values = numbered(1000)
+        call = await call_while_nobody_answers(stage, values)
+        await asyncio.sleep(20)
+        # Two requests of 1,000 bytes, and the batches that are open and about to be.
+        assert 10 <= len(list(stage.engine.accumulator.incomplete())) <= 12
+        stage.revive()
+        revived = stage.loop.time()
+        assert (await call).delivered == 1000
+        assert stage.loop.time() - revived < 30  # woken by outcomes, not by `max_block_ms`
+        assert stage.values("t") == values
+        await stage.producer.close()
+
+    play(act, buffer_memory=100_000, **NARROW)
+
+
+def test_a_call_that_was_ahead_for_max_block_ms_fills_the_memory() -> None:
+    async def act(stage: Stage) -> None:
+        call = await call_while_nobody_answers(stage, numbered(1000))
+        await asyncio.sleep(20)
+        assert stage.engine.pool.available > 10_000
+        await asyncio.sleep(20)
+        assert stage.engine.pool.available < 200
+        stage.revive()
+        assert (await call).delivered == 1000
+        await stage.producer.close()
+
+    play(act, buffer_memory=20_000, max_block_ms=30_000, **NARROW)

@@ -1,0 +1,153 @@
+"""The usual answer to a lone record: both forms see what the decoder sees, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioproducer.core.batching.batch import BatchOutcome
+from aioproducer.wire.framing import decode_response, encode_response, frame_size
+from aioproducer.wire.messages import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from aioproducer.wire.produce import USUAL_END, ProduceForm
+
+TOPIC_ID = UUID(int=9)
+STANDS = BatchOutcome(2**40, None, log_start_offset=5)
+
+See = Callable[[ProduceForm, bytes, int], BatchOutcome | None]
+
+
+@pytest.fixture(
+    params=["runtime.delivery._delivery", "core.sending.produce_answers"], scope="session"
+)
+def see(request: pytest.FixtureRequest) -> See:
+    """What a form sees in some bytes, as the answer to a correlation id."""
+    try:
+        look = import_module(f"aioproducer.{request.param}").usual_outcome
+    except ImportError:
+        pytest.skip("the native form is not built")
+    return lambda form, data, id_: look(data, form.usual_answer(id_), USUAL_END)
+
+
+def partitions() -> st.SearchStrategy[PartitionProduceResponse]:
+    number = st.integers(-1, 2**63 - 1)
+    return st.builds(
+        PartitionProduceResponse,
+        index=st.integers(0, 9),
+        error_code=st.sampled_from([0, 0, 0, 6]),
+        base_offset=number,
+        log_append_time_ms=number,
+        log_start_offset=number,
+        error_message=st.sampled_from([None, None, None, "no"]),
+    )
+
+
+@given(
+    partitions=st.lists(partitions(), min_size=1, max_size=2),
+    topics=st.sampled_from([1, 1, 1, 2]),
+    throttle_ms=st.sampled_from([0, 0, 0, 9]),
+    version=st.integers(9, 13),
+    cut=st.sampled_from([0, 0, 0, -1, -24, 1]),
+    flip=st.none() | st.integers(0, 99),
+)
+def test_sees_what_the_decoder_says_or_nothing(
+    see: See,
+    partitions: list[PartitionProduceResponse],
+    topics: int,
+    throttle_ms: int,
+    version: int,
+    cut: int,
+    flip: int | None,
+) -> None:
+    usual = answer(version, *partitions, throttle_ms=throttle_ms, topics=topics)
+    data = usual[:cut] if cut < 0 else usual + bytes(cut)
+    if flip is not None and flip < len(data):
+        data = data[:flip] + bytes((data[flip] ^ 1,)) + data[flip + 1 :]
+    seen = see(form(version, partitions[0].index), data, 7)
+    is_usual = data == usual and len(partitions) == topics == 1 and not throttle_ms
+    first = partitions[0]
+    if is_usual and not first.error_code and not first.error_message and first.base_offset >= 0:
+        assert seen is not None
+    if seen is not None:
+        assert frame_size(data[:4]) == len(data) - 4
+        whole = decode_response(ProduceRequest, version, data[4:])[1]
+        assert isinstance(whole, ProduceResponse)
+        ((one,),) = (topic.partition_responses for topic in whole.responses)
+        assert not whole.throttle_time_ms
+        assert not one.error_code
+        stamped, log_start = one.log_append_time_ms, one.log_start_offset
+        assert seen == BatchOutcome(
+            one.base_offset,
+            stamped if stamped >= 0 else None,
+            log_start_offset=log_start if log_start >= 0 else None,
+        )
+
+
+def test_sees_no_answer_but_its_own(see: See) -> None:
+    data = answer(13, stands())
+    assert see(form(13, 3), data, 7) == STANDS
+    assert see(form(13, 3), data, 8) is None
+    assert see(form(13, 4), data, 7) is None
+    assert see(form(13, 3, topic_id=UUID(int=10)), data, 7) is None
+    assert see(form(12, 3), data, 7) is None
+    assert see(form(8, 3), data, 7) is None
+
+
+@pytest.mark.parametrize("version", range(9, 13))
+def test_sees_the_answer_of_a_broker_that_names_the_topic(see: See, version: int) -> None:
+    data = answer(version, stands())
+    assert see(form(version, 3), data, 7) == STANDS
+    assert see(form(version, 3, topic="u"), data, 7) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(lambda: answer(13, stands(offset=-1)), id="of a duplicate"),
+        pytest.param(lambda: answer(13, stands(error_code=1)), id="an error"),
+        pytest.param(lambda: answer(13, stands(), throttle_ms=1), id="to be obeyed"),
+        pytest.param(lambda: answer(13, stands())[:-1], id="cut"),
+        pytest.param(lambda: 2 * answer(13, stands()), id="two"),
+        pytest.param(lambda: b"", id="nothing"),
+    ],
+)
+def test_leaves_what_is_not_the_usual_answer_to_others(see: See, data: Callable[[], bytes]) -> None:
+    assert see(form(13, 3), data(), 7) is None
+
+
+def stands(*, offset: int = 2**40, error_code: int = 0) -> PartitionProduceResponse:
+    return PartitionProduceResponse(3, error_code, offset, -1, 5)
+
+
+def answer(
+    version: int, *partitions: PartitionProduceResponse, throttle_ms: int = 0, topics: int = 1
+) -> bytes:
+    """As it comes, size included."""
+    parts = list(partitions)
+    topic = TopicProduceResponse("t", partition_responses=parts)
+    if version >= 13:
+        topic = TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=parts)
+    return encode_response(ProduceResponse([topic] * topics, throttle_ms), version, 7)
+
+
+def form(
+    version: int, partition: int, *, topic: str = "t", topic_id: UUID = TOPIC_ID
+) -> ProduceForm:
+    return ProduceForm(
+        version,
+        None,
+        acks=-1,
+        timeout_ms=1,
+        topic=topic,
+        topic_id=topic_id,
+        partition=partition,
+    )

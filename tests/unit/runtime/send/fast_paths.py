@@ -1,0 +1,200 @@
+"""A producer without a cluster: both lanes of `send()` over a real accumulator, and no sender."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import ExitStack, contextmanager
+from random import Random
+from types import SimpleNamespace
+from unittest import mock
+from uuid import UUID
+
+from aioproducer import Producer
+from aioproducer._util.backoff import ExponentialBackoff
+from aioproducer.client.lifecycle import State
+from aioproducer.client.producer import SHORTENED
+from aioproducer.core.batching.accumulator import AccumulatorSettings, RecordAccumulator
+from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
+from aioproducer.core.batching.buffer_pool import BufferPool
+from aioproducer.core.batching.partitioners import BuiltInPartitioner, NodeLatencies
+from aioproducer.core.metadata.metadata import Metadata
+from aioproducer.core.sending.idempotence import Sequencer
+from aioproducer.core.stats import ProducerStats
+from aioproducer.partitioners import partition_chooser
+from aioproducer.records.batch import HEADER_SIZE
+from aioproducer.runtime import engine
+from aioproducer.runtime.delivery import WakeUps
+from aioproducer.runtime.observability.interceptors import Interception
+from aioproducer.runtime.send import batch_appender as placing
+from aioproducer.runtime.send import fast_path as lane
+from aioproducer.runtime.send.appender import RecordAppender
+from aioproducer.runtime.send.memory import BufferMemory
+from aioproducer.runtime.settings import appender_settings
+from aioproducer.wire.messages import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+NOW_MS = 1_700_000_000_000
+
+
+class Waits:
+    """Metadata that never come."""
+
+    async def wait_for_topic(self, topic, deadline):
+        raise TimeoutError(topic)
+
+    async def wait_for_partition(self, topic, partition, deadline):
+        raise TimeoutError(topic)
+
+
+class Bench:
+    """A started producer whose batches go nowhere until `settle_oldest` ends one.
+
+    Args:
+        fast: whether the fast lane is open.
+        options: of `ProducerConfig`.
+    """
+
+    def __init__(self, *, fast: bool = True, producer_type=Producer, **options) -> None:
+        self.producer = producer_type(bootstrap_servers="nowhere:1", **options)
+        self.config = config = self.producer.config
+        self.loop = asyncio.get_running_loop()
+        self.now_ms = NOW_MS
+        self.metadata = Metadata(
+            max_age_s=300,
+            max_idle_s=300,
+            backoff=ExponentialBackoff(0.1, 1.0),
+            allow_auto_create=True,
+            rng=Random(1),
+        )
+        self.pool = BufferPool(
+            config.buffer_memory, config.batch_size, HEADER_SIZE, config.buffer_max_records
+        )
+        self.accumulator = RecordAccumulator(
+            AccumulatorSettings(
+                config.batch_size,
+                5.0,
+                120.0,
+                config.max_request_size,
+                False,
+                config.batch_max_records,
+            ),
+            self.pool,
+            self.metadata,
+            Sequencer(),
+            owner=WakeUps(self.loop),
+        )
+        self.batches: dict[ProducerBatch, None] = {}
+        self.direct = SimpleNamespace(send=lambda batch, now: False, drop_spare=lambda: None)
+        self.appender = self._appender()
+        self.lane = self.appender.lane
+        if not fast:
+            self.lane.close()
+        self.producer._engine = SimpleNamespace(
+            appender=self.appender,
+            failure=None,
+            is_connecting=False,
+            closing=False,
+            interception=Interception((), (), self.loop),
+        )
+        self.producer._loop = self.loop
+        self.producer._state = State.RUNNING
+        self.producer._opened(self.producer._engine)
+
+    def _appender(self) -> RecordAppender:
+        config, stats, rng = self.config, ProducerStats(), Random(2)
+        self.stats = stats
+        return RecordAppender(
+            appender_settings(config),
+            accumulator=self.accumulator,
+            memory=BufferMemory(self.pool, self.loop, stats, lambda: None),
+            metadata=self.metadata,
+            waits=Waits(),
+            sender_task=SimpleNamespace(
+                direct=self.direct, sleeping_until=float("-inf"), advance=lambda until: None
+            ),
+            choose_partition=partition_chooser(
+                config.partitioner, rng, ignore_keys=config.partitioner_ignore_keys
+            ),
+            # Not adaptive: that looks at the real clock, which no two runs share.
+            make_sticky=lambda topic: BuiltInPartitioner(topic, config.batch_size, False, rng),
+            latencies=NodeLatencies(0),
+            loop=self.loop,
+            wall_ms=lambda: self.now_ms,
+            stats=stats,
+        )
+
+    def know(self, **partition_counts: int) -> None:
+        """New metadata: these topics, led by one node."""
+        for name in partition_counts:
+            self.metadata.add_topic(name, self.loop.time())
+        self.metadata.on_response(
+            MetadataResponse(
+                brokers=[MetadataResponseBroker(0, "nowhere", 1, None)],
+                cluster_id="c",
+                controller_id=0,
+                topics=[
+                    MetadataResponseTopic(
+                        name=name,
+                        topic_id=UUID(int=7),
+                        partitions=[
+                            MetadataResponsePartition(
+                                partition_index=index, leader_id=0, leader_epoch=1
+                            )
+                            for index in range(count)
+                        ],
+                    )
+                    for name, count in partition_counts.items()
+                ],
+            ),
+            self.loop.time(),
+        )
+
+    def incomplete(self) -> list[ProducerBatch]:
+        return list(self.accumulator.incomplete())
+
+    def settle_oldest(self, base_offset: int = 0) -> ProducerBatch | None:
+        """Drains and acknowledges the oldest batch; returns it."""
+        for batch in self.incomplete():
+            queue = self.accumulator.queue(*batch.topic_partition)
+            batch.close()
+            queue.batches.remove(batch)
+            self.accumulator.complete(batch, BatchOutcome(base_offset=base_offset))
+            return batch
+        return None
+
+    def contents(self) -> list[tuple[str, int, bytes, int, int, int]]:
+        """What stands in the batches, oldest first."""
+        return [
+            (
+                *batch.topic_partition,
+                bytes(batch.builder.body()),
+                batch.builder.count,
+                batch.builder.base_timestamp,
+                batch.builder.max_timestamp,
+            )
+            for batch in self.incomplete()
+        ]
+
+    def end(self) -> None:
+        """Leaves nothing that would complain about being forgotten."""
+        self.producer._state = State.CLOSED
+
+
+@contextmanager
+def form(lane_module, delivery_module):
+    """Producers made meanwhile use this form of lane, calls and delivery."""
+    with ExitStack() as stack:
+        for target, name, value in (
+            (placing, "FastLane", lane_module.FastLane),
+            (lane, "shorten", lane_module.shorten),
+            (engine, "WakeUps", delivery_module.WakeUps),
+            (sys.modules[__name__], "WakeUps", delivery_module.WakeUps),
+            *((Producer, name, function) for name, function, _ in SHORTENED),
+        ):
+            stack.enter_context(mock.patch.object(target, name, value))
+        yield

@@ -1,0 +1,84 @@
+"""Native code keeps to the rooms as Python code does: the linter sees no imports of it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import aioproducer
+from aioproducer.runtime.send import _fast_path_py
+from aioproducer.runtime.send import fast_path as lane
+
+PACKAGE = Path(aioproducer.__file__).parent
+BELOW = {
+    "records": {"errors", "records", "types"},
+    "runtime": {"core", "errors", "records", "runtime", "types"},
+}
+"""The rooms that hold native modules, and what those may use."""
+FAST_LANE = {
+    "aioproducer.records._native",
+    "aioproducer.runtime.delivery._delivery",
+    "aioproducer.runtime.send.validation",
+}
+_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+c?import|c?import\s+([\w.]+))", re.MULTILINE)
+_PURE_ROOMS = {"asyncio", "random", "select", "selectors", "socket", "ssl", "threading", "time"}
+
+
+def imports_of(path: Path) -> set[str]:
+    return {one or other for one, other in _IMPORT.findall(path.read_text("utf-8"))}
+
+
+def native_modules() -> list[Path]:
+    return [path for suffix in ("pyx", "pxd", "pxi") for path in PACKAGE.glob(f"**/*.{suffix}")]
+
+
+def ours(path: Path) -> set[str]:
+    return {name for name in imports_of(path) if name.split(".")[0] == "aioproducer"}
+
+
+def test_native_modules_use_only_the_rooms_below_them():
+    modules = native_modules()
+    assert {"_native.pyx", "_fast_path.pyx"} <= {path.name for path in modules}
+    for path in modules:
+        room = path.relative_to(PACKAGE).parts[0]
+        used = {name.split(".")[1] for name in ours(path)}
+        assert used <= BELOW[room], path
+
+
+def test_fast_lane_uses_nothing_but_the_builder_and_deliveries():
+    assert ours(PACKAGE / "runtime/send/_fast_path.pyx") == FAST_LANE
+
+
+def test_native_modules_of_pure_rooms_have_no_loop_clock_or_thread():
+    for path in native_modules():
+        if path.relative_to(PACKAGE).parts[0] != "runtime":
+            assert not {name.split(".")[0] for name in imports_of(path)} & _PURE_ROOMS, path
+
+
+def test_both_forms_of_the_lane_and_the_stub_have_the_same_members():
+    stub = ast.parse((PACKAGE / "runtime/send/_fast_path.pyi").read_text("utf-8"))
+    stubbed = next(
+        node for node in stub.body if isinstance(node, ast.ClassDef) and node.name == "FastLane"
+    )
+    members = {
+        node.name if isinstance(node, ast.FunctionDef) else node.target.id
+        for node in stubbed.body
+        if isinstance(node, ast.FunctionDef | ast.AnnAssign)
+    }
+    contract = {*vars(lane.Lane), *lane.Lane.__annotations__}
+    assert public(members) == public(contract)
+    assert public(members) <= public(dir(lane.FastLane)) | {*_pure_attributes()}
+
+
+def _pure_attributes() -> set[str]:
+    tree = ast.parse(Path(_fast_path_py.__file__).read_text("utf-8"))
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    }
+
+
+def public(names) -> set[str]:
+    return {name for name in names if not name.startswith("_")}

@@ -1,0 +1,49 @@
+"""An exception that comes while the fast lane is shown a batch (pure form, which has lines)."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from aioproducer.runtime.send._fast_path_py import FastLane
+from aioproducer.runtime.send.fast_path import LaneSettings
+
+
+class Builder:
+    """Raises once as its owner is set."""
+
+    def __init__(self) -> None:
+        self.__dict__["asked"] = 0
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise KeyboardInterrupt
+
+    def try_append(self, *parts: object) -> int:
+        self.__dict__["asked"] += 1
+        return 0
+
+
+async def test_builder_without_an_owner_gets_no_record() -> None:
+    meta = SimpleNamespace(name="t", partitions=(0,))
+    metadata = SimpleNamespace(version=1, topic=lambda name: meta)
+    opened: list[object] = []
+    lane = FastLane(
+        LaneSettings(records_per_turn=10, size_limit=1000, hashes_keys=True, sticks=True),
+        metadata=metadata,
+        loop=asyncio.get_running_loop(),
+        wall_ms=lambda: 1,
+        on_full_turn=lambda: None,
+        open_batch=lambda *record: opened.append(record),
+        send_spare=lambda: None,
+    )
+    builder = Builder()
+    batch = SimpleNamespace(
+        builder=builder, full=False, topic_partition=SimpleNamespace(partition=0)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        lane.adopt(meta, batch, None)
+    assert lane.append_nowait("t", b"v", None, None, 0, 1) is None
+    assert len(opened) == 1
+    assert not builder.asked

@@ -1,0 +1,167 @@
+"""The fast lane keeps nothing alive, and gives back every reference it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import weakref
+from itertools import pairwise
+
+import pytest
+
+from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
+from aioproducer.core.sending.produce_answers import BLAMELESS
+from aioproducer.runtime.send.direct import DirectSends
+from aioproducer.testing.virtual import VirtualKafka, run_virtual
+
+from .fast_paths import Bench
+
+pytestmark = pytest.mark.usefixtures("lane_form")
+
+
+ROUNDS = 200
+
+
+class TrackedBatch(ProducerBatch):
+    """A batch that can be watched."""
+
+    __slots__ = ("__weakref__",)
+
+
+async def exercise(bench, topic, value, key, pairs, rounds: int = 400) -> None:
+    """Every way through the lane: taken, refused, cancelled, failing, done before and after."""
+    producer = bench.producer
+    for number in range(rounds):
+        delivery = await producer.send(topic, value, key, headers=pairs, timestamp_ms=number)
+        producer.send(topic, value).close()
+        task = asyncio.create_task(producer.send_and_wait(topic, value, headers=pairs))
+        cancelled = asyncio.create_task(producer.send_and_wait(topic, value))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.gather(cancelled, return_exceptions=True)
+        assert bench.lane.append(topic, value, key, [("h", 1)], None, None) is None
+        assert bench.lane.append(topic, value, key, None, 99, None) is None
+        while bench.settle_oldest() is not None:
+            pass
+        assert (await delivery).topic == topic
+        await delivery
+        await task
+
+
+async def test_references_to_what_was_sent_are_given_back():
+    bench = Bench(batch_size=2000)
+    topic = "topic-of-its-own"
+    bench.know(**{topic.replace("-", "_"): 2})
+    topic = topic.replace("-", "_")
+    value, key = b"v" * 50, b"key-of-its-own"
+    pairs = [("name-of-its-own", b"header-value")]
+    watched = [value, key, pairs, pairs[0], *pairs[0]]
+    await exercise(bench, topic, value, key, pairs, rounds=3)
+    gc.collect()
+    before = [sys.getrefcount(thing) for thing in (*watched, None, bench.lane)]
+    await exercise(bench, topic, value, key, pairs)
+    gc.collect()
+    after = [sys.getrefcount(thing) for thing in (*watched, None, bench.lane)]
+    # None has many users; a reference lost per record would make hundreds.
+    assert [abs(b - a) < 50 for a, b in zip(before, after, strict=True)] == [True] * len(before)
+    assert before[: len(watched)] == after[: len(watched)]
+    bench.end()
+
+
+def test_references_to_directly_sent_records_are_given_back():
+    value, key, pairs = b"v" * 50, b"key-of-its-own", [("name-of-its-own", b"header-value")]
+
+    async def send(kafka: VirtualKafka) -> None:
+        kafka.world.network.fragments = False
+        async with kafka.producer(linger_ms=0) as producer:
+            engine = producer._engine
+            direct, lane = engine.sender_task.direct, engine.appender.lane
+            watched = [value, key, pairs, BatchOutcome, BLAMELESS, direct, lane, DirectSends.send]
+            for rounds in (20, 400):
+                gc.collect()
+                before = [sys.getrefcount(thing) for thing in watched]
+                batches = len(all_of(ProducerBatch))
+                for _ in range(rounds):
+                    await producer.send_and_wait("t", value, key, headers=pairs)
+                    await asyncio.sleep(0.001)
+                assert direct._spare is not None
+            gc.collect()
+            assert [sys.getrefcount(thing) for thing in watched] == before
+            assert len(all_of(ProducerBatch)) == batches
+
+    run_virtual(send, brokers=1, topics={"t": 1})
+
+
+@pytest.mark.skipif(not sys.getallocatedblocks(), reason="only Python's own allocator counts")
+async def test_memory_does_not_grow_with_the_records_sent():
+    """What a record leaves behind it leaves in every span; free lists and caches grow in some."""
+    bench = Bench(batch_size=2000)
+    bench.know(a=2)
+    blocks = []
+    for _ in range(5):
+        await exercise(bench, "a", b"v" * 50, b"k", [("h", b"x")], rounds=ROUNDS)
+        gc.collect()
+        blocks.append(sys.getallocatedblocks())
+    growth = [later - earlier for earlier, later in pairwise(blocks)]
+    assert min(growth) < ROUNDS / 4, growth
+    bench.end()
+
+
+async def test_batch_is_forgotten_with_its_last_delivery(monkeypatch):
+    monkeypatch.setattr("aioproducer.core.batching.accumulator.ProducerBatch", TrackedBatch)
+    bench = Bench()
+    bench.know(a=1)
+    await bench.producer.send("a", b"v")
+    delivery = await bench.producer.send("a", b"v")
+    batch = weakref.ref(bench.settle_oldest())
+    assert await delivery
+    assert batch() is not None
+    del delivery
+    assert batch() is None
+    bench.end()
+
+
+async def test_producer_is_forgotten_without_the_help_of_the_collector():
+    bench = Bench()
+    bench.know(a=1)
+    await bench.producer.send("a", b"v")
+    bench.end()
+    producer = weakref.ref(bench.producer)
+    gc.disable()
+    try:
+        del bench.producer
+        assert producer() is None
+    finally:
+        gc.enable()
+
+
+async def test_call_keeps_its_producer_alive():
+    bench = Bench()
+    bench.know(a=1)
+    await bench.producer.send("a", b"v")
+    bench.end()
+    producer = weakref.ref(bench.producer)
+    call = bench.producer.send("a", b"v")
+    del bench.producer
+    assert producer() is not None
+    await call
+    del call
+    assert producer() is None
+
+
+def all_of(kind: type) -> list[object]:
+    return [thing for thing in gc.get_objects() if type(thing) is kind]
+
+
+async def test_abandoned_lane_with_open_batches_is_collected():
+    bench = Bench()
+    lane = type(bench.lane)
+    others = [thing for thing in all_of(lane) if thing is not bench.lane]
+    bench.know(a=1)
+    await bench.producer.send("a", b"v")
+    bench.end()
+    await asyncio.sleep(0)  # the turn's end is noted in the loop
+    del bench
+    gc.collect()
+    assert len(all_of(lane)) <= len(others)

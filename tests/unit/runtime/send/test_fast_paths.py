@@ -1,0 +1,424 @@
+"""Both lanes of `send()` accept and refuse the same records, and write the same bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from math import inf
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
+from aioproducer.core.batching.partitioners import BuiltInPartitioner
+from aioproducer.errors import KafkaError
+from aioproducer.records import record_size_bound
+from aioproducer.records.batch import HEADER_SIZE
+from aioproducer.types import TopicPartition
+
+from .fast_paths import NOW_MS, Bench
+
+
+class Text(str):
+    """A str that is not exactly one."""
+
+
+blobs = st.one_of(
+    st.none(),
+    st.binary(max_size=40),
+    st.binary(min_size=100, max_size=400),
+    st.binary(max_size=4).map(bytearray),
+    st.binary(max_size=4).map(memoryview),
+    st.sampled_from(["text", 7]),
+)
+pairs = st.one_of(
+    st.tuples(st.text(max_size=3), st.one_of(st.none(), st.binary(max_size=5))),
+    st.sampled_from(
+        [["h", b"v"], ("h",), ("h", "v"), (b"h", b"v"), ("\ud800", b""), "ab", (Text("h"), None)]
+    ),
+)
+headers = st.one_of(
+    st.none(),
+    st.lists(pairs, max_size=3),
+    st.lists(pairs, max_size=3).map(tuple),
+    st.dictionaries(st.text(max_size=3), st.binary(max_size=5), max_size=2),
+    st.sampled_from([5, "x", {"a": 1}]),
+)
+partitions = st.one_of(
+    st.none(), st.none(), st.integers(-1, 3), st.sampled_from([True, 2**70, -(2**70), 1.0, "1"])
+)
+timestamps = st.one_of(
+    st.none(),
+    st.integers(NOW_MS - 200, NOW_MS + 200),
+    st.sampled_from([0, 10**9 - 1, 10**9, 10**10 - 1, 10**10]),
+    st.sampled_from([-1, 2**63 - 1, 2**63, 2**80, True, 1.5, "now"]),
+)
+topics = st.sampled_from(["a", "a", "a", "b", Text("a"), "unknown", 5])
+sends = st.tuples(topics, blobs, blobs, headers, partitions, timestamps)
+plain_sends = st.tuples(
+    st.just("a"),
+    st.binary(max_size=30),
+    st.one_of(st.none(), st.binary(max_size=3)),
+    st.none(),
+    st.none(),
+    st.none(),
+)
+bursts = st.builds(
+    lambda count, size, keyed: [
+        ("a", b"v" * size, b"k%d" % (i % 5) if keyed else None, None, None, None)
+        for i in range(count)
+    ],
+    st.integers(5, 60),
+    st.integers(0, 30),
+    st.booleans(),
+)
+steps = st.one_of(
+    bursts,
+    plain_sends,
+    sends,
+    st.sampled_from(["acknowledge", "turn", "grow", "later", "forget"]),
+)
+STEPS = st.lists(steps, min_size=3, max_size=25)
+PARTITIONERS = st.sampled_from(
+    [{}, {"partitioner_ignore_keys": True}, {"partitioner": "consistent"}]
+)
+METHODS = st.sampled_from(["send", "send_nowait"])
+
+anything = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150
+)
+
+
+async def run(steps, options, method, *, fast: bool):
+    """What each step came to, and the bytes of every batch there ever was."""
+    bench = Bench(fast=fast, batch_size=300, max_request_size=200, buffer_memory=10**7, **options)
+    bench.know(a=3, b=1)
+    seen, count = [], 3
+    for step in steps:
+        if step == "acknowledge":
+            oldest = bench.incomplete()[:1]
+            seen += [(b.topic_partition, bytes(b.builder.body())) for b in oldest]
+            bench.settle_oldest()
+        elif step == "turn":
+            await asyncio.sleep(0)
+        elif step == "grow":
+            count += 1
+            bench.know(a=count)
+        elif step == "later":
+            bench.now_ms += 5
+        elif step == "forget":
+            bench.appender.placing.forget_topics()
+        else:
+            for send in step if isinstance(step, list) else [step]:
+                seen.append(await outcome(bench, method, send))
+    seen.append(bench.contents())
+    assert bench.stats.records_appended == sum(type(s) is Accepted for s in seen)
+    bench.end()
+    return seen, bench.lane
+
+
+class Accepted(tuple):
+    __slots__ = ()
+
+
+async def outcome(bench, method, step):
+    topic, value, key, pairs, partition, timestamp_ms = step
+    try:
+        sent = getattr(bench.producer, method)(
+            topic, value, key, headers=pairs, partition=partition, timestamp_ms=timestamp_ms
+        )
+        delivery = await sent if method == "send" else sent
+    except (KafkaError, TimeoutError) as error:
+        return type(error), str(error)
+    assert delivery._batch.builder.count - 1 == delivery._index
+    return Accepted(
+        (
+            delivery.topic,
+            delivery.partition,
+            delivery._index,
+            delivery._timestamp_ms,
+            delivery._key_size,
+            delivery._value_size,
+        )
+    )
+
+
+@anything
+@given(STEPS, PARTITIONERS, METHODS)
+def test_both_lanes_write_the_same_bytes_and_raise_the_same_errors(
+    lane_form, steps, options, method
+):
+    fast, lane = asyncio.run(run(steps, options, method, fast=True))
+    general, closed = asyncio.run(run(steps, options, method, fast=False))
+    assert fast == general
+    assert lane.open and not closed.open
+
+
+async def test_lane_and_delivery_have_the_form_that_the_test_asks_for(lane_form):
+    bench = Bench()
+    bench.know(a=1)
+    delivery = await bench.producer.send("a", b"v")
+    assert type(bench.lane) is lane_form.FastLane
+    is_pure = lane_form.__name__.endswith("_py")
+    for thing in (delivery, bench.incomplete()[0].owner):
+        assert type(thing).__module__.endswith("_py") == is_pure
+    bench.end()
+
+
+async def test_record_that_finds_room_or_memory_takes_the_fast_lane(lane_form):
+    bench = Bench()
+    bench.know(a=3)
+    await bench.producer.send("a", b"opens the batch")
+    for key, pairs, partition in [(None, None, None), (None, [("h", b"v")], None)]:
+        assert bench.lane.append("a", b"v", key, pairs, partition, None) is not None
+    keyed = await bench.producer.send("a", b"v", b"key")  # may open another one
+    assert bench.lane.append("a", b"v", b"key", None, None, 5).partition == keyed.partition
+    assert [bench.lane.append("a", b"v", None, None, p, None).partition for p in (2, 0)] == [2, 0]
+    bench.settle_oldest()
+    assert bench.lane.append("a", b"v", None, None, None, None) is not None
+    bench.end()
+
+
+async def test_topic_is_known_by_its_name_whichever_object_that_is(lane_form):
+    bench = Bench()
+    bench.know(one=1, two=1)
+    names = ["".join(word) for word in ["one", "one", "two", "one", "two", "two"]]
+    assert names[0] is not names[1]
+    for name in ("one", "two"):
+        await bench.producer.send(name, b"opens the batch")
+    for name in (*names, *names):
+        assert bench.lane.append(name, b"v", None, None, None, None).topic == name
+    bench.lane.forget("two")
+    assert bench.lane.append(names[-1], b"v", None, None, None, None) is None
+    bench.end()
+
+
+async def test_record_that_would_wait_for_memory_is_left_to_the_general_lane(lane_form):
+    bench = Bench(batch_size=1000, max_request_size=500, buffer_memory=1000)
+    bench.know(a=2)
+    await bench.producer.send("a", b"v", partition=0)
+    assert bench.lane.append("a", b"v", None, None, 1, None) is None
+    assert bench.lane.append("a", b"v", None, None, 0, None) is not None
+    bench.end()
+
+
+async def test_record_whose_batch_is_sent_and_fails_at_once_is_waited_for_by_nobody(lane_form):
+    bench = Bench()
+    bench.know(a=1)
+    await bench.producer.send("a", b"v")  # the lane knows the topic
+    bench.settle_oldest()
+
+    def fail_at_once():
+        for batch in bench.incomplete():
+            bench.accumulator.complete(batch, BatchOutcome(error=KafkaError("refused")))
+        return True
+
+    bench.appender.placing._lingers = False
+    bench.appender.placing._sender_task = SimpleNamespace(
+        sleeping_until=inf, advance=lambda until: None, hurry=fail_at_once
+    )
+    async with asyncio.timeout(10):
+        with pytest.raises(KafkaError, match="refused"):
+            await bench.producer.send_and_wait("a", b"v")
+    bench.end()
+
+
+async def test_record_that_needs_anything_else_is_left_to_the_general_lane(lane_form):
+    bench = Bench(batch_size=1000, max_request_size=500)
+    bench.know(a=1)
+    await bench.producer.send("a", b"v")
+    refused = [
+        ("b", b"v", None, None, None, None),
+        ("a", bytearray(b"v"), None, None, None, None),
+        ("a", b"v", None, {"h": b"v"}, None, None),
+        ("a", b"v", None, [("h", 1)], None, None),
+        ("a", b"v", None, None, 1, None),
+        ("a", b"v", None, None, None, -1),
+        ("a", b"v" * 430, None, None, None, None),  # fits the batch, and no request
+    ]
+    assert [bench.lane.append(*arguments) for arguments in refused] == [None] * len(refused)
+    assert bench.lane.appended == 1
+    bench.end()
+
+
+async def test_lane_pauses_after_so_many_records_of_a_turn_but_not_for_send_nowait(lane_form):
+    bench = Bench(batch_size=10**6, max_request_size=10**6)
+    bench.know(a=1)
+    producer = bench.producer
+    for _ in range(1000):
+        await producer.send("a", b"v")
+    assert bench.lane.append("a", b"v", None, None, None, None) is None
+    assert producer.send_nowait("a", b"v") is not None
+    turns = 0
+
+    def turn():
+        nonlocal turns
+        turns += 1
+
+    bench.loop.call_soon(turn)
+    await producer.send("a", b"v")
+    assert turns == 1
+    assert bench.lane.append("a", b"v", None, None, None, None) is not None
+    bench.end()
+
+
+async def test_admission_is_asked_before_every_record(lane_form):
+    bench = Bench()
+    bench.know(a=1)
+    await bench.producer.send("a", b"v")
+
+    def refuse():
+        raise KafkaError("not now")
+
+    bench.lane.check_admission = refuse
+    for method in (bench.lane.append, bench.lane.append_nowait):
+        try:
+            method("a", b"v", None, None, None, None)
+        except KafkaError as error:
+            assert error.message == "not now"
+        else:
+            raise AssertionError("the lane let a record in")
+    assert bench.lane.appended == 1
+    bench.end()
+
+
+async def test_lane_takes_nothing_from_another_loop(lane_form):
+    bench = Bench()
+    bench.know(a=1)
+    await bench.producer.send("a", b"v")
+
+    async def elsewhere():
+        return bench.lane.append("a", b"v", None, None, None, None)
+
+    assert await asyncio.to_thread(asyncio.run, elsewhere()) is None
+    assert await asyncio.to_thread(bench.lane.append, "a", b"v", None, None, None, None) is None
+    assert await elsewhere() is not None
+    bench.end()
+
+
+def test_lane_takes_nothing_in_the_thread_of_its_uvloop_while_another_runs(lane_form):
+    uvloop = pytest.importorskip("uvloop", reason="needs uvloop (the extra `uvloop`)")
+    own, other = uvloop.new_event_loop(), uvloop.new_event_loop()
+    with closing(own), closing(other):
+
+        async def begin():
+            bench = Bench()
+            bench.know(a=1)
+            await bench.producer.send("a", b"v")
+            return bench
+
+        async def append():
+            return bench.lane.append("a", b"v", None, None, None, None)
+
+        bench = own.run_until_complete(begin())
+        assert other.run_until_complete(append()) is None
+        assert own.run_until_complete(append()) is not None
+        bench.end()
+
+
+# -- the line for memory ---------------------------------------------------------------------------
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
+)
+@given(st.lists(st.tuples(st.integers(0, 15), st.integers(1, 60)), min_size=1, max_size=120))
+def test_nobody_overtakes_who_waits_for_memory(lane_form, work):
+    asyncio.run(overtaking(work))
+
+
+async def overtaking(work):
+    """16 tasks send what `work` says, while memory for two batches comes free now and then."""
+    bench = Bench(batch_size=256, buffer_memory=512, max_request_size=400)
+    bench.know(a=2)
+    in_line: dict[object, None] = {}
+    done: set[object] = set()
+    general = bench.appender._append_in_line
+
+    async def noted(record, *rest):
+        in_line[record.value] = None
+        try:
+            return await general(record, *rest)
+        finally:
+            del in_line[record.value]
+
+    bench.appender._append_in_line = noted
+
+    async def one(worker):
+        for number, (owner, size) in enumerate(work):
+            if owner == worker:
+                name = b"%d-%d" % (worker, number) + b"x" * size
+                before = set(in_line)
+                await bench.producer.send("a", name)
+                assert before <= done, "somebody was overtaken"
+                done.add(name)
+                await asyncio.sleep(0)
+
+    tasks = [asyncio.create_task(one(worker)) for worker in range(16)]
+    for _ in range(100 * len(work)):
+        if all(task.done() for task in tasks):
+            break
+        await asyncio.sleep(0)
+        if in_line:
+            bench.settle_oldest()
+    await asyncio.gather(*tasks)
+    assert bench.lane.appended == len(work)
+    assert bench.appender.waiting == 0
+    bench.end()
+
+
+class Spare:
+    """A spare batch in the lane, and how often it was to be sent."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.sent = 0
+        size = bench.config.batch_size
+        buffer = bench.pool.try_allocate(size)
+        self.batch = bench.accumulator.begin_spare(TopicPartition("a", 0), buffer, size)
+        self.meta = bench.metadata.topic("a")
+        self.sticky = BuiltInPartitioner("a", size, False, Random(1))
+        bench.direct.take_spare, bench.direct.send = self.take, self.send
+        bench.lane.adopt(self.meta, self.batch, self.sticky, True)
+
+    def take(self) -> ProducerBatch:
+        return self.batch
+
+    def send(self, batch: ProducerBatch, now: float) -> bool:
+        """Stands in for `DirectSends.send`."""
+        if batch is self.batch:
+            assert batch.count == 1
+            self.sent += 1
+            batch.close()
+        return batch is self.batch
+
+
+@pytest.mark.parametrize("partition", [None, 0])
+async def test_a_record_for_a_spare_batch_is_sent_at_once(partition):
+    bench = Bench(batch_size=300)
+    bench.know(a=1)
+    spare = Spare(bench)
+    delivery = await bench.producer.send("a", b"v", partition=partition)
+    assert (spare.sent, delivery._batch, delivery._index) == (1, spare.batch, 0)
+    # As the first record of any batch it counts with the batch's header, if it was chosen for.
+    bench.lane.settle("a")
+    header_and_bound = HEADER_SIZE + record_size_bound(None, b"v", ())
+    used = 2 * 300 - spare.sticky.room
+    assert used == (header_and_bound if partition is None else 0)
+    other = await bench.producer.send("a", b"v", partition=partition)
+    assert (spare.sent, spare.batch.count) == (1, 1)
+    assert other._batch is not spare.batch
+    bench.end()
+
+
+async def test_a_spare_batch_that_is_given_up_gets_nothing():
+    bench = Bench(batch_size=300)
+    bench.know(a=1)
+    spare = Spare(bench)
+    spare.batch.take_buffer()
+    delivery = await bench.producer.send("a", b"v")
+    assert (spare.sent, spare.batch.count) == (0, 0)
+    assert delivery._batch is not spare.batch
+    bench.end()

@@ -1,0 +1,161 @@
+"""Questions to coordinators while brokers come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from support.stage import Stage, play
+
+from aioproducer.config import ProducerConfig
+from aioproducer.core.transactions import coordinator_queries as questions
+from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
+from aioproducer.errors import (
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NodeDisconnectedError,
+    ProtocolError,
+)
+from aioproducer.net.client import PreparedRequest
+from aioproducer.net.responses import UndecodedAnswer
+from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
+from aioproducer.types import OffsetAndMetadata, TopicPartition
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.framing import decode_response, encode_request
+from aioproducer.wire.messages import FindCoordinatorResponse, MetadataRequest
+from aioproducer.wire.messages.find_coordinator import Coordinator
+
+
+def client_on(stage: Stage) -> CoordinatorClient:
+    return CoordinatorClient(ProducerConfig(**stage.world.spec.options), dialer=stage.world.network)
+
+
+def committed() -> questions.Question[Any]:
+    return questions.committed("group", None)
+
+
+async def coordinator_of(client: CoordinatorClient) -> int:
+    await client.ask(committed())
+    (node,) = client._coordinators.values()
+    return node
+
+
+def test_a_coordinator_that_the_brokers_no_longer_list_is_looked_for_anew() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        node = await coordinator_of(client)
+        stage.crash(node)
+        await asyncio.sleep(1)
+        began = stage.loop.time()
+        await client.ask_each(questions.list_open("tx", None))  # lists the brokers there are
+        assert await coordinator_of(client) != node
+        assert stage.loop.time() - began < 30
+        await client.close()
+
+    play(act, brokers=3)
+
+
+def test_a_broker_that_is_not_listed_is_not_waited_for() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        with pytest.raises(NodeDisconnectedError, match="left the cluster"):
+            await client.ask_broker(99, questions.list_open("tx", None))
+        await client.close()
+
+    play(act)
+
+
+Ranges = Mapping[int, tuple[int, int]]
+
+
+def cluster_id_request(versions: Ranges) -> PreparedRequest:
+    """A Metadata request of version 4, encoded here."""
+    assert versions[ApiKey.METADATA][0] <= 4 <= versions[ApiKey.METADATA][1]
+    message = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+
+    def build(version: int, correlation_id: int, client_id: str | None) -> list[bytes]:
+        return [encode_request(message, version, correlation_id, client_id)]
+
+    return PreparedRequest(UndecodedAnswer, build, version=4)
+
+
+def test_a_request_that_is_encoded_elsewhere_is_answered_by_the_frame() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        frames = await asyncio.gather(*(client.relay(1, cluster_id_request) for _ in range(9)))
+        answers = [decode_response(MetadataRequest, 4, frame)[1] for frame in frames]
+        assert {len(answer.brokers) for answer in answers} == {3}
+        await client.close()
+
+    play(act, brokers=3)
+
+
+def test_a_request_to_a_broker_that_is_not_listed_fails() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        with pytest.raises(NodeDisconnectedError, match="left the cluster"):
+            await client.relay(99, cluster_id_request)
+        await client.close()
+
+    play(act)
+
+
+def test_a_request_that_waits_for_its_broker_fails_when_the_client_is_closed() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        await client.relay(1, cluster_id_request)
+        waiting = asyncio.create_task(client.relay(2, cluster_id_request))
+        await asyncio.sleep(0)
+        began = stage.loop.time()
+        await client.close()
+        with pytest.raises(KafkaConnectionError):
+            await waiting
+        assert stage.loop.time() - began < 3
+
+    play(act, brokers=2)
+
+
+def test_a_missing_topic_is_named_and_not_called_safe_to_repeat() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        position = {TopicPartition("missing", 0): OffsetAndMetadata(1, "")}
+        with pytest.raises(KafkaTimeoutError, match="UNKNOWN_TOPIC_OR_PARTITION") as caught:
+            await client.ask(questions.commit("group", position))
+        assert caught.value.topic == "missing"
+        assert "create the topic" in (caught.value.advice or "")
+        await client.close()
+
+    play(act)
+
+
+@pytest.mark.parametrize(
+    ("node_id", "host", "port"),
+    [
+        (1, "fe80::1%\r\nX: y", 9092),
+        (1, "", 9092),
+        (1, "b\u00fccher.example", 9092),
+        (1, "h" * 30_000, 9092),
+        (1, "a", 0),
+        (1, "a", 70_000),
+        (-1, "a", 9092),
+    ],
+)
+def test_a_coordinator_at_an_impossible_address_is_refused(
+    node_id: int, host: str, port: int
+) -> None:
+    kind = CoordinatorKind.TRANSACTION
+    one = FindCoordinatorResponse(node_id=node_id, host=host, port=port)
+    several = FindCoordinatorResponse(
+        coordinators=[Coordinator(key="x", node_id=node_id, host=host, port=port)]
+    )
+    for read, answer in (
+        (questions.find_coordinator(CoordinatorKey(kind, "x")).read, one),
+        (questions.find_coordinator(CoordinatorKey(kind, "x")).read, several),
+        (questions.find_coordinators(kind, ["x"]).read, several),
+    ):
+        with pytest.raises(ProtocolError, match="a broker named a coordinator at") as raised:
+            read(answer)
+        assert len(str(raised.value)) < 500
+        assert "\r" not in str(raised.value)

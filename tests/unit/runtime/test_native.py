@@ -1,0 +1,69 @@
+"""No silent slowness: a process without the native core says so."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import aioproducer
+from aioproducer import Producer
+from aioproducer.runtime import native as native_core
+from aioproducer.testing.embedded import EmbeddedCluster
+
+
+@pytest.fixture
+def missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIOPRODUCER_IMPL", raising=False)
+    monkeypatch.setattr(native_core, "IMPLEMENTATION", "pure")
+    monkeypatch.setattr(native_core, "_warned", set())
+
+
+def test_a_tree_without_compiled_modules_is_named(tmp_path: Path) -> None:
+    home = Path(aioproducer.__file__).parent
+    ignored = shutil.ignore_patterns("*.so", "*.pyd", "*.c", "docs", "__pycache__")
+    shutil.copytree(home, tmp_path / "aioproducer", ignore=ignored)
+    program = (
+        "import os; os.environ.pop('AIOPRODUCER_IMPL', None)\n"
+        "from aioproducer.runtime.native import missing_core\n"
+        "print(missing_core())\n"
+        "os.environ['AIOPRODUCER_IMPL'] = 'pure'\n"
+        "print(missing_core())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    found, accepted = done.stdout.splitlines()
+    assert found.startswith(f"the package in {tmp_path / 'aioproducer'} has no native core")
+    assert accepted == "None"
+
+
+@pytest.mark.usefixtures("missing")
+async def test_start_warns_once_in_a_process(caplog: pytest.LogCaptureFixture) -> None:
+    async with EmbeddedCluster(brokers=1) as cluster:
+        for _ in range(2):
+            async with Producer(bootstrap_servers=cluster.bootstrap_servers):
+                pass
+    found = [each for each in caplog.records if "native core" in each.getMessage()]
+    assert [each.levelno for each in found] == [logging.WARNING]
+    assert str(Path(aioproducer.__file__).parent) in found[0].getMessage()
+    assert "AIOPRODUCER_IMPL=pure" in found[0].getMessage()
+
+
+@pytest.mark.usefixtures("missing")
+def test_pure_python_that_was_asked_for_is_nothing_to_warn_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert native_core.missing_core() is not None
+    monkeypatch.setenv("AIOPRODUCER_IMPL", "pure")
+    assert native_core.missing_core() is None
