@@ -38,6 +38,16 @@ _PARTITIONERS: Final = (
     "java_bytes_hash",
 )
 _PARTITIONER_SYNONYMS: Final = {"crc32": "consistent"}
+_SECONDS_UP_TO: Final = {
+    "request_timeout_ms": 90,
+    "delivery_timeout_ms": 360,
+    "transaction_timeout_ms": 180,
+    "metadata_max_age_ms": 900,
+    "connections_max_idle_ms": 1620,
+    "socket_connection_setup_timeout_ms": 30,
+}
+"""Values in ms that are probably meant as seconds: up to three times the default in seconds."""
+
 _client_numbers = count(1)
 _log = log.get("producer")
 
@@ -212,6 +222,16 @@ def _settle_reporters(values: Values, chosen: frozenset[str]) -> None:
         values["metric_reporters"] = reporters_of(names)
 
 
+def _warn_of_seconds(values: Values, chosen: frozenset[str]) -> None:
+    found = [
+        f"{name}={values[name]}"
+        for name, most in _SECONDS_UP_TO.items()
+        if name in chosen and 0 < values[name] <= most
+    ]
+    if found:
+        _log.warning("%s: looks like seconds; give milliseconds", ", ".join(found))
+
+
 _RULES: Final[tuple[Callable[[Values, frozenset[str]], None], ...]] = (
     _check_bootstrap,
     _check_way,
@@ -227,6 +247,7 @@ _RULES: Final[tuple[Callable[[Values, frozenset[str]], None], ...]] = (
     _check_transactions,
     _settle_client_id,
     check_security,
+    _warn_of_seconds,
 )
 
 

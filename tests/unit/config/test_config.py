@@ -154,6 +154,27 @@ def test_a_default_delivery_timeout_is_raised_and_a_chosen_one_is_refused(caplog
         config(delivery_timeout_ms=30_004)
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"request_timeout_ms": 30}, "request_timeout_ms=30"),
+        (
+            {"request_timeout_ms": 60, "delivery_timeout_ms": 120, "transaction_timeout_ms": 60},
+            "request_timeout_ms=60, delivery_timeout_ms=120, transaction_timeout_ms=60",
+        ),
+        ({"metadata_max_age_ms": 300}, "metadata_max_age_ms=300"),
+        ({"connections_max_idle_ms": 540}, "connections_max_idle_ms=540"),
+        ({"socket_connection_setup_timeout_ms": 10}, "socket_connection_setup_timeout_ms=10"),
+        ({}, None),
+        ({"request_timeout_ms": 1000, "connections_max_idle_ms": 0, "max_block_ms": 60}, None),
+    ],
+)
+def test_times_that_look_like_seconds_are_warned_of_once(options, named, caplog):
+    config(**options)
+    expected = [f"{named}: looks like seconds; give milliseconds"] if named else []
+    assert [record.getMessage() for record in caplog.records] == expected
+
+
 def test_the_sum_behind_the_delivery_timeout_stops_at_kafkas_largest_int():
     settled = config(linger_ms=2**40, request_timeout_ms=1)
     assert settled.delivery_timeout_ms == 2**31 - 1
