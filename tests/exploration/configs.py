@@ -63,6 +63,8 @@ SMALL = (
     Config("again V1", (0, 0), 0, frozenset(), script=("init", *_MORE, *_MORE)),
     Config("late V1", (0,), 1, frozenset({"lose"}), script=_AGAIN),
     Config("late V2", (0,), 1, frozenset({"lose"}), script=_AGAIN, v2=True),
+    Config("in doubt V1", (0,), 1, frozenset({"doubt"}), script=("init", "begin", "0", "abort")),
+    Config("in doubt V2", (0,), 1, frozenset({"doubt"}), script=_AGAIN, v2=True),
     Config("offsets V1", (0,), 1, _TX, script=_OFFSETS),
     Config("offsets V2", (0,), 2, _TX, script=_OFFSETS, v2=True),
     Config("failures V1", (0, 1), 1, _NET | {"expire"}, script=_TWO),

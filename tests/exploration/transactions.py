@@ -42,6 +42,7 @@ from exploration.world import BACKOFF, NO_RNG, TOPIC, Config, Event, ViolationEr
 
 PRODUCER_ID = 7
 LOADING = 14
+NOT_AVAILABLE = 15
 _V1 = {Rpc.INIT_PRODUCER_ID: 5, Rpc.ADD_PARTITIONS: 3, Rpc.COMMIT_OFFSETS: 4, Rpc.END: 4}
 _V2 = _V1 | {Rpc.COMMIT_OFFSETS: 5, Rpc.END: 5}
 
@@ -253,6 +254,8 @@ class TransactionalWorld(World):
                 yield ("lose",)
             if "loading" in kinds and self.tx_reply is None:
                 yield ("loading",)
+            if "doubt" in kinds and self.tx_reply is None:
+                yield ("doubt",)
         if "fence" in kinds and not self.is_fenced and self.coordinator.epoch >= 0:
             yield ("fence",)
 
@@ -269,6 +272,14 @@ class TransactionalWorld(World):
         request = self.tx_request
         assert request is not None
         self.tx_reply = self._reply(request, LOADING)
+
+    def on_doubt(self) -> None:
+        """The coordinator carries the request out, and answers that it could not."""
+        self.faults += 1
+        request = self.tx_request
+        assert request is not None
+        self._carry_out(request)
+        self.tx_reply = self._reply(request, NOT_AVAILABLE)
 
     def on_reply(self) -> None:
         request, reply = self.tx_request, self.tx_reply
@@ -392,7 +403,10 @@ class TransactionalWorld(World):
 
 
 def check_transactions(world: TransactionalWorld) -> None:
-    """What calls have told of transactions holds in every later state."""
+    """What calls have told of transactions holds in every later state, and none stays open."""
+    is_late = "lose" in world.config.kinds
+    if world.is_over and not (is_late or world.is_fenced) and world.coordinator.state == "ongoing":
+        raise ViolationError("every call has returned, and a transaction is open")
     for answer, ids in world.commits:
         if answer == "no" and ids & world.coordinator.committed:
             raise ViolationError(f"records {sorted(ids)} are committed, but a call told otherwise")

@@ -407,7 +407,7 @@ TRANSACTIONAL_MUTANTS = tuple(
             "core/transactions/manager.py",
             "        if rpc in _DOUBTFUL and not self.uses_v2:\n"
             "            self._renew_to_be_sure = True\n",
-            "        del rpc\n",
+            "",
         ),
         (
             "leave a transaction open that may have begun",
