@@ -350,3 +350,18 @@ def test_without_a_format_other_columns_are_refused() -> None:
     with pytest.raises(SerializationError, match="has no place"):
         given = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
         SinkPlan.of_batch(given, FIELDS, overwrite=False)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([ROW, None, ROW | {"note": None}, None], STRUCT),
+        pa.array([ROW, ROW], STRUCT).slice(1),
+        pa.array([{"a": {"b": 1}}, {"a": None}, None]),
+        pa.array([{}, None], pa.struct([])),
+        pa.array([], STRUCT),
+        pa.array(["a", None]),
+    ],
+)
+def test_rows_of_a_struct_are_those_of_arrow(column: pa.Array) -> None:
+    assert encoding._rows(column) == column.to_pylist(maps_as_pydicts="strict")
