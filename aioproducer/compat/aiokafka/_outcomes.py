@@ -108,18 +108,19 @@ class RecordFutures:
             group.futures.append(future)
             group.deliveries.append(delivery)
             return future
-        group = _Group(self, batch, future, delivery)
+        group = _Group(batch, future, delivery)
         if batch.outcome is None:
             # A listener of the batch is far cheaper than a callback with a context, and setting a
             # future's result runs nobody else's code.
             self._open[batch] = group
-            batch.add_listener(group, _settle_group)
+            batch.add_listener(group, self._settle)
         else:
-            _settle_group(group)
+            self._settle(group)
         return future
 
-    def settle(self, group: _Group) -> None:
+    def _settle(self, group: object) -> None:
         """Give the futures of a batch their results."""
+        assert isinstance(group, _Group)
         self._open.pop(group.batch, None)
         batch, deliveries = group.batch, group.deliveries
         outcome = acknowledgement(batch) if self.acknowledged else None
@@ -145,19 +146,12 @@ class RecordFutures:
 class _Group:
     """The futures of one batch."""
 
-    __slots__ = ("batch", "deliveries", "futures", "owner")
+    __slots__ = ("batch", "deliveries", "futures")
 
-    def __init__(
-        self, owner: RecordFutures, batch: ProducerBatch, future: Outcome, delivery: Delivery
-    ) -> None:
-        self.owner = owner
+    def __init__(self, batch: ProducerBatch, future: Outcome, delivery: Delivery) -> None:
         self.batch = batch
         self.futures = [future]
         self.deliveries = [delivery]
-
-
-def _settle_group(group: object) -> None:
-    cast("_Group", group).owner.settle(cast("_Group", group))
 
 
 def batch_future(batch: ProducerBatch | None, *, acknowledged: bool) -> Outcome:
