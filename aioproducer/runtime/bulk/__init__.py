@@ -1,1 +1,1 @@
-"""`send_many` and `send_arrow`."""
+"""The bulk calls `send_many` and `send_arrow`."""

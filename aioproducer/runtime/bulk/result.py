@@ -1,7 +1,4 @@
-"""What `send_many` and `send_arrow` answer.
-
-Owns: the shapes of the answer and of the error that carries one. Must not know: how it comes about.
-"""
+"""Results of `send_many` and `send_arrow`, and the error that carries one."""
 
 from __future__ import annotations
 
@@ -22,10 +19,10 @@ class FailedRecord:
 
 @dataclass(slots=True)
 class SendManyResult:
-    """What became of the items of one `send_many`, or the rows of one `send_arrow`.
+    """Result of one `send_many` (items) or `send_arrow` (rows).
 
-    `offsets` holds, per partition, the lowest and the highest offset given to an item, where the
-    broker gives offsets; records of other senders may stand in between.
+    `offsets` has, per partition, the lowest and the highest offset of an item, if the broker
+    returns offsets. Records of other producers may be in between.
     """
 
     count: int = 0
@@ -37,7 +34,7 @@ class SendManyResult:
 class SendManyInterruptedError(KafkaError):
     """The call could not go on: the items raised, or the producer was closed or failed.
 
-    `result` says what became of the items up to there; `__cause__` why it stopped.
+    `result` has the outcomes of the items up to there, `__cause__` the reason of the end.
     """
 
     def __init__(

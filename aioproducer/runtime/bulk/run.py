@@ -1,26 +1,25 @@
-"""One bulk call: rows into batches, outcomes of batches into counts.
+"""One bulk call, which appends rows to batches and counts their outcomes: start with `BulkRun`.
 
-Owns: who writes a row (native code into an open batch, else a lane of `send()`), the turns the call
-takes, which of its rows every batch has. Must not know: where rows come from.
-
-A row that finds no open batch goes through the lanes of `send()`, with all their checks and waits;
-the rows behind it then fill the batch it went to, and whatever other batches are open, until one of
-them finds no room. So there is no second way to memory, to a new batch or past a closed gate.
+A row for which no open batch has room takes the fast or slow path of `send()`, with all checks and
+waits. The following rows are then written by native code into that batch and all other open
+batches, until a row finds no room. So only `send()` allocates memory, opens batches and checks
+transactions. Not here: the source of the rows.
 
 Invariants
-- Every row is counted once, as delivered or as failed; memory per row ends when its batch does.
-- Rows are filled in when nobody queues for memory, or right behind a row of ours that was served:
-  a call has one place in the line, and until it needs memory again it is its turn.
-- No more than `_TURN_BYTES` are filled in before others have their turn.
-- Of full batches, the call keeps as many under way as connections may carry, and a request more for
-  each: what is written sooner leaves the processor's caches before it is sent.
-- Without a linger, a batch that the call opens is not sent before it is full, or the call has to
-  wait or ends: only its pauses for others' turns do not count.
-- Rows are filled in as far as `buffer_max_records` allows; the next one waits as `send()` would.
-- All rows belong to the transaction that was open when the call began; it ends the call when it
-  takes no records any more.
-- At most one row in a row waits `max_block_ms` in vain, or twice that long where the call was ahead
-  before it; the following ones are tried at once.
+- Every row is counted once, as delivered or as failed. Memory per row is freed with its batch.
+- Rows are written directly only while no call queues for memory, or right after a row of this call
+  has got memory: a call has one place in that queue.
+- At most `_TURN_BYTES` are written before the call yields to the event loop.
+- The number of full batches is limited to the requests that all connections may have in flight,
+  plus one request for each: records written earlier would leave the processor's caches before they
+  are sent.
+- Without linger, a batch that the call opens is sent when it is full, or when the call has to wait
+  or ends. Yielding to the event loop is not a wait.
+- Rows are written directly up to `buffer_max_records`; the next one waits as in `send()`.
+- All rows belong to the transaction that was open when the call began. When that accepts no more
+  records, the call ends.
+- After a row has timed out (after `max_block_ms`, or twice that if the call was ahead), the next
+  row does not wait, until one is accepted.
 """
 
 from __future__ import annotations
@@ -66,10 +65,10 @@ RowParts = tuple[str | None, bytes | None, bytes | None, HeaderPairs, int | None
 
 
 class RowSource(Rows, Protocol):
-    """Rows that can also be had one by one."""
+    """Rows that can also be read one by one."""
 
     def record(self, row: int) -> RowParts | UnfinishedParts:
-        """One row, or what has to be awaited for it.
+        """Return one row, or an awaitable of it.
 
         Raises:
             KafkaError: it cannot be sent.
@@ -78,7 +77,7 @@ class RowSource(Rows, Protocol):
 
 
 class ReadyRows(RowSource, Protocol):
-    """Rows that no serializer has to see."""
+    """Rows that need no serializer."""
 
     def record(self, row: int) -> RowParts:
         """See `RowSource`."""
@@ -89,12 +88,12 @@ class BulkRun:
     """The rows of one call.
 
     Args:
-        engine: the producer's.
-        spares: refusals before a row is accepted that do not fail the transaction: the caller
-            commits without these rows.
+        engine: the producer's engine.
+        spares: errors of refused rows that do not fail the transaction: the caller commits without
+            these rows.
 
     Attributes:
-        result: what is known so far.
+        result: the outcomes so far.
     """
 
     def __init__(
@@ -126,10 +125,10 @@ class BulkRun:
         self._gathering = None if config.linger_ms else Gathering(engine)
 
     async def complete(self, feeding: Awaitable[None]) -> SendManyResult:
-        """Waits until everything is fed in, then for all outcomes.
+        """Wait for `feeding`, then for all outcomes.
 
         Raises:
-            SendManyInterruptedError: feeding raised.
+            SendManyInterruptedError: `feeding` raised.
         """
         broken: Exception | None = None
         try:
@@ -139,7 +138,7 @@ class BulkRun:
                 broken = error
             await self._wait()
         finally:
-            # A cancelled call looks at no outcome any more: its failures are reported as forgotten.
+            # A cancelled call reads no more outcomes: its failures are reported as not awaited.
             self._detach()
         result = self.result
         result.failed.sort(key=lambda failed: failed.index)
@@ -154,14 +153,14 @@ class BulkRun:
     async def feed(
         self, rows: RowSource, topic: str | None, start: int, stop: int, number: int
     ) -> None:
-        """Appends rows, in order; raises only what concerns all of them.
+        """Append rows, in order; raises only errors that concern all of them.
 
         Args:
-            rows: where they are.
-            topic: of rows that name none.
-            start: the first one.
-            stop: the one behind the last.
-            number: what row 0 is called in the result.
+            rows: the source.
+            topic: the topic of rows without one.
+            start: index of the first row.
+            stop: index after the last row.
+            number: index of row 0 in the result.
         """
         if self._gathering is None:
             await self._feed(rows, topic, start, stop, number)
@@ -206,16 +205,16 @@ class BulkRun:
             row += 1
 
     def mark(self) -> int:
-        """What `is_settled` takes for the rows handed over so far."""
+        """Return the argument of `is_settled` for the rows appended so far."""
         return self._tracked
 
     def is_settled(self, mark: int) -> bool:
-        """Whether every row handed over before this `mark()` has its outcome."""
+        """Return whether every row appended before this `mark()` has its outcome."""
         oldest = next(iter(self._outstanding.values()), None)
         return oldest is None or oldest.number >= mark
 
     async def _pause(self) -> None:
-        """Before a row that may need a new batch: as long as the call is ahead, or a turn."""
+        """Wait before a row that may need a new batch: while the call is ahead, or one turn."""
         if not self._is_ahead:
             await asyncio.sleep(0)
             return
@@ -224,10 +223,10 @@ class BulkRun:
             async with asyncio.timeout(self._patience):
                 await self._waiting(self._caught_up)
         except TimeoutError:
-            self._stalls = True  # memory is the bound, as for `send()`, until something moves
+            self._stalls = True  # memory is the only bound until a batch has its outcome
 
     async def _waiting(self, awaited: Awaitable[Awaited]) -> Awaited:
-        """Awaits something that may take its time: what was gathered leaves meanwhile."""
+        """Await something that may take long; gathered batches are sent meanwhile."""
         if self._gathering is None:
             return await awaited
         self._gathering.pause()
@@ -237,7 +236,7 @@ class BulkRun:
 
     @property
     def _is_ahead(self) -> bool:
-        """Whether enough is under way; the last batch of each partition may be open yet."""
+        """Whether enough batches are pending; the last batch of each partition may be open yet."""
         if self._stalls:
             return False
         nodes = len(self._engine.metadata.cluster.nodes) or 1
@@ -265,7 +264,7 @@ class BulkRun:
                 target.settle()
 
     async def _append(self, rows: RowSource, row: int, topic: str | None, number: int) -> bool:
-        """Sends one row as `send()` would; whether it was accepted."""
+        """Send one row as `send()` would; return whether it was accepted."""
         seen = self._engine.interception
         parts: RowParts | None = None
         try:
@@ -300,14 +299,14 @@ class BulkRun:
                 seen.refused(parts, error)
             self.result.failed.append(FailedRecord(number, _without_frames(error)))
             if self._engine.transactions is not None and not isinstance(error, self._spares):
-                # Nobody is raised this error who could do without the row and commit.
+                # No call raises the error: the transaction must not commit without the row.
                 self._engine.transactions.on_send_refused(self._transaction, error)
             if isinstance(error, KafkaTimeoutError):
-                # One row has waited `max_block_ms` in vain: the others must not add up.
+                # One row has waited `max_block_ms`; the waits of further rows must not add up.
                 self._patient = False
             self._engine.check_usable()
             if len(self.result.failed) % _REFUSALS_PER_TURN == 0:
-                # Refusing suspends nowhere: others get their turn in between.
+                # A refusal does not suspend: let other tasks run in between.
                 await asyncio.sleep(0)
             return False
         seen.accepted(delivery, parts)
@@ -336,7 +335,7 @@ class BulkRun:
                 raise IllegalStateError("the transaction of the call has ended meanwhile")
         except IllegalStateError as error:
             if self._engine.transactions is not None:
-                # Whoever commits meanwhile shall not succeed with half of the call.
+                # A commit during the call must not succeed with a part of its records.
                 self._engine.transactions.on_send_refused(self._transaction, error)
             raise
 
@@ -347,7 +346,7 @@ class BulkRun:
     # -- outcomes --------------------------------------------------------------------------------
 
     async def _wait(self) -> None:
-        """Returns when every accepted row has its outcome."""
+        """Return when every accepted row has its outcome."""
         if self._gathering is not None:
             self._gathering.end()
         if not self._outstanding:
@@ -384,7 +383,7 @@ class BulkRun:
         target.adopt(batch.topic_partition.partition, tracked.share, sticks)
 
     def on_batch_done(self, batch: ProducerBatch) -> None:
-        """A batch has its outcome."""
+        """Count the outcomes of a batch's records."""
         tracked = self._outstanding.pop(batch, None)
         if tracked is not None:  # else it is called again after an exception
             self._stalls = False
@@ -398,7 +397,7 @@ class BulkRun:
     def _fold(self, batch: ProducerBatch, share: Share) -> None:
         outcome = batch.outcome
         if outcome is not None and outcome.error is None and not batch.parts:
-            # The usual case: two offsets tell it all.
+            # The usual case: only the first and the last offset are needed.
             self.result.delivered += share.records
             self._widen_offsets(batch, outcome.base_offset, share.first_index, share.last_index)
             return
@@ -420,7 +419,7 @@ class BulkRun:
     def _widen_offsets(
         self, batch: ProducerBatch, base_offset: int | None, first: int, last: int
     ) -> None:
-        """Notes the offsets of the records from `first` to `last` behind `base_offset`."""
+        """Add the offsets of the records from `base_offset + first` to `base_offset + last`."""
         if base_offset is None:
             return
         begin, end = base_offset + first, base_offset + last
@@ -429,7 +428,7 @@ class BulkRun:
 
 
 class _Tracked:
-    """A listener key: one call's interest in one batch, the call's batches numbered from 0."""
+    """Key of a call's listener at a batch; the batches of a call are numbered from 0."""
 
     __slots__ = ("batch", "number", "run", "share")
 
@@ -441,7 +440,7 @@ class _Tracked:
 
 
 def _without_frames(error: KafkaError) -> KafkaError:
-    """An error to be kept: with the frames it came through, each would keep this whole call."""
+    """Remove the tracebacks of an error that is kept: their frames would keep the whole call."""
     link: BaseException | None = error
     while link is not None:
         link.__traceback__ = None

@@ -1,12 +1,12 @@
-"""send_arrow: the rows of a table as records, one result.
+"""`send_arrow`: the rows of a table as records, one result.
 
-Owns: reading the chunks of an Arrow source, off the loop where that may take long. Must not know:
-how rows are read or appended, pyarrow.
+Chunks of an Arrow source are read in a thread if that may block. Not here: reading and appending of
+rows, pyarrow.
 
 Invariants
 - Columns are checked before the first row is read.
-- A chunk is released when its rows are in batches, the source when the call ends, however it ends;
-  a source that is being read in a thread at that moment is released when the thread is done.
+- A chunk is released when its rows are in batches; the source when the call ends, for any reason,
+  or when the thread that reads it is done.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from aioproducer.runtime.send.appender import RecordAppender
 
 _ROWS_AT_ONCE = 16_384
-"""Rows whose topics are looked at in one go, and that are read in one trip to a thread."""
+"""Rows whose topics are read at once, and rows that are read in one call in a thread."""
 
 
 async def send_arrow(
@@ -37,9 +37,9 @@ async def send_arrow(
     columns: ArrowColumns,
     headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> SendManyResult:
-    """Appends every row and waits for all outcomes; see `Producer.send_arrow`.
+    """Append every row and wait for all outcomes; see `Producer.send_arrow`.
 
-    `headers` are added to each row's own, which costs the native encoding of rows.
+    `headers` are added to the headers of each row; then rows are not encoded natively.
     """
     check_topic(topic, columns)
     run = BulkRun(engine)
@@ -51,10 +51,10 @@ async def send_arrow(
 
 
 def check_topic(topic: str | None, columns: ArrowColumns) -> None:
-    """Refuses a call that says for no row where it goes.
+    """Raise if a call has neither a topic nor a column of topics.
 
     Raises:
-        InvalidTopicError: it says so nowhere, or by something that is no name.
+        InvalidTopicError: it has neither, or its topic is not a `str`.
     """
     if topic is None and columns.topic is None:
         raise InvalidTopicError("neither a topic nor a column of topics is given")
@@ -100,7 +100,7 @@ async def _feed(
 
 
 class _RowsWithHeaders(UnfilledRows):
-    """Rows with headers that no column holds."""
+    """Rows with additional headers, which are in no column."""
 
     def __init__(self, rows: ReadyRows, headers: HeaderPairs) -> None:
         self._rows = rows
@@ -111,7 +111,7 @@ class _RowsWithHeaders(UnfilledRows):
         return self._rows.topics(start, stop)
 
     def record(self, row: int) -> RowParts:
-        """One row, with the headers after its own."""
+        """Return one row, with the headers after its own."""
         topic, key, value, headers, partition, timestamp_ms = self._rows.record(row)
         return topic, key, value, (*headers, *self._headers), partition, timestamp_ms
 
@@ -119,7 +119,7 @@ class _RowsWithHeaders(UnfilledRows):
 async def _let_pass(
     appender: RecordAppender, names: Iterable[str | None], topic: str | None
 ) -> None:
-    """Waits for the records of these topics that are being serialized for earlier calls."""
+    """Wait for the records of these topics that are being serialized for earlier calls."""
     for name in names:
         found = topic if name is None else name
         if found is not None and appender.serializing.is_queued(found):
@@ -127,7 +127,7 @@ async def _let_pass(
 
 
 def _read(source: ArrowSource) -> tuple[list[ArrowChunk], Exception | None]:
-    """Some chunks, none at the end; and what went wrong behind them."""
+    """Return some chunks, none at the end, and the error that followed them."""
     chunks: list[ArrowChunk] = []
     rows = 0
     try:

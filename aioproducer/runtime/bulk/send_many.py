@@ -1,12 +1,12 @@
-"""send_many: many records, one result.
+"""`send_many`: many records, one result.
 
-Owns: reading the items, what an item may be. Must not know: how a record is appended or sent, how
-outcomes are counted (`bulk_run.py`).
+Owns: reading the items and turning them into records. Not here: appending, outcomes (`run.py`).
 
 Invariants
-- Items are read lazily: an asynchronous source one by one, another one some hundred at a time.
+- Items are read lazily: from an asynchronous source one by one, else up to 512 at a time.
 - Every item read is counted once, as delivered or as failed.
-- When the call cannot go on it raises after what was accepted has its outcome, with the result.
+- When the call cannot go on, it waits for the outcomes of all accepted records, then raises an
+  error with the result.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def send_many(
     items: Iterable[Item] | AsyncIterable[Item],
     partition: int | None,
 ) -> SendManyResult:
-    """Appends every item and waits for all outcomes; see `Producer.send_many`."""
+    """Append every item and wait for all outcomes; see `Producer.send_many`."""
     run = BulkRun(engine)
     rows = _ItemRows(engine, prepare, topic, partition)
     return await run.complete(_feed(run, rows, topic, items))
@@ -62,7 +62,7 @@ async def send_blocks(
     blocks: AsyncIterable[list[Item]],
     partition: int | None,
 ) -> SendManyResult:
-    """`send_many` of items that somebody else reads, some at a time."""
+    """Send items that the caller reads in blocks; else as `send_many`."""
     run = BulkRun(engine)
     rows = _ItemRows(engine, prepare, topic, partition)
     return await run.complete(_feed_blocks(run, rows, topic, blocks))
@@ -107,7 +107,7 @@ class _ItemRows:
     """Items as rows.
 
     Attributes:
-        items: those at hand.
+        items: the items read but not yet appended.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class _ItemRows:
         )
 
     def topics(self, start: int, stop: int) -> list[str | None]:
-        """A `Record` that names another topic is never filled in."""
+        """Return no names: a `Record` with another topic is never written directly."""
         del start, stop
         return [None]
 
@@ -139,7 +139,7 @@ class _ItemRows:
         size_limit: int,
         budget: int,
     ) -> tuple[int, bool]:
-        """See `Rows`; items that somebody has to see before are not filled in."""
+        """See `Rows`; items for serializers or interceptors are not written directly."""
         if not self._plain:
             return start, True
         return fill_items(
@@ -155,7 +155,7 @@ class _ItemRows:
         )
 
     def record(self, row: int) -> RowParts | UnfinishedParts:
-        """One item as `send()` would take it."""
+        """Return one item as the arguments of `send()`."""
         record = as_record(self.items[row])
         topic = record.topic or self._topic
         partition = self._partition if record.partition is None else record.partition
@@ -169,10 +169,10 @@ class _ItemRows:
 
 
 def as_record(item: Item) -> Record:
-    """An item of `send_many` as a record.
+    """Convert an item of `send_many` to a record.
 
     Raises:
-        SerializationError: it is a tuple of a length that means nothing.
+        SerializationError: it is a tuple of an unsupported length.
     """
     if isinstance(item, Record):
         return item

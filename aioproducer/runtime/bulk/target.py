@@ -1,9 +1,9 @@
-"""One topic of a bulk call: which batches rows may be written to, and the sticky choice meanwhile.
+"""One topic of a bulk call: its open batches, and its sticky partition while rows are written.
 
-Owns: the open batches of the topic that the call knows, the loan of the sticky partitioner's
-account while rows are filled in. Must not know: rows, outcomes, memory.
+Not here: rows, outcomes, memory.
 
-Invariant: what is known of a topic goes when its metadata change, as keys may go elsewhere then.
+Invariant: the state of a topic is dropped when its metadata changes, as keys may then belong to
+other partitions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class BulkTarget:
     """The batches of one topic that rows may be written to.
 
     Attributes:
-        batches: None while nothing is known of the topic.
+        batches: None while the topic has no metadata.
     """
 
     __slots__ = (
@@ -43,11 +43,11 @@ class BulkTarget:
         self._hashes_keys = hashes_keys
         self._meta: TopicMetadata | None = None
         self._sticks = False
-        self._sticky: BuiltInPartitioner | None = None  # while its account is lent
+        self._sticky: BuiltInPartitioner | None = None  # from `lend` to `settle`
         self._partition = -1
 
     def adopt(self, partition: int, share: Share, sticks: bool) -> None:
-        """A row went to this batch of the topic; it was left to the sticky partitioner or not."""
+        """Add a batch that has got a row; `sticks`: the sticky partitioner chose its partition."""
         self._refresh()
         if self.batches is None or self._meta is None or partition >= len(self._meta.partitions):
             return
@@ -55,7 +55,7 @@ class BulkTarget:
         self._sticks = self._sticks or sticks
 
     def lend(self) -> None:
-        """Before rows are filled in: says where those go that nothing decides."""
+        """Choose the sticky partition before rows are written."""
         self._refresh()
         if self._sticks and self.batches is not None and self._meta is not None:
             self._sticky = self._engine.appender.placing.sticky_of(self._meta.name)
@@ -63,7 +63,7 @@ class BulkTarget:
             self.batches.stick(self._partition, self._sticky.room)
 
     def settle(self) -> None:
-        """After rows were filled in: accounts for them."""
+        """Add the bytes of written rows to the sticky partitioner."""
         if self._sticky is not None and self.batches is not None and self._meta is not None:
             used = self.batches.settle()
             if used:
@@ -71,7 +71,7 @@ class BulkTarget:
             self._sticky = None
 
     def _refresh(self) -> None:
-        """Forgets everything when the topic is not what it was: keys may go elsewhere now."""
+        """Drop all state if the topic's metadata has changed: keys may belong elsewhere now."""
         meta = None if self.topic is None else self._engine.metadata.topic(self.topic)
         if meta is not self._meta:
             self._meta = meta

@@ -1,8 +1,7 @@
-"""Delivery: one record's share in the outcome of its batch, in the form this process uses.
+"""`Delivery`, the outcome of one record: the choice of its implementation.
 
-Owns: the choice between the native form (`_delivery.pyx`) and its pure-Python fallback
-(`_delivery_py.py`, which documents a delivery) or `core.sending.produce_answers`, along with that
-of the fast path. Not here: anything else.
+It is native (`_delivery.pyx`) or pure Python (`_delivery_py.py`, which documents a delivery, and
+`core.sending.produce_answers`), as the fast path.
 """
 
 from __future__ import annotations

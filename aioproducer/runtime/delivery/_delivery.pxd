@@ -1,4 +1,4 @@
-"""What `_fast_path.pyx` uses of the native deliveries."""
+"""Declarations of the native deliveries that `_fast_path.pyx` uses."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t

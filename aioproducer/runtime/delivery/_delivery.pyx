@@ -1,20 +1,20 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: binding=False, embedsignature=False, auto_pickle=False
-"""Deliveries in native code: small when nobody looks, quick to wake when many wait.
+"""Deliveries in native code: `Delivery`, its await (`Wait`) and the resumption of all awaiters.
 
-Owns: the native `Delivery`, its await, the outcome that a usual answer has, the resumption of
-everybody whom one answer concerns. Must not know: how records are appended or sent.
-`_delivery_py.py` is its twin and says what a delivery is; what is not here is taken from there.
+Also here: decoding of a plain acknowledgement (`usual_outcome`). Not here: appending, sending.
+`_delivery_py.py` is the pure-Python implementation and documents a delivery; what is not defined
+here is taken from there.
 
 Ownership and lifetime
 - Every `object` field is a counted reference; nothing here is borrowed across a call into Python.
-  The results handed out through `am_send` are the only references counted by hand.
-- `Delivery` is invisible to the garbage collector, which would otherwise look at every record
-  in flight again and again. The only cycle through it is batch -> listener -> delivery -> batch,
-  and it ends with the batch's outcome.
-- A `Wait` that is suspended is a listener of its batch and holds the callback of its task; it drops
-  the callback before calling it. So neither outlives the outcome or the cancellation. `Callbacks`
-  are one, too.
+  The results returned through `am_send` are the only references counted by hand.
+- `Delivery` is invisible to the garbage collector, which would otherwise traverse every record in
+  flight again and again. The only cycle through it is batch -> listener -> delivery -> batch, and
+  it ends with the batch's outcome.
+- A suspended `Wait` is a listener of its batch and has the callback of its task; it drops the
+  callback before calling it. So neither outlives the outcome or the cancellation. The same holds
+  for `Callbacks`.
 """
 
 cimport cython
@@ -43,14 +43,14 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
-    /* Since 3.14 a tuple keeps its hash; -1 says that it has not been asked for. */
+    /* Since 3.14 a tuple caches its hash; -1: not computed yet. */
     static void forget_hash(PyObject *items) {
     #if PY_VERSION_HEX >= 0x030E0000
         ((PyTupleObject *) items)->ob_hash = -1;
     #endif
     }
 
-    /* A function, if not a coroutine function, without attributes that say something else. */
+    /* A function, but not a coroutine function, nor marked as one by an attribute. */
     static int is_plain_function(PyObject *callback) {
         PyFunctionObject *function = (PyFunctionObject *) callback;
         return PyFunction_Check(callback) && !function->func_dict
@@ -65,7 +65,7 @@ cdef extern from *:
         return made;
     }
 
-    /* Sets an item of a tuple that nobody else has. */
+    /* Sets an item of a tuple that has no other owner. */
     static void set_item(PyObject *items, Py_ssize_t index, PyObject *item) {
         PyObject *old = PyTuple_GET_ITEM(items, index);
         PyTuple_SET_ITEM(items, index, Py_NewRef(item));
@@ -90,10 +90,10 @@ cdef bint loop_notes_thread = False
 
 
 cdef bint runs_here(object loop) except -1:
-    """Whether `loop` is the one running in this thread.
+    """Return whether `loop` is the one running in this thread.
 
-    Python 3.11 makes a system call (getpid) of every question for the running loop, some 0.1 us.
-    But a thread runs one loop at a time, and asyncio's own loops note which thread runs them.
+    On Python 3.11 `_get_running_loop` makes a system call (getpid), which takes some 0.1 us. But a
+    thread runs one loop at a time, and asyncio's own loops store the id of their thread.
     """
     global known_loop_type, loop_notes_thread
     cdef object thread
@@ -108,7 +108,7 @@ cdef bint runs_here(object loop) except -1:
 
 @cython.final
 cdef class Receipt:
-    """See `_delivery_py.py`: the answer that the deliveries of one batch share."""
+    """See `_delivery_py.py`."""
 
     cdef object topic
     cdef object partition
@@ -132,7 +132,7 @@ cdef class Receipt:
         )
 
     cpdef metadata(self, Delivery delivery, int32_t place):
-        """The `RecordMetadata` of the record that stands at `place` in the batch."""
+        """Return the `RecordMetadata` of the record with index `place` in the batch."""
         global last_metadata
         cdef object metadata = writable_metadata()
         set_item(metadata, 0, self.topic)
@@ -142,7 +142,7 @@ cdef class Receipt:
         set_item(metadata, 4, self.timestamp_type)
         set_item(metadata, 5, delivery._key_size)
         set_item(metadata, 6, delivery._value_size)
-        last_metadata = metadata  # complete: the garbage collector shows it to whoever asks
+        last_metadata = metadata  # complete now: `gc.get_objects` may return it
         return metadata
 
     cdef inline timestamp(self, Delivery delivery):
@@ -156,10 +156,10 @@ cdef object last_metadata = None, last_but_one = None
 
 
 cdef object writable_metadata():
-    """A `RecordMetadata` that nobody has, to be filled in.
+    """Return a `RecordMetadata` without other references, to be filled in.
 
-    One that its awaiter has dropped is written anew, as `zip` does with its tuples: most are looked
-    at once, if at all. There are two, because `metadata = await delivery` holds one meanwhile.
+    One that its awaiter has dropped is reused, as `zip` does with its tuples: most are dropped at
+    once. There are two, because `metadata = await delivery` keeps one meanwhile.
     """
     global last_but_one
     cdef object metadata = last_but_one
@@ -167,7 +167,7 @@ cdef object writable_metadata():
     if Py_REFCNT(metadata) == 1:  # this reference
         forget_hash(metadata)
         return metadata
-    # A NamedTuple's own `__new__` is a Python function: this is what it does.
+    # As a NamedTuple's own `__new__`, which is a Python function, does.
     return new_tuple(RecordMetadata, 7)
 
 
@@ -207,7 +207,7 @@ cdef int64_t int64(const uint8_t *seen) noexcept:
 @cython.final
 @cython.no_gc
 cdef class Delivery:
-    """See `_delivery_py.py`: what is not here is the twin's."""
+    """See `_delivery_py.py`, from which other attributes are taken."""
 
     _asyncio_future_blocking = False
     _receipt_type = Receipt
@@ -292,7 +292,7 @@ cdef class Delivery:
         return removed
 
     cdef succeed(self):
-        """The receipt of an acknowledged record; None before, and when it has failed."""
+        """Return the receipt of an acknowledged record; None before, and when it has failed."""
         cdef object batch = self._batch
         cdef object receipt = batch.receipt, outcome
         if type(receipt) is Receipt:
@@ -315,11 +315,11 @@ cdef class Delivery:
 cdef class Callbacks:
     """A done-callback of one delivery, and those that follow it; see `_delivery_py.py`.
 
-    Each is called along with the tasks that are due (`WakeUps`), not by a call of the loop for each.
+    Each is called together with the tasks that are due (`WakeUps`), without its own loop callback.
     """
 
     def __call__(self, delivery):
-        """The outcome is known."""
+        """Make the callbacks due: the record has its outcome."""
         cdef Callbacks due = self, following
         cdef WakeUps wake_ups = (<Delivery?> delivery)._batch.owner
         if wake_ups.loop.is_closed():
@@ -331,7 +331,7 @@ cdef class Callbacks:
             due = following
 
     def take(self):
-        """The callbacks with their contexts, which are not to be called again."""
+        """Return the callbacks with their contexts, which are not to be called again."""
         cdef Callbacks each = self
         cdef list taken = []
         while each is not None:
@@ -352,7 +352,7 @@ cdef class Callbacks:
         cdef object callback = self.callback, context = self.context
         cdef WakeUps wake_ups
         if callback is None:
-            return  # an interrupt had the batch call it twice
+            return  # after an interrupt the batch calls it twice
         self.callback = self.context = None
         try:
             PyContext_Enter(context)
@@ -377,13 +377,13 @@ cdef class Callbacks:
 cdef class Wait:
     """One await of one delivery; it suspends at most once.
 
-    What the task gets to wait for is this object itself, as a future: to asyncio that is whatever
-    has `_asyncio_future_blocking`. A future of the loop would cost an object and a call of the
-    loop for each awaiter; this one has its batch, and all of them share one call (`WakeUps`).
+    The task waits for this object itself: to asyncio, an object with `_asyncio_future_blocking` is
+    a future. A future of the loop would cost an object and a loop callback for each awaiter; with
+    this one, all awaiters share one loop callback (`WakeUps`).
     """
 
     def __await__(self):
-        # Without it the type would have no table of asynchronous slots for `set_am_send`.
+        # Without this method the type has no table of asynchronous slots for `set_am_send`.
         return self
 
     def __iter__(self):
@@ -393,22 +393,22 @@ cdef class Wait:
         return resumed(self, None, wait_resume)
 
     def send(self, value):
-        """What a coroutine that delegates to this calls."""
+        """See `collections.abc.Coroutine`."""
         return resumed(self, value, wait_resume)
 
     def throw(self, kind, value=None, traceback=None, /):
-        """The awaiter is cancelled: nobody else is."""
+        """Cancel this awaiter only."""
         self.close()
         raise thrown(kind, value, traceback)
 
     def close(self):
-        """Waits no more."""
+        """Stop waiting."""
         self.detach()
         self.state = OVER
         self.callback = self.context = None
 
     cdef bint suspend(self) except -1:
-        """Waits from now on, unless the delivery is done; this is its loop."""
+        """Begin to wait, unless the delivery is done; called in its loop only."""
         cdef object batch = self.delivery._batch
         if batch.outcome is not None:
             return False
@@ -423,27 +423,27 @@ cdef class Wait:
         if self.state == WAITING:
             self.delivery._batch.remove_listener(self)
 
-    # What asyncio asks of a future that a coroutine yields.
+    # The methods that asyncio calls of a future that a coroutine yields.
 
     @property
-    @cython.nonecheck(True)  # who does not wait has no loop
+    @cython.nonecheck(True)  # `wake_ups` is None before the wait
     def get_loop(self):
-        """What gives the loop whose tasks may wait; no method, of which each call makes an object."""
+        """A callable that returns the loop; not a method, as binding a method makes an object."""
         return self.wake_ups.loop_reference
 
     def done(self):
-        """Whether the awaiter is resumed, or about to be."""
+        """Return whether the awaiter is resumed, or about to be."""
         return self.state != WAITING
 
     def add_done_callback(self, callback, *, context=None):
-        """What resumes the awaiter; there is one."""
+        """Set the callback that resumes the only awaiter."""
         if self.callback is not None or self.state != WAITING:
             raise RuntimeError("a delivery's await has one awaiter: await the delivery again")
         self.callback = callback
         self.context = context
 
     def cancel(self, msg=None):
-        """Resumes the awaiter with a `CancelledError`, unless it is resumed anyway."""
+        """Resume the awaiter with a `CancelledError`, unless it is resumed anyway."""
         if self.state != WAITING:
             return False
         self.detach()
@@ -455,7 +455,7 @@ cdef class Wait:
         return True
 
     def result(self):
-        """None: the await itself has the result."""
+        """Return None: the await itself has the result."""
         if self.state == CANCELLED:
             raise CancelledError() if self.cancel_message is None else CancelledError(
                 self.cancel_message
@@ -470,8 +470,7 @@ cdef class Wait:
             return
         self.callback = self.context = None
         if PyCFunction_Check(callback) and is_task(PyCFunction_GetSelf(callback)):
-            # A task's own wake-up: it wants to see some future's result, quickly if that is one
-            # of asyncio's.
+            # A task's own wake-up calls `result()` of a future, faster if that is one of asyncio's.
             told = self.wake_ups.done
         if context is None:
             callback(told)
@@ -505,7 +504,7 @@ cdef int wait_resume(object self, object value, PyObject **result) except -1:
         answer = delivery.result()
     elif wait.state == FRESH:
         if not runs_here((<WakeUps?> batch.owner).loop):
-            delivery._running_loop()  # says so
+            delivery._running_loop()  # raises
         wait.suspend()
         answer = wait
         status = PYGEN_NEXT
@@ -520,17 +519,17 @@ set_am_send(Wait, wait_resume)
 
 
 def wake(Wait wait not None):
-    """Listener of a batch: resumes one awaiter, along with the others that are due."""
+    """Resume one awaiter, together with others that are due; a listener of its batch."""
     wait.state = DUE
     wait.wake_ups.push(wait)
 
 
 @cython.final
 cdef class WakeUps:
-    """Who awaits a delivery of a producer is resumed here: all that are due, in one call.
+    """Resume all awaiters of a producer's deliveries that are due in one loop callback.
 
-    The tasks run in their own contexts and in the order in which they came to wait, as they would if
-    the loop called each. What they send meanwhile may leave before the last of many is resumed.
+    The tasks run in their contexts and in the order of their awaits, as if the loop called each.
+    Records that they send may leave before the last of many tasks is resumed.
     """
 
     def __cinit__(self, loop):
@@ -541,17 +540,17 @@ cdef class WakeUps:
         self.done.set_result(None)
 
     def hold(self):
-        """`run_now` will be called for what becomes due: the loop need not be asked."""
+        """Schedule no loop callback until `run_now` is called."""
         self.held = True
 
     cdef push(self, object entry):
-        """`entry` is a `Wait` or a `Callbacks`."""
+        """Make a `Wait` or a `Callbacks` due."""
         if not self.due and not self.held:
             self.loop.call_soon(self.run)
         self.due.append(entry)
 
     def run(self):
-        """Called by the loop."""
+        """Resume the awaiters that are due, at most `AT_ONCE`; called by the loop."""
         cdef list due = self.due
         cdef Py_ssize_t number = 0, count = min(len(due), AT_ONCE)
         cdef object entry
@@ -559,23 +558,23 @@ cdef class WakeUps:
         try:
             while number < count:
                 entry = due[number]
-                due[number] = None  # freed on the way, it does not wake the garbage collector
+                due[number] = None  # freed early, which keeps the garbage collector from running
                 number += 1
                 if type(entry) is Wait:
                     (<Wait> entry).call_back()
                 else:
                     (<Callbacks?> entry).call_back()
         finally:
-            # Also when somebody ends the loop (SystemExit, KeyboardInterrupt).
+            # Also when an exception ends the loop (SystemExit, KeyboardInterrupt).
             if number < len(due):
                 if not self.due:
                     self.loop.call_soon(self.run)
                 self.due = due[number:] + self.due
 
     def run_now(self):
-        """`run` for whoever has just handled an answer: no awaiter waits for the loop's next turn.
+        """Resume the awaiters that are due after a response, without waiting for the loop's turn.
 
-        Unless a task runs: no other one may be resumed inside it.
+        Inside a task the loop is used instead: no other task may be resumed there.
         """
         self.held = False
         if not self.due:
@@ -586,19 +585,19 @@ cdef class WakeUps:
         try:
             self.run()
         except BaseException as error:
-            # Not the caller's, who reads from a socket: what ends the loop is the loop's.
+            # The caller reads from a socket; an exception that ends the loop is raised by the loop.
             self.loop.call_soon(reraise, error)
 
 
 def reraise(error):
-    """Raises what was caught elsewhere."""
+    """Raise an exception that was caught elsewhere."""
     raise error
 
 
 # -- awaits in native code -------------------------------------------------------------------------
 
 cdef object resumed(object iterator, object value, resume_function resume):
-    """A resumption as `__next__` and `send` have to report it."""
+    """Resume an iterator and return or raise as `__next__` and `send` have to."""
     cdef PyObject *result = NULL
     cdef int status = resume(iterator, value, &result)
     cdef object answer = owned(result)
@@ -608,14 +607,14 @@ cdef object resumed(object iterator, object value, resume_function resume):
 
 
 cdef inline object owned(PyObject *result):
-    """A reference counted for us already."""
+    """Take over a new reference."""
     cdef object answer = <object> result
     Py_DECREF(answer)
     return answer
 
 
 cdef object thrown(object kind, object value, object traceback):
-    """The exception that `throw(kind[, value[, traceback]])` was given."""
+    """Return the exception that was passed to `throw(kind[, value[, traceback]])`."""
     if value is None:
         value = kind if isinstance(kind, BaseException) else kind()
     return value if traceback is None else value.with_traceback(traceback)

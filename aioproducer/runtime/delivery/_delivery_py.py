@@ -1,17 +1,17 @@
-"""Delivery: one record's share in the outcome of its batch.
+"""`Delivery`, the outcome of one record as a future, in pure Python.
 
-Owns: awaiting, callbacks, the translation of a batch's outcome into `RecordMetadata` or an error.
-Must not know: how batches are sent. The native form in `_delivery.pyx` has an await and a memory
-layout of its own and takes everything else from here; `delivery.py` offers the one in use.
+Owns: awaits, callbacks, the conversion of a batch's outcome to `RecordMetadata` or an error. Not
+here: sending. The native implementation, `_delivery.pyx`, has another await and memory layout and
+takes everything else from here; `delivery/__init__.py` exports the one in use.
 
 Invariants
-- Making one costs one small object: no future, no callback, until somebody awaits.
-- Cancelling an await detaches that awaiter and nobody else; the record is not un-sent.
-- It has all that asyncio asks of a future, so that `gather` and others make no task of it. Its
-  callbacks are one listener of the batch, with the delivery as the key.
-- `cancel()` ends waits for the record, not the record. Without it a `gather` that is cancelled, or
+- A new delivery is one small object: it has no future and no callback until it is awaited.
+- Cancelling an await affects no other awaiter; the record is still sent.
+- It has all methods that asyncio expects of a future, so that `gather` and others make no task of
+  it. Its callbacks are one listener of the batch, with the delivery as the key.
+- `cancel()` ends waits for the record, not the record. Without it, a cancelled `gather`, or
   `wait_for` of Python 3.11 at its timeout, would wait for the broker. Its effect ends when the
-  callbacks were called: the delivery is not done then, and can be waited for again.
+  callbacks were called: the delivery is not done then, and can be awaited again.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 DoneCallback = Callable[["Delivery"], object]
 
 CANCELLING, CANCELLED = 1, 2
-"""Of `Delivery._cancelled`, until callbacks were called and from then on; 0 before `cancel()`."""
+"""Values of `Delivery._cancelled`, before and after callbacks were called; 0 before `cancel()`."""
 
 _new_tuple = tuple.__new__
 
 
 class Receipt:
-    """The answer that the deliveries of one acknowledged batch share."""
+    """Result that the deliveries of one acknowledged batch share."""
 
     __slots__ = ("_base_offset", "_partition", "_stamped", "_timestamp_type", "_topic")
 
@@ -59,7 +59,7 @@ class Receipt:
         )
 
     def metadata(self, delivery: Delivery, place: int) -> RecordMetadata:
-        """The `RecordMetadata` of the record that stands at `place` in the batch."""
+        """Return the `RecordMetadata` of the record with index `place` in the batch."""
         base, stamped = self._base_offset, self._stamped
         # What a NamedTuple's own `__new__` does, without that call.
         return _new_tuple(
@@ -77,12 +77,12 @@ class Receipt:
 
 
 class WakeUps:
-    """What resumes the awaiters of a producer's deliveries; each batch has it as its `owner`.
+    """Resumption of the awaiters of a producer's deliveries; the `owner` of each batch.
 
-    Here each awaiter has a future of the loop, which does it.
+    In pure Python each awaiter has a future of the loop, which resumes it.
 
     Attributes:
-        loop: the loop that the awaiters run in.
+        loop: the loop of the awaiters.
     """
 
     __slots__ = ("loop",)
@@ -91,10 +91,10 @@ class WakeUps:
         self.loop: asyncio.AbstractEventLoop = loop
 
     def hold(self) -> None:
-        """`run_now` will be called for what becomes due."""
+        """Announce a call of `run_now`; no effect here."""
 
     def run_now(self) -> None:
-        """Resumes who is due, where that takes no turn of the loop: never here."""
+        """Resume awaiters that are due; no effect here, as the loop does it."""
 
 
 class Callbacks:
@@ -105,7 +105,7 @@ class Callbacks:
     def __init__(self) -> None:
         self.added: list[tuple[DoneCallback, Context]] = []
         self.message: object = None
-        """What `cancel()` was given."""
+        """The argument of `cancel()`."""
 
     def take(self) -> list[tuple[DoneCallback, Context]]:
         """Return the callbacks, which are not to be called again."""
@@ -127,7 +127,7 @@ class Delivery:
     as it is and make no task of it. Any number of tasks of the producer's loop may await it, again
     and again; cancelling one of them does not affect the others.
 
-    A delivery whose error is never looked at is logged and reported to `on_delivery_error`.
+    An error that is never retrieved is logged and reported to `on_delivery_error`.
     """
 
     __slots__ = (
@@ -140,7 +140,7 @@ class Delivery:
         "_value_size",
     )
 
-    _asyncio_future_blocking = False  # what has this attribute is a future to asyncio
+    _asyncio_future_blocking = False  # an object with this attribute is a future to asyncio
     _receipt_type = Receipt
     _callbacks_type = Callbacks
 
@@ -167,7 +167,7 @@ class Delivery:
 
     @property
     def partition(self) -> int:
-        """The partition the record goes to; -1 before its topic is known."""
+        """The partition the record goes to; -1 before its topic has metadata."""
         return self._batch.topic_partition_of(self._index).partition
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
@@ -175,23 +175,23 @@ class Delivery:
         return _loop_of(self._batch)
 
     def done(self) -> bool:
-        """Whether the record is acknowledged or has failed.
+        """Return whether the record is acknowledged or has failed.
 
         It is true, too, from `cancel()` until the callbacks were called; after that the delivery
-        can be waited for again.
+        can be awaited again.
         """
         return self._batch.outcome is not None or self._cancelled == CANCELLING
 
     def cancelled(self) -> bool:
-        """Whether `cancel()` was called and the outcome of the record is not known yet."""
+        """Return whether `cancel()` was called and the record has no outcome yet."""
         return self._cancelled != 0 and self._batch.outcome is None
 
     def cancel(self, msg: object = None) -> bool:
         """End waits for the record: it is sent as if this had not been called.
 
         The callbacks that were added are called, and see `cancelled()`; so `gather`, `wait` and
-        others end. Tasks that `await` the delivery go on waiting, and who adds a callback
-        afterwards waits for the outcome, which ends the cancellation.
+        others end. Tasks that `await` the delivery go on waiting. Callbacks that are added
+        afterwards are called with the outcome, which ends the cancellation.
 
         Args:
             msg: for the `CancelledError` of those that are waiting.
@@ -213,7 +213,7 @@ class Delivery:
         return True
 
     def _on_cancelled(self) -> None:
-        """Who was waiting has seen the cancellation."""
+        """End the effect of `cancel()`: the callbacks were called."""
         self._cancelled = CANCELLED
         self._batch.remove_listener(self)
 
@@ -227,11 +227,11 @@ class Delivery:
         return asyncio.CancelledError() if message is None else asyncio.CancelledError(message)
 
     def exception(self) -> KafkaError | None:
-        """The error, or None when the record is acknowledged.
+        """Return the error, or None when the record is acknowledged.
 
         Raises:
-            asyncio.InvalidStateError: neither has happened yet.
-            asyncio.CancelledError: neither has happened yet, and `cancel()` was called.
+            asyncio.InvalidStateError: the delivery is not done yet.
+            asyncio.CancelledError: it is not done yet, and `cancel()` was called.
         """
         if self._batch.outcome is None:
             if self._cancelled:
@@ -247,10 +247,10 @@ class Delivery:
         return error.with_context()
 
     def result(self) -> RecordMetadata:
-        """Where the record stands.
+        """Return the record's topic, partition, offset and timestamp.
 
         Raises:
-            KafkaError: the delivery failed; the error tells whether it may have been written.
+            KafkaError: the delivery failed; its `persistence` says whether the record was stored.
             asyncio.InvalidStateError: the delivery is not done yet.
             asyncio.CancelledError: it is not done yet, and `cancel()` was called.
         """
@@ -284,16 +284,16 @@ class Delivery:
         return self.result()
 
     def add_done_callback(self, callback: DoneCallback, *, context: Context | None = None) -> None:
-        """Calls `callback(delivery)` from the loop, soon after the delivery is done.
+        """Call `callback(delivery)` from the loop, soon after the delivery is done.
 
         It runs as a plain function: it may call `send_nowait()` or start a task, not wait.
 
         Args:
             callback: called once, in the order in which callbacks were added.
-            context: what it runs in; a copy of the present one if left out.
+            context: the context it runs in; a copy of the current one if left out.
 
         Raises:
-            TypeError: `callback` is a coroutine function, whose coroutine nobody would await.
+            TypeError: `callback` is a coroutine function, whose coroutine would not be awaited.
         """
         refuse_coroutine_function(callback)
         if context is None:
@@ -310,7 +310,7 @@ class Delivery:
         waiting.added.append((callback, context))
 
     def remove_done_callback(self, callback: DoneCallback) -> int:
-        """Removes a callback; returns how often it had been added."""
+        """Remove a callback; return how often it had been added."""
         batch = self._batch
         waiting = batch.listeners.get(self)
         if not isinstance(waiting, Callbacks):
@@ -323,7 +323,7 @@ class Delivery:
         return removed
 
     def batch_and_index(self) -> tuple[ProducerBatch, int]:
-        """The record's batch and its place in it; for aggregates over many deliveries."""
+        """Return the record's batch and its index there, for aggregates over many deliveries."""
         return self._batch, self._index
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
@@ -347,7 +347,7 @@ class Delivery:
 
 
 def wake(future: object) -> None:
-    """Listener of a batch: resumes one awaiter."""
+    """Resume one awaiter; a listener of its batch."""
     if isinstance(future, asyncio.Future) and not future.done():
         future.set_result(None)
 
@@ -359,7 +359,7 @@ def _loop_of(batch: ProducerBatch) -> asyncio.AbstractEventLoop:
 
 
 def refuse_coroutine_function(callback: object) -> None:
-    """Raises TypeError for a callback that only makes a coroutine."""
+    """Raise TypeError for a callback that only makes a coroutine."""
     if makes_coroutines(callback):
         raise TypeError(
             f"a done callback is a plain function, not the coroutine function {callback!r}; "

@@ -1,15 +1,14 @@
-"""Failures that nobody awaited: counted, logged, told to `on_delivery_error`.
+"""Failures that were not awaited: counted, logged, passed to `on_delivery_error`.
 
-Owns: what is said about failed records whose deliveries were dropped. Must not know: why they
-failed, when a batch is forgotten.
+Start with `UnretrievedFailures`.
 
 Invariants
-- The first failure is logged at once. Others that follow are summed up per partition, one line per
-  interval, which doubles from a second to a minute; after a minute without failures the next one is
-  the first again. `close()` writes what was not yet written and the sums of the producer's life, so
-  no failure is left out of the log.
+- The first failure is logged at once. Later ones are summed up per partition in one line per
+  interval, which doubles from a second to a minute. After a minute without failures, the next one
+  is logged at once again. `close()` logs the rest and the totals of the producer, so that every
+  failure is in the log.
 - `on_delivery_error` is called once per batch.
-- Reports are made on the loop: garbage is collected in whatever thread comes by.
+- Reports are made in the loop, although the garbage collector may run in any thread.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _MOST_PARTITIONS_NAMED: Final = 10
 
 
 class UnretrievedFailures:
-    """Reports the failed batches of one producer that are forgotten unseen."""
+    """Report the failed batches of one producer whose errors were not retrieved."""
 
     def __init__(
         self,
@@ -55,7 +54,7 @@ class UnretrievedFailures:
         self._is_over = self._closes_soon = False
 
     def on_unretrieved(self, batch: ProducerBatch) -> None:
-        """A failed batch is being collected; in any thread. Keeps no reference to it."""
+        """Report a failed batch that is being collected, in any thread; keep no reference to it."""
         outcome = batch.outcome
         if outcome is None or outcome.error is None:
             return
@@ -63,7 +62,7 @@ class UnretrievedFailures:
         self.report_soon(batch.topic_partition, unseen, batch.count, outcome.error)
 
     def report_soon(self, where: TopicPartition, unseen: int, of: int, error: KafkaError) -> None:
-        """Reports `unseen` failures among `of` records, on the loop; in any thread."""
+        """Report `unseen` failures among `of` records in the loop; callable in any thread."""
         report = (where, unseen, of, error)
         try:
             self._loop.call_soon_threadsafe(self._report, *report)
@@ -71,7 +70,7 @@ class UnretrievedFailures:
             self._report(*report)
 
     def close(self) -> None:
-        """The producer is closed: writes the sums."""
+        """Log the totals: the producer is closed."""
         self._is_over, self._closes_soon = True, False
         if self._timer is not None:
             self._timer.cancel()
@@ -79,7 +78,7 @@ class UnretrievedFailures:
         self._write_sums()
         if self._totals:
             _log.error(
-                "the producer is closed; %d record(s) failed and nobody awaited their deliveries "
+                "the producer is closed; %d record(s) failed and their deliveries were not awaited "
                 "(%s)%s",
                 self._totals.total(),
                 _listed(self._totals),
@@ -88,7 +87,7 @@ class UnretrievedFailures:
             self._totals.clear()
 
     def close_soon(self) -> None:
-        """Write the sums once the reports that are under way have been made.
+        """Log the totals once pending reports have been made.
 
         For a producer that ends without `close()`: its loop may be about to end as well.
         """
@@ -110,7 +109,8 @@ class UnretrievedFailures:
         self._seen_at = now
         if now >= self._next_line_at and not self._unwritten:
             _log.error(
-                "%s: %d of %d record(s) of a batch failed and nobody awaited their deliveries: %s",
+                "%s: %d of %d record(s) of a batch failed and their deliveries were not awaited: "
+                "%s",
                 _named(where),
                 unseen,
                 of,
@@ -143,7 +143,7 @@ class UnretrievedFailures:
     def _write_sums(self) -> None:
         if self._unwritten:
             _log.error(
-                "%d more record(s) failed and nobody awaited their deliveries (%s); the last "
+                "%d more record(s) failed and their deliveries were not awaited (%s); the last "
                 "error: %s",
                 self._unwritten.total(),
                 _listed(self._unwritten),
@@ -158,7 +158,7 @@ def _named(where: TopicPartition) -> str:
 
 
 def _listed(counts: Counter[TopicPartition]) -> str:
-    """The partitions with most failures, each with their number."""
+    """Return the partitions with most failures, each with their number, as text."""
     named = [f"{_named(where)}: {n}" for where, n in counts.most_common(_MOST_PARTITIONS_NAMED)]
     others = len(counts) - len(named)
     return ", ".join(named) + (f", and {others} more partition(s)" if others else "")

@@ -1,1 +1,1 @@
-"""One call of `send()`, from its arguments to a record in a batch."""
+"""Steps of one `send()` call, from its arguments to a record in a batch."""

@@ -1,22 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: binding=False, embedsignature=False, auto_pickle=False
-"""The fast lane of `send()` in native code: from arguments to an appended record.
+"""The fast path of `send()` in native code: from arguments to an appended record.
 
-Owns: the path of a record that needs no wait, the object that `producer.send(...)` returns. Must
-not know: how batches are opened, sent or answered.
-`_fast_path_py.py` is its twin; `fast_path.py` has the contract of both, and says when a record may take the
-lane.
-
-Of other native code it uses `aioproducer.records._native` and `_delivery.pyx` alone.
+`fast_path.py` has the contract; `_fast_path_py.py` is the pure-Python implementation. Also here:
+the object that `producer.send(...)` returns (`SendCall`). Of other native code only
+`aioproducer.records._native` and `_delivery.pyx` are used.
 
 Ownership and lifetime
-- A builder in `TopicLane.builders` may outlive its batch: whoever closes a batch closes its
-  builder, which then has no room and no `owner`. So the lane keeps no batch alive, and never
-  writes to a buffer that was given back.
-- `spare` is the builder of a batch that no queue has until `send_spare` is called, for its first
-  record. When the batch is given up, its builder is closed, too.
+- A builder in `TopicLane.builders` may outlive its batch. Closing a batch closes its builder, which
+  then has no room and no `owner`. So the fast path keeps no batch alive, and never writes to a
+  buffer that was given back.
+- `spare` is the builder of a batch that no queue has until its first record calls `send_spare`.
+  When the batch is given up, its builder is closed, too.
 - Every `object` field is a counted reference; nothing here is borrowed across a call into Python.
-  The result handed out through `am_send` is the only reference counted by hand.
+  The result returned through `am_send` is the only reference counted by hand.
 """
 
 cimport cython
@@ -98,20 +95,20 @@ cdef int64_t SECONDS_START = SECONDS.start, SECONDS_END = SECONDS.stop
 
 
 def wall_clock_ms():
-    """Milliseconds since the epoch: the timestamp of records that bring none."""
+    """Return the milliseconds since the epoch: the default timestamp of records."""
     return utc_ms()
 
 
 # -- records ---------------------------------------------------------------------------------------
 
 cdef class TopicLane:
-    """What the lane knows of one topic: the builders that are open, the sticky partition."""
+    """State of one topic: its open builders, its sticky partition."""
 
-    cdef object name  # as its last caller gave it, to be known again without a hash table
+    cdef object name  # the object its last caller gave, found again without a hash table
     cdef object version  # of the metadata in which `meta` was last seen; compared as an object
     cdef object meta
     cdef list builders  # by partition; None, or a builder that may be closed by now
-    # The built-in partitioner's account, kept here until somebody else uses it (`settle`).
+    # Bytes for the built-in partitioner are counted here until `settle`.
     cdef object sticky
     cdef Py_ssize_t sticky_partition  # -1: unknown
     cdef int64_t sticky_room  # bytes the partition may still get before another one is chosen
@@ -135,7 +132,7 @@ cdef class FastLane:
     cdef public object check_admission
     cdef readonly bint open
     cdef object loop
-    cdef object is_running  # None: `runs_here` is quick with this loop
+    cdef object is_running  # None: `runs_here` is fast with this loop
     cdef unsigned long thread  # in which the loop ran when `adopt` was called last
     cdef object metadata
     cdef Py_ssize_t version_at  # its slot in `metadata`
@@ -147,7 +144,7 @@ cdef class FastLane:
     cdef bint hashes_keys
     cdef bint sticks
     cdef dict topics
-    cdef TopicLane recent  # the one of them that was looked up last, or None
+    cdef TopicLane recent  # the topic found last, or None
     cdef object send_spare
     cdef RecordBatchBuilder spare
 
@@ -172,11 +169,11 @@ cdef class FastLane:
             self.is_running = loop.is_running
 
     def append(self, topic, value, key, headers, partition, timestamp_ms, /):
-        """The record's delivery, or None when the general lane has to take it."""
+        """Append a record; return None when the slow path has to take it."""
         return self.try_append(topic, value, key, headers, partition, timestamp_ms, True)
 
     def append_nowait(self, topic, value, key, headers, partition, timestamp_ms, /):
-        """`append` for a caller that cannot be asked to pause."""
+        """Append a record for a caller that cannot yield to the event loop."""
         return self.try_append(topic, value, key, headers, partition, timestamp_ms, False)
 
     cdef try_append(self, topic, value, key, headers, partition, timestamp_ms, bint may_pause):
@@ -212,7 +209,7 @@ cdef class FastLane:
         try:
             contents = blob_size(key) + blob_size(value) + headers_size(headers)
         except (TypeError, ValueError):
-            return None  # the general lane says what is wrong
+            return None  # the slow path raises the error
         if HEADER_SIZE + MAX_RECORD_OVERHEAD + contents > self.size_limit:
             return None
 
@@ -254,14 +251,14 @@ cdef class FastLane:
         )
 
     cdef bint is_in_loop(self) except -1:
-        """Whether the caller runs in the loop, without a system call: see `runs_here`."""
+        """Return whether the caller runs in the loop, without a system call: see `runs_here`."""
         if self.is_running is None:
             return runs_here(self.loop)
         return self.thread == PyThread_get_thread_ident() and self.is_running()
 
     cdef put(self, TopicLane lane, Py_ssize_t partition, bint by_stickiness, int64_t timestamp,
              key, value, headers, Py_ssize_t contents):
-        """Writes a checked record to the partition's open batch, if that has room."""
+        """Write a checked record to the partition's open batch, if that has room."""
         cdef object found = lane.builders[partition], batch
         cdef RecordBatchBuilder builder
         cdef int32_t index
@@ -289,7 +286,7 @@ cdef class FastLane:
 
     cpdef delivery(self, batch, int32_t index, int64_t timestamp_ms, int32_t key_size,
                    int32_t value_size):
-        """Counts a record that was appended; its `Delivery`."""
+        """Count a record that was appended; return its `Delivery`."""
         cdef Delivery delivery = Delivery.__new__(Delivery)
         self.appended += 1
         self.records_this_turn += 1
@@ -303,7 +300,7 @@ cdef class FastLane:
         return delivery
 
     cdef TopicLane topic_lane(self, topic):
-        """What is known of a topic, unless the metadata say something new."""
+        """Return the state of a topic, or None if its metadata has changed."""
         cdef TopicLane lane = self.recent
         cdef object version = in_slot(self.metadata, type(self.metadata), self.version_at)
         if lane is None or lane.name is not topic:
@@ -318,7 +315,7 @@ cdef class FastLane:
         return lane
 
     def adopt(self, meta, batch, sticky, bint is_spare=False, /):
-        """See `lane.Lane`."""
+        """See `fast_path.Lane`."""
         cdef TopicLane lane = self.topics.get(meta.name)
         if not self.open:
             return
@@ -343,25 +340,25 @@ cdef class FastLane:
             lane.sticky_room = sticky.room
 
     def settle(self, topic):
-        """Hands the account of a topic's built-in partitioner back to it."""
+        """Add the bytes counted here to the topic's built-in partitioner."""
         cdef TopicLane lane = self.topics.get(topic)
         if lane is not None:
             lane.settle()
 
     def forget(self, topic):
-        """Drops what is known of a topic."""
+        """Drop the state of a topic."""
         self.settle(topic)
         self.topics.pop(topic, None)
         self.recent = None
 
     def retain(self, topics):
-        """Drops what is known of topics other than these."""
+        """Drop the state of all topics but these."""
         for topic in list(self.topics):
             if topic not in topics:
                 self.forget(topic)
 
     def close(self):
-        """Lets no record in any more."""
+        """Accept no more records."""
         self.open = False
         self.topics.clear()
         self.recent = self.spare = None
@@ -371,14 +368,14 @@ cdef class FastLane:
 
 @cython.final
 cdef class SendMethod:
-    """`Producer.send` or `Producer.send_and_wait`; to `inspect` it is the coroutine function."""
+    """`Producer.send` or `Producer.send_and_wait`; `inspect` sees the coroutine function."""
 
     cdef object __weakref__
     cdef object function
     cdef bint waits
     cdef object owner
-    cdef Py_ssize_t lane_at  # where producers have theirs
-    cdef vectorcallfunc vectorcall  # `called`: where the interpreter looks for it
+    cdef Py_ssize_t lane_at  # offset of the slot `_lane` in a producer
+    cdef vectorcallfunc vectorcall  # `called`; the interpreter reads it here
 
     def __cinit__(self):
         self.vectorcall = called
@@ -391,7 +388,7 @@ cdef class SendMethod:
 
     @property
     def __class__(self):
-        return type(self.function)  # so that `inspect` and `unittest.mock` take it for one
+        return type(self.function)  # for `inspect` and `unittest.mock`
 
     @property
     def __doc__(self):
@@ -411,7 +408,7 @@ def shorten(cls, str name, function, bint waits, /):
 
 
 cdef object called(object self, PyObject *const *args, size_t flags, PyObject *names):
-    """A call as the interpreter makes it; what is unusual about one is left to the method."""
+    """Handle a vectorcall; unusual arguments are passed on to the method."""
     cdef SendMethod method = <SendMethod> self
     cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
     cdef PyObject *lane
@@ -451,7 +448,7 @@ cdef enum CallState:
 @cython.final
 @cython.freelist(16)
 cdef class SendCall:
-    """The coroutine of one `send`: does nothing before it is awaited, and is awaited once."""
+    """Coroutine of one `send`: it does nothing before it is awaited, and is awaited once."""
 
     cdef SendMethod method
     cdef FastLane lane
@@ -466,7 +463,7 @@ cdef class SendCall:
     cdef CallState state
 
     def __dealloc__(self):
-        # Runs with all fields possibly cleared: only `state` may be looked at.
+        # All object fields may be cleared: read `state` only.
         if self.state == NEW:
             warn("a coroutine of Producer.send() was never awaited", RuntimeWarning)
 
@@ -507,7 +504,7 @@ cdef class SendCall:
         return getattr(self.method, name)
 
     cdef bint takes(self, tuple names, PyObject *const *args, Py_ssize_t count) except -1:
-        """Whether these are arguments that may be given by name, behind so many others."""
+        """Store arguments given by name after `count` others; return False for unexpected names."""
         cdef Py_ssize_t place
         cdef str name
         for place in range(len(names)):
@@ -528,9 +525,9 @@ cdef class SendCall:
         return True
 
     cdef begin(self):
-        """The delivery, or the await of it if that is what the method does, or None.
+        """Return the delivery, or an await of it if the method waits, or None.
 
-        In the latter cases `inner` is set, and has to be resumed in the last one.
+        An await is in `inner`, too. None: `inner` has to be resumed at once.
         """
         cdef SendMethod method = self.method
         cdef Wait wait
@@ -545,8 +542,8 @@ cdef class SendCall:
         elif method.waits:
             self.inner = wait = Wait.__new__(Wait)
             wait.delivery = delivery
-            if not wait.suspend():  # just appended here, hence none of another loop's
-                return None  # it was opened, sent and has failed already
+            if not wait.suspend():  # cannot raise: this loop has just appended it
+                return None  # it was sent and has failed already
             return wait
         return delivery
 

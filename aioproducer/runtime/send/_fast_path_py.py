@@ -1,7 +1,6 @@
-"""The pure-Python twin of the native fast lane: same names, same records, no compiler needed.
+"""Pure-Python implementation of the fast path; `fast_path.py` has the contract.
 
-Owns: the quick path of a record that needs no wait. Must not know: how batches are opened, sent or
-answered. See `fast_path.py` for the contract.
+`_fast_path.pyx` is the native one, with the same names and results.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ _TIMESTAMPS = 2**63
 
 
 def wall_clock_ms() -> int:
-    """Milliseconds since the epoch: the timestamp of records that bring none."""
+    """Return the milliseconds since the epoch: the default timestamp of records."""
     return time.time_ns() // 1_000_000
 
 
 class _TopicLane:
-    """What the lane knows of one topic: the batches that are open, the sticky partition."""
+    """State of one topic: its open batches, its sticky partition."""
 
     __slots__ = ("builders", "meta", "partition", "room", "sticky", "used", "version")
 
@@ -98,7 +97,7 @@ class FastLane:
         timestamp_ms: int | None,
         /,
     ) -> Delivery | None:
-        """The record's delivery, or None when the general lane has to take it."""
+        """Append a record; return None when the slow path has to take it."""
         if self.records_this_turn >= self._records_per_turn:
             return None
         return self.append_nowait(topic, value, key, headers, partition, timestamp_ms)
@@ -113,7 +112,7 @@ class FastLane:
         timestamp_ms: int | None,
         /,
     ) -> Delivery | None:
-        """`append` for a caller that cannot be asked to pause."""
+        """Append a record for a caller that cannot yield to the event loop."""
         if (
             not self.open
             or self.waiting
@@ -140,7 +139,7 @@ class FastLane:
         try:
             size = record_size_bound(key, value, headers)
         except (TypeError, ValueError):
-            return None  # the general lane says what is wrong
+            return None  # the slow path raises the error
         if size + HEADER_SIZE > self._settings.size_limit:
             return None
         if timestamp_ms is None:
@@ -163,7 +162,7 @@ class FastLane:
         headers: HeaderPairs,
         size: int,
     ) -> Delivery | None:
-        """Writes a checked record to its partition's open batch, if that has room."""
+        """Write a checked record to its partition's open batch, if that has room."""
         by_stickiness = False
         if partition is not None:
             if type(partition) is not int or not 0 <= partition < len(lane.builders):
@@ -205,7 +204,7 @@ class FastLane:
         key_size: int,
         value_size: int,
     ) -> Delivery:
-        """Counts a record that was appended; its `Delivery`."""
+        """Count a record that was appended; return its `Delivery`."""
         self.appended += 1
         self.records_this_turn += 1
         if self.records_this_turn == self._records_per_turn:
@@ -227,7 +226,7 @@ class FastLane:
         is_spare: bool = False,
         /,
     ) -> None:
-        """See `lane.Lane`."""
+        """See `fast_path.Lane`."""
         if not self.open:
             return
         lane = self._topics.get(meta.name)
@@ -248,35 +247,35 @@ class FastLane:
             lane.room = sticky.room
 
     def settle(self, topic: str) -> None:
-        """Hands the account of a topic's sticky partitioner back to it."""
+        """Add the bytes counted here to the topic's sticky partitioner."""
         lane = self._topics.get(topic)
         if lane is not None:
             lane.settle()
 
     def forget(self, topic: str) -> None:
-        """Drops what is known of a topic."""
+        """Drop the state of a topic."""
         self.settle(topic)
         self._topics.pop(topic, None)
 
     def retain(self, topics: Container[str]) -> None:
-        """Drops what is known of topics other than these."""
+        """Drop the state of all topics but these."""
         for topic in [topic for topic in self._topics if topic not in topics]:
             self.forget(topic)
 
     def close(self) -> None:
-        """Lets no record in any more."""
+        """Accept no more records."""
         self.open = False
         self._topics.clear()
         self._spare = None
 
 
 def shorten(cls: type, name: str, function: Callable[..., object], waits: bool, /) -> None:
-    """Lets native code have the calls of a coroutine method first; here there is none.
+    """Do nothing; the native implementation replaces a coroutine method by a faster callable.
 
     Args:
-        cls: whose instances have their lane, or None, in a slot `_lane`.
-        name: of the method; left alone if somebody has put another one there.
-        function: the method itself, which takes what the lane refuses.
+        cls: a class whose instances have their fast path, or None, in a slot `_lane`.
+        name: name of the method; it is not replaced if the class has another function there.
+        function: the method itself, which takes the records that the fast path refuses.
         waits: whether the method returns the delivery's outcome instead of the delivery.
     """
     del cls, name, function, waits

@@ -1,15 +1,14 @@
-"""From the arguments of `send()` to a record in a batch: the general lane.
+"""The slow path of `send()`, from its arguments to a record in a batch: `RecordAppender`.
 
-Owns: the order of checks and waits (metadata, partition, size, memory), `max_block_ms`. Must not
-know: how a record finds its batch (`placing.py`), what happens to the batch afterwards.
+Owns: the order of checks and waits (metadata, partition, size, memory), `max_block_ms`. Not here:
+how a record gets into a batch (`batch_appender.py`), what happens to the batch afterwards.
 
 Invariants
-- A call that needs no wait suspends nowhere, except once per `RECORDS_PER_TURN` and where the turn
-  of the loop has seen enough new batches.
-- Whoever has to wait for memory stands in one line (`BufferMemory.lock`) and is counted
-  (`waiting`); while somebody stands there, nobody appends past him, not even to a batch that has
-  room.
-- Metadata and memory share one bound, `max_block_ms`, unless memory has its own.
+- A call that needs no wait does not suspend, except once per `RECORDS_PER_TURN` records and when
+  this turn of the loop has opened enough new batches.
+- Calls that wait for memory form one queue (`BufferMemory.lock`) and are counted (`waiting`).
+  While that queue is not empty, no other call appends, not even to a batch with room.
+- Metadata and memory share one bound, `max_block_ms`, unless `enqueue_timeout_ms` is set.
 """
 
 from __future__ import annotations
@@ -59,11 +58,11 @@ LOSSES = (AuthorizationError, InvalidTopicError, KafkaTimeoutError, RecordTooLar
 
 @dataclass(frozen=True, slots=True)
 class AppenderSettings:
-    """Options the lane obeys; times in seconds, sizes in bytes.
+    """Options of `RecordAppender`; times in seconds, sizes in bytes.
 
     Attributes:
-        enqueue_ms: the bound of waits for memory: 0 forbids them, -1 gives them none, None leaves
-            them what metadata left of `max_block`.
+        enqueue_ms: the bound of waits for memory: 0 forbids them, -1 means no bound, None means
+            the part of `max_block` that the wait for metadata has not used.
     """
 
     max_block: float
@@ -74,13 +73,14 @@ class AppenderSettings:
 
 
 class RecordAppender:
-    """Appends records for `Producer.send` and its kin.
+    """Append records for `Producer.send` and similar calls.
 
     Attributes:
-        placing: finds the batches.
-        lane: takes the records that need nothing of what this class does.
-        serializing: the records whose serializers wait, and those after them.
-        wall_ms: the timestamp of records that bring none.
+        placing: finds or opens the batches.
+        lane: the fast path, for records that need no wait.
+        serializing: the records whose serializers are still running, and later ones of their
+            topics.
+        wall_ms: the default timestamp of records.
     """
 
     def __init__(
@@ -108,9 +108,9 @@ class RecordAppender:
         self._accumulator = accumulator
         self._sender_task = sender_task
         self.early: EarlyRecords | None = None
-        """Takes the records of topics that are not known yet, where they are not waited for."""
+        """Accepts records of topics without metadata, if `send()` does not wait for metadata."""
         self.refuse_unconnected: Callable[[], None] | None = None
-        """Raises, if set, while the cluster has not been reached: no record waits for that then."""
+        """If set, raises until the cluster has been reached; no record waits for that then."""
         self._loop = loop
         self._stats = stats
         self.wall_ms: Callable[[], int] = wall_ms
@@ -137,9 +137,9 @@ class RecordAppender:
 
     @property
     def waiting(self) -> int:
-        """How many calls queue for memory.
+        """Number of calls that queue for memory.
 
-        Not `lock.locked()`: that is False between a release and the next one's turn.
+        Not `lock.locked()`, which is False between a release and the next acquisition.
         """
         return self.lane.waiting
 
@@ -147,7 +147,7 @@ class RecordAppender:
     def takes_headers(self) -> bool:
         """Whether the brokers can store headers (since 0.11).
 
-        If not, no record takes the fast lane, which would not look.
+        If not, no record takes the fast path, which does not check for headers.
         """
         return self._check.takes_headers
 
@@ -158,17 +158,17 @@ class RecordAppender:
             self.placing.drop_spare()
 
     def admit_by(self, admission: Admission) -> None:
-        """Every record belongs to a transaction from now on."""
+        """Make every record from now on belong to a transaction."""
         self._admission = admission
         self.open_gate(False)
 
     def open_gate(self, is_open: bool) -> None:
-        """Whether the fast lane may take records without asking."""
+        """Set whether the fast path may take records without `refuse_unless_open`."""
         if self._admission is not None:
             self.lane.check_admission = None if is_open else self._admission.refuse_unless_open
 
     def early_records(self) -> EarlyRecords:
-        """What may be `early`."""
+        """Return a new object for the attribute `early`."""
         return EarlyRecords(
             self._accumulator,
             self._metadata,
@@ -179,7 +179,7 @@ class RecordAppender:
         )
 
     def close(self, error: KafkaError) -> None:
-        """Takes no record any more; calls that wait for serializers raise this error."""
+        """Accept no more records; calls that wait for serializers raise this error."""
         self.lane.close()
         self.placing.drop_spare()
         self.serializing.close(error)
@@ -197,12 +197,12 @@ class RecordAppender:
         early: bool = True,
         losses: tuple[type[KafkaError], ...] = LOSSES,
     ) -> Delivery:
-        """Appends, waiting at most `max_block_ms` for metadata and memory together.
+        """Append a record, waiting at most `max_block_ms` for metadata and memory together.
 
         Args:
             on_opened: see `OutgoingRecord`.
-            early: whether the record may be accepted before its topic is known; its delivery has no
-                partition until then.
+            early: whether the record may be accepted before its topic has metadata; until then its
+                delivery has no partition.
             losses: the refusals that fail the transaction.
         """
         ticket = self._ticket()
@@ -240,8 +240,8 @@ class RecordAppender:
             worn = self.lane.records_this_turn >= RECORDS_PER_TURN
             batch = None if worn else placing.try_append(record)
             if batch is None and (worn or not placing.may_open(placing.batch_bytes(record))):
-                # A loop of sends that never suspends would hold everybody up, and fill the memory
-                # before the first byte leaves: so much per turn of the loop.
+                # Fairness: a loop of sends that never suspends would block all other tasks, and
+                # fill the memory before the first byte is sent.
                 await asyncio.sleep(0)
                 self._check_open(ticket)
                 if not self._may_append:
@@ -266,11 +266,11 @@ class RecordAppender:
         early: bool = True,
         losses: tuple[type[KafkaError], ...] = LOSSES,
     ) -> Delivery:
-        """Appends without waiting.
+        """Append a record without waiting.
 
         Raises:
-            WouldBlockError: metadata would have to be waited for.
-            BufferFullError: memory would.
+            WouldBlockError: the call would have to wait for metadata.
+            BufferFullError: the call would have to wait for memory.
         """
         ticket = self._ticket()
         if partition is not None:
@@ -304,9 +304,9 @@ class RecordAppender:
         )
 
     async def finished(self, topic: str, made: T | Unfinished[T]) -> T:
-        """What the serializers make of a record, after the earlier records of its topic.
+        """Return a serialized record once the earlier records of its topic are appended.
 
-        The caller appends it without a wait before.
+        The caller has to append it before it waits for anything else.
 
         Raises:
             KafkaTimeoutError: this took longer than `max_block_ms`.
@@ -315,7 +315,7 @@ class RecordAppender:
             return await self.finish(place, made)
 
     async def finish(self, place: Place, made: T | Unfinished[T]) -> T:
-        """`finished` for a call that is in the queue already.
+        """Do the work of `finished` for a call that is in the queue already.
 
         The record belongs to the transaction that was open before the wait, or to none.
         """
@@ -334,7 +334,7 @@ class RecordAppender:
 
     @property
     def _may_append(self) -> bool:
-        """Whether nobody has to be waited for, and one more record may be buffered."""
+        """Whether no call queues for memory, and one more record may be buffered."""
         return not self.lane.waiting and self.lane.appended < self.lane.ceiling
 
     @property
@@ -347,7 +347,7 @@ class RecordAppender:
 
     @property
     def _in_line(self) -> str:
-        """How many records wait, for a record that is still one of them."""
+        """The number of waiting records as text, for the error of one of them."""
         if self.lane.waiting == 1:
             return "1 record waits for memory, this one"
         return f"{self.lane.waiting} records wait for memory, this one included"
@@ -355,11 +355,11 @@ class RecordAppender:
     # -- steps -----------------------------------------------------------------------------------
 
     def _ticket(self) -> int:
-        """The number of the transaction the record belongs to."""
+        """Return the number of the record's transaction; 0 without transactions."""
         return 0 if self._admission is None else self._admission.check_send()
 
     def _check_open(self, ticket: int) -> None:
-        """What was true before a wait may not be any more."""
+        """Raise if the producer or the record's transaction ended during a wait."""
         self._memory.pool.check_open()
         if self._ticket() != ticket:
             raise IllegalStateError("the record's transaction ended while send() waited")
@@ -371,7 +371,7 @@ class RecordAppender:
     async def _metadata_of(
         self, topic: str, partition: int | None, ticket: int, deadline: float | None = None
     ) -> tuple[TopicMetadata, int | None, float | None]:
-        """Topic, partition and, if they had to be waited for, when `max_block_ms` ends."""
+        """Return topic, partition and, if the call had to wait, the end of `max_block_ms`."""
         meta = self._metadata.topic(topic)
         if partition is not None:
             partition = partition_index(partition, topic)
@@ -435,7 +435,7 @@ class RecordAppender:
         ticket: int,
         deadline: float,
     ) -> Delivery | None:
-        """Accepts a record of a topic that is not known yet; None where it became known."""
+        """Accept a record of a topic without metadata; None if the metadata has arrived."""
         if partition is not None:
             partition = partition_index(partition, topic)
         if self.lane.records_this_turn >= RECORDS_PER_TURN:
@@ -463,7 +463,7 @@ class RecordAppender:
         return delivery
 
     def _try_append_early(self, early: EarlyRecords, record: OutgoingRecord) -> Delivery | None:
-        """Accepts a record of a topic that is not known yet; None if there is no memory now."""
+        """Accept a record of a topic without metadata; None if there is no free memory."""
         if not self._may_append:
             return None
         delivery = early.try_append(record)
@@ -492,7 +492,7 @@ class RecordAppender:
                 try:
                     buffer = await self._memory.allocate(size)
                     self._check_open(ticket)
-                    # A retried batch cannot have made room, but a sticky switch may.
+                    # The sticky partitioner may have chosen a partition whose batch has room.
                     batch = self.placing.try_append(record)
                 except BaseException:
                     if buffer is not None:
@@ -506,7 +506,7 @@ class RecordAppender:
 
     @contextlib.asynccontextmanager
     async def _in_turn(self, topic: str, deadline: float | None) -> AsyncIterator[None]:
-        """The line for memory, from its end to its front, for as long as the caller may wait."""
+        """Queue for memory until the call is first, for as long as it may wait."""
         started = self._loop.time()
         bound, deadline = self._patience(started, deadline, topic)
         self.lane.waiting += 1
@@ -527,10 +527,10 @@ class RecordAppender:
             self.lane.waiting -= 1
 
     def _patience(self, now: float, deadline: float | None, topic: str) -> tuple[str, float | None]:
-        """How long the record may stand in line: the option's words, and the loop time.
+        """Return the bound of the wait for memory: as text, and as loop time.
 
         Raises:
-            BufferFullError: not at all.
+            BufferFullError: the call must not wait.
         """
         allowed = self._settings.enqueue_ms
         if allowed == 0:

@@ -1,10 +1,11 @@
-"""From a checked record to its place in a batch, without waiting for anything.
+"""Appending of checked records to batches, without waiting: start with `Placing`.
 
-Owns: the choice between an open batch and a new one, the sticky choice of a partition, how much a
-turn of the loop may open, the fast path, which is shown every batch, the word to the sender that a
-batch is due. Must not know: missing metadata, waits for memory, transactions.
+Owns: the choice between an open batch and a new one, the sticky choice of a partition, the number
+of bytes that one turn of the loop may open, handing open batches to the fast path, waking the
+sender task when a batch is due. Not here: missing metadata, waits for memory, transactions.
 
-Invariant: the account of a topic's sticky partitioner is settled before it is looked at.
+Invariant: bytes that the fast path has counted for a topic's sticky partitioner are given to the
+partitioner before it is used.
 """
 
 from __future__ import annotations
@@ -33,19 +34,20 @@ if TYPE_CHECKING:
     from aioproducer.types import TopicMetadata
 
 RECORDS_PER_TURN = 1000
-"""Some ms of work: what a loop of sends that finds room everywhere may do in one go."""
+"""Records that a loop of sends may append before it yields to the event loop: some ms of work."""
 _BYTES_PER_TURN = 512 * 1024
-"""Of batches that are opened in one turn of the loop, beyond the first one."""
+"""Bytes of batches that may be opened in one turn of the loop, not counting the first batch."""
 
 
 class Placing:
-    """Puts records into batches.
+    """Put records into batches.
 
     Args:
-        hashes_keys: see `LaneSettings`, as `sticks`.
+        hashes_keys: see `LaneSettings`.
+        sticks: see `LaneSettings`.
 
     Attributes:
-        lane: takes the records that need nothing of what `RecordAppender` does.
+        lane: the fast path, for records that need no wait.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class Placing:
 
     @contextmanager
     def opening(self, on_opened: OnOpened) -> Iterator[None]:
-        """Within the block, which does not wait, the lane's records have this `on_opened`."""
+        """Give records of the fast path this `on_opened` within a block that does not wait."""
         if on_opened is not None:
             self.drop_spare()  # which is sent at once
         self._on_record_opens = on_opened
@@ -101,19 +103,19 @@ class Placing:
             self._on_record_opens = None
 
     def may_open(self, size: int) -> bool:
-        """Whether this turn of the loop may see another new batch, of so many bytes."""
+        """Return whether a new batch of `size` bytes may be opened in this turn of the loop."""
         opened = self._opened_this_turn
         return not opened or opened + size <= _BYTES_PER_TURN
 
     def batch_bytes(self, record: OutgoingRecord) -> int:
-        """Bytes of memory that a new batch for this record takes."""
+        """Return the bytes of memory that a new batch for this record takes."""
         return self._accumulator.settings.first_size(record.size)
 
     def try_append(self, record: OutgoingRecord) -> ProducerBatch | None:
-        """Appends to an open batch; None when that cannot be.
+        """Append to an open batch; None if no open batch has room.
 
         Raises:
-            SerializationError: key, value or headers are nothing that can be written.
+            SerializationError: key, value or headers are of wrong types.
         """
         if self._accumulator.quiet:
             return None
@@ -126,7 +128,7 @@ class Placing:
         return batch
 
     def try_open(self, record: OutgoingRecord, size: int) -> ProducerBatch | None:
-        """Appends to a new batch of that many `batch_bytes`; None when there is no memory now."""
+        """Append to a new batch of `size` bytes; None if there is no free memory."""
         buffer = None
         try:
             buffer = self._pool.try_allocate(size)
@@ -135,11 +137,11 @@ class Placing:
             raise
         except BaseException as interrupt:
             if interrupt is not self._pool.out_of_memory:
-                self._sender_task.on_interrupt(interrupt)  # nothing tells whose buffer it is
+                self._sender_task.on_interrupt(interrupt)  # the buffer's owner is unknown
             raise
 
     def open(self, record: OutgoingRecord, buffer: bytearray, size: int) -> ProducerBatch:
-        """Appends to a new batch on this buffer, right behind a `try_append` that found no room.
+        """Append to a new batch on this buffer, right after `try_append` has returned None.
 
         Raises:
             SerializationError: as `try_append`; the buffer has been given back.
@@ -149,7 +151,7 @@ class Placing:
         except KafkaError:
             raise
         except BaseException as interrupt:
-            self._sender_task.on_interrupt(interrupt)  # whose buffer it is, is not known any more
+            self._sender_task.on_interrupt(interrupt)  # the buffer's owner is unknown
             raise
 
     def _open(self, record: OutgoingRecord, buffer: bytearray, size: int) -> ProducerBatch:
@@ -177,7 +179,7 @@ class Placing:
     def open_whole(
         self, records: Sequence[OutgoingRecord], buffer: bytearray, size: int
     ) -> ProducerBatch:
-        """One batch of these records, which takes no others and is written whole or not at all.
+        """Open a batch of these records, which takes no others and is written whole or not at all.
 
         Raises:
             SerializationError: as `try_append`; the buffer has been given back.
@@ -204,7 +206,7 @@ class Placing:
         return batch
 
     def delivery(self, record: OutgoingRecord, batch: ProducerBatch) -> Delivery:
-        """The handle of a record that was just appended to this batch."""
+        """Return the `Delivery` of a record that was just appended to this batch."""
         if self._check.takes_headers:
             sticky = None
             if record.partition is None and not batch.full:
@@ -214,19 +216,19 @@ class Placing:
         return self._handle(batch, at, record.timestamp_ms, record.key, record.value)
 
     def early_delivery(self, record: OutgoingRecord, batch: ProducerBatch) -> Delivery:
-        """`delivery` for a batch that the lane must not append to."""
+        """Return what `delivery` does, for a batch that the fast path must not append to."""
         at = batch.count - 1
         return self._handle(batch, at, record.timestamp_ms, record.key, record.value)
 
     def sticky_of(self, topic: str) -> BuiltInPartitioner:
-        """The topic's built-in partitioner, with its account settled; the lane has it no more."""
+        """Return the topic's built-in partitioner; the fast path uses it no more."""
         self.lane.settle(topic)
         return self._stickiness.of(topic)
 
     def lend_spare(self) -> None:
-        """Put a spare batch into the fast lane after a record sent directly is acknowledged.
+        """Put a spare batch into the fast path after a record sent directly is acknowledged.
 
-        Not while another batch is incomplete: the next record is not likely to leave directly.
+        Not while another batch is incomplete: the next record is not likely to be sent directly.
         """
         direct = self._direct
         place = None if direct is None else direct.take_acknowledged()
@@ -250,12 +252,12 @@ class Placing:
         self.lane.adopt(meta, spare, sticky if sticks else None, True)
 
     def drop_spare(self) -> None:
-        """Keep the next record from being sent directly by the fast lane."""
+        """Keep the next record from being sent directly by the fast path."""
         if self._direct is not None:
             self._direct.drop_spare()
 
     def forget_topics(self) -> None:
-        """Drops what is kept per topic for those that expired from the metadata."""
+        """Drop the state of topics that have expired from the metadata."""
         self.drop_spare()
         self.lane.retain(self._metadata.cluster.topics)
         self._stickiness.forget_topics(self._metadata)
@@ -272,7 +274,7 @@ class Placing:
         headers: HeaderPairs,
         size: int,
     ) -> Delivery | None:
-        """See `lane.OpenBatch`: for a record that the fast lane has checked."""
+        """Append a record that the fast path has checked; see `fast_path.OpenBatch`."""
         if not self._check.takes_headers:
             return None
         record = OutgoingRecord(
@@ -285,7 +287,7 @@ class Placing:
                 batch = self.try_open(record, size)
         if batch is None:
             return None
-        # One without room is nothing for the lane, which knows the topic.
+        # The fast path cannot append to a full batch, and has the topic already.
         if batch.full:
             return self._handle(batch, batch.count - 1, timestamp_ms, key, value)
         return self.delivery(record, batch)
@@ -301,7 +303,7 @@ class Placing:
         self._on_opened(batch.size, now, may_hurry=on_opened is None)
 
     def _send_spare(self) -> None:
-        """The spare batch has got its record in the fast lane."""
+        """Send the spare batch, to which the fast path has appended a record."""
         direct, spare = self._direct, None
         if direct is None:
             raise RuntimeError("there is no spare batch")
@@ -328,7 +330,7 @@ class Placing:
     def _after_put_off_switch(
         self, sticky: BuiltInPartitioner, partition: int, meta: TopicMetadata
     ) -> int:
-        """Where to go behind an overstayed partition: a switch waits for a full one (KIP-794)."""
+        """Return the partition after an overdue switch, which waits for a full batch (KIP-794)."""
         queue = self._accumulator.queue(meta.name, partition)
         if queue is not None and queue.is_full_up():
             sticky.update(partition, 0, meta, enable_switch=True)
@@ -348,9 +350,8 @@ class Placing:
         return self.lane.delivery(batch, index, timestamp_ms, key_size, value_size)
 
     def _on_opened(self, size: int, now: float, *, may_hurry: bool = True) -> None:
-        # Its partition may wait for a broker: then nothing else would wake the sender in time.
+        # If the partition has no leader, nothing else wakes the sender before the batch expires.
         self._sender_task.advance(now + self._accumulator.settings.delivery_timeout)
-        # Now, as the record waits for nothing that follows.
         if not self._tell_sender(may_hurry=may_hurry):
             self._opened_this_turn += size
             self._count_till_next_turn()
@@ -362,11 +363,11 @@ class Placing:
             raise SerializationError(str(error), topic=record.meta.name) from error
 
     def _tell_sender(self, *, may_hurry: bool = True) -> bool:
-        """A record was appended: wakes the sender if a batch is due; True if one left at once."""
+        """Wake the sender task if a batch is due; True if one was sent at once."""
         if self._accumulator.readiness.next_at >= self._sender_task.sleeping_until:
             return False
         if self._lingers or not may_hurry:
-            self._sender_task.wake()  # and others may join until it has its turn
+            self._sender_task.wake()  # more records may join until its turn
             return False
         return self._sender_task.hurry()
 

@@ -1,15 +1,15 @@
 """Direct sends: the request of a single record is written in its `send()`, without a turn.
 
-Owns: when a batch may leave without being queued, what the requests for a partition have in common,
-the spare batch. Must not know: how records get into batches, what is done about a failed request.
+Owns: when a batch may be sent without being queued, what the requests for a partition have in
+common, the spare batch. Not here: appending, handling of failed requests.
 
 An ordinary batch is queued, found due, drained and encoded for its node together with others. When
 no other batch waits, the result of these steps is known, and `DirectSends.send` does them in one
-call. The batch is numbered, counted and tracked as every other one before a byte is written. Only
-two things differ: the request is filled into a template, and its expected answer is recognised
-without being decoded. Any other answer, or none, is handled as that of every request.
+call. The batch gets its sequence number and is counted and tracked before a byte is written, as
+every batch. Only two things differ: the request is filled into a template, and its expected
+response is recognised without being decoded. Any other response, or none, is handled as usual.
 
-The spare is an empty batch for the next record, open in the fast lane although no queue has it. If
+The spare is an empty batch for the next record, open in the fast path although no queue has it. If
 its first record may not be sent directly, it is queued as any new batch. Its memory counts as free.
 """
 
@@ -50,7 +50,7 @@ OnEnd = Callable[[int, Sequence[ProducerBatch], Message | None, KafkaError | Non
 
 
 class Route(NamedTuple):
-    """What the requests for one partition have in common, while metadata and connection last."""
+    """Common parts of the requests for one partition, while metadata and connection are valid."""
 
     node_id: int
     link: BrokerLink
@@ -117,7 +117,7 @@ class DirectSends:
     # -- routes ----------------------------------------------------------------------------------
 
     def learn(self, node_id: int, link: BrokerLink, batch: ProducerBatch, version: int) -> None:
-        """Note how a batch was sent by the sender: the next one of its partition goes that way."""
+        """Store how the sender task has sent a batch, for direct sends to the same partition."""
         if self._version != self._metadata.version:
             self._version = self._metadata.version
             self._routes.clear()
@@ -174,7 +174,7 @@ class DirectSends:
         return spare
 
     def drop_spare(self) -> None:
-        """Give up the spare: no record gets into it any more."""
+        """Give up the spare: no record is appended to it any more."""
         spare, self._spare = self._spare, None
         if spare is not None:
             spare.take_buffer()

@@ -1,8 +1,9 @@
-"""Records that are accepted before anything is known of their topic: start with `EarlyRecords`.
+"""Records that are accepted before their topic has metadata: start with `EarlyRecords`.
 
-A producer that connects in the background keeps them in batches without a partition. When the topic
-becomes known, their records are put into batches of its partitions, in the order in which they were
-accepted and before any later record. Their memory and their delivery timeout count from the start.
+A producer that connects in the background keeps them in batches without a partition. When metadata
+of the topic arrives, their records are put into batches of its partitions, in the order in which
+they were accepted and before any later record. `buffer_memory` and `delivery_timeout_ms` apply from
+the start.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from aioproducer.types import HeaderPairs
 
 _LONGEST_SPAN_S: Final = 1.0
-"""Records of one batch share a delivery timeout: later ones than this get a batch of their own."""
+"""Records of one batch share a delivery timeout: later records get a new batch."""
 _MOST_GROWTH: Final = 10
 """Bytes by which a record may grow in another batch."""
 
@@ -49,7 +50,7 @@ class _EarlyBatch:
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """Records for one batch of a partition; with an error, one that cannot have any."""
+    """Records for one batch of a partition; with an error, a record that cannot be sent."""
 
     partition: int
     created_at: float
@@ -59,7 +60,7 @@ class _Part:
 
 
 class EarlyRecords:
-    """The records of a producer that wait for their topic to become known."""
+    """The records of a producer that wait for metadata of their topic."""
 
     def __init__(
         self,
@@ -80,12 +81,13 @@ class EarlyRecords:
 
     @property
     def topics(self) -> Collection[str]:
-        """The topics that are waited for, also later."""
+        """Topics that have records here; a live view."""
         return self._topics.keys()
 
     def takes(self, topic: str) -> bool:
-        """Whether a record of this topic belongs here: all before the first answer, and those
-        after earlier records that are still here.
+        """Return whether a record of this topic belongs here.
+
+        All do before the first metadata response; later only those after records that are here.
         """
         return topic in self._topics or not self._metadata.version
 
@@ -98,7 +100,7 @@ class EarlyRecords:
         partition: int | None,
         timestamp_ms: int | None,
     ) -> OutgoingRecord:
-        """The record, checked as far as it can be.
+        """Make a record, checked as far as possible without metadata.
 
         Raises:
             KafkaError: it cannot be sent, or the cluster cannot be used as it is configured.
@@ -112,7 +114,7 @@ class EarlyRecords:
         return record
 
     def try_append(self, record: OutgoingRecord) -> Delivery | None:
-        """Appends to the topic's last batch; None if that has no room."""
+        """Append to the topic's last batch; None if that has no room."""
         batches = self._topics.get(record.meta.name)
         if not batches:
             return None
@@ -128,11 +130,11 @@ class EarlyRecords:
         return self._placing.early_delivery(record, last.batch)
 
     def open(self, record: OutgoingRecord, buffer: bytearray, size: int) -> Delivery:
-        """Appends to a new batch on this buffer.
+        """Append to a new batch on this buffer.
 
         Raises:
-            SerializationError: key, value or headers are nothing that can be written; the buffer is
-                the caller's again.
+            SerializationError: key, value or headers are of wrong types; the caller has to give the
+                buffer back.
         """
         try:
             return self._open(record, buffer, size)
@@ -151,12 +153,12 @@ class EarlyRecords:
         early = _EarlyBatch(batch, [record.partition])
         self._topics.setdefault(topic, deque()).append(early)
         batch.add_listener(early, self._forget)
-        # It is on no queue: nothing else would wake the sender when its time is up.
+        # No queue has the batch: nothing else wakes the sender when it expires.
         self._sender_task.advance(now + self._accumulator.settings.delivery_timeout)
         return self._placing.early_delivery(record, batch)
 
     def on_metadata(self) -> None:
-        """Sends off the records of topics that have become known; those of forbidden ones fail."""
+        """Queue the records of topics that have metadata now; fail those of refused topics."""
         for topic in list(self._topics):
             meta = self._metadata.topic(topic)
             failure = self._metadata.topic_failure(topic)
@@ -166,7 +168,7 @@ class EarlyRecords:
                 self._fail(topic, failure)
 
     def fail(self, error: KafkaError) -> None:
-        """The cluster cannot be used: everything fails."""
+        """Fail all records."""
         for topic in list(self._topics):
             self._fail(topic, error)
 
@@ -177,7 +179,7 @@ class EarlyRecords:
             self._sender_task.fail(early.batch, error)
 
     def _forget(self, key: object) -> None:
-        """A batch has expired or was given up."""
+        """Drop a batch that has expired or was given up."""
         if isinstance(key, _EarlyBatch):
             topic = key.batch.topic_partition.topic
             batches = self._topics.get(topic)
@@ -187,7 +189,7 @@ class EarlyRecords:
                     del self._topics[topic]
 
     def _place(self, meta: TopicMetadata) -> None:
-        """Puts a topic's records into batches of its partitions, which are due at once."""
+        """Put a topic's records into batches of its partitions, which are due at once."""
         batches = self._topics[meta.name]
         spread = _Spread(meta, self._check, self._placing, self._accumulator.settings)
         places: list[list[tuple[_Part, int]]] = []
@@ -213,7 +215,7 @@ class EarlyRecords:
 
 
 class _Spread:
-    """Sorts the records of one topic into batches of its partitions; `parts` has them in order."""
+    """Sort the records of one topic into batches of its partitions; `parts` has them in order."""
 
     def __init__(
         self,
@@ -233,7 +235,7 @@ class _Spread:
     def add(
         self, decoded: DecodedRecord, given: int | None, created_at: float
     ) -> tuple[_Part, int]:
-        """The part that has the record now, and its index there."""
+        """Add a record; return its part and its index there."""
         try:
             record = self._checked(decoded, given)
         except Exception as error:
@@ -274,7 +276,7 @@ class _Spread:
         return part
 
     def _part(self, partition: int, size: int, created_at: float) -> _Part:
-        """The last part of a partition, or a new one."""
+        """Return the last part of a partition, or a new one."""
         part = self._open.get(partition)
         if (
             part is None

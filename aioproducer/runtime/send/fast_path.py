@@ -1,24 +1,22 @@
-"""The fast lane of `send()`: what it is, and which of its two forms this process uses.
+"""The fast path of `send()`: its contract (`Lane`), and the choice of its implementation.
 
-Owns: the contract of `_fast_path.pyx` (native) and `_fast_path_py.py` (pure Python), and the
-choice, as for the native core (`AIOPRODUCER_IMPL`). Not here: opening
-and sending of batches.
+`_fast_path.pyx` (native) and `_fast_path_py.py` (pure Python) implement it; `AIOPRODUCER_IMPL`
+chooses, as for the native core. Not here: opening and sending of batches.
 
-A record takes the lane when nothing has to be waited for: the lane is open, nobody queues for
-memory, another record may be buffered, key and value are bytes or None, the timestamp does not look
-like seconds, the topic is known, the partition is given or chosen by a built-in rule, and its open
-batch has room or a new one can be had (`OpenBatch`). Everything else is left to the general lane
-(`RecordAppender`), which does the same and more.
+A record takes the fast path when no wait is needed: the path is open, no call queues for memory,
+another record may be buffered, key and value are bytes or None, the timestamp does not look like
+seconds, the topic has metadata, the partition is given or chosen by a built-in rule, and its open
+batch has room or a new one can be opened (`OpenBatch`). Any other record takes the slow path
+(`RecordAppender`).
 
 Invariants
-- Refusing has no effect: the general lane may take the same record at once.
-- The lane never says what is wrong with a record; the general lane does. Only `check_admission`
-  and `OpenBatch` raise here, as they do there.
-- The lane passes nobody who waits for memory (`waiting`), and pauses as often as the general lane
-  (`records_this_turn`).
-- `send_spare` is called at once when a spare batch (`adopt` with `is_spare`) has got a record.
-- The account of a topic's sticky partitioner is in one place at a time: `adopt` lends it to the
-  lane, `settle` takes it back.
+- A refusal has no effect: the slow path may take the same record at once.
+- Errors of a record are raised by the slow path. Here only `check_admission` and `OpenBatch` raise.
+- While calls wait for memory (`waiting`), no record is appended here. The fast path yields to the
+  event loop as often as the slow path (`records_this_turn`).
+- `send_spare` is called at once after the first record of a spare batch (`adopt`, `is_spare`).
+- Bytes for a topic's sticky partitioner are counted in one place at a time: in the fast path from
+  `adopt` until `settle`, which adds them to the partitioner.
 """
 
 from __future__ import annotations
@@ -58,22 +56,22 @@ OpenBatch = Callable[
     ],
     "Delivery | None",
 ]
-"""Appends a record that found no room; None when the general lane has to take it.
+"""Append a record for which no open batch has room; None when the slow path has to take it.
 
-Of the record, which is checked, it gets topic, partition (None: left to the sticky partitioner),
-timestamp, key, value, headers, and the bytes that a batch of it alone takes at most.
+Arguments: topic, partition (None: chosen by the sticky partitioner), timestamp, key, value and
+headers of a checked record, and the bytes that a batch with this record alone takes at most.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class LaneSettings:
-    """What the lane obeys.
+    """Settings of the fast path.
 
     Attributes:
-        records_per_turn: records that a caller may append before it has to pause.
-        size_limit: bytes that the bound of a record's size, batch header included, may reach.
-        hashes_keys: whether a key alone decides the partition, by Java's murmur2.
-        sticks: whether the sticky partitioner takes what no key decides.
+        records_per_turn: records that a caller may append before it has to yield.
+        size_limit: the largest upper bound of a record's size in bytes, batch header included.
+        hashes_keys: whether a record with a key gets its partition from Java's murmur2.
+        sticks: whether other records get theirs from the sticky partitioner.
     """
 
     records_per_turn: int
@@ -83,22 +81,22 @@ class LaneSettings:
 
 
 class Lane(Protocol):
-    """What both forms of `FastLane` are."""
+    """Interface of both implementations of `FastLane`."""
 
     waiting: int
-    """How many calls queue for memory, or are about to; the general lane counts them."""
+    """Number of calls that queue for memory, or are about to; the slow path counts them."""
     records_this_turn: int
-    """Records appended, on whichever lane, since the last turn that was counted."""
+    """Records appended, on both paths, since the last turn that was counted."""
     appended: int
-    """All records appended, on whichever lane."""
+    """All records appended, on both paths."""
     ceiling: int
-    """How many may have been: `buffer_max_records` more than are buffered no longer."""
+    """Upper bound of `appended`: `buffer_max_records` plus the records no longer buffered."""
     check_admission: Callable[[], None] | None
     """Raises when no record may be sent now."""
 
     @property
     def open(self) -> bool:
-        """Whether records are let in at all."""
+        """Whether records are accepted."""
         ...
 
     def append(
@@ -111,7 +109,7 @@ class Lane(Protocol):
         timestamp_ms: int | None,
         /,
     ) -> Delivery | None:
-        """The record's `Delivery`, or None when the general lane has to take it."""
+        """Append a record; return None when the slow path has to take it."""
         ...
 
     def append_nowait(
@@ -124,7 +122,7 @@ class Lane(Protocol):
         timestamp_ms: int | None,
         /,
     ) -> Delivery | None:
-        """`append` for a caller that cannot be asked to pause."""
+        """Append a record for a caller that cannot yield to the event loop."""
         ...
 
     def delivery(
@@ -135,7 +133,7 @@ class Lane(Protocol):
         key_size: int,
         value_size: int,
     ) -> Delivery:
-        """Counts a record that was appended elsewhere; its `Delivery`.
+        """Count a record that was appended elsewhere; return its `Delivery`.
 
         Sizes in bytes, -1 for None.
         """
@@ -149,39 +147,39 @@ class Lane(Protocol):
         is_spare: bool = False,
         /,
     ) -> None:
-        """Records for this batch, which is open, may come in here.
+        """Append further records to this open batch.
 
         Args:
             sticky: the partitioner that chose the partition, None when it was chosen otherwise.
-            is_spare: whether no queue has it yet.
+            is_spare: whether no queue has the batch yet.
         """
         ...
 
     def settle(self, topic: str) -> None:
-        """Hands the account of a topic's sticky partitioner back to it."""
+        """Add the bytes counted here to the topic's sticky partitioner."""
         ...
 
     def forget(self, topic: str) -> None:
-        """Drops what is known of a topic."""
+        """Drop the state of a topic."""
         ...
 
     def retain(self, topics: Container[str]) -> None:
-        """Drops what is known of topics other than these."""
+        """Drop the state of all topics but these."""
         ...
 
     def close(self) -> None:
-        """Lets no record in any more."""
+        """Accept no more records."""
         ...
 
 
 LANE_IMPLEMENTATION: str = IMPLEMENTATION
-"""`native` or `pure`: which form this process uses."""
+"""Implementation that this process uses: `native` or `pure`."""
 
 if not TYPE_CHECKING and IMPLEMENTATION == "native":
     try:
         from aioproducer.runtime.send import _fast_path  # noqa: F401
     except ImportError:
-        # Compiled one by one, the two native modules may come apart; any pair of forms works.
+        # Each native module is compiled separately; every combination with pure Python works.
         LANE_IMPLEMENTATION = "pure"
 
 if TYPE_CHECKING or LANE_IMPLEMENTATION == "native":

@@ -1,10 +1,8 @@
-"""Without a linger: the batches that a bulk call is filling, which are not sent in between.
+"""Batches that a bulk call fills without linger: start with `Gathering`.
 
-Owns: which batches these are, and when they are due although they have room. Must not know: rows.
-
-A record that is sent while nothing is under way leaves at once. Of a call with many records that
-would be the first one alone; so the batches that it opens are due when they are full, or when the
-call waits for something or ends. Its pauses for the turns of others are no waits.
+Without linger, a record that is sent while nothing is in flight leaves at once. In a bulk call,
+that would send the first record alone. So the batches of a bulk call are due when they are full, or
+when the call waits for something or ends. Yielding to the event loop is not a wait.
 """
 
 from __future__ import annotations
@@ -27,15 +25,15 @@ class Gathering:
         self._is_watched = False
 
     def add(self, batch: ProducerBatch) -> None:
-        """A batch was opened for a record of the call; the one before it is full."""
+        """Add a batch that was opened for a record of the call; the one before it is full."""
         self._open[batch.topic_partition] = batch
 
     def resume(self) -> None:
-        """The call has records at hand."""
+        """Keep the batches open: the call has more records."""
         self._goes_on = True
 
     def pause(self) -> None:
-        """The call may wait from now on: if it still does in the next turn, its batches are due."""
+        """Make the batches due if the call still waits in the next turn of the loop."""
         self._goes_on = False
         loop = self._engine.loop
         if self._open and not self._is_watched and not loop.is_closed():
@@ -43,7 +41,7 @@ class Gathering:
             loop.call_soon(self._on_turn)
 
     def end(self) -> None:
-        """The call adds nothing more to what it has opened."""
+        """Make the batches due: the call adds nothing more to them."""
         if self._open:
             batches, self._open = self._open, {}
             self._engine.accumulator.end_gathering(batches.values())

@@ -1,11 +1,10 @@
-"""Waiting for memory: futures in front of the `BufferPool`'s queue.
+"""Waits for memory: `BufferMemory` puts futures in front of the `BufferPool`'s queue.
 
-Owns: the asyncio.Lock around "allocate, then try once more", and what a cancelled or timed-out
-waiter leaves behind (nothing). Must not know: records, partitions, the network.
+A waiter that is cancelled or times out leaves no trace. Not here: records, partitions, the network.
 
-Why a queue of futures and not `asyncio.Condition`: a condition wakes waiters that then compete with
-newcomers, who barge in; and on Python 3.11 a waiter cancelled just after its wake-up loses it for
-everybody. Here memory itself is handed to the first in line, and a cancelled one passes it on.
+`asyncio.Condition` is not used, for two reasons. It wakes waiters that then compete with new calls.
+And on Python 3.11 a wake-up is lost if its waiter is cancelled just after it. Here the memory
+itself is given to the first waiter in the queue; if that is cancelled, the next one gets it.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from aioproducer.errors import KafkaError
 
 
 class BufferMemory:
-    """The pool as coroutines see it.
+    """The buffer pool for coroutines.
 
-    `lock` makes "allocate and second try" one step: whoever holds it is the only one that may open
-    a new batch, and asyncio.Lock serves its waiters in order.
+    `lock` makes "allocate, then try again to append" one step: only the call that has it may open a
+    new batch. asyncio.Lock serves its waiters in order.
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class BufferMemory:
         self._on_wait = on_wait
 
     async def allocate(self, size: int) -> bytearray:
-        """`size` bytes of the pool, after everybody who asked before.
+        """Return `size` bytes of the pool, after all earlier requests.
 
         Raises:
             RecordTooLargeError: more than the whole pool.
@@ -50,7 +49,7 @@ class BufferMemory:
         return await self._granted(size, 0) if buffer is None else buffer
 
     async def wait_for_place(self, appended: int) -> None:
-        """Returns when one more than the `appended` records may be buffered.
+        """Wait until one more than the `appended` records may be buffered.
 
         Raises:
             ProducerClosedError: the pool was closed meanwhile.

@@ -1,7 +1,4 @@
-"""What the general lane asks of others: metadata to wait for, leave to send, finished records.
-
-Owns: the protocols. Must not know: who keeps them.
-"""
+"""Protocols that the slow path of `send()` depends on: metadata, transactions, serialization."""
 
 from __future__ import annotations
 
@@ -16,35 +13,35 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class MetadataWaits(Protocol):
-    """What the appender needs of the metadata task."""
+    """Part of the metadata task that the appender uses."""
 
     async def wait_for_topic(self, topic: str, deadline: float) -> TopicMetadata:
-        """Returns once the topic is known."""
+        """Return once the topic has metadata."""
 
     async def wait_for_partition(
         self, topic: str, partition: int, deadline: float
     ) -> TopicMetadata:
-        """Returns once the topic has that partition."""
+        """Return once the topic has that partition."""
 
 
 class Admission(Protocol):
-    """What the appender asks the transactions of a transactional producer."""
+    """Checks of a transactional producer before a record is accepted."""
 
     def check_send(self) -> int:
-        """The number of the transaction that is open; raises when none takes records."""
+        """Return the number of the open transaction; raise if none accepts records."""
 
     def refuse_unless_open(self) -> None:
-        """`check_send` for the fast lane, which keeps no number."""
+        """Raise as `check_send` does; for the fast path, which needs no number."""
 
     def on_send_refused(self, number: int, error: KafkaError) -> None:
-        """A record of that transaction was not accepted."""
+        """Handle a record of that transaction that was not accepted."""
 
 
 class Unfinished(Protocol[T_co]):
-    """A record, or some of them, one of whose serializers waits."""
+    """One or more records with a serializer that has not finished."""
 
     def __await__(self) -> Generator[Any, None, T_co]:
-        """What the serializers make of it."""
+        """Wait for the serializers; return their results."""
 
     def close(self) -> None:
-        """Gives it up before it was awaited."""
+        """Give it up before it was awaited."""

@@ -1,4 +1,4 @@
-"""The order of records whose serializers wait: start with `SerializationQueue`.
+"""The order of records with asynchronous serializers: start with `SerializationQueue`.
 
 Serializers of several calls run side by side. A record is appended when every earlier call for the
 same topic has appended its own, has failed or was cancelled. Topics do not wait for each other.
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 
 class SerializationQueue:
-    """The calls for each topic, from an unfinished serialization on.
+    """The calls for each topic, beginning with the first unfinished serialization.
 
     `enter`, `is_queued` and `check_free` may be called in any thread, the rest in the loop.
 
@@ -38,15 +38,15 @@ class SerializationQueue:
         self._error: KafkaError | None = None
 
     def __bool__(self) -> bool:
-        """Whether there is any call in it."""
+        """Return whether any call is queued."""
         return bool(self._topics)
 
     def is_queued(self, topic: str) -> bool:
-        """Whether a record of this topic has to wait for an earlier one."""
+        """Return whether a record of this topic has to wait for an earlier one."""
         return topic in self._topics
 
     def check_free(self, topic: str) -> None:
-        """Raises where a caller cannot wait.
+        """Raise if a record of this topic would have to wait.
 
         Raises:
             WouldBlockError: an earlier record of the topic is being serialized.
@@ -59,7 +59,7 @@ class SerializationQueue:
             )
 
     def enter(self, topic: str) -> Place:
-        """The last place in the queue of a topic; the caller has to leave it."""
+        """Add a call to the end of a topic's queue; the caller has to leave the place."""
         with self._lock:
             queue = self._topics.get(topic)
             if queue is None:
@@ -69,7 +69,7 @@ class SerializationQueue:
         return place
 
     async def finish(self, place: Place, made: T | Unfinished[T]) -> T:
-        """What the serializers make of a record, once it is the record's turn.
+        """Return a serialized record once all earlier records of its topic are appended.
 
         The caller then leaves the place and appends the record, without a wait in between.
 
@@ -95,7 +95,7 @@ class SerializationQueue:
         return finished
 
     def close(self, error: KafkaError) -> None:
-        """Ends all waits, now and later, with this error."""
+        """End all current and later waits with this error."""
         self._error = error
         now = self._loop.time()
         with self._lock:
@@ -135,9 +135,9 @@ class Place:
     """One call in the queue of its topic; a context manager that leaves it.
 
     Attributes:
-        topic: whose queue.
+        topic: the topic of the queue.
         turn: done when it is the call's turn; None while its own serializer waits.
-        timeout: what ends the wait, once it has begun.
+        timeout: the timeout of the wait, once it has begun.
     """
 
     __slots__ = ("_queue", "timeout", "topic", "turn")
@@ -149,7 +149,7 @@ class Place:
         self.timeout: asyncio.Timeout | None = None
 
     def leave(self) -> None:
-        """Lets the next record of the topic go on; safe to call again."""
+        """Let the next record of the topic go on; safe to call again."""
         self._queue.leave(self)
 
     def __enter__(self) -> Self:
@@ -183,17 +183,17 @@ class _TopicQueue:
         return not self.resumed and not self.waiting
 
     def resume(self) -> None:
-        """Resumes the calls at the front whose serializers are done: all of them, in one turn."""
+        """Resume all calls at the front whose serializers are done, in one turn of the loop."""
         while self.waiting:
             turn = self.waiting[0].turn
             if turn is None:
                 return
             self.resumed.add(self.waiting.popleft())
-            # Later, so that the caller, which may be one of them, awaits it by then as the others.
+            # Deferred: the caller may be one of these calls, and has to await its turn first.
             turn.get_loop().call_soon(_end, turn)
 
     def remove(self, place: Place) -> bool:
-        """Removes a call; whether it was here."""
+        """Remove a call; return whether it was here."""
         if place in self.resumed:
             self.resumed.remove(place)
         elif place in self.waiting:
@@ -209,6 +209,6 @@ def _end(turn: asyncio.Future[None]) -> None:
 
 
 def discard(made: T | Unfinished[T]) -> None:
-    """Gives a record up whose serializer will not be awaited."""
+    """Give up a record whose serializer will not be awaited."""
     if not isinstance(made, tuple):
         made.close()

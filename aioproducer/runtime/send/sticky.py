@@ -1,8 +1,4 @@
-"""The sticky partitioner of each topic, and the queue lengths that weigh in its choice.
-
-Owns: which topic has which `BuiltInPartitioner`, how often its weights are looked up. Must not
-know: records, batches as objects, the fast lane that borrows an account.
-"""
+"""Sticky partitioners by topic, weighted by queue lengths: start with `Stickiness`."""
 
 from __future__ import annotations
 
@@ -23,9 +19,9 @@ class Stickiness:
     """The built-in partitioners of a producer.
 
     Args:
-        make: a new one, for a topic.
-        accumulator: knows the queues.
-        latencies: knows the slow nodes.
+        make: returns a new partitioner for a topic.
+        accumulator: gives the queue lengths.
+        latencies: gives the slow nodes.
     """
 
     def __init__(
@@ -41,17 +37,17 @@ class Stickiness:
         self._weigh_at: dict[str, float] = {}
 
     def of(self, topic: str) -> BuiltInPartitioner:
-        """The topic's built-in partitioner."""
+        """Return the topic's built-in partitioner."""
         found = self._partitioners.get(topic)
         if found is None:
             found = self._partitioners[topic] = self._make(topic)
         return found
 
     def weigh(self, sticky: BuiltInPartitioner, meta: TopicMetadata, now: float) -> None:
-        """Lets queue lengths weigh in the next choice (KIP-794).
+        """Weight the next choice of a partition by queue lengths (KIP-794).
 
-        Looking at every partition is paid at most once per 0.1 ms and partition, so that a topic of
-        10,000 costs no more than one of ten, and not with every batch where there are few.
+        Weights are updated at most once per 0.1 ms times the number of partitions, and at most once
+        per 2 ms: topics with many partitions cost no more than topics with few.
         """
         if len(meta.partitions) > 1 and now >= self._weigh_at.get(meta.name, now):
             self._weigh_at[meta.name] = now + max(len(meta.partitions) * _LOOK_S, _LEAST_S)
@@ -61,7 +57,7 @@ class Stickiness:
             sticky.update_load(*(load or (None, (), 0)))
 
     def forget_topics(self, metadata: Metadata) -> None:
-        """Drops what is kept for topics that expired from the metadata."""
+        """Drop the partitioners of topics that have expired from the metadata."""
         for topic in [name for name in self._partitioners if metadata.topic(name) is None]:
             del self._partitioners[topic]
             self._weigh_at.pop(topic, None)

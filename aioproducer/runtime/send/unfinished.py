@@ -1,7 +1,4 @@
-"""A record on its way into a batch, one of whose serializers waits.
-
-Owns: what is known of it meanwhile, and what it becomes. Must not know: who waits, how long.
-"""
+"""Records with an asynchronous serializer that has not finished."""
 
 from __future__ import annotations
 
@@ -34,16 +31,16 @@ class UnfinishedParts:
 
     @property
     def part(self) -> str:
-        """Whose serializer waits."""
+        """The part whose serializer has not finished: key or value."""
         return self._record.part
 
     @property
     def known(self) -> Parts:
-        """What can be told of it before."""
+        """The parts that need no serializer."""
         return self._topic, None, None, (), self._partition, self._timestamp_ms
 
     def close(self) -> None:
-        """Gives it up before it was awaited."""
+        """Give it up before it was awaited."""
         self._record.close()
 
     def __await__(self) -> Generator[Any, None, Parts]:

@@ -1,7 +1,6 @@
-"""What can be said of a record before it is appended: size, timestamp, partition.
+"""Checks of a record's size, timestamp and partition: start with `RecordCheck`.
 
-Owns: the checks of `send()` that need nothing but the topic's metadata, and the partition that the
-caller or a partitioner decides. Must not know: batches, memory, waiting.
+They need nothing but the topic's metadata. Not here: batches, memory, waits.
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ _TIMESTAMPS = 2**63
 SECONDS: Final = range(10**9, 10**10)
 """Timestamps that are probably in seconds (2001 to 2286); in milliseconds they are of early 1970.
 
-The fast lane leaves these records to `RecordCheck`, which writes a warning.
+The fast path leaves these records to `RecordCheck`, which writes a warning.
 """
 
 _log = log.get("runtime")
 
 ChoosePartition = Callable[[str, bytes | None, bytes | None, "TopicMetadata"], int | None]
-"""Decides a record's partition; None leaves it to the sticky partitioner."""
+"""Choose a record's partition; None leaves the choice to the sticky partitioner."""
 
 
 class RecordCheck:
-    """Makes an `OutgoingRecord` of a call's arguments.
+    """Make an `OutgoingRecord` from the arguments of a call.
 
     Args:
         max_request_size: bytes a request may have.
-        pool: says which records the memory can never hold.
-        choose_partition: asked for records whose partition is not given.
-        wall_ms: the timestamp of records that bring none.
+        pool: refuses records that are larger than the whole memory.
+        choose_partition: called for records whose partition is not given.
+        wall_ms: the default timestamp of records.
 
     Attributes:
         takes_headers: whether the brokers can store headers.
@@ -75,13 +74,13 @@ class RecordCheck:
         partition: int | None,
         timestamp_ms: int | None,
     ) -> OutgoingRecord:
-        """The record.
+        """Check the arguments and make the record.
 
         Raises:
-            RecordTooLargeError: for a request, or for the memory.
-            SerializationError: of wrong types, or the timestamp is none.
+            RecordTooLargeError: it exceeds `max_request_size` or the whole memory.
+            SerializationError: an argument has a wrong type, or the timestamp is out of range.
             UnsupportedVersionError: it has headers, which the brokers cannot store.
-            InvalidPartitionError: what the partitioner chose is none.
+            InvalidPartitionError: the partitioner chose no partition of the topic.
         """
         try:
             size = record_size_bound(key, value, headers) + HEADER_SIZE
@@ -125,10 +124,10 @@ class RecordCheck:
 
 
 def check_timestamp(timestamp_ms: object, topic: str) -> None:
-    """Refuse what is no time in milliseconds.
+    """Raise if this is not a time in milliseconds.
 
     Raises:
-        SerializationError: by a `TypeError` where it is no int, else by a `ValueError`.
+        SerializationError: its cause is a `TypeError` if it is not an int, else a `ValueError`.
     """
     if type(timestamp_ms) is int and 0 <= timestamp_ms < _TIMESTAMPS:
         return
@@ -138,10 +137,10 @@ def check_timestamp(timestamp_ms: object, topic: str) -> None:
 
 
 def partition_index(partition: object, topic: str) -> int:
-    """A partition as users may give it: an int or another exact integer, but no bool.
+    """Return a partition that a user has given: an int or another exact integer, but no bool.
 
     Raises:
-        InvalidPartitionError: it is neither.
+        InvalidPartitionError: it is not such a number, or negative.
     """
     try:
         number = index_of(partition)  # type: ignore[arg-type]
@@ -155,7 +154,7 @@ def partition_index(partition: object, topic: str) -> int:
 
 
 def _chosen_partition(chosen: object, meta: TopicMetadata) -> int:
-    """What a partitioner chose, if the topic has it."""
+    """Return the partition that a partitioner chose; raise if the topic does not have it."""
     number = partition_index(chosen, meta.name)
     if number >= len(meta.partitions):
         raise InvalidPartitionError(

@@ -1,10 +1,7 @@
-"""Record batches whose records the caller has chosen: each is written whole or not at all.
+"""Batches of records that the caller has chosen (for `compat.aiokafka`): `WholeBatchAppender`.
 
-Owns: their way past the checks and waits of `appender.py` into a batch of their own. Must not know:
-who gathers the records (`compat.aiokafka` does).
-
-Invariant: such a batch begins with its first record and takes in no other; the broker's refusal of
-it for its size, or for one of its records, is the outcome of all.
+Invariant: such a batch takes no other records and is written whole or not at all. If the broker
+refuses it for its size, or for one of its records, that is the outcome of all its records.
 """
 
 from __future__ import annotations
@@ -28,12 +25,12 @@ WholeRecord = tuple[bytes | None, bytes | None, HeaderPairs, int | None]
 
 
 class WholeBatchAppender(RecordAppender):
-    """`RecordAppender`, and whole batches."""
+    """`RecordAppender` that also appends whole batches."""
 
     async def append_whole(
         self, topic: str, records: Sequence[WholeRecord], partition: int | None
     ) -> ProducerBatch:
-        """One batch of these records, at least one: written whole or not at all, closed to others.
+        """Open one batch of these records, at least one, which takes no others.
 
         Waits as `append` does. Without a partition, the partitioner chooses as for a record
         without key and value.
@@ -51,7 +48,7 @@ class WholeBatchAppender(RecordAppender):
             size = HEADER_SIZE + sum(record.size - HEADER_SIZE for record in checked)
             self._memory.pool.check_size(size)
             if self._may_append and not self.placing.may_open(size):
-                await asyncio.sleep(0)  # so much per turn of the loop, as in `append`
+                await asyncio.sleep(0)  # fairness, as in `append`
                 self._check_open(ticket)
             buffer = self._memory.pool.try_allocate(size) if self._may_append else None
             if buffer is not None:

@@ -1,4 +1,4 @@
-"""Around the end of a producer: `UserObjects` are closed, tasks without a loop are silenced."""
+"""Cleanup at the end of a producer: closing `UserObjects`, silencing tasks without a loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = log.get("runtime")
 class UserObjects:
     """The key's and the value's serializer and the partitioner, as far as they have a `close()`.
 
-    What one raises is logged. An asynchronous `close()` is awaited for `request_timeout_ms`.
+    Their exceptions are logged. An asynchronous `close()` is awaited for `request_timeout_ms`.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -32,7 +32,7 @@ class UserObjects:
         )
 
     async def close(self) -> None:
-        """Closes each; one that was begun before is not closed again."""
+        """Close each object once."""
         while self._open:
             found: Any = self._open.popleft()
             name = type(found).__name__
@@ -48,12 +48,12 @@ class UserObjects:
 
 
 def tasks_named(loop: asyncio.AbstractEventLoop, prefix: str = "") -> list[asyncio.Task[Any]]:
-    """The tasks of a loop that have not ended and whose names begin so."""
+    """Return the pending tasks of a loop whose names begin with `prefix`."""
     return [task for task in asyncio.all_tasks(loop) if task.get_name().startswith(prefix)]
 
 
 def silence(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Keeps asyncio from reporting that tasks are destroyed while they are pending.
+    """Keep asyncio from reporting that tasks are destroyed while they are pending.
 
     They will never run again: their loop is closed, or runs in the parent of this process.
     """

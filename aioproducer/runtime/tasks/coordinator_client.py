@@ -1,15 +1,15 @@
-"""Asks coordinators something outside of any producer, over connections of its own.
+"""Client for requests to coordinators and brokers outside of any producer: `CoordinatorClient`.
 
-Owns: finding the broker to ask, waiting for its connection, asking again until the time is up. Must
-not know: what a question is about, what an answer leads to.
+Owns: finding the broker, waiting for its connection, retrying until the timeout. Not here: the
+contents of requests and responses.
 
 Invariants
 - Every call ends within `max_block_ms`; a `KafkaTimeoutError` names the last failure.
-- A request that was sent and not answered may have had its effect; whoever asks again must be free
-  to.
-- A broker that is down is not listed: nobody waits for one that the last list left out. Who had
-  taken it for a coordinator looks for another one, as after any lost connection.
-- After `close()` nothing of ours is left on the loop.
+- A request without a response may have had its effect, so only requests that may be repeated are
+  sent.
+- No call waits for a broker that the last list of brokers lacks. If it was a coordinator, the
+  coordinator is searched again, as after any lost connection.
+- After `close()` no task or callback of the client is left on the loop.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ from aioproducer.types import Node
 _T = TypeVar("_T")
 
 _LOOK_AGAIN_S = 1.0
-"""While no broker is ready: a dial that drags on may make another one the better choice."""
+"""Interval of checks while no broker is ready: if a dial is slow, another broker may be chosen."""
 _MAY_BE_ELSEWHERE = (
     CoordinatorNotAvailableError,
     KafkaConnectionError,
     KafkaTimeoutError,
     NotCoordinatorError,
 )
-"""Failures after which the coordinator is looked for anew."""
+"""Failures after which the coordinator is searched again."""
 
 
 class CoordinatorClient:
-    """One client of all coordinators of a cluster; lives in the loop it is made in.
+    """Client of all coordinators of a cluster, bound to the loop in which it is made.
 
     Args:
-        config: connection, time limits and backoff; what concerns records is not looked at.
-        dialer: how connections are made; as the options say when left out.
-        rng: spreads backoffs.
+        config: connection, time limits and backoff; options of records are ignored.
+        dialer: opens connections; made from the options when left out.
+        rng: randomizes backoffs.
     """
 
     def __init__(
@@ -93,24 +93,24 @@ class CoordinatorClient:
         self._client.set_bootstrap(config.bootstrap)
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         await self._client.close(0)
 
     async def ask(self, question: Question[_T]) -> _T:
-        """The answer, or the error it is; what may pass is asked again until the time is up.
+        """Return the answer; retriable failures are retried until the timeout.
 
         Raises:
             KafkaTimeoutError: no answer within `max_block_ms`.
-            KafkaError: an answer that another attempt would only repeat.
+            KafkaError: the response has an error that is not retriable.
         """
         return await self._repeated(lambda: self._ask(question))
 
     def forget_coordinators(self) -> None:
-        """Looks each one up anew before it is asked; the connections stay."""
+        """Make the next request search its coordinator again; the connections stay open."""
         self._coordinators.clear()
 
     async def find_coordinators(self, kind: CoordinatorKind, names: Iterable[str]) -> None:
-        """Looks some up before there is anything to ask; raises what `ask` raises (KIP-699)."""
+        """Find coordinators in advance (KIP-699); raises what `ask` raises."""
         wanted = list(names)
         await self._repeated(lambda: self._find(kind, wanted))
 
@@ -120,7 +120,7 @@ class CoordinatorClient:
         names: Iterable[str],
         question: Callable[[Sequence[str]], Question[dict[str, _T]]],
     ) -> dict[str, _T]:
-        """The answers of all coordinators of these names; raises what `ask` raises."""
+        """Return the answers of all coordinators of these names; raises what `ask` raises."""
         wanted = list(names)
 
         async def of_all() -> dict[str, _T]:
@@ -141,7 +141,7 @@ class CoordinatorClient:
         return await self._repeated(of_all)
 
     async def ask_each(self, question: Question[_T]) -> list[_T]:
-        """The answers of all brokers of the cluster; raises what `ask` raises."""
+        """Return the answers of all brokers of the cluster; raises what `ask` raises."""
 
         async def of_all() -> list[_T]:
             self._learn(await self._ask(questions.brokers()))
@@ -150,7 +150,7 @@ class CoordinatorClient:
         return await self._repeated(of_all)
 
     async def ask_broker(self, node_id: int, question: Question[_T]) -> _T:
-        """The answer of one broker of the cluster, in one attempt; raises the error it is."""
+        """Return the answer of one broker of the cluster, in one attempt; raises its error."""
         if node_id not in self._nodes:
             self._learn(await self._ask(questions.brokers()))
         return await self._exchange(node_id, question)
@@ -163,7 +163,7 @@ class CoordinatorClient:
         Args:
             node_id: The broker.
             encoded: Makes the request, for an `UndecodedAnswer`, from the versions that the broker
-                speaks of each API.
+                supports of each API.
 
         Returns:
             The frame of the response.
@@ -189,7 +189,7 @@ class CoordinatorClient:
         return answer.frame
 
     async def finalized_feature(self, name: str) -> int:
-        """The level of a feature the cluster has agreed on (KIP-584); 0 where it has none."""
+        """Return the finalized level of a feature of the cluster (KIP-584); 0 if it has none."""
 
         async def connected() -> int:
             await self._ready(await self._any_node())
@@ -220,7 +220,7 @@ class CoordinatorClient:
         reason = "" if last is None else f": {last.without_advice()}"
         advice = "it may have had its effect; it is safe to repeat"
         if isinstance(last, UnknownTopicOrPartitionError):
-            # Repeating meets the same answer until somebody creates it.
+            # A retry has the same result until the topic is created.
             advice = ADVICE["topic-missing"]
         elif last is not None and last.advice:
             advice = f"{last.advice.rstrip('.')}; {advice}"

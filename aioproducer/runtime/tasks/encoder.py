@@ -1,8 +1,7 @@
-"""Turns a closed batch into the bytes a broker takes, off the loop where that pays.
+"""Encoding and compression of closed batches, in threads for large ones: `BatchEncoder`.
 
 Owns: the choice between RecordBatch v2 and the older formats (`records.message_set`), the codec,
-the size above which compression leaves the loop, the threads it runs in. Must not know: requests,
-connections.
+the threads and the size above which they are used. Not here: requests, connections.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from aioproducer.runtime.legacy_brokers import FIRST_PRODUCE_WITH_ZSTD
 
 
 class BatchEncoder:
-    """Encodes batches once; a retry sends the bytes it has.
+    """Encode each batch once; a retry sends the same bytes.
 
     Args:
         codec: None for uncompressed batches.
         threads_threshold: body bytes at or above which compression runs in a thread.
         transactional: whether the batches belong to transactions.
-        topics: those whose batches are compressed; None for all.
+        topics: topics whose batches are compressed; None for all.
 
     Attributes:
         min_produce_version: The first Produce version that can carry the batches: v7 for zstd
-            (KIP-110), v3 in transactions; else any, in a format as old as it has to be.
+            (KIP-110), v3 in transactions, else 0.
     """
 
     def __init__(
@@ -51,8 +50,8 @@ class BatchEncoder:
         self.min_produce_version: int = 3 if transactional else 0
         if codec is not None and codec.type is CompressionType.ZSTD:
             self.min_produce_version = FIRST_PRODUCE_WITH_ZSTD
-        # Here, not with the first batch (`records.batch`), whose records would wait for it: some
-        # 40 ms, for what the package imports in its turn.
+        # Imported now, not with the first batch (`records.batch`): it takes some 40 ms, which would
+        # delay that batch.
         import_module("crc32c")
 
     @property
@@ -61,9 +60,10 @@ class BatchEncoder:
         return self._codec is not None
 
     def encode_inline(self, batches: Sequence[ProducerBatch], magic: int = MAGIC) -> bool:
-        """Encodes on the loop what is cheap there; False when some batch is left for `encode`.
+        """Encode small and uncompressed batches; return False if any are left for `encode`.
 
-        A retry finds its bytes, unless it goes to a broker that takes another format (`magic`).
+        Batches that are encoded already are skipped, unless the broker needs another format
+        (`magic`).
         """
         complete = True
         for batch in batches:
@@ -76,7 +76,7 @@ class BatchEncoder:
         return complete
 
     async def encode(self, batches: Sequence[ProducerBatch], magic: int = MAGIC) -> None:
-        """Encodes the batches `encode_inline` has left, in threads, in parallel."""
+        """Encode the batches left by `encode_inline`, in threads, in parallel."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(2, thread_name_prefix="aioproducer-compress")
         loop = asyncio.get_running_loop()
@@ -87,7 +87,7 @@ class BatchEncoder:
                 for b in left
             ]
         except RuntimeError:
-            # At the interpreter's exit no thread takes work any more; what is left must go out yet.
+            # While the interpreter exits, threads accept no more work.
             for batch in left:
                 batch.encoded = self._encode(batch, magic, self._codec_of(batch))
             return
@@ -95,7 +95,7 @@ class BatchEncoder:
             batch.encoded = encoded
 
     def close(self) -> None:
-        """Lets the threads end."""
+        """Shut the threads down, without waiting for them."""
         if self._executor is not None:
             self._executor.shutdown(wait=False)
             self._executor = None

@@ -1,11 +1,8 @@
-"""Flush: what was accepted so far goes out without lingering, and is waited for.
-
-Owns: which batches a flush means, its bound, what it says of those that are left. Must not know:
-why a batch is late beyond what it and the metadata tell.
+"""Flush: send all accepted records without linger, and wait for their results: `Flushing`.
 
 Invariants
-- A flush means the batches there are when it begins; later ones never hold it up.
-- However it ends, it leaves no listener at a batch, and lingering is as before.
+- A flush waits for the batches that exist when it begins, and for no later ones.
+- When it has ended, for any reason, it has no listener at a batch, and linger is as before.
 """
 
 from __future__ import annotations
@@ -45,7 +42,7 @@ class Flushing:
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
 
     async def flush(self, timeout: float | None) -> int:
-        """Returns how many records are still undelivered: 0 unless `timeout` seconds ran out."""
+        """Return the number of undelivered records: 0 unless `timeout` seconds have passed."""
         waiting = {object(): batch for batch in self._accumulator.incomplete()}
         if not waiting:
             return 0
@@ -103,8 +100,8 @@ class Flushing:
         )
 
 
-# Functions of their own: the frame of a flush that is cancelled may be kept, as a task keeps its
-# traceback, and must not keep batches that fail later from being reported.
+# Separate functions: a task may keep the frame of a cancelled flush in its traceback. That frame
+# must hold no batches, or unhandled failures of theirs would not be reported.
 
 
 def _listen(waiting: dict[object, ProducerBatch], on_done: Callable[[object], None]) -> None:

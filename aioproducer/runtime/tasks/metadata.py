@@ -1,11 +1,12 @@
-"""The task that keeps metadata fresh: performs what `core.metadata.requests` decides.
+"""The task that requests metadata, as `core.metadata.requests` decides: start with `MetadataTask`.
 
-Owns: the request and its answer, what failed connections mean to who waits, and telling the client
-which nodes there are. Must not know: when a request is due and who is asked, what metadata is used
-for.
+Owns: the request and its response, the errors of waiting calls after failed connections, passing
+the brokers on to the client. Not here: when a request is due, and to which broker it is sent.
 
-Invariants: at most one request is out, bounded by `request_timeout_ms`; the task never spins: it
-sleeps until a time in the future or an event; if it ends by an error, all waiters get the cause.
+Invariants
+- At most one request is in flight, bounded by `request_timeout_ms`.
+- Between two turns the task sleeps until a later time or an event; it never spins.
+- If it ends with an error, all waiting calls fail with the cause.
 """
 
 from __future__ import annotations
@@ -56,42 +57,42 @@ _METADATA = "metadata"
 
 
 class MetadataClient(MetadataNodes, Protocol):
-    """What the task needs of `net.client.NetworkClient`."""
+    """Part of `net.client.NetworkClient` that the task uses."""
 
     def set_nodes(self, nodes: Mapping[int, Node], cluster_id: str | None = None) -> None:
-        """Says which brokers there are, and of which cluster."""
+        """Set the brokers and the id of the cluster."""
 
     def rebootstrap(self) -> None:
-        """Forgets the brokers and all connections; the bootstrap servers are left."""
+        """Drop the brokers and all connections; the bootstrap servers are left."""
 
     def maybe_connect(self, node_id: int, now: float) -> None:
-        """Starts a dial if there is none."""
+        """Start to connect, unless there is a connection or an attempt."""
 
     def api_version(
         self, node_id: int, api: ApiKey, lowest: int = 0, highest: int | None = None
     ) -> int:
-        """The version a request would be sent in."""
+        """Return the version in which a request would be sent."""
 
     def send(
         self, node_id: int, request: Message, *, timeout_s: float | None = None, now: float
     ) -> asyncio.Future[Message | None]:
-        """Sends a request."""
+        """Send a request."""
 
     def throttled_for(self, node_id: int, now: float) -> float:
         """Return for how many seconds more a node throttles the client."""
 
 
 class MetadataTask:
-    """Fetches metadata when it is due, and lets callers wait for it.
+    """Fetch metadata when it is due, and let callers wait for it.
 
     Args:
         metadata: the state machine; the task listens to its events.
-        requests: decides who is asked for it.
-        client: how brokers are asked.
+        requests: decides when and to which broker requests are sent.
+        client: sends requests.
         config: bootstrap servers, timeouts, recovery strategy.
         loop: the only clock.
-        on_update: called after every answer that was taken in.
-        on_end: called with the cause if the task ends by an error.
+        on_update: called after every response that has updated the metadata.
+        on_end: called with the cause if the task ends with an error.
     """
 
     def __init__(
@@ -128,25 +129,24 @@ class MetadataTask:
         self._answer_version = 0
         self._sent = 0
         self._asked: list[str] | None = None
-        """The topics of the request, None for every one in use."""
+        """The topics of the request, None for all topics in use."""
         self._nodes_told: Mapping[int, Node] | None = None
         self._told_fatal: dict[int, KafkaError] = {}
         self._in_background = False
         self._logged_refusal: type[KafkaError] | None = None
         self.on_refusal: Callable[[KafkaError], None] | None = None
-        """Called with what waiting does not change, each time it keeps a producer that is started
-        in the background from its cluster."""
+        """Called with each error that is not retriable while a start in the background goes on."""
         metadata.on_event = self._on_metadata_event
         metadata.explain_connections = self._explain_connections
 
     # -- life ------------------------------------------------------------------------------------
 
     def start(self, *, in_background: bool = False) -> None:
-        """Starts the task; the first request is due at once.
+        """Start the task; the first request is due at once.
 
         Args:
-            in_background: whether nothing that goes wrong before the first answer is final: what
-                waiting does not change is logged once and fails waiting calls until it is over.
+            in_background: whether the task goes on after errors that are not retriable, until the
+                first response. Such an error is logged once and fails waiting calls while it lasts.
         """
         self._in_background = in_background
         self._started_at = self._loop.time()
@@ -155,7 +155,7 @@ class MetadataTask:
         self._task.add_done_callback(self._on_task_done)
 
     async def close(self) -> None:
-        """Ends the task; who waits gets `ProducerClosedError`."""
+        """End the task; waiting calls raise `ProducerClosedError`."""
         self._closing = True
         self._waiters.fail(ProducerClosedError("the producer was closed during the wait"))
         self._alarm.ring()
@@ -165,33 +165,33 @@ class MetadataTask:
         self._metadata.on_event = None
 
     def wake(self) -> None:
-        """Something was asked of the metadata: has its next turn when that is due."""
+        """Set the next turn after a request for metadata."""
         now = self._loop.time()
         self.turn_at(self._requests.due_at(now, self._client), now)
 
     def turn_at(self, at: float, now: float) -> None:
-        """The next turn is at that loop time, unless an earlier one is due."""
+        """Have the next turn at this loop time, unless an earlier one is due."""
         self._alarm.turn_at(at, now)
 
     @property
     def sleeping_until(self) -> float:
-        """Loop time of the next turn, unless something happens before; -inf during one."""
+        """Loop time of the next turn, unless the task is woken before; -inf during one."""
         return self._alarm.until
 
     # -- waiting ---------------------------------------------------------------------------------
 
     async def wait_for_bootstrap(self, deadline: float | None) -> None:
-        """Returns once a broker has described the cluster; see `MetadataWaiters`."""
+        """Return once a broker has described the cluster; see `MetadataWaiters`."""
         await self._waiters.wait_for_bootstrap(deadline)
 
     async def wait_for_topic(self, topic: str, deadline: float) -> TopicMetadata:
-        """Returns once the topic is known; see `MetadataWaiters`."""
+        """Return once the topic has metadata; see `MetadataWaiters`."""
         return await self._waiters.wait_for_topic(topic, deadline)
 
     async def wait_for_partition(
         self, topic: str, partition: int, deadline: float
     ) -> TopicMetadata:
-        """Returns once the topic has that partition; see `MetadataWaiters`."""
+        """Return once the topic has that partition; see `MetadataWaiters`."""
         return await self._waiters.wait_for_partition(topic, partition, deadline)
 
     async def refresh(self, deadline: float) -> bool:
@@ -199,11 +199,11 @@ class MetadataTask:
         return await self._waiters.wait_for_refresh(self._sent, deadline)
 
     def want_also(self, topics: Collection[str]) -> None:
-        """Asks for these topics, too, whichever they are at the time."""
+        """Request these topics, too; the collection is read at each request."""
         self._waiters.also_wanted = topics
 
     def fail_waiters(self, error: KafkaError) -> None:
-        """Fails all who wait and all who will: the producer is closing or has failed."""
+        """Fail all current and later waits: the producer is closing or has failed."""
         self._waiters.fail(error)
 
     # -- the task --------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ class MetadataTask:
 
     def _on_answer(self, answer: asyncio.Future[Message | None]) -> None:
         if not answer.cancelled():
-            answer.exception()  # Looked at here, so that closing in between leaves no complaint.
+            answer.exception()  # Retrieved now: `close()` may come before it is used.
         self._alarm.ring()
 
     def _take_answer(self) -> None:
@@ -312,7 +312,7 @@ class MetadataTask:
         reliable = self._answer_version >= _FIRST_WITH_RELIABLE_EPOCHS
         before = self._metadata.cluster.cluster_id
         if self._answer_version == 0 and not response.brokers:
-            # Brokers of 0.8 name nobody before there is a topic (KAFKA-1867).
+            # Brokers of 0.8 list no brokers before the first topic exists (KAFKA-1867).
             self._waiters.end_bootstrap()
         if self._metadata.on_response(response, now, reliable_epochs=reliable):
             self._requests.on_answer()
@@ -330,7 +330,7 @@ class MetadataTask:
         self._waiters.settle(now)
 
     def _note_cluster(self, before: str | None) -> None:
-        """Another cluster is another world: nobody should meet that without having read of it."""
+        """Log a warning if another cluster has answered."""
         after = self._metadata.cluster.cluster_id
         if before is not None and after != before:
             self._nodes_told = None
@@ -354,7 +354,7 @@ class MetadataTask:
         self._waiters.settle(now)
 
     def _on_refusal(self, error: KafkaError) -> None:
-        """Waiting does not bring a producer that is started in the background to its cluster."""
+        """Report an error that keeps a start in the background from its end."""
         if self.on_refusal is not None:
             self.on_refusal(error)
         if type(error) is not self._logged_refusal:
@@ -362,7 +362,7 @@ class MetadataTask:
             _log.error("the cluster cannot be used; sends fail until this is corrected: %s", error)
 
     def _note_fatal_connection_errors(self, now: float) -> bool:
-        """Tells metadata of refused credentials and the like, each time anew, but each once."""
+        """Report each new connection error that is not retriable, such as refused credentials."""
         news = False
         for node_id in self._candidates():
             error = self._client.connection_failures(node_id)
@@ -375,9 +375,9 @@ class MetadataTask:
         return news
 
     def _note_unknown_names(self, now: float) -> None:
-        """Ends the start of a producer whose bootstrap names all lead nowhere (KIP-909).
+        """Fail the start of a producer if no bootstrap name can be resolved (KIP-909).
 
-        Once a broker has answered, names that do not resolve are a trouble like any other.
+        Once a broker has answered, names that do not resolve are ordinary connection failures.
         """
         elapsed_ms = round((now - self._started_at) * 1000)
         if self._in_background or elapsed_ms < self._resolve_timeout_ms:
@@ -398,9 +398,9 @@ class MetadataTask:
             )
 
     def _note_other_services(self, now: float) -> None:
-        """Ends the start of a producer whose bootstrap servers are all other services.
+        """Fail the start of a producer if no bootstrap server is a Kafka broker.
 
-        In the background it goes on, and calls that wait fail with this error until it is over.
+        A start in the background goes on, and waiting calls fail with this error while it lasts.
         """
         metadata = self._metadata
         if not self._every_start_failed_with(NotKafkaError):
@@ -422,7 +422,7 @@ class MetadataTask:
             self._waiters.settle(now)
 
     def _every_start_failed_with(self, kind: type[KafkaError]) -> bool:
-        """Whether no broker has answered yet, and each bootstrap server has failed in this way."""
+        """Return whether all bootstrap servers failed like this and no broker has answered yet."""
         if self._metadata.version > 0:
             return False
         failures = map(self._client.connection_failures, self._bootstrap)
@@ -454,7 +454,7 @@ class MetadataTask:
             self._client.set_nodes(cluster.nodes, cluster.cluster_id)
 
     def _explain_connections(self) -> Reason:
-        """The brokers that cannot be reached or throttle, and why, for timeout errors."""
+        """Return the brokers that cannot be reached or throttle, and why, for timeout errors."""
         brokers = self._nodes_told or {}
         failures = self._connection_failures(brokers)
         if len(failures) == len(brokers):

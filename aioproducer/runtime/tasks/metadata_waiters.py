@@ -1,10 +1,13 @@
-"""Those who wait for a topic, a partition, or the first answer of the cluster.
+"""Waits for a topic, a partition, or the first response of the cluster: `MetadataWaiters`.
 
-Owns: one future per waiting call, handed its result directly when metadata decides it; the bound of
-each wait and the text of its timeout. Must not know: connections, when metadata is fetched.
-Invariants: a waiter ends exactly once: answered, failed, timed out or cancelled, and is forgotten
-in the same turn; nobody polls; while somebody waits, every answer that leaves him waiting asks for
-the topic again, so that he is not left to the next refresh by age.
+Owns: one future per waiting call, its timeout and the text of its error. Not here: connections, the
+times of metadata requests.
+
+Invariants
+- A waiter ends exactly once: with a result, an error, a timeout or a cancellation. It is removed in
+  the same turn of the loop.
+- A response that does not end a wait requests the topic again, so that the wait does not last until
+  the next periodic refresh.
 """
 
 from __future__ import annotations
@@ -30,9 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """One waiting call; without a topic it waits for the first answer of any broker.
+    """One waiting call; without a topic it waits for the first response of any broker.
 
-    One that `outlasts_refusals` does so until there is one, whatever goes wrong meanwhile.
+    With `outlasts_refusals`, no error of a broker ends the wait.
     """
 
     topic: str | None
@@ -52,39 +55,39 @@ class MetadataWaiters:
         self._refreshes: dict[asyncio.Future[bool], int] = {}
         self._refusal: KafkaError | None = None
         self.also_wanted: Collection[str] = ()
-        """Topics that are asked for like those of waiting calls."""
+        """Topics that are requested like those of waiting calls."""
 
     async def wait_for_bootstrap(self, deadline: float | None) -> None:
-        """Returns once a broker has described the cluster.
+        """Return once a broker has described the cluster.
 
         Args:
-            deadline: loop time at which to give up; None for never, refused credentials and the
-                like included.
+            deadline: loop time at which to give up; None for never, not even for refused
+                credentials.
 
         Raises:
-            BootstrapError: none did in time.
+            BootstrapError: no broker has by then.
         """
         if self._metadata.version == 0:
             await self._wait(None, None, deadline)
 
     def end_bootstrap(self) -> None:
-        """A broker has answered, without anything to describe yet."""
+        """End the waits for bootstrap: a broker has answered, but has nothing to describe yet."""
         for waiter in list(self._waiting.get(None, ())):
             self._finish(waiter, None)
 
     async def wait_for_topic(self, topic: str, deadline: float) -> TopicMetadata:
-        """Returns once the topic is known.
+        """Return once the topic has metadata.
 
         Raises:
-            MetadataTimeoutError: it was not by `deadline`; the error says why.
-            InvalidTopicError, TopicAuthorizationFailedError: waiting longer would not help.
+            MetadataTimeoutError: it has none by `deadline`; the error has the cause.
+            InvalidTopicError, TopicAuthorizationFailedError: a longer wait would not help.
         """
         return await self._wait_for(topic, None, deadline)
 
     async def wait_for_partition(
         self, topic: str, partition: int, deadline: float
     ) -> TopicMetadata:
-        """Returns once the topic has that partition; raises as `wait_for_topic` does."""
+        """Return once the topic has that partition; raises as `wait_for_topic` does."""
         if partition < 0:
             raise InvalidPartitionError(
                 f"a partition cannot be negative, got {partition}", topic=topic
@@ -95,8 +98,7 @@ class MetadataWaiters:
         """Ask for every topic in use again.
 
         Args:
-            sent: How many requests were sent so far: the answers to these may be older than the
-                call.
+            sent: Number of requests sent so far: their responses may be older than the call.
             deadline: Loop time at which to give up.
 
         Returns:
@@ -125,11 +127,11 @@ class MetadataWaiters:
                 self._metadata.request_update(now)
 
     def settle(self, now: float, topics: Iterable[str] | None = None) -> None:
-        """Metadata has changed or an attempt has failed: wakes those whose question is decided.
+        """Resume the callers whose result is decided, after a response or a failed attempt.
 
         Args:
             now: loop time.
-            topics: those that an answer was about; every one when left out.
+            topics: topics of the response; all when left out.
         """
         for topic in [*self._waiting, *self.also_wanted] if topics is None else topics:
             for waiter in list(self._waiting.get(topic, ())):
@@ -138,13 +140,13 @@ class MetadataWaiters:
                 self._metadata.request_topic(topic, now)
 
     def keep_alive(self, now: float) -> None:
-        """Keeps the topics that are waited for from expiring idle."""
+        """Keep the topics of waiting calls from expiring."""
         for topic in (*self._waiting, *self.also_wanted):
             if topic is not None:
                 self._metadata.add_topic(topic, now)
 
     def fail(self, error: KafkaError) -> None:
-        """Fails all who wait and all who will."""
+        """Fail all current and later waits."""
         self._refusal = error
         for waiters in list(self._waiting.values()):
             for waiter in list(waiters):
@@ -185,7 +187,8 @@ class MetadataWaiters:
                 timer.cancel()
             self._forget(waiter)
             if waiter.future.done() and not waiter.future.cancelled():
-                # Cancelled in the very turn it failed: nobody else will look at the error.
+                # If the call is cancelled in the turn in which the wait failed, the exception is
+                # retrieved here only.
                 waiter.future.exception()
 
     def _settle_one(self, waiter: _Waiter, *, before_asking: bool = False) -> None:

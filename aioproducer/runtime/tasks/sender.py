@@ -1,15 +1,16 @@
-"""The one task that sends: performs what `core.sending` decides and sleeps until there is more.
+"""The sender task, which performs the actions that `core.sending` decides: start with `SenderTask`.
 
-Owns: the loop "poll, perform, sleep", the requests in preparation, the end of everything when this
-task ends. Must not know: which batch is due, what an answer means.
+Owns: the loop "poll, perform, sleep", the requests in preparation, `on_end`. Not here: which batch
+is due, the meaning of a response.
 
 Invariants
-- Responses are handled where they are read, not in tasks: nothing to leak.
-- What is due while nothing is in flight leaves at once, without a turn of the task (`hurry`,
-  `direct`). As with Nagle's rule (RFC 896), what comes after it gathers: here until the task's
-  turn. Not so a record that comes 0.1 ms or more after single records in flight (`_may_leave`).
-- However this task ends (close, cancellation by a framework, a bug), `on_end` runs and every waiter
-  learns why: nobody is left hanging on a dead sender.
+- Responses are handled in the callback that reads them, not in tasks.
+- A batch that is due while nothing is in flight is sent at once, without a turn of the task
+  (`hurry`, `direct`). As with Nagle's algorithm (RFC 896), later records are gathered until the
+  task's turn. The exception is a record that comes 0.1 ms or more after the last action, while only
+  single records are in flight (`_may_leave`).
+- When this task ends for any reason (close, cancellation by a framework, a bug), `on_end` runs, and
+  every waiting call fails with the cause.
 """
 
 from __future__ import annotations
@@ -67,26 +68,27 @@ _PRODUCER_ID = "producer id"
 
 
 class SenderTask:
-    """Drives a `Sender` on the producer's loop.
+    """Run a `Sender` on the producer's loop.
 
     Args:
-        sender: decides.
-        client: carries requests.
-        metadata: asked for topic ids.
-        encoder: makes bytes of closed batches.
-        client_id: said in every request.
+        sender: decides the actions.
+        client: sends requests.
+        metadata: gives topic ids.
+        encoder: encodes closed batches.
+        client_id: the client id of every request.
         acks: 0, 1 or -1.
-        request_timeout: seconds a broker may take, in the request and for its answer.
+        request_timeout: seconds for a response; also the timeout in the Produce request.
         after_turn: called when a turn may have ended batches.
-        on_event: called when a request has ended otherwise than by an answer.
-        after_dispatch: called when a request is out.
-        before_answer: called before an answer is handled; `turn_at` is to follow.
-        transactions: those the batches belong to, if any.
+        on_event: called when a request has ended without a response.
+        after_dispatch: called when a request was sent.
+        before_answer: called before a response is handled; the callee has to cause a call of
+            `turn_at` afterwards.
+        transactions: the transactions of the batches, if any.
         on_end: called once when the task ends, with the cause, or None after `stop()`.
 
     Attributes:
-        direct: sends single records; None with a linger, transactions, compression or without
-            answers.
+        direct: sends single records; None with linger, transactions, compression, a limit of
+            records or `acks=0`.
     """
 
     def __init__(
@@ -156,19 +158,20 @@ class SenderTask:
             )
 
     def start(self) -> None:
-        """Starts the task."""
+        """Start the task."""
         self._task = self._loop.create_task(self._run(), name="aioproducer-sender")
         # No `finally` in the task: cancelled before its first step it would not run.
         self._task.add_done_callback(self._on_task_done)
 
     def wake(self) -> None:
-        """Something changed: have a turn soon."""
+        """Wake the task."""
         self._alarm.ring()
 
     def hurry(self) -> bool:
-        """A batch may leave: now, where the task sleeps and nothing is under way, else soon.
+        """Send due batches now if the task sleeps and nothing is in flight, else wake the task.
 
-        True if now. May be called by whoever appends, so that nothing is raised here.
+        Returns whether a batch was sent. Called while a record is appended, so that no `Exception`
+        is raised.
         """
         if not self._may_leave():
             return False
@@ -188,14 +191,14 @@ class SenderTask:
         return len(sender.accumulator.held) > held
 
     def fail(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """Fails one batch that is on no queue and that no transport has."""
+        """Fail one batch that is in no queue and in no request."""
         self._sender.fail(batch, error)
 
     def _may_leave(self) -> bool:
-        """Return whether what is due may leave without a turn of the task; else wake the task.
+        """Return whether a due batch may be sent without a turn of the task; else wake the task.
 
-        It may while the task sleeps and nothing is in flight, or only batches of one record and no
-        record came, left or was acknowledged in the last 0.1 ms.
+        It may while the task sleeps and either nothing is in flight, or only batches of one record
+        are and no record was sent or acknowledged in the last 0.1 ms.
         """
         alarm, accumulator = self._alarm, self._sender.accumulator
         if alarm.is_asleep and (
@@ -206,10 +209,10 @@ class SenderTask:
         return False
 
     def on_interrupt(self, error: BaseException, batches: Sequence[ProducerBatch] = ()) -> None:
-        """An exception came in the middle of something: the task ends with it.
+        """End the task after an exception that has left the state inconsistent.
 
         Args:
-            batches: those it was about, which may be found nowhere else.
+            batches: the affected batches, which may be in no queue.
         """
         self._interrupted += batches
         self._broken = _died_of(error)
@@ -217,7 +220,7 @@ class SenderTask:
 
     @property
     def interrupt(self) -> ProducerFailedError | None:
-        """Why the task ends or has ended, if an exception came in the middle of something."""
+        """The error with which the task ends or has ended, after `on_interrupt`."""
         return self._broken
 
     def end_all(self, error: KafkaError) -> None:
@@ -226,20 +229,20 @@ class SenderTask:
         self._interrupted.clear()
 
     def turn_at(self, at: float, now: float) -> None:
-        """The next turn is at that loop time, unless an earlier one is due."""
+        """Have the next turn at this loop time, unless an earlier one is due."""
         self._alarm.turn_at(at, now)
 
     def advance(self, until: float) -> None:
-        """Something is due then: a task that sleeps longer wakes at this loop time."""
+        """Wake a task that would sleep longer at this loop time."""
         self._alarm.advance(until)
 
     @property
     def sleeping_until(self) -> float:
-        """Loop time of the next turn, unless somebody wakes the task; -inf during one."""
+        """Loop time of the next turn, unless the task is woken before; -inf during one."""
         return self._alarm.until
 
     async def stop(self) -> None:
-        """Ends the task and everything it started; safe to call again."""
+        """End the task and everything it started; safe to call again."""
         self._stopping = True
         self.wake()
         for task in [*self._preparing, *([self._task] if self._task else [])]:
@@ -285,11 +288,14 @@ class SenderTask:
         if deadline > now:
             await self._alarm.sleep(deadline)
         else:
-            # More to do at once; others get their turn in between.
+            # More to do at once; let other tasks run in between.
             await asyncio.sleep(0)
 
     def _act(self, now: float) -> None:
-        """Not in the turn itself: while it sleeps nothing may hold batches that may have failed."""
+        """Perform the actions of `Sender.poll`.
+
+        Not in `_turn`, whose frame would hold batches, which may have failed, while it sleeps.
+        """
         for action in self._sender.poll(now, self._client):
             match action:
                 case Connect(node_id):
@@ -359,12 +365,12 @@ class SenderTask:
         task = self._loop.create_task(
             self._encoder.encode(batches, magic), name="aioproducer-encode"
         )
-        # Until then the node counts as busy: its requests leave in the order they were drained.
+        # Until then the node counts as busy: its requests are sent in the order they were drained.
         self._preparing[task] = node_id, batches
         task.add_done_callback(lambda done: self.wake())
 
     def _take_prepared(self) -> None:
-        """Goes on with what is encoded, however that ended."""
+        """Dispatch the requests whose encoding has ended; fail those whose encoding has failed."""
         for task in [task for task in self._preparing if task.done()]:
             node_id, batches = self._preparing.pop(task)
             if task.cancelled():
@@ -372,7 +378,7 @@ class SenderTask:
             else:
                 error = task.exception()
             if error is None:
-                # Finds everything encoded, unless the broker has come back as another release.
+                # Everything is encoded now, unless the broker's version has changed.
                 self._prepare(node_id, batches, self._now())
             else:
                 self._not_dispatched(node_id, batches, error)
@@ -380,7 +386,7 @@ class SenderTask:
     def _dispatch(
         self, node_id: int, batches: list[ProducerBatch], version: int, now: float
     ) -> None:
-        """Hands the request to the connection; batches that ended meanwhile stay behind."""
+        """Give the request to the connection, without batches that have ended meanwhile."""
         live = self._sender.without_done(node_id, batches)
         if not live:
             return
@@ -418,7 +424,7 @@ class SenderTask:
         failure: KafkaError | None,
     ) -> None:
         if self._broken is not None:
-            return  # what is half done is ended by `end_all`
+            return  # `end_all` ends these batches
         try:
             self._on_end_of_request(node_id, batches, answer, failure)
         except BaseException as error:
@@ -469,12 +475,12 @@ class SenderTask:
     def _topics(self, batches: Sequence[ProducerBatch], version: int) -> list[ProduceTopic]:
         by_topic: dict[str, ProduceTopic] = {}
         for batch in batches:
-            if batch.encoded is None:  # pragma: no cover - `_prepare` has seen to it
+            if batch.encoded is None:  # pragma: no cover - `_prepare` has encoded it
                 raise RuntimeError(f"{batch.topic_partition} is not encoded")
             name, partition = batch.topic_partition
             topic = by_topic.get(name)
             if topic is None:
-                # Produce before v13 names topics.
+                # Produce before v13 has topic names instead of ids.
                 topic_id = self._topic_id(name) if version >= _TOPIC_IDS_SINCE else _NO_TOPIC_ID
                 topic = by_topic[name] = ProduceTopic(name, topic_id, [])
             batch.topic_id = topic.topic_id
@@ -482,12 +488,12 @@ class SenderTask:
         return list(by_topic.values())
 
     def _versions(self, batches: Sequence[ProducerBatch]) -> tuple[int, int]:
-        """The Produce versions that can carry the batches."""
+        """Return the lowest and highest Produce version that can carry the batches."""
         lowest, highest = self._encoder.min_produce_version, _TOPIC_IDS_SINCE
         for batch in batches:
             if batch.has_sequence and lowest < _SEQUENCES_SINCE:
                 lowest = _SEQUENCES_SINCE
-            # Some services lack the topic ids that v13 needs (KIP-516).
+            # Some services have no topic ids, which v13 needs (KIP-516).
             if not self._topic_id(batch.topic_partition.topic).int:
                 highest = _TOPIC_IDS_SINCE - 1
         if self._transactions is None:
@@ -498,6 +504,6 @@ class SenderTask:
 
 
 def _died_of(error: BaseException) -> ProducerFailedError:
-    cause = ProducerFailedError(f"the producer's sender task died of {error!r}")
+    cause = ProducerFailedError(f"the producer's sender task failed with {error!r}")
     cause.__cause__ = error
     return cause

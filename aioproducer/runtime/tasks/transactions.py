@@ -1,13 +1,12 @@
-"""The task that talks to coordinators: performs what `core.transactions` decides.
+"""The task that sends the requests of transactions, as `core.transactions` decides.
 
-Owns: the loop "poll, perform, sleep", and the calls that wait for an outcome, each at most
-`max_block_ms`. Must not know: which request is due, what an answer means.
+Start with `TransactionTask`. Owns: the loop "poll, perform, sleep", and the calls that wait for an
+outcome, each at most `max_block_ms`. Not here: which request is due, the meaning of a response.
 
 Invariants
-- A call that is cancelled or runs out of time leaves its operation going on; the same call again
-  waits for it.
-- However this task ends, every call that waits learns why.
-- An exception in the middle of an answer (a signal handler's, MemoryError) ends the task.
+- An operation goes on when its call is cancelled or times out; the same call waits for it again.
+- When this task ends for any reason, every waiting call fails with the cause.
+- An exception in the middle of a response (a signal handler's, MemoryError) ends the task.
 """
 
 from __future__ import annotations
@@ -64,19 +63,19 @@ _OPEN = frozenset(
 
 
 class TransactionTask:
-    """Drives a `TransactionManager` on the producer's loop.
+    """Run a `TransactionManager` on the producer's loop.
 
     Args:
         manager: the state of the transactions.
         dialogue: has the requests the manager wants.
-        requests: decides when they go where.
-        client: carries requests.
-        accumulator: says when the transaction's batches are done.
-        patience: seconds a call waits for its outcome.
-        bound: the option that says so, for messages.
-        request_timeout: seconds a broker may take for an answer.
-        on_event: called when a call or an answer may have given somebody something to do.
-        open_gate: told whether records are taken.
+        requests: decides when and to which broker they are sent.
+        client: sends requests.
+        accumulator: has the transaction's batches.
+        `patience`: seconds a call waits for its outcome.
+        bound: the option of that timeout, for messages.
+        request_timeout: seconds a broker may take for a response.
+        on_event: called when a call or a response may have caused work for another task.
+        open_gate: called with whether records are accepted.
         on_end: called once when the task ends, with the cause, or None after `stop()`.
     """
 
@@ -109,7 +108,7 @@ class TransactionTask:
         self._open_gate = open_gate
         self._on_end = on_end
         self.seconds: dict[OperationKind, float] = dict.fromkeys(OperationKind, 0.0)
-        """How long calls have waited for their outcomes, by kind."""
+        """Seconds that calls have waited for their outcomes, by kind."""
         self._beginning = False
         self._flushed_for: Operation | None = None
         self._alarm = Alarm(loop)
@@ -123,17 +122,17 @@ class TransactionTask:
     # -- life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Starts the task."""
+        """Start the task."""
         self._task = self._loop.create_task(self._run(), name="aioproducer-transactions")
         self._task.add_done_callback(self._on_task_done)
 
     def turn_at(self, at: float, now: float) -> None:
-        """The next turn is at that loop time, unless an earlier one is due."""
+        """Have the next turn at this loop time, unless an earlier one is due."""
         self._alarm.turn_at(at, now)
 
     @property
     def sleeping_until(self) -> float:
-        """Loop time of the next turn, unless something happens before; -inf during one."""
+        """Loop time of the next turn, unless the task is woken before; -inf during one."""
         return self._alarm.until
 
     def _on_work(self) -> None:
@@ -141,7 +140,7 @@ class TransactionTask:
         self._alarm.ring()
 
     async def stop(self) -> None:
-        """Ends the task; calls that wait fail. Safe to call again."""
+        """End the task; waiting calls fail. Safe to call again."""
         self._stopping = True
         self.manager.fail(ProducerClosedError("the producer was closed meanwhile"))
         if self._task is not None:
@@ -152,13 +151,13 @@ class TransactionTask:
     # -- calls -----------------------------------------------------------------------------------
 
     async def init(self) -> None:
-        """Gets a producer id and fences older producers of the same transactional id."""
+        """Get a producer id and fence older producers of the same transactional id."""
         await self._outcome(self.manager.init())
 
     async def begin(self) -> int:
-        """Begins a transaction and returns its number."""
+        """Begin a transaction and return its number."""
         if self._beginning:
-            # Both callers would end up in one transaction, and one would end it for the other.
+            # Both callers would use one transaction, and one would end it for the other.
             raise IllegalStateError("another task is about to begin a transaction")
         self._beginning = True
         try:
@@ -168,28 +167,30 @@ class TransactionTask:
         return self.manager.number
 
     async def prepare(self) -> PreparedTransaction:
-        """Waits for all records without lingering; the transaction stays open for its end."""
+        """Wait for all records without linger; the transaction stays open."""
         operation = self.manager.prepare()
         self._do_not_linger(operation)
         await self._outcome(operation)
         return self.manager.prepared()
 
     async def assume(self, transactional_id: str) -> None:
-        """Leaves the prepared transaction to others; initialized anew, under another id."""
+        """Leave the prepared transaction open; initialize again under another id."""
         self.manager.assume(transactional_id)
         await self.init()
 
     async def commit(self) -> None:
-        """Waits for all records without lingering, then commits."""
+        """Wait for all records without linger, then commit."""
         operation = self.manager.commit()
         self._do_not_linger(operation)
         await self._outcome(operation)
 
     def tells_commit(self) -> bool:
-        """After the producer's end: whether the last commit has worked, and nobody has been told.
+        """Return True once if the last commit has succeeded although its call failed.
+
+        That is possible after a fatal error of the producer only.
 
         Raises:
-            KafkaError: what is known of a commit that has not worked; see `TransactionManager`.
+            KafkaError: the result of a commit that has not succeeded; see `TransactionManager`.
         """
         manager = self.manager
         at_its_end = manager.state is TransactionState.FATAL_ERROR
@@ -205,11 +206,11 @@ class TransactionTask:
             operation.add_listener(self._accumulator.end_flush)
 
     async def abort(self) -> None:
-        """Gives up what was not sent, then aborts."""
+        """Give up records that were not sent, then abort."""
         await self._outcome(self.manager.abort())
 
     async def abort_for_good(self) -> None:
-        """`abort` for a caller that does not come back: a transaction may begin behind it."""
+        """Abort for a caller that does not retry: a transaction may begin after it."""
         operation = self.manager.abort()
         try:
             await self._outcome(operation)
@@ -217,24 +218,24 @@ class TransactionTask:
             self.manager.on_seen(operation)
 
     def is_open(self, number: int | None) -> bool:
-        """Whether this transaction can still be ended by a call, and nobody else may end it."""
+        """Return whether this transaction is open and not prepared."""
         manager = self.manager
         is_last = number == manager.number != manager.over
         return is_last and manager.state in _OPEN and not manager.is_prepared
 
     def has_to_commit(self, number: int | None) -> bool:
-        """Whether this transaction is open, or its commit has an outcome that no call has told."""
+        """Return whether this transaction is open, or no call has reported its commit's outcome."""
         manager = self.manager
         return self.is_open(number) or (number == manager.number and manager.has_commit_to_tell)
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
-        """Makes offsets part of the transaction."""
+        """Add offsets to the transaction."""
         await self._outcome(self.manager.send_offsets(offsets, group))
 
     async def end_for_close(self) -> None:
-        """Aborts an open transaction, or waits for the end that is under way; not for ever."""
+        """Abort an open transaction, or wait for its end in progress, at most `max_block_ms`."""
         operation = self.manager.end_for_close()
         if operation is not None:
             with contextlib.suppress(TimeoutError):
@@ -246,11 +247,11 @@ class TransactionTask:
         return self.manager.check_send()
 
     def refuse_unless_open(self) -> None:
-        """`check_send` where the number is of no use."""
+        """Raise as `check_send` does."""
         self.manager.check_send()
 
     def on_send_refused(self, number: int, error: KafkaError) -> None:
-        """A record of transaction `number` was not accepted: it cannot be committed any more."""
+        """Handle a refused record of transaction `number`: it cannot be committed any more."""
         self.manager.on_send_refused(number, error)
         self._on_event()
 
@@ -268,12 +269,12 @@ class TransactionTask:
             raise operation.error.with_context()
 
     def _timeout_of(self, kind: OperationKind) -> KafkaTimeoutError:
-        """Says what the call waits for, and that it goes on."""
+        """Return an error with the cause of the wait; the operation goes on."""
         call, persistence = kind.value, None
         advice = f"it goes on; repeat {call}() to wait for it, or close the producer"
         if kind is OperationKind.COMMIT:
             persistence = Persistence.POSSIBLY_PERSISTED
-            advice = f"it goes on and may still commit: only {call}() tells, repeat {call}()"
+            advice = f"it goes on and may still commit: repeat {call}() for the result"
         elif kind is OperationKind.SEND_OFFSETS:
             advice = "it goes on, and a commit waits for it; an abort gives it up"
         last = self.manager.coordinator_error
@@ -285,7 +286,7 @@ class TransactionTask:
 
     @property
     def waiting_for(self) -> str | None:
-        """What a call that goes on waits for, with the last error; None where none does."""
+        """Cause of the wait of an operation in progress, with the last error; None without one."""
         return self._obstacle if self.manager.is_busy else None
 
     @property
@@ -335,7 +336,7 @@ class TransactionTask:
         if self._broken is not None:
             raise self._broken
         if self._asked is not None and self._asked[1].done():
-            self._on_answer(self._asked[1])  # an exception came before the callback had begun
+            self._on_answer(self._asked[1])  # an exception came before the callback began
         manager, now = self.manager, self._loop.time()
         if manager.state is TransactionState.FATAL_ERROR and manager.error is not None:
             raise manager.error
@@ -371,12 +372,12 @@ class TransactionTask:
         future.add_done_callback(self._on_answer)
 
     def _give_up(self, request: TransactionalRequest, error: KafkaError, now: float) -> None:
-        """The coordinator cannot be reached: it may be another one by now."""
+        """Handle a coordinator that cannot be reached; another broker may be coordinator now."""
         self._dialogue.on_unreachable(request, error, now)
         self._warn(request, now)
 
     def _warn(self, request: TransactionalRequest, now: float) -> None:
-        """Logs a request that goes on failing; some failures are part of the protocol."""
+        """Log a request that fails repeatedly; single failures are part of the protocol."""
         error = self.manager.coordinator_error
         if error is not None and self._dialogue.failures >= _FAILURES_WORTH_A_WARNING:
             self.warnings.warning(
@@ -419,6 +420,6 @@ class TransactionTask:
 
 
 def _died_of(error: BaseException) -> ProducerFailedError:
-    cause = ProducerFailedError(f"the producer's transaction task died of {error!r}")
+    cause = ProducerFailedError(f"the producer's transaction task failed with {error!r}")
     cause.__cause__ = error
     return cause

@@ -1,9 +1,9 @@
-"""What a task of the producer sleeps on between two turns.
+"""Wake-up of a task between its turns: `Alarm`, a future with a timer.
 
-Owns: the one future and its timer. Must not know: what the task does, who wakes it.
-
-Invariants: any number of rings before the next turn begins cost one turn, and none is lost. A timer
-is not moved to a later time: it rings nobody then, and goes on to the time that is due.
+Invariants
+- Any number of `ring()` calls before the next turn cause one turn, and none is lost.
+- A timer is not moved to a later time. If it fires too early, it is set again without waking the
+  task.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from collections.abc import Callable, Generator
 from math import inf
 
 _BURST_S = 0.0001
-"""A few calls of `send()`."""
+"""Seconds that a few calls of `send()` take."""
 
 
 class Alarm:
-    """Wakes one task at a time it chooses, or when somebody rings.
+    """Wake one task at a time it chooses, or when `ring` is called.
 
     Attributes:
-        until: The loop time at which the sleeper wakes by itself; -inf while it is awake.
-        is_asleep: Whether the task sleeps, and nobody has rung.
-        acted_at: When the task, or who does it for it, was last done with something, or an answer
-            came; seconds of a clock finer than uvloop's, which is a turn's, in whole milliseconds.
+        until: The loop time at which the task wakes; -inf while it is awake.
+        is_asleep: Whether the task sleeps, and `ring` has not been called.
+        acted_at: Time at which the last action was completed or the last response arrived, in
+            seconds. With uvloop a monotonic clock is used, as uvloop's time has a resolution of
+            one millisecond.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -42,26 +43,26 @@ class Alarm:
 
     @property
     def is_burst(self) -> bool:
-        """Whether what comes now comes right behind `acted_at`, and probably not alone."""
+        """Whether the last action was less than 0.1 ms ago: more records are likely to follow."""
         return self._clock() - self.acted_at < _BURST_S
 
     def on_acted(self) -> None:
-        """Something was just done, or answered: what comes right behind it is a burst."""
+        """Set `acted_at` to the current time."""
         self.acted_at = self._clock()
 
     def ring(self) -> None:
-        """Something changed: the task is to have a turn soon."""
+        """Wake the task."""
         self._rung, self.is_asleep = True, False
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
     def begin_turn(self) -> None:
-        """Whoever rings from now on asks for another turn."""
+        """Begin a turn: `ring()` from now on causes another turn."""
         self._rung = False
         self.until = -inf
 
     async def sleep(self, until: float) -> None:
-        """Returns at this loop time, or when somebody has rung since the turn began."""
+        """Return at this loop time, or when `ring` has been called since the turn began."""
         if self._rung:
             return
         self._future = self._loop.create_future()
@@ -73,19 +74,19 @@ class Alarm:
             self._future, self.is_asleep = None, False
 
     def advance(self, until: float) -> None:
-        """Who sleeps longer than that wakes at this loop time."""
+        """Wake a task that would sleep longer at this loop time."""
         if until < self.until:
             self._wake_at(until)
 
     def turn_at(self, at: float, now: float) -> None:
-        """The next turn is at that loop time, unless an earlier one is due."""
+        """Have the next turn at this loop time, unless an earlier one is due."""
         if at <= now:
             self.ring()
         elif at < self.until:
             self._wake_at(at)
 
     def close(self) -> None:
-        """Nobody sleeps any more, nor will."""
+        """Cancel the timer; the task sleeps no more."""
         self.until = -inf
         self._cancel_timer()
 
@@ -105,12 +106,12 @@ class Alarm:
             self._timer, self._timer_at = at, until
 
     def _timer_calls(self) -> Generator[None, None, None]:
-        """What the timer calls, as a generator: no line of it comes before the `try`."""
+        """Return a generator that the timer resumes: so no statement is outside of the `try`."""
         try:
             yield
             self._timer, self._timer_at = None, inf
             if self._future is None:
-                return  # in its turn, it will say how long it sleeps
+                return  # during a turn: `sleep` sets the timer afterwards
             if self._loop.time() >= self.until:
                 self.ring()
             else:
@@ -119,5 +120,5 @@ class Alarm:
             raise  # the timer was cancelled
         except BaseException:
             self._timer, self._timer_at = None, inf
-            self.ring()  # a signal handler's exception: one turn too many, not none
+            self.ring()  # a signal handler's exception: one turn too many is harmless
             raise

@@ -1,4 +1,4 @@
-"""Failures that nobody awaited: each in the log, in few lines."""
+"""Failures that were not awaited: each in the log, in few lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOPIC_AUTHORIZATION_FAILED = 29
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if "nobody awaited" in r.getMessage()]
+    return [r.getMessage() for r in caplog.records if "were not awaited" in r.getMessage()]
 
 
 async def failed_batch(stage: Stage, records: int, topic: str = "t") -> list[Delivery]:
@@ -59,7 +59,7 @@ def test_a_batch_is_reported_once_with_partition_count_cause_and_persistence(
     line, end = lines(caplog)
     assert {record.levelno for record in caplog.records} == {logging.ERROR}
     assert end == (
-        "the producer is closed; 3 record(s) failed and nobody awaited their deliveries (t-0: 3) "
+        "the producer is closed; 3 record(s) failed and their deliveries were not awaited (t-0: 3) "
         "[client_id stage]"
     )
     assert line.startswith("t-0: 3 of 5 record(s)")
@@ -123,7 +123,7 @@ def test_a_storm_is_counted_per_partition_and_no_failure_is_left_out(
     first, others, last, end = lines(caplog)
     assert first.startswith("t-0: 2 of 2 record(s)")
     assert others.startswith(
-        "78 more record(s) failed and nobody awaited their deliveries (u-0: 40, t-0: 38); "
+        "78 more record(s) failed and their deliveries were not awaited (u-0: 40, t-0: 38); "
         "the last error: TOPIC_AUTHORIZATION_FAILED"
     )
     assert last.startswith("1 more record(s)")
@@ -142,7 +142,7 @@ def test_a_long_storm_is_a_line_a_minute(caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.WARNING, logger="aioproducer"):
         play(act)
     assert len(lines(caplog)) <= 13
-    assert "nobody awaited their deliveries (t-0: 280)" in lines(caplog)[-1]
+    assert "their deliveries were not awaited (t-0: 280)" in lines(caplog)[-1]
 
 
 def test_records_that_the_end_makes_fail_are_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -156,7 +156,7 @@ def test_records_that_the_end_makes_fail_are_in_the_log(caplog: pytest.LogCaptur
     with caplog.at_level(logging.WARNING, logger="aioproducer"):
         play(act, linger_ms=10_000, batch_size=100_000, buffer_memory=1_000_000)
     assert lines(caplog)[-1].startswith(
-        "the producer is closed; 400 record(s) failed and nobody awaited their deliveries "
+        "the producer is closed; 400 record(s) failed and their deliveries were not awaited "
         "(t-0: 200, u-0: 200) [client_id "
     )
 
