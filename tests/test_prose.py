@@ -18,13 +18,6 @@ PENDING = (
     "aioproducer/contrib",
     "aioproducer/core",
     "aioproducer/net",
-    "aioproducer/runtime/__init__.py",
-    "aioproducer/runtime/engine.py",
-    "aioproducer/runtime/legacy_brokers.py",
-    "aioproducer/runtime/native.py",
-    "aioproducer/runtime/observability",
-    "aioproducer/runtime/security_settings.py",
-    "aioproducer/runtime/settings.py",
     "tests/simulation",
 )
 # A changelog keeps the words of its time.

@@ -1,5 +1,5 @@
-"""The async shell: tasks, futures, timers and locks around `core`'s decisions and `net`'s bytes.
+"""The asyncio layer: tasks, futures, timers and locks around `core` and `net`.
 
-Owns: everything that waits. Must not know: the layout of messages.
-Invariant: every wait has a bound, and every task is ended by whoever started it.
+Start with `engine.ProducerEngine`. Not here: the layout of messages.
+Invariant: every wait has a bound, and every task is ended by the object that has started it.
 """

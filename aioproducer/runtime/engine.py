@@ -1,14 +1,14 @@
-"""ProducerEngine: one started producer's machinery, wired together and taken apart.
+"""`ProducerEngine`, the tasks and objects of one started producer.
 
-Owns: the life of the tasks and what connects the rooms (core decides, net moves bytes). Must not
-know: users' argument shapes, serializers; that is the facade's.
+Owns: starting and closing of the tasks, the callbacks between them. Not here: arguments as users
+give them, serializers (see `aioproducer.client`).
 
     start() -> running -> close() -> closed
                   \\---- sender task ends by itself ---> failed
 
 Invariants
 - After `close()` returned or `start()` raised, no task, socket, timer or waiter is left.
-- When the sender task ends, for whatever reason, everything pending fails with that reason.
+- When the sender task ends, for any reason, everything pending fails with that reason.
 """
 
 from __future__ import annotations
@@ -73,34 +73,33 @@ _log = log.get("runtime")
 
 _FAREWELL_S = 1.0
 _TASKS = "aioproducer-"
-"""How the names of a producer's tasks begin."""
+"""Prefix of the names of a producer's tasks."""
 
 
 def _nothing() -> None:
-    """Where there is nothing to do."""
+    """Do nothing."""
 
 
 def _is_interrupt(cause: KafkaError) -> bool:
-    """Whether a task ended by an exception in the middle of something, not by a cancellation."""
+    """Return whether a task was ended by an unexpected exception, not by a cancellation."""
     return isinstance(cause, ProducerFailedError) and cause.__cause__ is not None
 
 
 def _was_cut_off(closer: asyncio.Task[None]) -> bool:
-    """Whether a closer was cancelled, or ended by an exception such as KeyboardInterrupt."""
+    """Return whether a closer was cancelled, or ended by an exception (KeyboardInterrupt)."""
     return closer.done() and (closer.cancelled() or closer.exception() is not None)
 
 
 class ProducerEngine:
-    """Everything behind a started `Producer`.
+    """The implementation of a started `Producer`.
 
     Args:
         config: the producer's options.
-        loop: the loop it lives in.
-        dialer: how connections are made; TCP when left out.
+        loop: the loop of its tasks.
+        dialer: opens connections; made from the options when left out.
         rng: for jitter and partition choice; a seeded one makes a run repeatable.
         wall_ms: the clock for record timestamps, ms.
-        registry: what is pushed as telemetry and told to reporters; the producer's own metrics
-            when left out.
+        registry: metrics for telemetry and reporters; the producer's own metrics when left out.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class ProducerEngine:
         self.failure: KafkaError | None = None
         self.closing: bool = False
         self.memory_left: int = 0
-        """Bytes that had not come back when everything had ended, before they were written off."""
+        """Bytes of the pool that were not given back at the end of `close()`."""
         self._started_at = loop.time()
         self._closer: asyncio.Task[None] | None = None
         self._close_task: asyncio.Task[None] | None = None
@@ -204,7 +203,7 @@ class ProducerEngine:
             loop,
         )
         self._user_objects = UserObjects(config)
-        # Interceptors are told before whoever awaits a record, as in Java.
+        # Interceptors are called before awaiters are resumed, as in Java.
         in_turn = self.interception.sees_records
         self._before_answer = _nothing if in_turn else self._wake_ups.hold
         self._resume = _nothing if in_turn else self._wake_ups.run_now
@@ -286,7 +285,7 @@ class ProducerEngine:
     def _make_reporting(self, registry: MetricsRegistry) -> MetricsReporting | None:
         if not self.config.metric_reporters:
             return None
-        # Imported by those who have some.
+        # Imported only if it is used.
         from aioproducer.runtime.observability.reporters import MetricsReporting
 
         return MetricsReporting(
@@ -310,15 +309,15 @@ class ProducerEngine:
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self, *, init_transactions: bool = True) -> None:
-        """Starts the tasks and waits until a broker has answered.
+        """Start the tasks and wait until a broker has answered.
 
-        That takes at most `call_timeout_ms`, or `bootstrap_resolve_timeout_ms` if that is longer. A
-        transactional producer is initialized as well, unless told otherwise; that takes at most
-        another `call_timeout_ms`.
+        That takes at most `call_timeout_ms`, or `bootstrap_resolve_timeout_ms` if that is longer.
+        With `init_transactions`, a transactional producer is initialized as well, which takes at
+        most another `call_timeout_ms`.
 
         Raises:
             BootstrapError: no bootstrap server could be reached in time.
-            AuthenticationError, UnsupportedVersionError: waiting longer would not help.
+            AuthenticationError, UnsupportedVersionError: a longer wait would not help.
         """
         self._begin(in_background=False)
         patience_ms = max(self.config.call_timeout_ms, self.config.bootstrap_resolve_timeout_ms)
@@ -336,7 +335,7 @@ class ProducerEngine:
             self.telemetry.start()
 
     def start_in_background(self, *, init_transactions: bool = True) -> None:
-        """Starts the tasks, one of which does the rest of `start` however long that takes."""
+        """Start the tasks; one of them does the rest of `start`, without a time limit."""
         if self.transactions is None:
             self._accept_early()
         self._begin(in_background=True)
@@ -346,7 +345,7 @@ class ProducerEngine:
         self._connector.add_done_callback(self._on_connector_done)
 
     def _accept_early(self) -> None:
-        """Lets `send()` accept records before their topics are known."""
+        """Let `send()` accept records before their topics have metadata."""
         early = self.appender.early_records()
         self.appender.early = early
         self.metadata_task.want_also(early.topics)
@@ -370,7 +369,7 @@ class ProducerEngine:
             self.telemetry.start()
 
     async def _keep_initializing(self, transactions: TransactionTask) -> None:
-        """Initializes a transactional producer, however long the coordinator takes."""
+        """Initialize a transactional producer, without a time limit."""
         while True:
             try:
                 return await transactions.init()
@@ -398,12 +397,12 @@ class ProducerEngine:
 
     @property
     def is_connecting(self) -> bool:
-        """Whether a start in the background has not come to its end."""
+        """Whether a start in the background has not ended yet."""
         return self._connector is not None and not self._connector.done()
 
     @property
     def obstacle(self) -> KafkaError | None:
-        """What keeps a start in the background from its end; None without such a start."""
+        """The error for which a start in the background has not ended; None without one."""
         if self._start_error is not None:
             return self._start_error.with_context()
         if not self.is_connecting:
@@ -423,7 +422,7 @@ class ProducerEngine:
         return error
 
     def refuse_unconnected(self) -> None:
-        """Lets no call wait for a start in the background: they raise `NotConnectedError`."""
+        """Make calls raise `NotConnectedError` instead of waiting for a start in the background."""
         self.appender.early = None
         self.appender.refuse_unconnected = self._raise_obstacle
 
@@ -432,14 +431,14 @@ class ProducerEngine:
             raise self.obstacle
 
     async def wait_until_started(self, *, initialized: bool = True) -> None:
-        """Waits for a start in the background, at most `call_timeout_ms`.
+        """Wait for a start in the background, at most `call_timeout_ms`.
 
         Args:
             initialized: whether to wait until a transactional producer is initialized, too.
 
         Raises:
             BootstrapError: no broker has answered in time.
-            KafkaError: why waiting longer would not help.
+            KafkaError: a longer wait would not help.
         """
         if self._connector is None:
             return
@@ -470,7 +469,7 @@ class ProducerEngine:
             ) from error.__cause__
 
     async def warm_up_later(self, topics: Sequence[str]) -> None:
-        """`warm_up` after a start in the background, which asks for the topics in any case."""
+        """Call `warm_up` after a start in the background, which requests the topics in any case."""
         for topic in topics:
             self.metadata.add_topic(topic, self.loop.time())
         if self._connector is not None:
@@ -479,7 +478,7 @@ class ProducerEngine:
             await self.warm_up(topics, self.loop.time() + self.config.call_timeout_ms / 1000)
 
     async def warm_up(self, topics: Sequence[str], deadline: float) -> None:
-        """Waits until every topic is known, then connects to their leaders."""
+        """Wait until every topic has metadata, then connect to their leaders."""
         for topic in topics:
             self.metadata.add_topic(topic, self.loop.time())
         self.metadata_task.wake()
@@ -492,19 +491,20 @@ class ProducerEngine:
             self.client.maybe_connect(node_id, now)
 
     def uptime(self) -> float:
-        """Seconds since the engine was made."""
+        """Return the seconds since the engine was made."""
         return self.loop.time() - self._started_at
 
     def buffer_wait_ratio(self) -> float:
-        """The share of the time since the start in which somebody waited for memory."""
+        """Return the part of the time since the start in which calls waited for memory."""
         elapsed = self.uptime()
         return min(1.0, self.stats.buffer_wait_time / elapsed) if elapsed > 0 else 0.0
 
     async def flush(self, timeout: float | None = None, *, raise_failures: bool = False) -> int:
-        """Sends everything appended so far without lingering and waits for it.
+        """Send everything appended so far without linger and wait for it.
 
-        Returns how many records are still pending: 0 unless `timeout` seconds ran out. May raise if
-        records have failed since the last call that did or could.
+        Returns the number of records still pending: 0 unless `timeout` seconds have passed. With
+        `raise_failures`, raises `RecordsFailedError` if records have failed since the last such
+        call.
         """
         began = self.loop.time()
         raised = self._failures_raised
@@ -519,7 +519,7 @@ class ProducerEngine:
     def _raise_failures(self, raised: int) -> None:
         """Raise if there are failures beyond the first `raised`.
 
-        That is their number when the call began: of calls at the same time each raises.
+        That is their number when the call began, so that each of several concurrent calls raises.
         """
         stats = self.stats
         failed = stats.records_failed - raised
@@ -537,11 +537,11 @@ class ProducerEngine:
         )
 
     async def close(self, timeout: float | None = None) -> None:
-        """Refuses new records, delivers what was accepted, then ends everything.
+        """Refuse new records, deliver accepted ones, then end everything.
 
-        What is undelivered after `timeout` seconds fails with `ProducerClosedError`; the shortest
-        one counts when several calls wait. A caller that is cancelled cuts the time short; the
-        rest is cleaned up all the same, and calling again waits for it.
+        Records undelivered after `timeout` seconds fail with `ProducerClosedError`. Of several
+        waiting calls, the shortest timeout counts. Cancelling a call ends the delivery of records;
+        cleaning up goes on, and another call waits for it.
         """
         if timeout == 0:
             self._hurry_up()
@@ -558,7 +558,7 @@ class ProducerEngine:
                 hurry.cancel()
 
     def close_soon(self) -> None:
-        """Closes without a waiting caller: the producer was dropped. Call it in any thread."""
+        """Close without a waiting caller, as the producer was dropped; callable in any thread."""
         try:
             if asyncio._get_running_loop() is self.loop:
                 self.loop.call_soon(self._start_close)
@@ -569,7 +569,7 @@ class ProducerEngine:
 
     def _start_close(self) -> None:
         if all(task.cancelling() for task in tasks_named(self.loop, _TASKS)):
-            # The loop comes to its end: asyncio.run() cancels all tasks and waits for no new one.
+            # The loop is ending: asyncio.run() cancels all tasks and waits for no new one.
             self._encoder.close()
             if self.telemetry is not None:
                 self.telemetry.close()
@@ -577,7 +577,7 @@ class ProducerEngine:
             self._close_task = self.loop.create_task(self.close(), name="aioproducer-close")
 
     def drop(self) -> None:
-        """Gives everything up at once: the loop is closed."""
+        """Give everything up at once: the loop is closed."""
         left = sum(batch.count for batch in self.accumulator.incomplete())
         if left and not self.closing:
             _log.error("%d record(s) are given up, as the event loop is closed", left)
@@ -587,7 +587,7 @@ class ProducerEngine:
         self.silence()
 
     def silence(self) -> None:
-        """Keeps asyncio from reporting tasks that will not run again."""
+        """Keep asyncio from reporting tasks that will not run again."""
         silence(tasks_named(self.loop, _TASKS))
 
     def _hurry_up(self) -> None:
@@ -606,7 +606,7 @@ class ProducerEngine:
             self.accumulator.expedite()
 
     async def _closed(self) -> None:
-        """Waits until a closer has come to its end, whoever cancels them meanwhile."""
+        """Wait until a closer has ended, even if closers are cancelled meanwhile."""
         while True:
             if self._closer is None or _was_cut_off(self._closer):
                 self._closer = self.loop.create_task(self._close(), name="aioproducer-close")
@@ -616,10 +616,10 @@ class ProducerEngine:
                 caller = asyncio.current_task()
                 if not self._closer.cancelled() or (caller is not None and caller.cancelling()):
                     raise
-                # Not the caller was cancelled but the closer, by a framework that takes all tasks.
+                # A framework that cancels all tasks has cancelled the closer, not the caller.
 
     async def _close(self) -> None:
-        """What can be repeated when it was cancelled half-way."""
+        """Do the work of `close`; it can be repeated after a cancellation."""
         try:
             if self.failure is None and not self._hurry:
                 self._drain = self.loop.create_task(self._settle(), name="aioproducer-drain")
@@ -627,7 +627,7 @@ class ProducerEngine:
         finally:
             if self.telemetry is not None:
                 self.telemetry.close()
-            # A cancelled task keeps its traceback, and that the batches flush() waited for.
+            # The traceback of a cancelled task keeps the batches that flush() waited for.
             self._drain = None
             self.sender.abort(
                 ProducerClosedError("the producer was closed before the record was acknowledged")
@@ -639,7 +639,7 @@ class ProducerEngine:
                 await self.transactions.stop()
             await self.sender_task.stop()
             await self.metadata_task.close()
-            # Without acknowledgements nothing else tells that the last bytes have left.
+            # Without acknowledgements, only this wait ensures that the last bytes are sent.
             in_peace = self.config.acks_value == 0 and not self._hurry
             await self.client.close(_FAREWELL_S if in_peace else 0)
             await asyncio.sleep(0)  # the ends of the last requests are handled by now
@@ -653,7 +653,7 @@ class ProducerEngine:
             self._flush_logs()
 
     def _end_what_is_left(self) -> None:
-        """Ends what an exception has left in the middle of something: no transport is open."""
+        """End batches that an exception has left inconsistent; all transports are closed."""
         cause = self.sender_task.interrupt or self.failure
         if cause is None or not _is_interrupt(cause):
             self.memory_left = self.pool.total - self.pool.available
@@ -668,7 +668,7 @@ class ProducerEngine:
         self.sender_task.end_all(cause)
 
     def _flush_logs(self) -> None:
-        """Writes what the logs left out so far."""
+        """Write pending summaries of rate-limited logs."""
         now = self.loop.time()
         self.unretrieved.close()
         for each in (
@@ -685,7 +685,7 @@ class ProducerEngine:
         self.warnings.flush(now)
 
     async def _settle(self) -> None:
-        """Waits for what is to be done before the end: an open transaction is aborted."""
+        """Abort an open transaction, flush, and push telemetry a last time."""
         if self.transactions is not None:
             await self.transactions.end_for_close()
         await self.flush()
@@ -693,14 +693,14 @@ class ProducerEngine:
             await self.telemetry.say_farewell()
 
     def purge(self, *, queued: bool, in_flight: bool) -> int:
-        """Fails what waits; see `Producer.purge`."""
+        """Fail pending records; see `Producer.purge`."""
         error = RecordsPurgedError("the record was purged before it was acknowledged")
         count = self.sender.abort(error, queued=queued, in_flight=in_flight)
         self._on_event()
         return count
 
     def check_usable(self) -> None:
-        """Raises what `send()` must raise when the engine takes no records any more."""
+        """Raise the error of `send()` if the engine has failed or is closing."""
         if self.failure is not None:
             raise self.failure.with_context()
         if self.closing:
@@ -713,18 +713,18 @@ class ProducerEngine:
     def _on_network_event(self) -> None:
         self._resume()
         if self.client.is_deserted():
-            # As Java's client after any disconnect; `health()` then tells whether brokers are left.
+            # As Java's client after any disconnect; then `health()` shows whether brokers are left.
             self.metadata.request_update(self.loop.time())
         self._on_event()
         self.appender.placing.lend_spare()
 
     def _on_event(self) -> None:
-        """Something has happened: everybody's next turn is when the driver says."""
+        """Set the next turn of every task after an event."""
         now = self.loop.time()
         self._set_timers(self.driver.after_event(now, self.client), now)
 
     def _after_sender_turn(self) -> None:
-        """Batches may have ended for which a transaction waits; to the sender that is no event."""
+        """Set the next turns of the other tasks: a transaction may wait for batches that ended."""
         if self.transactions is not None:
             now = self.loop.time()
             turns = self.driver.after_event(now, self.client)
@@ -738,7 +738,7 @@ class ProducerEngine:
 
     @property
     def timers(self) -> Turns:
-        """Until when each task sleeps, unless something happens before; -inf during a turn."""
+        """Loop time of each task's next turn, unless it is woken before; -inf during a turn."""
         tasks = self.sender_task, self.metadata_task, self.transactions
         return Turns(*(-inf if task is None else task.sleeping_until for task in tasks))
 
@@ -750,7 +750,7 @@ class ProducerEngine:
         cluster = self.metadata.cluster
         self.interception.on_cluster(ClusterInfo(cluster.cluster_id, cluster.nodes))
         if self.metadata.last_answer_is_full:
-            # Reads every topic, as the answer does; what expired has no other way to be known.
+            # Only a full response shows which topics have expired.
             self.appender.placing.forget_topics()
             self.stats.retain(cluster.topics)
             self.accumulator.forget_topics()
@@ -758,7 +758,7 @@ class ProducerEngine:
         if self.appender.early is not None:
             self.appender.early.on_metadata()
             if not self.appender.early.topics:
-                self.appender.early = None  # the cluster is known: the usual waits are bounded
+                self.appender.early = None  # from now on `send()` waits for metadata as usual
         self._on_event()
 
     def _on_memory_wait(self) -> None:
@@ -783,18 +783,18 @@ class ProducerEngine:
         self.unretrieved.close_soon()
 
     def _ends_with_the_loop(self) -> bool:
-        """Whether `asyncio.run()` cancels everything, and no record is lost by that."""
+        """Return whether `asyncio.run()` cancels all tasks, and no record is lost by that."""
         is_ending = all(task.cancelling() for task in tasks_named(self.loop))
         return is_ending and self.accumulator.quiet
 
     def _on_forgotten(self, forgotten: ForgottenProducer) -> None:
-        self.warnings.warning(self.loop.time(), None, "forgotten producer", "%s", forgotten)
+        self.warnings.warning(self.loop.time(), None, "expired producer id", "%s", forgotten)
 
     def _on_data_loss(self, lost: LostRecords) -> None:
-        """A broker no longer holds what it has acknowledged."""
+        """Log the loss of acknowledged records at a broker, and schedule `on_data_loss`."""
         _log.error("%s", lost)
         if self.config.on_data_loss is not None:
-            # Later: the user may purge or send, and the sender is in the midst of an answer.
+            # Deferred: the callback may purge or send, but the sender is handling a response.
             where = lost.topic_partition
             self.loop.call_soon(self._tell_data_loss, self.config.on_data_loss, where)
 

@@ -1,10 +1,10 @@
-"""What brokers before 0.11, or before 2.1, cannot do, found before a record is lost to it.
+"""Checks of options that brokers before 0.11, or before 2.1, do not support.
 
-Owns: the refusal of options, at the start, and of records, in the general lane. Must not know: how
-brokers tell their versions, the old formats.
+Not here: how versions are found, the old formats.
 
-Invariants: the default of an option never refuses a broker, only what the user asked for does;
-while a connected broker is old, records keep to the general lane, which looks at their headers.
+Invariants
+- Only an option that the user has set refuses a broker, never the default of an option.
+- While a connected broker is old, all records take the slow path, which checks their headers.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ FIRST_PRODUCE_WITH_ZSTD = 7
 
 
 def are_old(produce_version: int | None) -> bool:
-    """Whether brokers that speak up to this version of Produce lack RecordBatch v2."""
+    """Return whether brokers with this highest version of Produce lack RecordBatch v2."""
     return produce_version is not None and magic_for(produce_version) < MAGIC
 
 
 def refuse_what_they_lack(config: ProducerConfig, produce_version: int | None) -> None:
-    """Compares the options with what the connected brokers speak, None if that is not known.
+    """Raise if the connected brokers do not support an option.
+
+    Args:
+        config: the options.
+        produce_version: the highest version of Produce they support; None if not known.
 
     Raises:
-        UnsupportedVersionError: an option asks for what they cannot carry.
+        UnsupportedVersionError: the brokers do not support an option.
     """
     if produce_version is None:
         return
@@ -41,22 +45,22 @@ def refuse_what_they_lack(config: ProducerConfig, produce_version: int | None) -
             raise without_producer_ids()
     if config.compression_type == "zstd" and produce_version < FIRST_PRODUCE_WITH_ZSTD:
         raise UnsupportedVersionError(
-            "the brokers are older than Kafka 2.1 and do not know zstd (compression_type)",
+            "the brokers are older than Kafka 2.1 and do not support zstd (compression_type)",
             advice="choose another compression_type, or upgrade the brokers",
         )
 
 
 def without_producer_ids() -> UnsupportedVersionError:
-    """Says that the brokers know no idempotence."""
+    """Return the error for brokers without idempotence."""
     return UnsupportedVersionError(
-        "the brokers speak no INIT_PRODUCER_ID (older than Kafka 0.11, or not quite Kafka), which "
-        "idempotence needs (enable_idempotence)",
+        "the brokers do not support INIT_PRODUCER_ID (older than Kafka 0.11, or not quite Kafka), "
+        "which idempotence needs (enable_idempotence)",
         advice="leave the option out, or upgrade the brokers",
     )
 
 
 def _before_0_11(what: str) -> UnsupportedVersionError:
     return UnsupportedVersionError(
-        f"the brokers are older than Kafka 0.11 and do not know {what}",
+        f"the brokers are older than Kafka 0.11 and do not support {what}",
         advice="leave the option out, or upgrade the brokers",
     )

@@ -1,7 +1,7 @@
-"""Whether this process runs without the native core although it was not asked to.
+"""Warning if the native core is missing although pure Python was not asked for.
 
-A source tree without the compiled modules that is found before the installed package makes a
-producer many times slower, without any other sign.
+A source tree without the compiled modules, if found before the installed package, makes a producer
+many times slower, without any other sign.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _warned: set[str] = set()
 
 
 def missing_core() -> str | None:
-    """Return what is missing where; None where nothing is, or where pure Python was asked for."""
+    """Return a description of missing native modules; None if none is, or pure was asked for."""
     if os.environ.get(ENVIRONMENT_VARIABLE) == "pure":
         return None
     forms = {

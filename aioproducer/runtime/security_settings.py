@@ -1,9 +1,6 @@
-"""From security options to TLS contexts and SASL mechanisms.
+"""Conversion of the options `ssl_*` and `sasl_*` to TLS contexts and SASL mechanisms.
 
-Owns: the translation of `ProducerConfig`'s `ssl_*` and `sasl_*` into `net.security`'s terms. Must
-not know: how a handshake goes.
-
-Invariant: what can be found wrong before a connection is tried is found here, as `ConfigError`.
+Invariant: mistakes that can be found before connecting are raised here, as `ConfigError`.
 """
 
 from __future__ import annotations
@@ -53,7 +50,7 @@ _UNSECURED_LIFE = "unsecuredLoginLifetimeSeconds"
 
 @hides_arguments
 def tls_contexts(config: ProducerConfig) -> TlsContexts | None:
-    """Where connections get their TLS contexts from; None without TLS.
+    """Return the source of TLS contexts; None without TLS.
 
     Raises:
         ConfigError: a store cannot be used.
@@ -96,7 +93,7 @@ def _tls_settings(config: ProducerConfig) -> TlsSettings:
 
 
 def principal_of(config: ProducerConfig) -> Callable[[], str]:
-    """What says whom brokers take a client with these options for, as far as they tell."""
+    """Return a function that describes the principal of a client with these options."""
     return cache(lambda: _principal(config))
 
 
@@ -134,7 +131,7 @@ def _sasl_principal(config: ProducerConfig) -> str:
 
 @hides_arguments
 def sasl_mechanism(config: ProducerConfig) -> Mechanism | None:
-    """How connections authenticate; None without SASL.
+    """Return the SASL mechanism; None without SASL.
 
     Raises:
         ConfigError: a library is missing, or a file cannot be used.
@@ -177,7 +174,7 @@ def _credentials(config: ProducerConfig, login: JaasLogin) -> CredentialsSource:
 
 
 def _asked(function: Callable[[], object]) -> CredentialsSource:
-    """A source that asks the user's function."""
+    """Return a source that calls the user's function."""
     call = _calls("sasl_credentials", function)
 
     async def ask() -> SaslCredentials:
@@ -197,10 +194,10 @@ def _asked(function: Callable[[], object]) -> CredentialsSource:
 
 
 def _calls(name: str, function: Callable[[], object]) -> Callable[[], Awaitable[object]]:
-    """Calls a user's function, asynchronous or not, and makes errors of ours of what it raises.
+    """Wrap a user's function, asynchronous or not, so that it raises only `KafkaError`.
 
-    An `OSError`, such as a timeout, is tried again later; anything else is a mistake that lasts. It
-    is logged with its traceback once.
+    After an `OSError`, such as a timeout, it is retried later; any other exception is not
+    retriable, and is logged with its traceback once.
     """
     was_logged = False
 
@@ -270,7 +267,7 @@ def _tokens(config: ProducerConfig, login: JaasLogin) -> CachedTokens:
 def _fetch(
     config: ProducerConfig, login: JaasLogin, rng: Random
 ) -> Callable[[], Awaitable[OAuthToken]]:
-    """What fetches one token."""
+    """Return a function that fetches one token."""
     function = config.sasl_oauthbearer_token
     extensions = _prefixed(login, _EXTENSION)
     if function is not None:
@@ -345,7 +342,7 @@ def _assertions(config: ProducerConfig) -> Assertions | None:
 
 
 def _unsecured(login: JaasLogin) -> Callable[[], Awaitable[OAuthToken]]:
-    """Tokens that nobody signed, for development only (Java: OAuthBearerUnsecuredLogin...)."""
+    """Make unsigned tokens, for development only (Java: OAuthBearerUnsecuredLogin...)."""
     life = login.options.get(_UNSECURED_LIFE, "3600")
     if not life.isdecimal():
         raise ConfigError(f"sasl_jaas_config: {_UNSECURED_LIFE} must be a number of seconds")
@@ -354,7 +351,7 @@ def _unsecured(login: JaasLogin) -> Callable[[], Awaitable[OAuthToken]]:
     extensions = _prefixed(login, _UNSECURED_EXTENSION)
 
     async def make() -> OAuthToken:
-        # Brokers count in ms: a token that is issued within this one would come from their future.
+        # Brokers count in ms: with a finer time, a token could be issued in their future.
         now = floor(time() * 1000) / 1000
         body = {**claims, "iat": now, "exp": now + life_s}
         parts = [_segment({"alg": "none"}), _segment(body), ""]

@@ -1,7 +1,6 @@
-"""From options to settings: where milliseconds become seconds and names become objects.
+"""Conversion of `ProducerConfig` to the settings and objects of each package.
 
-Owns: the translation of `ProducerConfig` into what each room is told. Must not know: what the rooms
-do with it.
+Here milliseconds become seconds and names become objects.
 """
 
 from __future__ import annotations
@@ -41,17 +40,17 @@ _log = log.get("runtime")
 
 
 def retry_backoff(config: ProducerConfig) -> ExponentialBackoff:
-    """The pause before something is tried again (KIP-580)."""
+    """Return the backoff of retries (KIP-580)."""
     return ExponentialBackoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000)
 
 
 def sampling(config: ProducerConfig) -> Sampling:
-    """How rates and peaks of metrics are sampled."""
+    """Return the sampling of rates and peaks of metrics."""
     return Sampling(config.metrics_num_samples, config.metrics_sample_window_ms / 1000)
 
 
 def accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
-    """What the accumulator is told."""
+    """Return the settings of the accumulator."""
     return AccumulatorSettings(
         batch_size=config.batch_size,
         linger=0.0 if config.producer_type == "sync" else config.linger_ms / 1000,
@@ -64,7 +63,7 @@ def accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
 
 
 def sender_settings(config: ProducerConfig) -> SenderSettings:
-    """What the sender is told."""
+    """Return the settings of the sender."""
     return SenderSettings(
         retries=config.retries,
         retry_backoff=retry_backoff(config),
@@ -74,7 +73,7 @@ def sender_settings(config: ProducerConfig) -> SenderSettings:
 
 
 def appender_settings(config: ProducerConfig) -> AppenderSettings:
-    """What the general lane of `send()` is told."""
+    """Return the settings of the slow path of `send()`."""
     return AppenderSettings(
         max_block=config.max_block_ms / 1000,
         enqueue_ms=config.enqueue_timeout_ms,
@@ -85,7 +84,7 @@ def appender_settings(config: ProducerConfig) -> AppenderSettings:
 
 
 def net_settings(config: ProducerConfig) -> NetSettings:
-    """What the network room is told."""
+    """Return the settings of `net`."""
     idle_ms = config.connections_max_idle_ms
     return NetSettings(
         client_id=config.client_id,
@@ -109,7 +108,7 @@ def net_settings(config: ProducerConfig) -> NetSettings:
 
 
 def make_plain_dialer(config: ProducerConfig) -> Dialer:
-    """How connections are made, below TLS."""
+    """Return the dialer below TLS."""
     if config.dialer is not None:
         from aioproducer.net.dial.user_dialer import OpenerDialer
 
@@ -119,7 +118,7 @@ def make_plain_dialer(config: ProducerConfig) -> Dialer:
 
 
 def make_dialer(config: ProducerConfig) -> Dialer:
-    """How connections are made.
+    """Return the dialer, with TLS if the options ask for it.
 
     Raises:
         ConfigError: a file of the TLS options cannot be used.
@@ -134,7 +133,7 @@ def make_dialer(config: ProducerConfig) -> Dialer:
 
 
 def make_metadata(config: ProducerConfig, rng: Random) -> Metadata:
-    """The metadata state machine."""
+    """Make the metadata state machine."""
     return Metadata(
         max_age_s=config.metadata_max_age_ms / 1000 if config.metadata_max_age_ms > 0 else NEVER_S,
         max_idle_s=config.metadata_max_idle_ms / 1000,
@@ -146,7 +145,7 @@ def make_metadata(config: ProducerConfig, rng: Random) -> Metadata:
 
 
 def make_metadata_requests(config: ProducerConfig, metadata: Metadata) -> MetadataRequests:
-    """What asks for metadata."""
+    """Make the state machine of metadata requests."""
     rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
     after_ms = config.metadata_recovery_rebootstrap_trigger_ms
     return MetadataRequests(metadata, after_ms / 1000 if rebootstraps else None)
@@ -155,7 +154,7 @@ def make_metadata_requests(config: ProducerConfig, metadata: Metadata) -> Metada
 def make_transactions(
     config: ProducerConfig, topic_ids: Callable[[], Mapping[str, UUID]]
 ) -> TransactionManager | None:
-    """The state machine of the transactions, if there are any."""
+    """Make the state machine of the transactions; None without `transactional_id`."""
     if config.transactional_id is None:
         return None
     return TransactionManager(
@@ -169,14 +168,14 @@ def make_transactions(
 def make_dialogue(
     config: ProducerConfig, transactions: TransactionManager, rng: Random
 ) -> CoordinatorDialogue:
-    """What asks the coordinators."""
+    """Make the state machine of requests to coordinators."""
     return CoordinatorDialogue(
         transactions, retry_backoff(config), rng, principal=principal_of(config)
     )
 
 
 def make_sequencer(config: ProducerConfig, transactions: TransactionManager | None) -> Sequencer:
-    """Who numbers batches, if they are numbered."""
+    """Make the sequencer of batches; one without effect if idempotence is off."""
     in_flight = config.max_in_flight_requests_per_connection
     if transactions is not None:
         return TransactionalSequencer(in_flight, transactions)
@@ -189,13 +188,13 @@ def make_sequencer(config: ProducerConfig, transactions: TransactionManager | No
 def _warn_without_idempotence() -> None:
     _log.warning(
         "the brokers give no producer ids (older than Kafka 0.11, or not quite Kafka): going on "
-        "without idempotence, so that a retried batch may be written twice or behind later ones; "
+        "without idempotence, so that a retried batch may be written twice or after later ones; "
         "set enable_idempotence=True to rather fail"
     )
 
 
 def make_encoder(config: ProducerConfig) -> BatchEncoder:
-    """Who makes bytes of batches.
+    """Make the encoder of batches.
 
     Raises:
         UnsupportedCodecError: the compression's library cannot be imported.

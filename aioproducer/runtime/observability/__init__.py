@@ -1,1 +1,1 @@
-"""Metrics, statistics, health, reporters, telemetry, interceptors."""
+"""Metrics, statistics, health, reporters, telemetry and interceptors."""

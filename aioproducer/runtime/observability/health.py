@@ -1,7 +1,4 @@
-"""What works right now: a read-only view of an engine.
-
-Owns: the shapes of `Producer.health()`. Must not know: exporters.
-"""
+"""`Producer.health()`: a read-only view of an engine."""
 
 from __future__ import annotations
 
@@ -27,15 +24,17 @@ class NodeHealth:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """A snapshot for readiness probes.
+    """A snapshot for readiness probes; memory in bytes.
 
-    `ready` is True while the producer is running, at least one broker is connected, or was until
-    the connection was closed for being idle, and the last request for a producer id did not fail.
-    `state` is "connecting" while a producer that was started with `wait=False` has not reached the
-    cluster, and `error` says why.
-    Memory in bytes; `waiting_for_memory` counts the `send()` calls in line. `waiting_for` says what
-    the oldest record without an outcome, or a call of a transaction, waits for, with the last
-    error.
+    Attributes:
+        ready: True while the producer is running, at least one broker is connected, or was until
+            its connection was closed for being idle, and the last request for a producer id did not
+            fail.
+        state: "connecting" while a producer that was started with `wait=False` has not reached the
+            cluster, with the cause in `error`; else the lifecycle state or "failed".
+        waiting_for_memory: number of `send()` calls that wait for memory.
+        waiting_for: cause of the wait of the oldest record without an outcome, or of a call of a
+            transaction, with the last error.
     """
 
     ready: bool
@@ -50,7 +49,7 @@ class Health:
 
 
 def health(engine: ProducerEngine | None, state: str) -> Health:
-    """The health of a producer in lifecycle state `state`."""
+    """Return the health of a producer in lifecycle state `state`."""
     if engine is None:
         return Health(ready=False, state=state)
     nodes = {}

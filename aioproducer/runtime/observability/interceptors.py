@@ -1,14 +1,13 @@
-"""Calls the interceptors: before a record is sent, and when its fate is known.
+"""Calls of interceptors, before a record is sent and when it has its outcome: `Interception`.
 
-Owns: the order of calls, the guard around each, which deliveries wait to be told. Must not know:
-how records are appended or sent.
+Not here: appending, sending.
 
 Invariants
-- Nothing an interceptor raises reaches the caller or the sender: it is logged, and a record goes on
-  as the interceptor before it left it.
-- Every record is told of exactly once, whether it was accepted or not.
-- Looking at a failed delivery here does not count as somebody having looked at it.
-- Calls come from the loop, never from inside the sender; one per batch is scheduled.
+- An exception of an interceptor is logged; it reaches neither the caller nor the sender. The record
+  goes on as the previous interceptor returned it.
+- `on_acknowledgement` is called exactly once for every record, whether it was accepted or not.
+- Reading the error of a delivery here does not count as retrieved.
+- Calls are made by the loop, never inside the sender; one loop callback per batch is scheduled.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ _log = log.get("runtime")
 
 
 ShownParts = tuple[Any, bytes | None, bytes | None, HeaderPairs, int | None, int | None]
-"""`RowParts` of a record; its topic is what the interceptors left there."""
+"""`RowParts` of a record; interceptors may have set its topic to any object."""
 
 
 class _Watched(NamedTuple):
-    """A record whose fate is to be told."""
+    """A record whose outcome is passed to the interceptors."""
 
     delivery: Delivery
     metadata: RecordMetadata
@@ -50,9 +49,9 @@ class Interception:
     """The interceptors of one producer.
 
     Args:
-        interceptors: in the order they are called.
-        listeners: what else wants to know the cluster: serializers.
-        loop: where calls are scheduled.
+        interceptors: in the order of calls.
+        listeners: other objects that may have `on_cluster`, such as serializers.
+        loop: the loop in which calls are scheduled.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class Interception:
         self._on_cluster = _methods([*interceptors, *listeners], "on_cluster")
         self._close = _methods(interceptors, "close")
         self.sees_records: bool = bool(self._on_send or self._on_acknowledgement)
-        """Whether records have to be shown to anybody."""
+        """Whether any interceptor has `on_send` or `on_acknowledgement`."""
         self._loop = loop
         self._watched: dict[ProducerBatch, list[_Watched]] = {}
         self._cluster_id: str | None = None
@@ -74,16 +73,16 @@ class Interception:
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Later calls are made in this loop."""
+        """Make later calls in this loop."""
         self._loop = loop
 
     def show(self, record: Record, prepare: Prepare) -> ShownParts | UnfinishedParts:
-        """The parts of a record as the interceptors want it sent, serialized by `prepare`.
+        """Call `on_send`, then serialize the record by `prepare`; return its parts.
 
-        Where a serializer waits, whoever awaits the parts tells of what goes wrong.
+        If a serializer is asynchronous, the caller that awaits the parts has to report failures.
 
         Raises:
-            KafkaError: what `prepare` raises; they are told.
+            KafkaError: raised by `prepare`, after `on_acknowledgement` was called with it.
         """
         for method in self._on_send:
             changed = self._call(method, record)
@@ -102,7 +101,7 @@ class Interception:
 
     @contextmanager
     def telling(self, parts: RowParts) -> Iterator[None]:
-        """Within, a record is appended; they are told if that fails."""
+        """Report an exception raised within the block, which appends a record."""
         try:
             yield
         except BaseException as error:
@@ -110,7 +109,7 @@ class Interception:
             raise
 
     def accepted(self, delivery: Delivery, parts: RowParts) -> None:
-        """A record is in a batch: its fate will be told."""
+        """Watch a record that was appended to a batch, to report its outcome."""
         if not self._on_acknowledgement:
             return
         batch, _ = delivery.batch_and_index()
@@ -125,12 +124,12 @@ class Interception:
         watched.append(_Watched(delivery, metadata, parts[3]))
 
     def refused(self, parts: RowParts, error: BaseException) -> None:
-        """A record was not accepted."""
+        """Report a record that was not accepted."""
         partition = parts[4] if isinstance(parts[4], int) else -1
         self._tell(_metadata(parts, partition), error, parts[3])
 
     def on_cluster(self, cluster: ClusterInfo) -> None:
-        """The metadata were refreshed; tells who wants to know if the cluster is another one."""
+        """Schedule `on_cluster` after a metadata update if the cluster is new."""
         if self._told_cluster and cluster.cluster_id == self._cluster_id:
             return
         self._told_cluster, self._cluster_id = True, cluster.cluster_id
@@ -138,7 +137,7 @@ class Interception:
             self._loop.call_soon(self._call, method, cluster)
 
     def close(self) -> None:
-        """The producer is closed: tells what is left to tell, then the end."""
+        """Report remaining outcomes, then call `close` of the interceptors."""
         for batch in list(self._watched):
             self._tell_batch(batch)
         for method in self._close:
@@ -176,7 +175,7 @@ class Interception:
 
 
 class InterceptedRows(UnfilledRows):
-    """Rows of which each is shown to the interceptors; native code fills in none of them."""
+    """Rows that pass through the interceptors; native code writes none of them."""
 
     def __init__(self, rows: ReadyRows, interception: Interception, topic: str | None) -> None:
         self._rows = rows
@@ -188,7 +187,7 @@ class InterceptedRows(UnfilledRows):
         return self._rows.topics(start, stop)
 
     def record(self, row: int) -> RowParts | UnfinishedParts:
-        """One row as the interceptors want it sent."""
+        """Return one row after the calls of the interceptors."""
         try:
             topic, key, value, headers, partition, timestamp_ms = self._rows.record(row)
         except KafkaError as error:
@@ -201,7 +200,7 @@ class InterceptedRows(UnfilledRows):
 def _as_it_is(
     topic: object, key: Any, value: Any, headers: HeadersInput
 ) -> tuple[bytes | None, bytes | None, HeaderPairs]:
-    """Rows of a table are bytes already; what an interceptor made of them is checked later."""
+    """Return the parts unchanged: rows of a table are bytes; changes are checked later."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
     return key, value, tuple((name, content) for name, content in pairs)
 

@@ -1,10 +1,9 @@
-"""The one registry of a producer's metrics: its own (`metric_rows`), the application's beside them.
+"""Registry of a producer's metrics: its own (`rows.py`) and the application's (KIP-1076).
 
-Owns: which metrics there are now, with group and tags (KIP-1076 for the application's). Must not
-know: how a metric is read, who asks (`Producer.metrics`, exporters, telemetry).
+It has the metrics that exist now, with group and tags. Not here: how a metric is read, exporters.
 
-Invariants: nothing is computed until somebody asks; a metric of the application that raises is left
-out and named in the log once.
+Invariants: nothing is computed until a metric is read; a metric of the application that raises is
+left out and logged once.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _log = log.get("runtime")
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Reads one metric; equal to another that reads the same of the same subject."""
+    """Read one metric; equal to another that reads the same of the same subject."""
 
     subject: Any
     read: Callable[[Any, float], float]
@@ -51,7 +50,7 @@ class MetricsRegistry:
         self._broken: dict[object, None] = {}
 
     def register(self, metric: ApplicationMetric) -> None:
-        """Adds a metric of the application; one with the same name and tags is replaced.
+        """Add a metric of the application; one with the same name and tags is replaced.
 
         Raises:
             IllegalStateError: its group belongs to the producer.
@@ -61,17 +60,17 @@ class MetricsRegistry:
         self._own[metric.identity] = metric
 
     def unregister(self, metric: ApplicationMetric) -> None:
-        """Takes it away; nothing happens if it is not there."""
+        """Remove a metric, if it is registered."""
         self._own.pop(metric.identity, None)
 
     def live(self, engine: ProducerEngine | None) -> Iterator[LiveMetric]:
-        """Every metric there is now; equal to those of another call while nothing changes."""
+        """Yield all metrics; equal to those of another call while nothing changes."""
         if engine is not None:
             yield from _of_engine(engine)
         yield from tuple(self._own.values())
 
     def collect(self, engine: ProducerEngine | None) -> list[Metric]:
-        """Every metric with its value now."""
+        """Return all metrics with their current values."""
         collected = []
         for metric in self.live(engine):
             try:

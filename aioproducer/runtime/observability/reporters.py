@@ -1,11 +1,11 @@
-"""Tells metrics reporters of the metrics there are, and looks every second what has changed.
+"""Calls of metrics reporters, which get changes of the set of metrics every second.
 
-Owns: what was told, the guard around each call, the timer. Must not know: how anything is counted;
-who the reporters are.
+Start with `MetricsReporting`; it is made only if there are reporters.
 
-Invariants: nothing a reporter raises reaches anybody: it is logged; a metric is told of once until
-it goes or another takes its place; after `close()` there is no timer and nobody is called. Without
-reporters nothing here is made.
+Invariants
+- An exception of a reporter is logged and not raised.
+- A metric is reported once until it is removed or replaced.
+- After `close()` there is no timer, and no reporter is called.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class MetricsReporting:
     """The metrics reporters of one producer.
 
     Args:
-        reporters: in the order they are told; see `aioproducer.metrics.reporters`.
-        live: every metric there is, comparable with what it was before.
-        loop: where reporters are called.
+        reporters: in the order of calls; see `aioproducer.metrics.reporters`.
+        live: returns all metrics; an unchanged metric is equal to that of the call before.
+        loop: the loop in which reporters are called.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class MetricsReporting:
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
 
     def start(self, config: ProducerConfig) -> None:
-        """The producer starts, with these options."""
+        """Call `configure` and `init`, and start the timer."""
         self._told = self._found()
         self._tell("configure", config)
         self._tell("init", tuple(self._told.values()))
         self._look_later()
 
     def close(self) -> None:
-        """The producer is closed: tells what is left to tell, then the end."""
+        """Report remaining changes, then call `close` of the reporters."""
         if self._timer is None:
             return
         self._timer.cancel()

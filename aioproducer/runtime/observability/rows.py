@@ -1,10 +1,8 @@
-"""What is counted, under the names of Java's client: a row per metric, and how it is read.
+"""Metrics of a producer: a row per metric with name, kind and how it is read.
 
-Owns: names, kinds and meanings. Must not know: the registry, who asks.
-
-Invariants: nothing is computed until somebody asks; the names are Java's where Java has the metric,
-and rates, means and peaks are those of the last `metrics_num_samples` samples. Of Java's selector
-there is nothing (`select-*`, `io-*`): the event loop is the program's, and so are its idle times.
+Nothing is computed until a metric is read. Names are those of Java's client, if it has the metric.
+Rates, means and peaks are those of the last `metrics_num_samples` samples. Java's metrics of the
+selector (`select-*`, `io-*`) are left out: the event loop belongs to the application.
 """
 
 from __future__ import annotations
@@ -100,7 +98,7 @@ def _transaction_row(kind: OperationKind) -> _Row:
 
 
 def _authentication_rows(name: str, total: str) -> tuple[_Row, _Row]:
-    """KIP-368's, by TLS alone or by SASL."""
+    """Return the rows of authentications (KIP-368), by TLS or by SASL."""
     what = f"{name.replace('-', ' ')}s".capitalize()
     return (
         _Row(f"{name}-rate", _GAUGE, lambda v: v.connections(total), f"{what} per second"),
@@ -165,7 +163,7 @@ PRODUCER_ROWS = (
         "unretrieved-failure-total",
         _COUNTER,
         lambda v: v.stats.unretrieved_failures,
-        "Failed records whose deliveries nobody looked at",
+        "Failed records whose errors were not retrieved",
     ),
     _Row(
         "records-per-batch-avg",
@@ -322,7 +320,7 @@ PRODUCER_ROWS = (
         "bufferpool-wait-ratio",
         _GAUGE,
         lambda v: v.engine.buffer_wait_ratio(),
-        "The part of the time in which somebody waited for memory",
+        "The part of the time in which calls waited for memory",
     ),
     _Row(
         "waiting-threads", _GAUGE, lambda v: v.engine.appender.waiting, "Calls in line for memory"
@@ -350,11 +348,11 @@ PRODUCER_ROWS = (
     ),
     *map(_transaction_row, OperationKind),
 )
-"""Everything without tags; `record-send-total` counts acceptance, before the first attempt."""
+"""Metrics without tags; `record-send-total` counts accepted records, before the first attempt."""
 
 
 def producer_values(engine: ProducerEngine | None) -> dict[str, float]:
-    """The producer's own metrics by Java's names, dashes turned into underscores."""
+    """Return the producer's own metrics by Java's names, with underscores instead of dashes."""
     if engine is None:
         return {}
     view = _View(engine, engine.loop.time())

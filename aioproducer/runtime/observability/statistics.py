@@ -1,8 +1,6 @@
 """`Producer.statistics()`: queues, requests in flight and memory, per broker and partition.
 
-Owns: the shapes, and the one pass over what is unfinished that fills them. Must not know: who asks.
-
-Invariant: the cost grows with the unfinished batches and the known brokers, not with the topics.
+The cost grows with the number of pending batches and brokers, not with the number of topics.
 """
 
 from __future__ import annotations
@@ -21,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatistics:
-    """What is unfinished of one partition; `oldest_s` is the age of its oldest batch.
+    """Pending batches of one partition; `oldest_s` is the age of the oldest one in seconds.
 
-    `leader` is None while it is unknown or there is none. Batches `in_flight` were sent and are not
-    answered; those `queued` are open, wait, or back off before another attempt.
+    `leader` is None while it is unknown or there is none. Batches `in_flight` were sent and have no
+    response yet; those `queued` are open, wait, or back off before a retry.
     """
 
     leader: int | None
@@ -39,7 +37,7 @@ class PartitionStatistics:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatistics:
-    """One broker: how it is reached, and what went to and fro; latencies of the last samples."""
+    """Connection state and traffic of one broker; latencies are those of the last samples."""
 
     host: str
     port: int
@@ -56,7 +54,7 @@ class BrokerStatistics:
 
 @dataclass(frozen=True, slots=True)
 class FailureStatistics:
-    """A batch that failed for good; `age_s` is how long ago its first record was accepted."""
+    """A failed batch; `age_s` is the time since its first record was accepted, in seconds."""
 
     topic_partition: TopicPartition
     records: int
@@ -100,7 +98,7 @@ class _Pile:
 
 
 def statistics(engine: ProducerEngine | None, client_id: str, state: str) -> Statistics:
-    """The statistics of a producer in lifecycle state `state`."""
+    """Return the statistics of a producer in lifecycle state `state`."""
     if engine is None:
         return Statistics(client_id, state)
     now = engine.loop.time()

@@ -1,11 +1,12 @@
-"""Pushes metrics to brokers that ask for them (KIP-714): performs what `core.telemetry` decides.
+"""Pushes of metrics to brokers that subscribe to them (KIP-714), as `core.telemetry` decides.
 
-Owns: one timer and the requests, encoding and compression of what is pushed, the last push before
-the end. Must not know: what the metrics mean.
+Start with `TelemetryReporter`. Owns: one timer, the requests, encoding and compression of metrics,
+the last push before the end.
 
-Invariants: no task; while no broker offers telemetry there is one timer and no request; a
-connection is dialled for a push only, never to look for a subscription; nothing that fails here
-harms a record; the last push takes at most `FAREWELL_S`.
+Invariants
+- There is no task; while no broker offers telemetry, there is one timer and no request.
+- A connection is opened for a push only, never to get a subscription.
+- A failure here affects no record. The last push takes at most `FAREWELL_S` seconds.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ if TYPE_CHECKING:
     from aioproducer.wire.schema import Message
 
 FAREWELL_S = 1.0
-"""How long `close()` may wait for the answer to the last push."""
+"""Seconds that `close()` may wait for the response to the last push."""
 
 _LOOK_AGAIN_S, _LOOK_SELDOM_S = 1.0, 10.0
-"""While no broker is connected: with a subscription, and without one."""
+"""Seconds between checks while no broker is connected, with and without a subscription."""
 
 _NS_PER_MS = 1_000_000
 
@@ -56,11 +57,11 @@ class TelemetryReporter:
     """The telemetry of one producer.
 
     Args:
-        client: how brokers are reached.
-        collect: gives every metric with its value.
-        resource: what the client is: its rack, its transactional id.
+        client: sends the requests.
+        collect: returns all metrics with their values.
+        resource: attributes of the client: its rack, its transactional id.
         loop: the only clock for intervals.
-        wall_ms: the clock of what is pushed.
+        wall_ms: the clock for timestamps of pushed metrics, in ms.
         request_timeout: seconds a broker may take.
         rng: for the spread of first pushes.
     """
@@ -90,14 +91,14 @@ class TelemetryReporter:
         self._closed = False
 
     def start(self) -> None:
-        """Asks for a subscription, as soon as the loop has a turn for it."""
+        """Request a subscription in the next turn of the loop."""
         self._timer = self._loop.call_at(self._loop.time(), self._on_timer)
 
     async def client_instance_id(self, timeout: float) -> UUID:
-        """The id a broker gave this client, waiting for it at most `timeout` seconds.
+        """Return the id that a broker gave this client, after at most `timeout` seconds.
 
         Raises:
-            UnsupportedVersionError: the brokers take no telemetry.
+            UnsupportedVersionError: the brokers do not support telemetry.
             KafkaTimeoutError: no broker gave one in time.
             ProducerClosedError: the producer was closed meanwhile.
         """
@@ -119,7 +120,7 @@ class TelemetryReporter:
         return self._telemetry.client_instance_id
 
     async def say_farewell(self) -> None:
-        """Pushes once more if anybody wants it; waits for the answer, not for long."""
+        """Push once more if there is a subscription; wait at most `FAREWELL_S` seconds."""
         self._stop_timer()
         if self._telemetry.wanted is None or self._closed:
             return
@@ -130,7 +131,7 @@ class TelemetryReporter:
             await asyncio.wait([answer], timeout=FAREWELL_S)
 
     def close(self) -> None:
-        """Nothing is sent any more, and nobody waits."""
+        """Send nothing more, and end all waits."""
         self._closed = True
         self._stop_timer()
         self._tell()
@@ -147,7 +148,7 @@ class TelemetryReporter:
         try:
             self._send_what_is_due(now)
         except Exception:
-            # A defect in here, or in a metric, is no reason to do without the producer.
+            # A defect here, or in a metric, must not end the producer.
             _log.exception("telemetry failed unexpectedly")
             self._telemetry.on_failure(now)
         self._after(now)
@@ -164,7 +165,7 @@ class TelemetryReporter:
             self._ask(node_id, now)
 
     def _after(self, now: float) -> None:
-        """Sets the timer for what comes next; while a request is out, its answer does."""
+        """Set the timer, unless a request is in flight, whose response sets it."""
         self._tell()
         due_at = self._telemetry.next_at
         if due_at < inf and not self._closed:
@@ -196,7 +197,7 @@ class TelemetryReporter:
     def _push(
         self, node_id: int, now: float, *, terminating: bool = False
     ) -> asyncio.Future[Message | None] | None:
-        """Pushes the metrics; None when nothing was sent."""
+        """Push the metrics; return None when nothing was sent."""
         subscription = self._telemetry.wanted
         if subscription is None:
             return None
@@ -282,7 +283,7 @@ class TelemetryReporter:
 
 
 def _compressed(data: bytes, number: int) -> tuple[int, bytes]:
-    """The data in the codec asked for, or plain where its library is missing."""
+    """Compress the data with the codec asked for, or not if its library is missing."""
     if number:
         try:
             return number, codec_for(CompressionType(number)).compress(data)
