@@ -16,7 +16,7 @@ PACKAGE = ROOT / "aioproducer"
 PENDING = (
     "aioproducer/compat/aiokafka",
     "aioproducer/contrib",
-    "aioproducer/core",
+    "aioproducer/core/transactions",
     "aioproducer/net",
     "tests/simulation",
 )

@@ -1,4 +1,4 @@
-"""When the sender, metadata and transactions act: start with `Driver`.
+"""Turns of the sender, metadata and transactions: start with `Driver`.
 
 The liveness rule: *pending work always has a request in flight, a dial in progress or a timer set.*
 Each of the three deciders (`Sender`, `MetadataRequests`, `CoordinatorRequests`) keeps its part with
@@ -39,7 +39,7 @@ class Network(Connections, MetadataNodes, Protocol):
 
 
 class Turns(NamedTuple):
-    """When each decider has its next turn: a loop time, now or earlier for one at once.
+    """Loop time of each decider's next turn; now or earlier means at once.
 
     inf: nothing is pending, or a response or a dial will be an event.
     """
@@ -107,7 +107,7 @@ class Driver:
                 yield f"{who}: sleeps until {until:.3f}, is due at {deadline:.3f}"
         due = self.after_event(now, nodes)
         for who, at, deadline in list(zip(Turns._fields, due, deadlines, strict=True))[1:]:
-            if at <= now and deadline == inf:  # the sender's batches are looked at one by one
+            if at <= now and deadline == inf:  # `unattended` has checked the sender's batches
                 yield f"{who}: something is due and has no timer"
         if self.transactions is not None and self.transactions.waits_for_nothing(now, nodes):
             yield "transactions: a call waits for nothing"

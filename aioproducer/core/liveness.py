@@ -1,7 +1,7 @@
-"""What batches without an outcome wait for.
+"""Obstacles of batches without an outcome.
 
-`unattended` checks the liveness rule, which `core.driver` states, for batches. `wait_of` names the
-obstacle in a `DeliveryTimeoutError`, in `health()` and in warnings.
+`unattended` checks the liveness rule of `core.driver` for batches. `wait_of` returns the obstacle
+for a `DeliveryTimeoutError`, `health()` and warnings.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 class Connections(NodeView, Protocol):
-    """What the rule needs to know of the connections."""
+    """State of the connections that the liveness rule needs."""
 
     def in_flight(self, node_id: int) -> int:
-        """Requests in flight to the node."""
+        """Return the number of requests in flight to the node."""
 
     def is_dialing(self, node_id: int) -> bool:
-        """Whether a dial or a handshake is in progress."""
+        """Return whether a dial or a handshake is in progress."""
 
 
 def wait_of(
     batch: ProducerBatch, accumulator: RecordAccumulator, producer_id: ProducerIdRequests
 ) -> Wait:
-    """What a batch without an outcome waits for."""
+    """Return what a batch without an outcome waits for."""
     error = batch.last_error
     if batch.holds:
         return Wait(Obstacle.RESPONSE if batch.on_wire else Obstacle.PREPARATION, error)
@@ -63,14 +63,14 @@ def unattended(
     nodes: Connections,
     now: float,
 ) -> Iterator[tuple[ProducerBatch, Wait]]:
-    """The batches that nothing brings closer to an outcome but their delivery timeout.
+    """Yield the batches for which only the delivery timeout is pending.
 
     Args:
-        accumulator: has the batches.
-        producer_id: may have a request in flight.
-        preparing: nodes for which a request is being made.
+        accumulator: the source of the batches.
+        producer_id: the InitProducerId requests.
+        preparing: nodes for which a request is being prepared.
         nodes: the connections.
-        now: loop time.
+        now: loop time in seconds.
     """
     for batch in accumulator.incomplete():
         wait = wait_of(batch, accumulator, producer_id)
@@ -89,7 +89,7 @@ def unattended(
                     or nodes.in_flight(node_id) > 0
                 )
             case _:
-                # Timers, requests and fetches that the rule's other parts look after.
+                # Timers, requests and fetches that `Driver.broken_rules` checks elsewhere.
                 attended = True
         if not attended:
             yield batch, wait

@@ -1,11 +1,10 @@
-"""Counters of one producer, incremented where things happen and read by `Producer.metrics()`.
+"""Counters of one producer and its topics, read by `Producer.metrics()`.
 
-Owns: plain integers and seconds, for the producer and for each topic. Must not know: exporters,
-names of other clients' metrics.
+Not here: exporters, names of other clients' metrics.
 
 Invariants
-- Nothing here is counted per record; a batch or a request is the unit of cost.
-- What somebody waits for is noted, and counted behind his back: whoever reads calls `catch_up`.
+- Nothing here is counted per record, only per batch or request.
+- Counting is deferred until after the awaiting tasks are resumed: readers call `catch_up` first.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class TopicStats(Sampled):
 class ProducerStats(Sampled):
     """Totals since `start()`; times in seconds, sizes in bytes.
 
-    `count_appended` is asked for `records_appended`: that is counted where no attribute of ours is.
+    `count_appended` returns `records_appended`, which is counted elsewhere.
     """
 
     PEAKS: ClassVar[tuple[str, ...]] = (
@@ -90,18 +89,18 @@ class ProducerStats(Sampled):
 
     @property
     def records_appended(self) -> int:
-        """Records accepted by `send()` and its kin."""
+        """Records accepted by `send()` and the other send methods."""
         return self.count_appended()
 
     def topic(self, name: str) -> TopicStats:
-        """The totals of a topic."""
+        """Return the totals of a topic."""
         known = self.topics.get(name)
         if known is None:
             known = self.topics[name] = TopicStats(sampling=self.sampling)
         return known
 
     def retain(self, topics: Container[str]) -> None:
-        """Drops the totals of topics other than these."""
+        """Drop the totals of topics other than these."""
         for topic in [name for name in self.topics if name not in topics]:
             del self.topics[topic]
 
@@ -116,7 +115,7 @@ class ProducerStats(Sampled):
         *,
         again: bool,
     ) -> None:
-        """A batch went out, for the first time or `again`; `tick` was called."""
+        """Count a batch that was sent, for the first time or `again`; call `tick` before."""
         of_topic = self.topic(topic)
         of_topic.bytes_sent += size
         of_topic.uncompressed_bytes += uncompressed
@@ -134,7 +133,7 @@ class ProducerStats(Sampled):
             of_topic.records_retried += records
 
     def on_response(self, latency_s: float, throttle_s: float) -> None:
-        """A Produce request was answered; `tick` was called."""
+        """Count a Produce response; call `tick` before."""
         self.responses += 1
         self.latency += latency_s
         self.latency_max = max(self.latency_max, latency_s)
@@ -143,12 +142,12 @@ class ProducerStats(Sampled):
             self.throttle_time_max = max(self.throttle_time_max, throttle_s)
 
     def on_batch_acknowledged(self, records: int, took_s: float) -> None:
-        """A batch was acknowledged, so long after its first record was accepted."""
+        """Count an acknowledged batch and the time since its first record was accepted."""
         self.records_acknowledged += records
         self.delivery_times.add(took_s, records)
 
     def on_batch_failed(self, failed: FailedBatch) -> None:
-        """A batch failed for good."""
+        """Count a batch that failed for good."""
         self.records_failed += failed.records
         self.topic(failed.topic_partition.topic).records_failed += failed.records
         self.recent_failures.append(failed)

@@ -1,7 +1,6 @@
-"""Client telemetry: when to ask a broker for a subscription, what to push and when (KIP-714).
+"""Client telemetry: when to request a subscription, what to push and when (KIP-714).
 
-Owns: the subscription in force and the reaction to every answer. Must not know: how requests
-travel, how metrics are encoded.
+`Telemetry` is the state machine. Not here: the transport of requests, the encoding of metrics.
 
     SUBSCRIBING --answer--> WAITING --interval over--> PUSHING --answer--> WAITING
          ^   ^                 |  (nothing is wanted)     | (refused)         |
@@ -9,10 +8,12 @@ travel, how metrics are encoded.
          +------------- the interval is over, nothing to push ----------------+
     any state --INVALID_REQUEST, INVALID_RECORD, UNSUPPORTED_VERSION--> OFF
 
-Invariants: at most one request is out, and while it is out `next_at` is infinite; a first push is
-spread over half to one and a half of the interval, so that the clients of a restarted cluster do
-not come at once; totals pushed as deltas are those since the last push a broker took or may have
-taken, so that nothing is pushed twice and nothing refused is lost.
+Invariants
+- At most one request is in flight, and `next_at` is infinite meanwhile.
+- A first push is spread over 0.5 to 1.5 intervals, so that the clients of a restarted cluster do
+  not push at once.
+- Deltas count from the last push that a broker accepted or may have accepted: nothing is pushed
+  twice, and nothing that was refused is lost.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ if TYPE_CHECKING:
     from aioproducer.wire.messages import GetTelemetrySubscriptionsResponse
 
 DEFAULT_INTERVAL_S = 300.0
-"""When to ask again where no broker has said (Java: `DEFAULT_PUSH_INTERVAL_MS`)."""
+"""Interval while no broker has set one (Java: `DEFAULT_PUSH_INTERVAL_MS`)."""
 
 _SHORTEST_INTERVAL_S = 0.1
-"""What brokers allow at least (Kafka: `ClientMetricsConfigs.MIN_INTERVAL_MS`)."""
+"""Shortest interval of brokers (Kafka: `ClientMetricsConfigs.MIN_INTERVAL_MS`)."""
 _MOST_PREFIXES = 1_000
 
 _NO_ID = UUID(int=0)
@@ -57,7 +58,7 @@ _ASK_AGAIN = frozenset({UnknownSubscriptionIdError.code, UnsupportedCompressionT
 
 
 class TelemetryRequest(Enum):
-    """What is to be sent next."""
+    """Kind of the next request."""
 
     SUBSCRIPTION = "subscription"
     PUSH = "push"
@@ -65,7 +66,7 @@ class TelemetryRequest(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a broker wants; an empty `prefixes` means nothing for now."""
+    """Subscription of a broker; an empty `prefixes` subscribes to nothing."""
 
     id: int
     interval: float
@@ -75,24 +76,24 @@ class Subscription:
     prefixes: tuple[str, ...]
 
     def wants(self, name: str) -> bool:
-        """Whether the metric of this name is asked for."""
+        """Return whether the metric of this name is subscribed to."""
         return name.startswith(self.prefixes) or not _EVERYTHING.isdisjoint(self.prefixes)
 
 
 class Telemetry:
-    """The state machine of one client.
+    """The telemetry state machine of one client.
 
     Args:
-        codecs: numbers of the codecs that can be used, besides none.
-        rng: for the spread of the first push.
+        codecs: ids of the usable compression codecs, besides none.
+        rng: spreads the first push.
     """
 
     def __init__(self, codecs: Collection[int], rng: Random) -> None:
         self.client_instance_id: UUID = _NO_ID
-        """Given by a broker with the first subscription; all zeros before."""
+        """Set by a broker with the first subscription; all zeros before."""
         self.subscription: Subscription | None = None
         self.unsupported: bool = False
-        """Whether the broker asked last takes no telemetry."""
+        """True if the last broker does not support telemetry."""
         self._codecs = dict.fromkeys(codecs)
         self._rng = rng
         self._next = TelemetryRequest.SUBSCRIPTION
@@ -102,36 +103,36 @@ class Telemetry:
 
     @property
     def next_request(self) -> TelemetryRequest:
-        """What is to be sent at `next_at`."""
+        """The request to send at `next_at`."""
         return self._next
 
     @property
     def next_at(self) -> float:
-        """Loop time of the next request; inf while one is out, and when telemetry is off."""
+        """Loop time of the next request; inf while one is in flight or telemetry is off."""
         return inf if self._out or self._off else self._next_at
 
     @property
     def wanted(self) -> Subscription | None:
-        """The subscription, if it asks for anything."""
+        """The subscription, unless it is empty."""
         subscription = self.subscription
         return subscription if subscription is not None and subscription.prefixes else None
 
     def on_request(self) -> None:
-        """A request is out."""
+        """Mark a request as in flight."""
         self._out = True
 
     def on_unsupported(self, now: float) -> None:
-        """The broker offers no telemetry; another one may, or the same after an upgrade."""
+        """Retry later: another broker may support telemetry, or this one after an upgrade."""
         self.unsupported = True
         self._ask_for_subscription(now + DEFAULT_INTERVAL_S)
 
     def on_failure(self, now: float) -> None:
-        """No answer, or none that makes sense: asks anew after a while, as Java does."""
+        """Request a new subscription after the interval, as Java does."""
         interval = self.subscription.interval if self.subscription else DEFAULT_INTERVAL_S
         self._ask_for_subscription(now + interval)
 
     def on_subscription(self, answer: GetTelemetrySubscriptionsResponse, now: float) -> None:
-        """Takes a subscription in."""
+        """Handle a subscription response."""
         self._out = False
         if answer.error_code in _HOPELESS:
             self._off = True
@@ -141,7 +142,7 @@ class Telemetry:
             self._take(answer, now)
 
     def on_push(self, error_code: int, now: float) -> bool:
-        """Takes the answer to a push in; whether the metrics were taken."""
+        """Handle a push response; return whether the metrics were accepted."""
         self._out = False
         if error_code in _HOPELESS:
             self._off = True
@@ -150,12 +151,12 @@ class Telemetry:
                 self._codecs.pop(self.subscription.codec, None)
             self._ask_for_subscription(now)
         else:
-            # Too large, throttled: the same subscription, the same interval.
+            # Accepted, too large or throttled: keep the subscription and the interval.
             self._wait_for_push(now)
         return not error_code
 
     def on_push_skipped(self, now: float) -> None:
-        """There was nothing to push, or too much."""
+        """Wait for the next interval: there was nothing to push, or too much."""
         self._wait_for_push(now)
 
     # -- private ---------------------------------------------------------------------------------
@@ -197,10 +198,10 @@ def _interval_s(given_ms: int) -> float:
 
 
 class PointLedger:
-    """What was pushed already, for totals that go out as differences.
+    """Totals that were pushed before, to compute deltas.
 
     Args:
-        now_ns: when counting began, ns since the epoch.
+        now_ns: start of the counting, nanoseconds since the epoch.
     """
 
     def __init__(self, now_ns: int) -> None:
@@ -212,7 +213,7 @@ class PointLedger:
     def points(
         self, metrics: Iterable[Metric], subscription: Subscription, now_ns: int
     ) -> list[Point]:
-        """The metrics asked for as they are pushed; `settle` when they have arrived."""
+        """Return the subscribed metrics as points; call `settle` after they were accepted."""
         self._offered, self._offered_ns = {}, now_ns
         points = []
         for metric in metrics:
@@ -222,7 +223,7 @@ class PointLedger:
         return points
 
     def settle(self) -> None:
-        """The last points have arrived, or may have: what follows counts from there."""
+        """Count deltas from the last points, which were accepted or may have been."""
         self._settled.update(self._offered)
         self._settled_ns = self._offered_ns
 
@@ -235,6 +236,6 @@ class PointLedger:
         if not delta:
             return Point(name, metric.value, attributes, True, False, self._started_ns)
         before = self._settled.get(identity, 0.0)
-        # A total may begin anew, when its topic was forgotten meanwhile.
+        # A total restarts from 0 when its topic expired meanwhile.
         added = metric.value - before if metric.value >= before else metric.value
         return Point(name, added, attributes, True, True, self._settled_ns)

@@ -1,1 +1,1 @@
-"""Records become batches: memory, partitions, queues, what is ready to be sent."""
+"""Batches of records: memory, partitions, queues, readiness."""

@@ -1,15 +1,14 @@
-"""RecordAccumulator: the batches of every partition, from their first record to their end.
+"""RecordAccumulator: the batches of every partition, from their first record to their outcome.
 
-Owns: one deque of batches per partition, their memory, their order, muting, expiry. Must not know:
-when a partition's turn comes (`readiness.py`), sockets, asyncio, what a response says.
+It keeps one deque of batches per partition, their memory, order, muting and expiry. Not here: when
+a partition is ready (`readiness.py`), sockets, asyncio, the content of responses.
 
 Invariants
-- A retried batch goes back in front of every younger batch of its partition (`ordinal`).
-- A batch gives its memory back once it has its outcome and no transport holds it.
-- A batch is found among the incomplete ones until its listeners have been called, and among the
-  held ones until its memory is back, whatever raises in between: `take_all`, the delivery timeout
-  and `end_all` end what an exception has left.
-- The cost of `drain` grows with the partitions that are ready or linger, never with those known.
+- A retried batch is inserted before every younger batch of its partition (`ordinal`).
+- A batch releases its memory once it has its outcome and no transport holds it.
+- After any exception a batch is still incomplete until its listeners were called, and held until
+  its memory is released: `take_all`, the delivery timeout and `end_all` end what is left.
+- The cost of `drain` grows with the partitions that are ready or linger, not with all partitions.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _FIRST_SIZE = 4096
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorSettings:
-    """Options the accumulator obeys; times in seconds, sizes in bytes."""
+    """Options of the accumulator; times in seconds, sizes in bytes."""
 
     batch_size: int
     linger: float
@@ -44,10 +43,13 @@ class AccumulatorSettings:
     guarantee_order: bool
     batch_records: int | None = None
     grows: bool = False
-    """Whether a batch begins small and takes more memory as it fills (KIP-1332)."""
+    """True if a batch starts small and takes more memory as it fills (KIP-1332)."""
 
     def first_size(self, record_size: int) -> int:
-        """Bytes for a new batch whose first record takes up to `record_size`, header included."""
+        """Return the bytes for a new batch whose first record takes up to `record_size`.
+
+        `record_size` includes the header of the batch.
+        """
         size = min(self.batch_size, _FIRST_SIZE) if self.grows else self.batch_size
         return max(size, record_size)
 
@@ -57,16 +59,16 @@ class RecordAccumulator:
 
     Args:
         settings: see `AccumulatorSettings`.
-        pool: where the batches' memory comes from and returns to.
-        metadata: asked for leaders and told about topics in use.
-        sequencer: asked whether a batch may go out, and told when it does.
+        pool: the memory of the batches.
+        metadata: source of leaders; topics in use are added to it.
+        sequencer: decides whether a batch may be sent, and numbers it.
         owner: stored in each batch for the runtime.
         on_unretrieved: see `ProducerBatch`.
 
     Attributes:
-        sequencer: whoever asks for its numbers finds it here.
-        readiness: whose turn it is; the sender asks there.
-        held: the batches in a transport's hands, or on their way there.
+        sequencer: the sequencer, for its producer id and sequences.
+        readiness: the partitions that are ready, for the sender.
+        held: the batches that a transport holds or is about to get.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class RecordAccumulator:
         self.pool = pool
         self.closing = False
         self.growth_per_record = 0
-        """Bytes a record may grow by in a request, in the formats of old brokers."""
+        """Bytes by which a record may grow in a request in the formats of old brokers."""
         self._metadata = metadata
         self.sequencer: Sequencer = sequencer
         self._owner = owner
@@ -103,17 +105,17 @@ class RecordAccumulator:
     # -- appending -------------------------------------------------------------------------------
 
     def queue(self, topic: str, partition: int) -> PartitionQueue | None:
-        """The queue of a partition that has had a record, else None."""
+        """Return the queue of a partition, or None if it has had no record."""
         partitions = self._queues.get(topic)
         return None if partitions is None else partitions.get(partition)
 
     def queue_sizes(self, topic: str) -> dict[int, int]:
-        """Batches waiting per partition, for those that have had a record."""
+        """Return the number of queued batches per partition that has had a record."""
         partitions = self._queues.get(topic, {})
         return {partition: len(queue.batches) for partition, queue in partitions.items()}
 
     def try_append(self, record: OutgoingRecord, partition: int) -> ProducerBatch | None:
-        """Appends to the partition's open batch; None when a new batch, hence memory, is needed.
+        """Append to the partition's open batch; return None if a new batch is needed.
 
         The record is the last one of the batch returned: its index is `batch.count - 1`.
         """
@@ -128,11 +130,11 @@ class RecordAccumulator:
             self._make_room(batch, record)
         has_room = batch.try_append(record)
         if batch.full and batch is queue.batches[0]:
-            self.readiness.replan(queue)  # what stands behind another one changes nothing
+            self.readiness.replan(queue)  # only the first batch affects readiness
         return batch if has_room else None
 
     def _make_room(self, batch: ProducerBatch, record: OutgoingRecord) -> None:
-        """Gives an open batch twice its memory if the record needs it and the pool has it."""
+        """Double the memory of an open batch if the record needs it and the pool has it."""
         needed = batch.wire_size + record.size - HEADER_SIZE
         size = min(self.settings.batch_size, max(2 * batch.size, needed))
         if needed <= batch.size or size <= batch.size:
@@ -152,9 +154,9 @@ class RecordAccumulator:
         buffer: bytearray,
         size: int,
     ) -> ProducerBatch:
-        """Return a batch with this record, for `enqueue` or `try_hand_out`, as no queue has it.
+        """Return a batch with this record, to be passed to `enqueue` or `try_hand_out`.
 
-        On any error the buffer is the caller's again.
+        On any error the buffer belongs to the caller again.
         """
         place = self._queue_of(record.meta.name, partition).topic_partition
         return self._begin([record], place, now, buffer, size, self.settings.batch_records)
@@ -162,7 +164,7 @@ class RecordAccumulator:
     def begin_spare(
         self, topic_partition: TopicPartition, buffer: bytearray, size: int
     ) -> ProducerBatch:
-        """Return an empty batch, for `enqueue` or `try_hand_out` once it has a record."""
+        """Return an empty batch, to be passed to `enqueue` or `try_hand_out` with a record."""
         place = self._queue_of(*topic_partition).topic_partition
         return self._begin((), place, 0.0, buffer, size, self.settings.batch_records)
 
@@ -175,9 +177,9 @@ class RecordAccumulator:
         buffer: bytearray,
         size: int,
     ) -> ProducerBatch:
-        """One batch of exactly these records of one topic, written whole or not at all.
+        """Enqueue one batch of exactly these records, written as a whole or not at all.
 
-        On any error the buffer is the caller's again.
+        On any error the buffer belongs to the caller again.
         """
         place = self._queue_of(records[0].meta.name, partition).topic_partition
         batch = self._begin(records, place, now, buffer, size, None)
@@ -189,9 +191,9 @@ class RecordAccumulator:
     def open_early(
         self, record: OutgoingRecord, now: float, *, buffer: bytearray, size: int
     ) -> ProducerBatch:
-        """Opens a batch with a record of a topic that is not known yet: it is on no queue.
+        """Open a batch with a record of a topic without metadata; it is not queued.
 
-        On any error the buffer is the caller's again. See `spread`.
+        On any error the buffer belongs to the caller again. See `spread`.
         """
         where = TopicPartition(record.meta.name, NO_PARTITION)
         batch = self._begin([record], where, now, buffer, size, self.settings.batch_records)
@@ -206,14 +208,17 @@ class RecordAccumulator:
         size: int,
         created_at: float,
     ) -> ProducerBatch:
-        """A batch of a partition for records of `open_early`, in `size` bytes beyond the pool's."""
+        """Return a batch of one partition for records of `open_early`.
+
+        Its `size` bytes are not counted by the pool.
+        """
         part = self._begin(records, where, created_at, bytearray(size), 0, None)
         part.begin(self._next_ordinal(), created_at)
         part.close()
         return part
 
     def spread(self, batch: ProducerBatch, places: Sequence[tuple[ProducerBatch, int]]) -> None:
-        """The records of a batch of `open_early` are in these parts; it is done when they are."""
+        """Move the records of a batch of `open_early` to parts; it is done when they are."""
         batch.spread(places)
         keys = {(batch, part): part for part in batch.parts}
         on_part_done = self._when_all_are_done(batch, keys)
@@ -223,13 +228,13 @@ class RecordAccumulator:
         self._incomplete.discard(batch)
 
     def line_up_part(self, part: ProducerBatch) -> None:
-        """Puts a part of batches that were `spread` at the end of its partition's queue."""
+        """Put a part of batches that were `spread` at the end of its partition's queue."""
         self._incomplete.add_part(part)
         self.sequencer.on_opened(part.topic_partition)
         self._put_last(part, self._queue_of(*part.topic_partition))
 
     def enqueue(self, batch: ProducerBatch, now: float) -> None:
-        """Put a new batch at the end of its partition's queue; the one before takes no more."""
+        """Put a new batch at the end of its partition's queue and close the previous one."""
         queue = self._queue_of(*batch.topic_partition)
         self._enlist(batch, now)
         self._put_last(batch, queue)
@@ -245,10 +250,10 @@ class RecordAccumulator:
             self.readiness.replan(queue)
 
     def try_hand_out(self, batch: ProducerBatch, now: float, leader_epoch: int) -> bool:
-        """`enqueue`, `drain` and `hold` a new batch in one; False if it has to be queued.
+        """Do `enqueue`, `drain` and `hold` of a new batch; return False if it has to be queued.
 
-        It may not overtake another one: not while any batch waits in a queue, nor in a partition
-        that is muted or whose sequence does not allow it.
+        It must not overtake another batch: False while any batch is queued, the partition is muted,
+        or the sequencer does not allow it.
         """
         for other in self._incomplete:
             if not other.holds:
@@ -263,7 +268,7 @@ class RecordAccumulator:
         return True
 
     def end_gathering(self, batches: Iterable[ProducerBatch]) -> None:
-        """The call that added records to these batches goes on later, or is done: they are due."""
+        """Make these batches due: the call that added records to them pauses or is done."""
         for batch in batches:
             batch.gathering = False
             queue = self.queue(*batch.topic_partition)
@@ -274,18 +279,18 @@ class RecordAccumulator:
 
     @property
     def expedited(self) -> bool:
-        """Whether lingering is pointless: someone waits for memory, a flush, or the end."""
+        """Whether batches must not linger: a task waits for memory, a flush or the close."""
         return self._flushes > 0 or self.closing or self.pool.queued > 0
 
     @property
     def next_expiry_at(self) -> float:
-        """Loop time at which the oldest batch's delivery timeout ends."""
+        """Loop time at which the oldest batch expires."""
         return self._incomplete.next_expiry_at
 
     def drain(self, node_id: int, now: float) -> list[ProducerBatch]:
-        """Takes at most one batch of each ready partition of a node, for one request.
+        """Take at most one batch of each ready partition of a node, for one request.
 
-        The batches add up to at most `max_request_size`, unless the first alone exceeds it.
+        Their total size is at most `max_request_size`, unless the first alone exceeds it.
         """
         readiness, sequencer = self.readiness, self.sequencer
         drained: list[ProducerBatch] = []
@@ -319,7 +324,7 @@ class RecordAccumulator:
         return drained
 
     def on_metadata_update(self, now: float) -> None:
-        """Leaders may have moved: replans what is ready, leaderless or backing off there."""
+        """Replan partitions with a new leader that are ready, leaderless or backing off."""
         queues: list[PartitionQueue] = []
         for topic in self._metadata.cluster.take_changed():
             queues += self._queues.get(topic, {}).values()
@@ -331,7 +336,7 @@ class RecordAccumulator:
                     self.readiness.replan(queue)
 
     def forget_topics(self) -> None:
-        """Drops the queues of topics that expired from the metadata; sequences live elsewhere."""
+        """Drop the queues of topics that expired from the metadata, but not their sequences."""
         for topic in [name for name in self._queues if self._metadata.topic(name) is None]:
             queues = self._queues[topic].values()
             if not any(queue.batches or queue.muted for queue in queues):
@@ -342,9 +347,9 @@ class RecordAccumulator:
     # -- after an attempt ------------------------------------------------------------------------
 
     def reenqueue(self, batch: ProducerBatch, retry_at: float) -> None:
-        """Puts a batch back in its old place, ready again at `retry_at`.
+        """Put a batch back in its place in the queue, ready again at `retry_at`.
 
-        It is ready at once if the leader changed meanwhile: no later update says so again.
+        It is ready at once if the leader changed meanwhile: no later update would report that.
         """
         batch.retry_at = batch.last_attempt_at if self._has_newer_leader(batch) else retry_at
         queue = self._queue_of(*batch.topic_partition)
@@ -359,9 +364,9 @@ class RecordAccumulator:
     def enqueue_parts(
         self, batch: ProducerBatch, parts: Sequence[ProducerBatch], now: float
     ) -> None:
-        """Puts the parts of a split batch in its place; it is done when they are.
+        """Put the parts of a split batch in its place; it is done when they are.
 
-        Their memory is on top of the pool's, which keeps counting the whole until then.
+        The pool does not count their memory; it counts the whole batch until then.
         """
         on_part_done = self._when_all_are_done(batch, parts)
         for part in parts:
@@ -374,7 +379,7 @@ class RecordAccumulator:
     def _when_all_are_done(
         self, batch: ProducerBatch, keys: Iterable[object]
     ) -> Callable[[object], None]:
-        """A listener for the parts of a batch, with these keys, each of which holds the batch."""
+        """Return a listener for the parts of a batch; each key is one hold on the batch."""
         left = set(keys)
 
         def on_part_done(key: object) -> None:
@@ -388,7 +393,7 @@ class RecordAccumulator:
         return on_part_done
 
     def unmute(self, topic_partition: TopicPartition) -> None:
-        """The answer for a partition has come: whatever held it back may be over."""
+        """Unmute a partition after a response, and replan it."""
         queue = self.queue(*topic_partition)
         if queue is not None:
             queue.muted = False
@@ -396,12 +401,12 @@ class RecordAccumulator:
                 self.readiness.replan(queue)
 
     def hold(self, batch: ProducerBatch) -> None:
-        """A transport may read the batch's memory from now on."""
+        """Pin the batch's memory, which a transport may read from now on."""
         self.held.add(batch)
         batch.holds += 1
 
     def release(self, batch: ProducerBatch) -> None:
-        """The transport is done with the batch's memory."""
+        """Unpin the batch's memory, which the transport does not need any more."""
         batch.holds -= 1
         if not batch.holds:
             if batch.done:
@@ -409,16 +414,16 @@ class RecordAccumulator:
             self.held.discard(batch)
 
     def complete(self, batch: ProducerBatch, outcome: BatchOutcome) -> bool:
-        """End a batch; False when it had ended before."""
+        """Set the outcome of a batch; return False if it had one."""
         first = batch.complete(outcome)
         if not batch.holds:
             self._deallocate(batch)
-        # Last: what an exception cuts off before is found here, and ended by the next call.
+        # Last: after an exception above the batch is still listed, and the next call ends it.
         self._incomplete.discard(batch)
         return first
 
     def acknowledge(self, batch: ProducerBatch, outcome: BatchOutcome) -> None:
-        """`complete`, `release` and `unmute` in one, for a batch without an outcome."""
+        """Do `complete`, `release` and `unmute` in one, for a batch without an outcome."""
         batch.complete(outcome)
         batch.holds -= 1
         if not batch.holds:
@@ -428,11 +433,11 @@ class RecordAccumulator:
         self.unmute(batch.topic_partition)
 
     def expired(self, now: float) -> list[ProducerBatch]:
-        """The batches past their delivery timeout."""
+        """Return the batches past their delivery timeout."""
         return self._incomplete.expired(now)
 
     def withdraw(self, batches: Iterable[ProducerBatch]) -> None:
-        """Take batches off their queues that are about to be completed."""
+        """Remove batches that are about to be completed from their queues."""
         for batch in batches:
             queue = self.queue(*batch.topic_partition)
             if queue is not None and not batch.holds and batch in queue.batches:
@@ -446,7 +451,7 @@ class RecordAccumulator:
         in_flight: bool = True,
         only: Callable[[ProducerBatch], bool] | None = None,
     ) -> list[ProducerBatch]:
-        """Every batch without an outcome, or one kind of them, off its queue."""
+        """Remove batches without an outcome from their queues and return them."""
         batches = [batch for batch in self.incomplete() if (in_flight if batch.holds else queued)]
         if only is not None:
             batches = [batch for batch in batches if only(batch)]
@@ -456,13 +461,13 @@ class RecordAccumulator:
     def end_all(
         self, others: Iterable[ProducerBatch], outcome_of: Callable[[ProducerBatch], BatchOutcome]
     ) -> None:
-        """End every batch and give up the memory, whatever state an exception has left.
+        """End every batch and drop the memory, in whatever state an exception left them.
 
-        Call it once nothing is appended or sent any more.
+        Call it only when nothing is appended or sent any more.
 
         Args:
             others: batches that may be missing from the incomplete ones.
-            outcome_of: of a batch that has none.
+            outcome_of: returns the outcome for a batch that has none.
         """
         for batch in [*others, *self.held, *self.incomplete()]:
             if not batch.done:
@@ -482,7 +487,7 @@ class RecordAccumulator:
 
     @property
     def quiet(self) -> bool:
-        """Whether every batch has its outcome and none is in a transport's hands."""
+        """Whether every batch has its outcome and no transport holds one."""
         return not self.held and not self._incomplete
 
     @property
@@ -491,24 +496,24 @@ class RecordAccumulator:
         return all(batch.count == 1 for batch in self._incomplete)
 
     def incomplete(self) -> Iterator[ProducerBatch]:
-        """The batches that have no outcome yet."""
+        """Iterate over the batches without an outcome."""
         return iter(self._incomplete)
 
     def begin_flush(self) -> None:
-        """From now until `end_flush` nothing lingers."""
+        """Disable linger until `end_flush`."""
         self._flushes += 1
         self.expedite()
 
     def end_flush(self) -> None:
-        """Ends one `begin_flush`."""
+        """End one `begin_flush`."""
         self._flushes -= 1
 
     def expedite(self) -> None:
-        """Makes every partition that lingers ready; call when `expedited` becomes true."""
+        """Make every lingering partition ready; call when `expedited` becomes true."""
         self.readiness.expedite()
 
     def replan_all(self) -> None:
-        """Looks again at every partition with batches: what held them all back is over."""
+        """Replan every partition with batches, after an event that blocked all of them."""
         for topic_partition in {batch.topic_partition: None for batch in self.incomplete()}:
             if topic_partition.partition != NO_PARTITION:
                 self.readiness.replan(self._queue_of(*topic_partition))
@@ -523,7 +528,7 @@ class RecordAccumulator:
         return queue
 
     def _has_newer_leader(self, batch: ProducerBatch) -> bool:
-        """Whether the leader changed since the batch went out: no backoff then (KIP-951)."""
+        """Return whether the leader changed since the batch was sent: no backoff then (KIP-951)."""
         return self._metadata.leader_epoch(*batch.topic_partition) > batch.leader_epoch
 
     def _begin(
@@ -572,5 +577,5 @@ class RecordAccumulator:
         buffer = batch.take_buffer()
         if buffer is not None:
             self.pool.deallocate(buffer, batch.size)
-            if batch.size:  # else it is a part of one that counts them all
+            if batch.size:  # else it is a part of a batch that counts all its records
                 self.pool.return_records(batch.count)

@@ -1,20 +1,16 @@
-"""When lingering brings nothing any more, because everybody who sends waits for an answer.
+"""Adaptive linger: batches are sent early when every task that sends is waiting for a response.
 
-Owns: how many records are awaited at once when no more are to come. Must not know: queues, nodes,
-time.
+When every buffered record is awaited, as by tasks that call `send_and_wait` in a loop, no task can
+add more. The number of such tasks is learned when a linger ends by the clock. From then on linger
+ends as soon as that many records are awaited, queued or in flight; a single awaiting task does not
+linger at all. When more records come, the number is learned again.
 
-A linger waits for records to come. Where every record is awaited by whoever sent it, as with tasks
-that `send_and_wait` in a loop, there is a moment from which on none can come: everybody waits. How
-many everybody is shows when a linger ends by the clock. From then on one ends as soon as that many
-records are there, on their way or still here; a single awaiting task does not linger at all. As
-soon as there are more, lingers take their time again.
-
-Of a large crowd half should be served while the other half asks: `PLENTY` records are worth a
-request while none is under way.
+With many tasks, half of them should be served while the other half sends: `PLENTY` records are sent
+at once while no request is in flight.
 
 Invariants
-- `linger_ms` stays the upper bound, and the rule where some record is not awaited.
-- A look costs the same however many batches there are: beyond some dozens it says no.
+- `linger_ms` is the upper bound, and is kept if any record is not awaited.
+- The cost of a check is bounded: with more than `_MOST_BATCHES` batches it returns False.
 """
 
 from __future__ import annotations
@@ -31,7 +27,7 @@ _MOST_BATCHES = 64
 
 
 class Crowd:
-    """Those who await what they have sent."""
+    """Number of records that tasks await at once, learned from lingers that ended by the clock."""
 
     def __init__(self) -> None:
         self._size: float = inf
@@ -39,12 +35,12 @@ class Crowd:
     def has_waited(
         self, incomplete: Collection[ProducerBatch], lingering: int, *, lingered: bool
     ) -> bool:
-        """Whether the batches that linger should go.
+        """Return whether the lingering batches should be sent now.
 
         Args:
             incomplete: the batches without an outcome.
             lingering: how many of them linger.
-            lingered: whether some linger ends now anyway.
+            lingered: whether a linger ends by the clock now.
         """
         if len(incomplete) > _MOST_BATCHES:
             return False

@@ -1,17 +1,17 @@
-"""One batch of records for one partition, from its first append to its outcome.
+"""ProducerBatch: records of one partition, from the first append to the outcome.
 
-Owns: the builder and its buffer while records come in, the encoded form afterwards, the facts about
-attempts, and the one outcome all its records share. Must not know: asyncio, sockets, the
-accumulator's queues.
+It has the builder and its buffer while records are appended, then the encoded form, the state of
+the attempts and the outcome. Not here: asyncio, sockets, the accumulator's queues.
 
     OPEN --close()--> CLOSED --hold()--> (in flight) --release()--> CLOSED ... --complete()--> done
 
 Invariants
-- The outcome is set once; whoever comes second (a late response after an expiry) is ignored.
-- The buffer goes back to the pool once, and only when the batch is done *and* no transport holds
-  it: a batch that expires in flight keeps its buffer until its connection lets go (KAFKA-19012).
-- `possibly_persisted` never turns back: once an attempt may have been written, no later refusal
-  of another attempt can promise that the records do not stand in the log.
+- The outcome is set once; a second one (a late response after an expiry) is ignored.
+- The buffer returns to the pool once, and only when the batch is done *and* no transport holds
+  it: a batch that expires in flight keeps its buffer until its connection releases it
+  (KAFKA-19012).
+- `possibly_persisted` is never reset: once an attempt may have been written, no error of another
+  attempt proves that the records are not in the log.
 """
 
 from __future__ import annotations
@@ -31,17 +31,16 @@ from aioproducer.records.reader import DecodedRecord
 from aioproducer.types import Persistence, TimestampType, TopicPartition
 
 NO_PARTITION = -1
-"""The partition of records whose topic is not known yet."""
+"""The partition of records whose topic has no metadata yet."""
 _NO_TOPIC_ID = UUID(int=0)
 _MOST_GROWTH = 10
-"""Bytes by which a record may grow in another batch: its timestamp counts from the first one's."""
+"""Bytes by which a record may grow in another batch: timestamps are deltas to the first one's."""
 
 
 class BatchOutcome(NamedTuple):
-    """What became of a batch: where it stands, or why it failed.
+    """Result of a batch: the offset at which it is written, or the error.
 
-    `record_errors` (KIP-467) has the records that failed for a reason of their own; `error` is that
-    of the others.
+    `record_errors` (KIP-467) has the errors of single records; `error` is the error of the others.
     """
 
     base_offset: int | None = None
@@ -52,7 +51,7 @@ class BatchOutcome(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the records' timestamps."""
+        """Source of the records' timestamps."""
         if self.log_append_time_ms is None:
             return TimestampType.CREATE_TIME
         return TimestampType.LOG_APPEND_TIME
@@ -62,17 +61,17 @@ class ProducerBatch:
     """Records of one partition that are sent, acknowledged and failed together.
 
     Args:
-        topic_partition: where the records go.
-        buffer: the memory for them; filled by `try_append`, never resized, left by `move_to`.
+        topic_partition: the partition of the records.
+        buffer: their memory; filled by `try_append`, never resized, replaced by `move_to`.
         size: bytes accounted for the buffer in the pool.
         now: loop time of the creation, seconds; the delivery timeout counts from here.
-        ordinal: position among all batches of the producer, the parts of a split one sorting into
-            its place; a retry goes back to its old place. `begin` sets both anew.
-        owner: opaque to the core; the runtime keeps here what resumes awaiters, and in `receipt`
-            the answer that the deliveries of an acknowledged batch share.
-        on_unretrieved: called when the batch failed and is forgotten although some of its
-            deliveries were never looked at.
-        most: how many records make it full; None for any number.
+        ordinal: position among all batches of the producer; the parts of a split batch sort into
+            its place, and a retry returns to it. `begin` sets `now` and `ordinal` again.
+        owner: opaque to the core; the runtime resumes awaiting tasks with it. `receipt` has the
+            result that the deliveries of an acknowledged batch share.
+        on_unretrieved: called when a failed batch is garbage collected although the errors of some
+            of its deliveries were never retrieved.
+        most: record count that makes it full; None for no limit.
     """
 
     __slots__ = (
@@ -146,13 +145,13 @@ class ProducerBatch:
         self.possibly_persisted: bool = False
         self.outcome: BatchOutcome | None = None
         self.done: bool = False
-        """Whether the outcome is known."""
+        """True once the outcome is set."""
         self.has_sequence: bool = False
-        """Whether the batch holds a sequence number (KIP-98)."""
+        """True if the batch has a sequence number (KIP-98)."""
         self.indivisible: bool = False
-        """Whether its records are written together or not at all."""
+        """True if its records are written together or not at all."""
         self.gathering: bool = False
-        """Whether a bulk call is adding records: while open it is not due, even without linger."""
+        """True while a bulk call is adding records: while open, the batch is not due."""
         self.parts: Sequence[ProducerBatch] = ()
         self._places: Sequence[tuple[ProducerBatch, int]] = ()
         self.receipt: object = None
@@ -162,11 +161,11 @@ class ProducerBatch:
         self.retrieved: int = 0
         self._final_count = 0
         self.listeners: dict[object, Callable[[object], None]] = {}
-        """What is called with which key when the outcome is known; for `add_listener`."""
+        """Callbacks by key, called when the outcome is set; see `add_listener`."""
         self._on_unretrieved = on_unretrieved
         self._most = most
         if most is not None:
-            # The last one comes in here, whoever writes to the builder otherwise.
+            # Only `try_append` adds the last record, even if other code writes to the builder.
             self.builder.most = most - 1
 
     def __del__(self) -> None:
@@ -188,23 +187,23 @@ class ProducerBatch:
 
     @property
     def uncompressed_size(self) -> int:
-        """Bytes of the batch before compression; those of its header once the memory is gone."""
+        """Bytes of the batch before compression; only the header once the memory is released."""
         return HEADER_SIZE + (0 if self.builder is None else self.builder.size)
 
     @property
     def largest_record(self) -> int:
-        """Bytes of the largest record before compression; 0 once the memory is gone."""
+        """Bytes of the largest record before compression; 0 once the memory is released."""
         return 0 if self.builder is None else self.builder.largest
 
     @property
     def watchers(self) -> int:
-        """How many want to hear of the outcome; each awaited delivery is one."""
+        """Number of listeners; each awaited delivery is one."""
         return len(self.listeners)
 
     def try_append(self, record: OutgoingRecord) -> bool:
-        """Appends one record; False when it is closed or has no room.
+        """Append one record; return False if the batch is closed or has no room.
 
-        It is full from then on, and behind the last record it takes.
+        The batch is full from then on, and after the last record that it can take.
         """
         builder = self.builder
         if self.full or builder is None:
@@ -218,7 +217,7 @@ class ProducerBatch:
         return index >= 0
 
     def move_to(self, buffer: bytearray, size: int) -> tuple[bytearray | None, int]:
-        """Goes on in a larger buffer, while open; returns the old one and its accounted size."""
+        """Move an open batch to a larger buffer; return the old one and its accounted size."""
         if self.builder is None:
             raise IllegalStateError("a batch that gave up its memory cannot grow")
         self.builder.move_to(buffer)
@@ -227,24 +226,24 @@ class ProducerBatch:
         return before
 
     def begin(self, ordinal: tuple[int, ...], now: float) -> None:
-        """Take a place among the producer's batches; the delivery timeout counts from now."""
+        """Set the position among the producer's batches; the delivery timeout starts now."""
         self.ordinal = ordinal
         self.created_at = self.last_attempt_at = self.retry_at = now
 
     def close(self) -> None:
-        """Takes no more records."""
+        """Accept no more records."""
         self.full = True
         if self.builder is not None:
             self.builder.close()
 
     def on_attempt(self, now: float, leader_epoch: int) -> None:
-        """The batch is on its way to the leader of `leader_epoch`."""
+        """Record an attempt to send the batch to the leader of `leader_epoch`."""
         self.attempts += 1
         self.last_attempt_at = now
         self.leader_epoch = leader_epoch
 
     def set_producer(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Gives the batch its place in the producer's sequence; only while nobody sends it."""
+        """Set the producer id, epoch and sequence; only while the batch is not being sent."""
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
@@ -254,30 +253,30 @@ class ProducerBatch:
             self.encoded = self.encoded.restamped(producer_id, producer_epoch, base_sequence)
 
     def persistence(self) -> Persistence:
-        """What a failure of this batch may claim about its records."""
+        """Return what an error of this batch reports about its records."""
         if self.possibly_persisted:
             return Persistence.POSSIBLY_PERSISTED
         return Persistence.NOT_PERSISTED
 
     def add_listener(self, key: object, callback: Callable[[object], None]) -> None:
-        """`callback(key)` runs once, when the outcome is known; `key` must be unique."""
+        """Call `callback(key)` once, when the outcome is set; `key` must be unique."""
         self.listeners[key] = callback
 
     def remove_listener(self, key: object) -> None:
-        """Forgets a listener; unknown keys are ignored."""
+        """Remove a listener; unknown keys are ignored."""
         self.listeners.pop(key, None)
 
     def remove_listeners(self, unwanted: Callable[[object], bool]) -> int:
-        """Forgets the listeners whose key is `unwanted`; returns how many."""
+        """Remove the listeners whose key is `unwanted`; return their number."""
         keys = [key for key in self.listeners if unwanted(key)]
         for key in keys:
             del self.listeners[key]
         return len(keys)
 
     def complete(self, outcome: BatchOutcome) -> bool:
-        """Set the outcome and call the listeners; False when it was known already.
+        """Set the outcome and call the listeners; return False if the outcome was set before.
 
-        After an exception (a signal handler's, MemoryError) another call does what is left: a
+        After an exception (from a signal handler, or MemoryError) another call finishes the rest; a
         listener may be called twice then.
         """
         is_first = self.outcome is None
@@ -301,7 +300,7 @@ class ProducerBatch:
             raise
 
     def take_buffer(self) -> bytearray | None:
-        """Gives up the memory, once; deliveries may keep the batch, not its records."""
+        """Release the memory and return it, once; the records are gone, the outcome stays."""
         buffer, self.buffer = self.buffer, None
         self._final_count = self.count
         if self.builder is not None:
@@ -310,14 +309,14 @@ class ProducerBatch:
         return buffer
 
     def abandon(self) -> None:
-        """Let go of the memory without giving it back: a transport that reads it keeps it."""
+        """Drop the memory without returning it: a transport that reads it keeps it alive."""
         self._final_count = self.count
         self.buffer = self.builder = self.encoded = None
 
     def split(self, groups: Sequence[Sequence[int]]) -> Sequence[ProducerBatch]:
-        """One batch for each group of records, in place of this one.
+        """Return one batch for each group of records, to replace this one.
 
-        The batch itself is done when its parts are; its deliveries find theirs by `outcome_of`.
+        The batch itself is done when its parts are; its deliveries use `outcome_of`.
 
         Args:
             groups: The indexes of their records, in order; each record is in one group.
@@ -349,19 +348,19 @@ class ProducerBatch:
         return parts
 
     def records(self) -> list[DecodedRecord]:
-        """The records it has taken, while it has its memory and is not encoded."""
+        """Return the appended records, while the batch has its memory and is not encoded."""
         return [] if self.builder is None else records_of(self.builder)
 
     def spread(self, places: Sequence[tuple[ProducerBatch, int]]) -> None:
-        """Its records are in other batches now, each at this index in that batch.
+        """Set the batch and the index to which each record was moved.
 
-        The batch itself is done when these are, as when it is split.
+        The batch itself is done when these batches are, as after a split.
         """
         self.parts = list(dict.fromkeys(part for part, _ in places))
         self._places = places
 
     def topic_partition_of(self, index: int) -> TopicPartition:
-        """Where one record goes."""
+        """Return the partition of one record."""
         if not self._places:
             return self.topic_partition
         part, place = self._places[index]
@@ -378,18 +377,18 @@ class ProducerBatch:
             raise IllegalStateError("a part of a split batch has no room for its records")
 
     def outcome_of(self, index: int) -> tuple[BatchOutcome, int] | None:
-        """The outcome that holds for one record, and the record's index in that batch."""
+        """Return the outcome of one record, and the record's index in its batch."""
         if self._places:
             part, place = self._places[index]
             found = part.outcome_of(place)
             if found is not None or self.outcome is None or self.outcome.error is None:
                 return found
-            # An exception ended the split half-way: the whole batch failed, and this part with it.
+            # An exception interrupted the split: the whole batch failed, including this part.
             return self.outcome, index
         return None if self.outcome is None else (self.outcome, index)
 
     def record_error(self, index: int) -> KafkaError | None:
-        """The error of one record, once the outcome is known."""
+        """Return the error of one record, if the outcome has one."""
         found = self.outcome_of(index)
         if found is None or found[0].error is None:
             return None
@@ -397,7 +396,7 @@ class ProducerBatch:
         return outcome.record_errors.get(place, outcome.error)
 
     def mark_retrieved(self, index: int) -> None:
-        """Somebody has seen the error of this record."""
+        """Mark the error of this record as retrieved."""
         if self._places:
             part, place = self._places[index]
             part.mark_retrieved(place)

@@ -1,19 +1,19 @@
-"""The memory that records may occupy: a budget, a free list and a strict queue.
+"""Memory of buffered records: accounting, a free list and a FIFO queue.
 
-Owns: the accounting of `buffer_memory`, buffers of exactly `batch_size` kept for reuse, how many
-records may be buffered (`buffer_max_records`), and the first-come-first-served queue of those who
-wait for either. Must not know: batches, coroutines, clocks, who counts the records that come in.
+`BufferPool` accounts for `buffer_memory` and `buffer_max_records`, and keeps buffers of exactly
+`batch_size` for reuse. Requests that have to wait for either are served in FIFO order. Not here:
+batches, coroutines, clocks, the count of appended records.
 
 Invariants
 - available + pooled + granted to waiters + allocated == total, at every step.
-- While anyone queues, `try_allocate` refuses: nobody overtakes a waiter.
-- Freed memory goes to the head of the queue alone, piece by piece, until it has enough; only then
-  does the next one get any. A cancelled waiter's pieces pass on in the same call.
+- While a request is queued, `try_allocate` returns None: no caller overtakes a waiter.
+- Freed memory goes only to the head of the queue, piece by piece, until it has enough. If the head
+  is cancelled, its pieces go to the next request in the same call.
 - A buffer returns here only when no transport can still read it (KAFKA-19012).
-- A buffer that is lent is the oldest of the free ones and counts as free: it is taken back when no
-  other free one is left.
-- Memory is accounted once its buffer is made: a `MemoryError` takes nothing from the pool, and ends
-  the request it was for, not those behind it.
+- The buffer of `lend` is the oldest free one and counts as free: it is taken back when no other
+  free one is left.
+- Memory is accounted after its buffer is allocated: a `MemoryError` takes nothing from the pool and
+  fails only the request it was for.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ NO_CEILING = 2**63 - 1
 
 
 class MemoryRequest:
-    """One place in the queue for memory.
+    """A queued request for memory.
 
-    `on_settled(request)` is called once, when `buffer` or `error` has been set: the pool's, or a
-    `MemoryError`.
+    `on_settled(request)` is called once, when `buffer` or `error` has been set. `error` is the
+    error of `BufferPool.close` or a `MemoryError`.
     """
 
     __slots__ = ("buffer", "ceiling", "error", "granted", "on_settled", "size")
@@ -52,12 +52,12 @@ class BufferPool:
     Args:
         total: `buffer_memory`, bytes.
         poolable: `batch_size`, bytes; buffers accounted with this size are kept for reuse.
-        overhead: bytes of every allocation that need no buffer (the batch header is built apart).
-        most_records: `buffer_max_records`; None for any number.
+        overhead: bytes of every allocation without a buffer (the batch header is built apart).
+        most_records: `buffer_max_records`; None for no limit.
 
     Attributes:
-        ceiling: how many records may have been buffered in all, by now.
-        on_ceiling: called when it has changed.
+        ceiling: total number of records that may have been buffered until now.
+        on_ceiling: called when `ceiling` has changed.
     """
 
     def __init__(
@@ -75,29 +75,29 @@ class BufferPool:
         self._closed: KafkaError | None = None
         self._is_written_off = False
         self.out_of_memory: MemoryError | None = None
-        """What the last buffer that could not be made has raised."""
+        """Last error of a buffer allocation."""
 
     @property
     def available(self) -> int:
-        """Bytes that nobody holds, those of pooled buffers included."""
+        """Free bytes, including pooled buffers."""
         if self._is_written_off:
             return self.total
         return self._available + len(self._free) * self.poolable
 
     @property
     def queued(self) -> int:
-        """How many requests wait for memory."""
+        """Number of queued requests."""
         return len(self._queue)
 
     def try_allocate(self, size: int) -> bytearray | None:
-        """Takes `size` bytes now, or None when the caller has to queue.
+        """Allocate `size` bytes, or return None if the caller has to queue.
 
         Raises:
             RecordTooLargeError: `size` exceeds the whole pool.
             MemoryError: the process has less memory than the pool may use.
         """
         if size == self.poolable and self._free and not self._queue and self._closed is None:
-            return self._pop_free()  # what nearly every batch finds
+            return self._pop_free()  # the common case
         self._check(size)
         if self._queue:
             return None
@@ -109,12 +109,12 @@ class BufferPool:
         return buffer
 
     def lend(self, take_back: Callable[[], None]) -> bytearray | None:
-        """Lend a buffer of `poolable` bytes that counts as free; None if there is none.
+        """Hand over a buffer of `poolable` bytes that still counts as free; None if there is none.
 
-        One is lent at a time, until it is kept or taken back.
+        Only one buffer is handed over at a time, until it is kept or taken back.
 
         Args:
-            take_back: called when the pool needs the buffer, which may not be used afterwards.
+            take_back: called when the pool needs the buffer; it must not be used afterwards.
         """
         if not self._free or self._take_back is not None or self._closed is not None:
             return None
@@ -122,19 +122,19 @@ class BufferPool:
         return self._free[0]
 
     def keep_lent(self) -> None:
-        """The lent buffer is in use, as if `try_allocate` had given it."""
+        """Keep the buffer of `lend`, as if `try_allocate` had returned it."""
         if self._take_back is not None and self._free:
             self._free.popleft()
         self._take_back = None
 
     def return_lent(self) -> None:
-        """The lent buffer is not needed."""
+        """Return the buffer of `lend` unused."""
         self._take_back = None
 
     def enqueue(
         self, size: int, on_settled: Callable[[MemoryRequest], None], ceiling: int = 0
     ) -> MemoryRequest:
-        """Joins the queue behind everyone who waits already: for bytes, and for a ceiling."""
+        """Queue a request for bytes, and for a ceiling on the number of records."""
         self._check(size)
         request = MemoryRequest(size, on_settled, ceiling)
         try:
@@ -146,7 +146,7 @@ class BufferPool:
             raise
 
     def cancel(self, request: MemoryRequest) -> None:
-        """Leaves the queue; whatever was granted passes to those behind."""
+        """Cancel a request; memory granted to it goes to the following requests."""
         if request.buffer is not None:
             buffer, request.buffer = request.buffer, None
             self.deallocate(buffer, request.size)
@@ -156,13 +156,13 @@ class BufferPool:
             self._serve()
 
     def deallocate(self, buffer: bytearray, size: int) -> None:
-        """Takes back what `try_allocate` or a settled request gave for `size` bytes."""
+        """Return a buffer of `size` bytes from `try_allocate` or a settled request."""
         if size != self.poolable:
             self._available += size
         elif self._queue:
             head = self._queue[0]
             if head.size == size and head.granted == 0:
-                # The usual case under pressure: the same buffer goes from hand to hand.
+                # The common case under load: the buffer is reused at once.
                 self._settle(head, buffer)
                 return
             self._available += size
@@ -172,7 +172,7 @@ class BufferPool:
         self._serve()
 
     def return_records(self, count: int) -> None:
-        """So many records are not buffered any more."""
+        """Raise the ceiling by a number of records that are not buffered any more."""
         if self.ceiling != NO_CEILING:
             self.ceiling += count
             if self.on_ceiling is not None:
@@ -180,18 +180,18 @@ class BufferPool:
             self._serve()
 
     def close(self, error: KafkaError) -> None:
-        """Fails everyone who waits, and every later request, with `error`."""
+        """Fail every queued request, and every later one, with `error`."""
         self._closed = error
         while self._queue:
             self._refuse(self._queue[0], error)
 
     def write_off(self) -> None:
-        """Count all memory as free: an exception has cut off its accounting, the pool is closed."""
+        """Count all memory of a closed pool as free, after an exception broke the accounting."""
         self._is_written_off = True
         self._free.clear()
 
     def check_open(self) -> None:
-        """Raises the error of `close()`, if there was one."""
+        """Raise the error of `close()`, if there was one."""
         if self._closed is not None:
             raise self._closed.with_context()
 
@@ -200,7 +200,7 @@ class BufferPool:
         self.check_size(size)
 
     def check_size(self, size: int) -> None:
-        """Raises RecordTooLargeError when the whole pool is smaller."""
+        """Raise RecordTooLargeError if `size` exceeds the whole pool."""
         if size > self.total:
             raise RecordTooLargeError(
                 f"a batch for this record takes {size} bytes, more than the whole "

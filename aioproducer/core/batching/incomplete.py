@@ -1,11 +1,8 @@
 """The batches without an outcome, in the order in which they expire.
 
-Owns: which batches are incomplete, when the next one's delivery timeout ends. Must not know:
-queues, nodes, why a batch fails.
-
-Invariant: batches enter in the order of their creation and share one timeout, so the first one
-expires first, whatever left in between; the parts of split batches are older than their place would
-say and are kept apart (there are few).
+Invariant: batches are added in the order of their creation and share one timeout, so the first one
+expires first. The parts of split batches are older than their position and are kept apart (there
+are few).
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class IncompleteBatches:
-    """A set of batches, oldest first, that knows who expires.
+    """A set of batches, oldest first, with their expiry.
 
     Args:
         delivery_timeout: seconds from a batch's creation to its expiry.
@@ -28,7 +25,7 @@ class IncompleteBatches:
 
     def __init__(self, delivery_timeout: float) -> None:
         self._timeout = delivery_timeout
-        # Not a dict: finding its first key gets slower with every one deleted before it.
+        # Not a dict: finding its first key gets slower with every deleted key before it.
         self._whole: OrderedDict[ProducerBatch, None] = OrderedDict()
         self._parts: dict[ProducerBatch, None] = {}
 
@@ -46,29 +43,29 @@ class IncompleteBatches:
         yield from self._whole
 
     def add(self, batch: ProducerBatch) -> None:
-        """Adds a batch just created."""
+        """Add a new batch."""
         self._whole[batch] = None
 
     def add_part(self, part: ProducerBatch) -> None:
-        """Adds a part of a split batch, as old as that."""
+        """Add a part of a split batch, which is as old as the batch."""
         self._parts[part] = None
 
     def discard(self, batch: ProducerBatch) -> None:
-        """Takes a batch out, if it is in."""
+        """Remove a batch if it is present."""
         self._whole.pop(batch, None)
         if self._parts:
             self._parts.pop(batch, None)
 
     @property
     def next_expiry_at(self) -> float:
-        """Loop time at which the oldest batch's delivery timeout ends; inf without batches."""
+        """Loop time at which the oldest batch expires; inf without batches."""
         earliest = min(map(self._expires_at, self._parts)) if self._parts else inf
         for batch in self._whole:
             return min(earliest, self._expires_at(batch))
         return earliest
 
     def expired(self, now: float) -> list[ProducerBatch]:
-        """The batches whose time is over."""
+        """Return the batches past their delivery timeout."""
         expired = [part for part in self._parts if self._expires_at(part) <= now]
         for batch in self._whole:
             if self._expires_at(batch) > now:
@@ -77,5 +74,5 @@ class IncompleteBatches:
         return expired
 
     def _expires_at(self, batch: ProducerBatch) -> float:
-        # One expression for "when" and "whether": rounding must not let them disagree.
+        # One expression for both uses, so that rounding cannot make them differ.
         return batch.created_at + self._timeout

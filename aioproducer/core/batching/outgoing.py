@@ -1,7 +1,4 @@
-"""One record between `send()` and its batch.
-
-Owns: the record's serialized parts and the bound of its size. Must not know: batches, memory.
-"""
+"""One record between `send()` and its batch: the serialized parts and the bound of the size."""
 
 from __future__ import annotations
 
@@ -15,16 +12,16 @@ if TYPE_CHECKING:
     from aioproducer.types import TopicMetadata
 
 OnOpened = Callable[["ProducerBatch"], None] | None
-"""Gets the batch that is opened for a record, if any."""
+"""Called with the batch that is opened for a record, if any."""
 
 
 class OutgoingRecord:
     """A checked record on its way into a batch.
 
-    `partition` is None while the sticky partitioner decides; `size` bounds the bytes of a batch of
-    this record alone, header included. `on_opened` is set by a call that has more records to add:
-    it gets the batch that is opened for the record, which is not sent before it is full or the
-    call lets it go.
+    `partition` is None until the sticky partitioner has chosen; `size` bounds the bytes of a batch
+    of this record alone, header included. `on_opened` is set by a call that has more records to
+    add: it receives the batch that is opened for the record, which is not sent before it is full or
+    the call ends its `gathering`.
     """
 
     __slots__ = (

@@ -1,12 +1,12 @@
-"""The producer's own choice of a partition: key hash, and uniform sticky for records without a key.
+"""Built-in partitioners: key hash, and uniform sticky for records without a key.
 
-Owns: `key_partition` (Java's murmur2), `BuiltInPartitioner` (KIP-480, KIP-794: sticky by bytes,
-adaptive by queue length), the preference for partitions near by (KIP-1123), and the latency figures
-that take a slow broker's partitions out of the choice. Must not know: batches and queues as
-objects, user-written partitioners.
-Invariants: a partition is left after at least `sticky_batch_size` bytes and after twice that at the
-latest, so every partition gets the same number of bytes over time; every choice ends (no retry
-loop: KAFKA-14303, KAFKA-14553); a choice is always a partition the topic has now.
+`key_partition` is Java's murmur2; `BuiltInPartitioner` is sticky by bytes and adaptive by queue
+length (KIP-480, KIP-794) and can prefer partitions in the client's rack (KIP-1123);
+`NodeLatencies` excludes the partitions of slow brokers. Not here: user-written partitioners.
+
+Invariants: the partition changes after `sticky_batch_size` to twice as many bytes, so every
+partition gets the same number of bytes over time; every choice ends (no retry loop: KAFKA-14303,
+KAFKA-14553); a choice is always a partition that the topic currently has.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 def key_partition(key: bytes, topic: TopicMetadata) -> int:
-    """The partition of a key, as the Java client chooses it: stable while the count stays."""
+    """Return the partition of a key as the Java client chooses it; it depends on their number."""
     return murmur2_partition(key, len(topic.partitions))
 
 
 def uniform_partition(topic: TopicMetadata, rng: Random, preferred: Sequence[int] = ()) -> int:
-    """Any of those preferred; any that has a leader when there are none; else any at all."""
+    """Return a random partition: a preferred one, else one with a leader, else any."""
     choice = preferred or topic.available or range(len(topic.partitions))
     return choice[rng.randrange(len(choice))]
 
@@ -40,8 +40,8 @@ class Neighbourhood:
     """The partitions of one topic that are led in the client's rack (KIP-1123).
 
     Args:
-        rack: the client's; every partition is as near as any other when it is empty.
-        nodes: the brokers as they are known now.
+        rack: the client's rack; empty for no preference.
+        nodes: returns the current brokers.
     """
 
     def __init__(self, rack: str = "", nodes: Callable[[], Mapping[int, Node]] = dict) -> None:
@@ -51,12 +51,12 @@ class Neighbourhood:
         self._partitions: tuple[int, ...] = ()
 
     def partitions_of(self, topic: TopicMetadata) -> tuple[int, ...]:
-        """The available ones among them; empty when distance is to decide nothing."""
+        """Return the available partitions in the client's rack; empty for no preference."""
         if not self._rack:
             return ()
         nodes, seen = self._nodes(), self._seen
         if seen is None or seen[0] is not topic or seen[1] is not nodes:
-            # Kept until the metadata change: a choice shall not look at ten thousand partitions.
+            # Cached until the metadata changes: topics can have thousands of partitions.
             self._seen = (topic, nodes)
             near = {node.id for node in nodes.values() if node.rack == self._rack}
             self._partitions = tuple(
@@ -66,9 +66,9 @@ class Neighbourhood:
 
 
 class PartitionLoad(NamedTuple):
-    """Queue lengths of a topic's partitions, as `BuiltInPartitioner.update_load` takes them.
+    """Queue lengths of a topic's partitions, the arguments of `BuiltInPartitioner.update_load`.
 
-    Only the first `length` entries count; the others are taken out for their node's latency.
+    Only the first `length` entries count; the others are excluded for their node's latency.
     """
 
     queue_sizes: list[int]
@@ -77,15 +77,15 @@ class PartitionLoad(NamedTuple):
 
 
 class BuiltInPartitioner:
-    """The sticky choice for one topic.
+    """Sticky partitioner of one topic.
 
     Args:
         topic: the topic's name.
         sticky_batch_size: bytes for one partition before the next one; at least 1, hence
             `max(1, batch_size)`.
-        adaptive: whether queue lengths weigh (`partitioner_adaptive_partitioning_enable`).
-        rng: decides the next partition.
-        neighbourhood: which partitions are chosen before others.
+        adaptive: whether to weight by queue length (`partitioner_adaptive_partitioning_enable`).
+        rng: source of random choices.
+        neighbourhood: the preferred partitions.
     """
 
     def __init__(
@@ -115,21 +115,21 @@ class BuiltInPartitioner:
 
     @property
     def current(self) -> int | None:
-        """The partition that was chosen last; None before the first choice."""
+        """The last chosen partition; None before the first choice."""
         return self._current
 
     @property
     def room(self) -> int:
-        """Bytes the current partition may still get before `update` must move on."""
+        """Bytes the current partition may still get before `update` must change it."""
         return 2 * self._sticky_batch_size - self._produced_bytes
 
     @property
     def overstays(self) -> bool:
-        """Whether the next `update` that may move on will."""
+        """Whether the next `update` with `enable_switch` changes the partition."""
         return self._produced_bytes >= self._sticky_batch_size
 
     def peek(self, topic: TopicMetadata) -> int:
-        """The current partition; the same until `update` moves on."""
+        """Return the current partition, which only `update` changes."""
         current = self._current
         if current is None or current >= len(topic.partitions):
             current = self._move_on(topic)
@@ -138,14 +138,14 @@ class BuiltInPartitioner:
     def update(
         self, partition: int, appended_bytes: int, topic: TopicMetadata, enable_switch: bool
     ) -> None:
-        """Counts what was appended, and moves on to another partition when it is enough.
+        """Count appended bytes, and choose another partition when there are enough.
 
         Args:
-            partition: where the record went, as `peek` said; ignored if no longer current.
+            partition: the record's partition from `peek`; ignored if no longer current.
             appended_bytes: size of the record.
-            topic: where to choose the next partition from.
-            enable_switch: whether the partition's batch is ready to be sent; leaving an unfinished
-                one behind would make fractional batches, so that waits up to twice the size.
+            topic: the topic, for the next choice.
+            enable_switch: whether the partition's batch is ready to be sent. If not, the change
+                waits up to twice the size, to avoid partly filled batches.
         """
         if partition != self._current:
             return
@@ -157,15 +157,15 @@ class BuiltInPartitioner:
     def update_load(
         self, queue_sizes: Sequence[int] | None, partition_ids: Sequence[int], length: int
     ) -> None:
-        """Sets the weights: a partition is chosen the more often, the shorter its queue.
+        """Set the weights: partitions with shorter queues are chosen more often.
 
         Queue sizes (0, 3, 1) become the weights (4, 1, 3), cumulated (4, 5, 8). None, equal queues
         and too few partitions make the choice uniform again.
 
         Args:
-            queue_sizes: batches queued per partition, leaderless partitions left out.
+            queue_sizes: batches queued per partition, without leaderless partitions.
             partition_ids: the partitions in the same order.
-            length: how many of them count; fewer than given when nodes are taken out for latency.
+            length: number of entries that count; the others are excluded for their node's latency.
         """
         self._cumulative, self._weighted_ids = [], []
         if not self._adaptive or queue_sizes is None or length < 1 or len(queue_sizes) < 2:
@@ -193,22 +193,22 @@ class BuiltInPartitioner:
 
 @dataclass(slots=True)
 class NodeLatencyStats:
-    """When a node last had data ready for it, and when it last could take data."""
+    """Loop times at which a node last had data ready, and last could take data."""
 
     ready_at: float
     drained_at: float
 
     @property
     def waiting_s(self) -> float:
-        """How long data has been waiting for the node, as of the last look."""
+        """Seconds that data had been waiting for the node at the last update."""
         return self.ready_at - self.drained_at
 
 
 class NodeLatencies:
-    """Which nodes take no data for longer than `partitioner_availability_timeout_ms`.
+    """Nodes that have taken no data for longer than `partitioner_availability_timeout_ms`.
 
     Args:
-        timeout_s: 0 turns the whole thing off.
+        timeout_s: the timeout in seconds; 0 disables the check.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -216,7 +216,7 @@ class NodeLatencies:
         self._stats: dict[int, NodeLatencyStats] = {}
 
     def update(self, node_id: int, now: float, *, can_drain: bool) -> None:
-        """Notes that a node has data ready, and whether it can take them now."""
+        """Record that data is ready for a node, and whether it can take data now."""
         if self._timeout <= 0:
             return
         stats = self._stats.setdefault(node_id, NodeLatencyStats(now, now))
@@ -225,12 +225,12 @@ class NodeLatencies:
             stats.drained_at = now
 
     def is_available(self, node_id: int) -> bool:
-        """Whether the node's partitions shall be chosen."""
+        """Return whether the node's partitions may be chosen."""
         stats = self._stats.get(node_id)
         return self._timeout <= 0 or stats is None or stats.waiting_s <= self._timeout
 
     def retain(self, node_ids: Mapping[int, object]) -> None:
-        """Forgets nodes that left the cluster."""
+        """Drop nodes that left the cluster."""
         self._stats = {node: stats for node, stats in self._stats.items() if node in node_ids}
 
 
@@ -240,12 +240,12 @@ def partition_load(
     latencies: NodeLatencies,
     preferred: Sequence[int] = (),
 ) -> PartitionLoad | None:
-    """Puts queue sizes in the form `update_load` takes; None for a uniform choice.
+    """Return queue sizes in the form that `update_load` takes; None for a uniform choice.
 
-    Until every partition has had a batch (`queue_sizes` names them all), the choice stays uniform:
-    a partition without an entry would never be chosen. One with an empty queue is never taken out
-    for latency: without data its node's figures would never change again. If any of those that are
-    `preferred` counts, the others do not.
+    The choice stays uniform until `queue_sizes` has every partition: one without an entry would
+    never be chosen. A partition with an empty queue is never excluded for latency: without data the
+    latency of its node would never be updated. If any `preferred` partition counts, the others do
+    not.
     """
     if len(queue_sizes) < len(topic.partitions):
         return None

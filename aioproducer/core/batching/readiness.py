@@ -1,23 +1,23 @@
-"""When a partition's turn comes, and on which broker's queue it stands then.
+"""Readiness: when partitions are ready to be sent, and to which broker.
 
-Owns: the heap of partitions by the time they become ready, who lingers, the queues of those that
-are ready per node, those without a leader. Must not know: memory, sequences, how batches are made
-or end.
+It keeps a heap of partitions by the time at which they become ready, the lingering ones, a queue of
+ready ones per node, and those without a leader. Not here: memory, sequences, how batches begin or
+end.
 
-Where a partition with batches is, exactly one of:
+A partition with batches is in exactly one of these states:
 
     waiting (heap, by ready_at) --collect--> placed on its leader's queue --take--> nowhere
                                    |                       ^
                                    +--> leaderless --------+ on_leaders_changed
-    muted: has batches, waits for its accumulator (order must hold and a batch is on its way)
+    muted: has batches, until the accumulator unmutes it (a batch is in flight, to keep the order)
 
 Invariants
-- The cost of `collect` and of taking grows with the partitions that are ready or linger, never with
-  the partitions known: each `PartitionQueue` enters the heap when its time changes; stale entries
-  are recognised by `ready_at` and dropped.
+- The cost of `collect` and `take` grows with the partitions that are ready or linger, not with all
+  partitions: a `PartitionQueue` enters the heap when its time changes; stale entries are recognised
+  by `ready_at` and dropped.
 - A batch that backs off after a failure is never ready early, except when its leader changed
   (KIP-580) or the producer is closing by force.
-- A partition that was taken stands behind the others when it is ready again.
+- A partition that was taken is queued after the others when it is ready again.
 """
 
 from __future__ import annotations
@@ -53,30 +53,30 @@ class PartitionQueue:
 
     @property
     def is_leaderless(self) -> bool:
-        """Whether the partition's time has come and it has no leader."""
+        """Whether the partition is ready but has no leader."""
         return self.placed == _LEADERLESS
 
     @property
     def node_id(self) -> int | None:
-        """The node on whose queue the partition is."""
+        """The node on whose queue the partition is, if any."""
         return None if self.is_leaderless else self.placed
 
     def is_full_up(self) -> bool:
-        """Whether the next record needs a new batch (Java: `allBatchesFull`)."""
+        """Return whether the next record needs a new batch (Java: `allBatchesFull`)."""
         return not self.batches or self.batches[-1].full
 
 
 class Readiness:
-    """Which partitions may be sent when, and to whom.
+    """Schedule of the partitions with batches.
 
     Args:
         linger: seconds that a batch with room waits for records.
-        leader_of: the node that leads a partition, None while nobody does.
-        is_expedited: whether lingering is pointless now.
+        leader_of: returns the leader of a partition, or None without a leader.
+        is_expedited: returns whether batches must not linger now.
         incomplete: the batches without an outcome.
 
     Attributes:
-        leaderless: those whose time has come, and who have nobody to go to.
+        leaderless: ready partitions without a leader.
     """
 
     def __init__(
@@ -105,26 +105,26 @@ class Readiness:
         """Loop time at which the next partition becomes ready, inf for never."""
         heap = self._heap
         while heap and heap[0][0] != heap[0][2].ready_at:
-            heappop(heap)  # it went earlier; who sleeps until then would sleep too lightly
+            heappop(heap)  # stale; it would wake the sender task too early
         return heap[0][0] if heap else inf
 
     @property
     def has_ready(self) -> bool:
-        """Whether some partition is on its leader's queue."""
+        """Whether any partition is on its leader's queue."""
         return any(self._ready.values())
 
     def nodes(self) -> list[int]:
-        """Nodes that lead at least one ready partition."""
+        """Return the nodes that lead at least one ready partition."""
         return [node_id for node_id, queues in self._ready.items() if queues]
 
     def ready_at(self, queue: PartitionQueue) -> float:
-        """When a partition's oldest batch may go; it has one."""
+        """Return the loop time at which the first batch of a non-empty queue is ready."""
         return self._plan(queue)[0]
 
     # -- changes ---------------------------------------------------------------------------------
 
     def replan(self, queue: PartitionQueue) -> None:
-        """Decides anew when a partition is ready; one already placed stays where it is."""
+        """Compute again when a partition is ready; one that is placed stays there."""
         if queue.placed is not _NOWHERE or queue.muted or not queue.batches:
             self._lingering.pop(queue, None)
             return
@@ -139,18 +139,18 @@ class Readiness:
         self._ticket += 1
         heappush(self._heap, (ready_at, self._ticket, queue))
         if len(self._heap) >= self._compact_at:
-            # Entries that no longer hold would pile up behind a long linger.
+            # Stale entries would accumulate during a long linger.
             self._heap = [entry for entry in self._heap if entry[0] == entry[2].ready_at]
             heapify(self._heap)
             self._compact_at = max(_SMALLEST_HEAP, 2 * len(self._heap))
 
     def expedite(self) -> None:
-        """Lingering has become pointless."""
+        """End all lingers, after `is_expedited` became true."""
         for queue in list(self._lingering):
             self.replan(queue)
 
     def take_back(self, queue: PartitionQueue) -> None:
-        """The head may be gone: a partition without batches must not be waited or dialed for."""
+        """Plan a partition again after a batch was removed: an empty one must not stay placed."""
         if queue.placed == _LEADERLESS:
             del self.leaderless[queue]
         elif queue.placed is not _NOWHERE:
@@ -160,11 +160,11 @@ class Readiness:
         self.replan(queue)
 
     def forget(self, queue: PartitionQueue) -> None:
-        """A partition without batches is not needed any more."""
+        """Drop a partition without batches."""
         self._lingering.pop(queue, None)
 
     def on_leaders_changed(self, queues: Iterable[PartitionQueue]) -> None:
-        """Replans those of these partitions that are ready for another node, or leaderless."""
+        """Replan those of these partitions that are placed at another node, or leaderless."""
         moved = [
             queue
             for queue in queues
@@ -182,10 +182,10 @@ class Readiness:
         for queue in moved:
             self.replan(queue)
 
-    # -- whose turn it is ------------------------------------------------------------------------
+    # -- taking ready partitions -----------------------------------------------------------------
 
     def collect(self, now: float) -> None:
-        """Places every partition whose time has come on its leader's queue."""
+        """Place every ready partition on its leader's queue."""
         if self._lingering:
             self._hurry_for_crowd(now)
         while self._heap and self._heap[0][0] <= now:
@@ -195,10 +195,10 @@ class Readiness:
                 self._place(queue)
 
     def begin_request(self, node_id: int) -> int:
-        """How many partitions there are to `take` for a request to the node.
+        """Return the number of partitions to `take` for a request to the node.
 
-        If there is one, those of the node that linger still come along, as in Java: another
-        request would cost more than what they wait for.
+        If there is one, lingering partitions of the node are added, as in Java: another request
+        would cost more than lingering gains.
         """
         ready = self._ready.get(node_id)
         if not ready:
@@ -216,20 +216,20 @@ class Readiness:
         return len(ready)
 
     def take(self, node_id: int) -> PartitionQueue:
-        """The next partition of the node."""
+        """Take the next partition of the node."""
         queue = self._ready[node_id].popleft()
         queue.placed = _NOWHERE
         return queue
 
     def put_back(self, node_id: int, queue: PartitionQueue) -> None:
-        """What was taken last is to be the next one again."""
+        """Put back the partition that was taken last; it is the next one again."""
         self._ready[node_id].appendleft(queue)
         queue.placed = node_id
 
     # -- private ---------------------------------------------------------------------------------
 
     def _plan(self, queue: PartitionQueue) -> tuple[float, bool]:
-        """When a partition with batches is ready, and whether it lingers until then."""
+        """Return when a partition with batches is ready, and whether it lingers until then."""
         head = queue.batches[0]
         lingers = not (
             head.full
@@ -245,11 +245,11 @@ class Readiness:
         return (head.created_at + self._linger if lingers else head.created_at), lingers
 
     def _hurry_for_crowd(self, now: float) -> None:
-        """Ends all lingers when nobody is left to add a record."""
+        """End all lingers when every sending task waits (adaptive linger)."""
         oldest = next(iter(self._lingering))
         head = oldest.batches[0]
         if head.gathering or head.watchers < head.count:
-            return  # what most turns find; the rest is for `Crowd`
+            return  # the common case; `Crowd` decides the rest
         lingered = oldest.ready_at <= now
         if self._crowd.has_waited(self._incomplete, len(self._lingering), lingered=lingered):
             for queue in list(self._lingering):

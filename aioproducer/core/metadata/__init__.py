@@ -1,1 +1,1 @@
-"""Which brokers, topics and partitions there are: the metadata and its requests."""
+"""Metadata of the cluster (brokers, topics, partitions) and its requests."""

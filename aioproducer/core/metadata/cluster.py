@@ -1,12 +1,12 @@
-"""What is known of the cluster, and the rules for taking in what a response says.
+"""Cluster: the current metadata, and the rules for merging a response into it.
 
-Owns: `Cluster`, how the partitions of one topic in a metadata
-response merge with what was known before (leader epochs, KIP-320), what a topic may be called.
-Must not know: when metadata is fetched, who waits for it, what an error means for a waiter.
-Invariants: there is one `Cluster`, which is changed in place, so that an update costs what changed;
-the other topics are read only when brokers came or went. A `TopicMetadata` never changes: a topic
-that is another object is another topic. `TopicMetadata.partitions[i].partition == i`, also when a
-response leaves holes.
+Not here: when metadata is requested, the tasks that wait for it.
+
+Invariants
+- There is one `Cluster`, changed in place: the cost of an update is that of the changes. All topics
+  are read only when brokers were added or removed.
+- A `TopicMetadata` is immutable: a changed topic is another object.
+- `TopicMetadata.partitions[i].partition == i`, even if a response skips partition ids.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     )
 
 ZERO_ID = UUID(int=0)
-"""The topic id of brokers that know none (Metadata before v10)."""
+"""The topic id for brokers without topic ids (Metadata before v10)."""
 
 _MOST_HOLES = 1024
-"""Partition ids a response may skip: a hostile id must not make us allocate by its value."""
+"""Partition ids that a response may skip: limits the memory that a hostile id can allocate."""
 
 _MOST_PARTITIONS = 100_000
-"""More of one topic are taken for an attack on our memory: none is forgotten while it is used."""
+"""Limit per topic against memory exhaustion: partitions are kept while their topic is in use."""
 
 MAX_BROKERS = 10_000
-"""More in one cluster are taken for an attack on our memory: each known broker costs some."""
+"""Limit per cluster against memory exhaustion."""
 
 _LONGEST_TOPIC_NAME = 249
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -54,7 +54,7 @@ _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 def usable_nodes(
     described: Iterable[MetadataResponseBroker | NodeEndpoint],
 ) -> dict[int, Node]:
-    """Return the brokers that can be dialled; negative ids are ours, for bootstrap servers.
+    """Return the brokers that can be dialled; negative ids are reserved for bootstrap servers.
 
     Host names are ASCII on the wire. The IDNA encoding of other text takes quadratic time.
     """
@@ -76,13 +76,13 @@ def too_many_brokers(described: int) -> ProtocolError:
 
 
 class Cluster:
-    """All that is known of the cluster.
+    """The current metadata of the cluster.
 
     Attributes:
-        cluster_id: the id that brokers gave last, if any.
+        cluster_id: the last id from a broker, if any.
         controller_id: the controller's node id, -1 when unknown.
-        nodes: the brokers by id; another object as soon as one of them is different.
-        topics: the topics by name: a view that follows every change.
+        nodes: the brokers by id; replaced by another object when any broker changes.
+        topics: a live view of the topics by name.
     """
 
     __slots__ = ("_changed", "_table", "cluster_id", "controller_id", "nodes", "topics")
@@ -96,19 +96,19 @@ class Cluster:
         self._changed: dict[str, None] = {}
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The leader's node id; None for an unknown partition, no leader or an unknown node."""
+        """Return the leader's node id; None for an unknown partition, leader or node."""
         known = self.partition(topic, partition)
         return None if known is None or known.leader not in self.nodes else known.leader
 
     def partition(self, topic: str, partition: int) -> PartitionMetadata | None:
-        """One partition, if it is known."""
+        """Return one partition, or None if it is unknown."""
         known = self.topics.get(topic)
         if known is None or not 0 <= partition < len(known.partitions):
             return None
         return known.partitions[partition]
 
     def partition_infos(self, topic: str) -> list[PartitionInfo]:
-        """The topic's partitions in the public form; empty for an unknown topic."""
+        """Return the topic's partitions in the public form; empty for an unknown topic."""
         known = self.topics.get(topic)
         return [
             PartitionInfo(
@@ -131,7 +131,7 @@ class Cluster:
         cluster_id: str | None,
         controller_id: int,
     ) -> bool:
-        """Puts `topics` in, or takes them out where None; whether topics or nodes changed."""
+        """Set `topics`, remove those that are None; return whether topics or nodes changed."""
         table, changed, is_news = self._table, self._changed, nodes != self.nodes
         for name, topic in topics.items():
             if topic is table.get(name):
@@ -154,19 +154,20 @@ class Cluster:
         return is_news
 
     def take_changed(self) -> list[str]:
-        """The topics that were put in, replaced or taken out since the last call.
+        """Return the topics that were added, replaced or removed since the last call.
 
-        Nothing but these may have another leader than then.
+        Leaders can have changed only in these.
         """
         changed, self._changed = list(self._changed), {}
         return changed
 
 
 def check_topic_name(name: object) -> None:
-    """Refuses what no broker takes for a topic's name (Kafka: `Topic.validate`).
+    """Raise for a topic name that brokers refuse (Kafka: `Topic.validate`).
 
     Raises:
-        InvalidTopicError: it is no str, or empty, too long, `.`, `..` or has other characters.
+        InvalidTopicError: the name is not a str, is empty, too long, `.` or `..`, or has invalid
+            characters.
     """
     if not isinstance(name, str):
         raise InvalidTopicError(f"a topic's name is a str, not {type(name).__name__}")
@@ -184,14 +185,14 @@ def merge_partitions(
     *,
     reliable_epochs: bool,
 ) -> tuple[PartitionMetadata, ...]:
-    """The partitions of a topic after one response.
+    """Return the partitions of a topic after one response.
 
-    A partition described with an older leader epoch than the known one keeps what is known: the
-    answer comes from a broker that lags behind (KIP-320). `previous` is None for a topic seen for
-    the first time or created anew under another id.
+    A partition with an older leader epoch than the known one is not changed: the response comes
+    from a lagging broker (KIP-320). `previous` is None for a new topic or one that was recreated
+    with another id.
 
     Raises:
-        ProtocolError: for partition ids that no broker gives.
+        ProtocolError: the partition ids are invalid.
     """
     known = previous.partitions if previous is not None else ()
     count = max((entry.partition_index for entry in described), default=-1) + 1
@@ -199,7 +200,7 @@ def merge_partitions(
         raise ProtocolError(f"partition {count - 1} among {len(described)}", topic=topic)
     merged: dict[int, PartitionMetadata] = {}
     if previous is not None and previous.topic_id != ZERO_ID:
-        # Partitions of one topic incarnation never go away: leaving some out is a stale answer too.
+        # Partitions are never removed from a topic: a response without some of them is stale too.
         merged.update(enumerate(known))
         count = max(count, len(known))
     for entry in described:

@@ -1,10 +1,10 @@
-"""One topic the producer uses: its idle clock, what brokers last said of it, why it is missing.
+"""State of one topic in use: last use, last response, and why it cannot be written to.
 
-Owns: how one topic of a metadata response is taken in (errors, topic ids of KIP-516, leader epochs
-of KIP-320) and the words for a topic or partition that cannot be written to.
-Must not know: other topics, the schedule of fetches.
-Invariant: `last_seen` outlives the topic's absence from the cluster, so that leader epochs do not
-go back when a lagging broker denies the topic for a while.
+`LiveTopic.take` applies one topic of a metadata response (errors, topic ids of KIP-516, leader
+epochs of KIP-320).
+
+Invariant: `last_seen` is kept while the topic is missing from the cluster, so that leader epochs do
+not go back when a lagging broker reports the topic as unknown for a while.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class LiveTopic:
     Attributes:
         name: the topic's name.
         used_at: loop time of its last use.
-        asked: whether a request has asked for it.
-        error: the error of the last answer, None after a good one.
-        unsettled: whether the last answer calls for another one soon.
-        partition_errors: error codes of partitions in the last answer.
-        last_seen: the topic as last described without an error.
-        principal: says whom brokers take this client for.
+        asked: whether a request has included it.
+        error: the error of the last response, None after a good one.
+        unsettled: whether another request is needed soon.
+        partition_errors: error codes of partitions in the last response.
+        last_seen: the topic in the last response without an error.
+        principal: returns the principal that brokers see, for error messages.
     """
 
     name: str
@@ -62,7 +62,7 @@ class LiveTopic:
 
     @property
     def failure(self) -> KafkaError | None:
-        """The error, where waiting cannot help."""
+        """The error, if it is permanent."""
         return self.error if isinstance(self.error, _PERMANENT) else None
 
     def take(
@@ -73,9 +73,9 @@ class LiveTopic:
         *,
         reliable_epochs: bool,
     ) -> TopicMetadata | None:
-        """Takes an answer in; returns the topic as the cluster shall have it, None for not.
+        """Apply a response; return the topic for the cluster, or None to remove it.
 
-        An answer that changes nothing returns `current` itself.
+        If the response changes nothing, return `current` itself.
         """
         if described.error_code:
             self._take_error(described.error_code)
@@ -105,7 +105,7 @@ class LiveTopic:
         return self.last_seen
 
     def explain_absence(self, *, allow_auto_create: bool) -> Reason:
-        """Why the cluster does not have the topic."""
+        """Return why the cluster does not have the topic."""
         error = self.error
         if error is None:
             return Reason("no answer has described it" if self.asked else _NOT_ASKED)
@@ -119,7 +119,7 @@ class LiveTopic:
     def explain_partition(
         self, topic: TopicMetadata, partition: int, nodes: Container[int]
     ) -> Reason:
-        """Why a partition of a known topic cannot be written to; empty when it can."""
+        """Return why a partition of a known topic cannot be written to; empty if it can."""
         if not 0 <= partition < len(topic.partitions):
             return Reason(
                 f"the topic has {len(topic.partitions)} partition(s)", ADVICE["partition-unknown"]
@@ -141,5 +141,5 @@ class LiveTopic:
         self.unsettled = error.refreshes_metadata
         without_id = self.last_seen is None or self.last_seen.topic_id == ZERO_ID
         if isinstance(error, UnknownTopicOrPartitionError) and without_id:
-            # Without topic ids this is the only sign of a topic that may be created anew.
+            # Without topic ids this is the only sign of a topic that may be recreated.
             self.last_seen = None

@@ -1,13 +1,16 @@
-"""What the producer knows of the cluster, and when it must ask again.
+"""Metadata: topics in use, the `Cluster`, and the schedule of metadata requests.
 
-Owns: the live topics and their idle clocks (KIP-526), the `Cluster`, the schedule
-of fetches (age, request, new topic, backoff), leader hints (KIP-951), and the reasons a topic or
-partition is missing. Must not know: connections, futures, who waits.
-Invariants: `version` grows with every change of the cluster; an answer about some topics costs what
-it describes, however many there are; at most one fetch is out, and while
-it is out `next_update_at` is infinite; an answer with no broker in it, or one that is an error as a
-whole, leaves the cluster as it was and counts as a failure; a leader epoch never goes back while
-the topic stays the same one (KIP-320, KIP-516).
+It expires idle topics (KIP-526), schedules requests (age, demand, new topic, backoff), applies
+leader hints (KIP-951) and explains why a topic or partition is missing. Not here: connections,
+futures, waiting tasks.
+
+Invariants
+- `version` grows with every change of the cluster.
+- The cost of a response about some topics does not depend on the number of other topics.
+- At most one request is in flight, and `next_update_at` is infinite meanwhile.
+- A response without brokers, or with a top-level error, does not change the cluster and counts as a
+  failure.
+- A leader epoch never goes back while the topic keeps its id (KIP-320, KIP-516).
 """
 
 from __future__ import annotations
@@ -54,12 +57,12 @@ _FATAL = (AuthenticationError, UnsupportedVersionError)
 
 @dataclass(frozen=True, slots=True)
 class MetadataFetch:
-    """What to ask a broker for.
+    """Content of a metadata request.
 
     Attributes:
-        topics: the topics to ask for.
-        allow_auto_create: whether that may create them.
-        partial: whether these are some of the topics in use only.
+        topics: the topics to request.
+        allow_auto_create: whether the request may create them.
+        partial: whether these are only some of the topics in use.
         early: whether these are new topics, which do not wait for the backoff of the others.
     """
 
@@ -70,19 +73,19 @@ class MetadataFetch:
 
 
 NEVER_S = 1e12
-"""An age nothing reaches."""
+"""An age that is never reached."""
 
 
 class Metadata:
     """The metadata state machine.
 
     Args:
-        max_age_s: refresh everything when the last full answer is older.
-        max_idle_s: forget a topic nobody used for longer.
-        backoff: the pause between fetches that fail or bring nothing new.
-        allow_auto_create: whether asking for a topic may create it (KIP-487).
-        rng: for the jitter of the backoff.
-        principal: says whom brokers take this client for.
+        max_age_s: refresh all topics when the last full response is older.
+        max_idle_s: expire a topic that was not used for longer.
+        backoff: the pause after requests that fail or change nothing.
+        allow_auto_create: whether a request for a topic may create it (KIP-487).
+        rng: jitter of the backoff.
+        principal: returns the principal that brokers see, for error messages.
     """
 
     __slots__ = (
@@ -125,19 +128,19 @@ class Metadata:
     ) -> None:
         self.cluster: Cluster = Cluster()
         self.version: int = 0
-        """Of `cluster`; the fast lane recognizes a version by the object in this slot."""
+        """Version of `cluster`; the fast path compares the identity of this object."""
         self.last_answer_is_full: bool = False
-        """Whether the last good answer was about every topic in use, not only some of them."""
+        """True if the last good response had every topic in use, not only some of them."""
         self.fatal_error: KafkaError | None = None
-        """Why no answer can be had (authentication, versions), until the next good answer."""
+        """A permanent error (authentication, versions), until the next good response."""
         self.on_event: Callable[[], None] | None = None
-        """Called when a fetch became wanted, or a leader hint changed the cluster."""
+        """Called when a request became due, or a leader hint changed the cluster."""
         self.on_recreated: Callable[[str], None] | None = None
-        """Called with a topic that has another id than before: its log began anew (KIP-516)."""
+        """Called with a topic whose id changed: it was recreated, with a new log (KIP-516)."""
         self.on_other_cluster: Callable[[], None] | None = None
-        """Called when the answers come from another cluster than before (KIP-78)."""
+        """Called when the cluster id changes (KIP-78)."""
         self.explain_connections: Callable[[], Reason] | None = None
-        """Says which brokers cannot be reached and why; it goes into `explain`."""
+        """Returns which brokers cannot be reached and why, for `explain`."""
         self._max_age = max_age_s
         self._max_idle = max_idle_s
         self._backoff = backoff
@@ -147,7 +150,7 @@ class Metadata:
         self._topics: dict[str, LiveTopic] = {}
         self._topic_ids: dict[str, UUID] = {}  # outlive the topics, as sequences do
         self._pending: dict[str, None] = {}
-        self._new: dict[str, None] = {}  # those of the pending that no request has asked for
+        self._new: dict[str, None] = {}  # pending topics that were in no request yet
         self._fetch: MetadataFetch | None = None
         self._wanted = True
         self._full_answer_at = -inf
@@ -160,39 +163,39 @@ class Metadata:
 
     @property
     def refreshed_at(self) -> float:
-        """Loop time of the last answer about everything; -inf before the first."""
+        """Loop time of the last full response; -inf before the first."""
         return self._full_answer_at
 
     @property
     def topics_in_use(self) -> Set[str]:
-        """The names of the topics that every full request asks for."""
+        """The names of the topics of every full request."""
         return self._topics.keys()
 
     def topic(self, name: str) -> TopicMetadata | None:
-        """A topic of the cluster, if it is known."""
+        """Return a topic of the cluster, or None if it is unknown."""
         return self.cluster.topics.get(name)
 
     def leader_of(self, topic_partition: TopicPartition) -> int | None:
-        """The leader's node id; None when unknown or when there is none."""
+        """Return the leader's node id; None when unknown or when there is none."""
         return self.cluster.leader(*topic_partition)
 
     def leader_epoch(self, topic: str, partition: int) -> int:
-        """The leader epoch, -1 when unknown."""
+        """Return the leader epoch, -1 when unknown."""
         known = self.cluster.partition(topic, partition)
         return NO_EPOCH if known is None else known.leader_epoch
 
     def topic_error(self, name: str) -> KafkaError | None:
-        """What the last answer had against the topic, None after a good one."""
+        """Return the topic's error in the last response, None after a good one."""
         live = self._topics.get(name)
         return None if live is None else live.error
 
     def topic_failure(self, name: str) -> KafkaError | None:
-        """The permanent reason a topic cannot be written to, as last answered."""
+        """Return the topic's permanent error in the last response, if any."""
         live = self._topics.get(name)
         return None if live is None else live.failure
 
     def absence(self, topic: str, partition: int | None) -> KafkaError | None:
-        """What the last answer had against a missing topic or partition, None before an answer."""
+        """Return the error of a missing topic or partition, None before a response."""
         known = self.topic(topic)
         if known is None:
             return self.topic_error(topic)
@@ -203,11 +206,11 @@ class Metadata:
         )
 
     def explain(self, topic: str, partition: int | None) -> Reason:
-        """Why a topic or partition is missing or cannot be written to; empty when nothing is."""
+        """Return why a topic or partition is missing or cannot be written to, else empty."""
         return all_of(self._explain_topic(topic, partition), self.explain_failures())
 
     def explain_failures(self) -> Reason:
-        """What goes wrong with asking at all; empty when nothing does."""
+        """Return why metadata requests fail; empty if they do not."""
         request, failure = NO_REASON, self._last_failure
         if failure is not None:
             times = "" if self._failures == 1 else f" ({self._failures} in a row)"
@@ -219,7 +222,7 @@ class Metadata:
     # -- what is wanted --------------------------------------------------------------------------
 
     def add_topic(self, name: str, now: float) -> None:
-        """Keeps a topic alive; a new one is asked for at once (after a request that is out)."""
+        """Mark a topic as used; request a new one at once (after a request in flight)."""
         live = self._topics.get(name)
         if live is not None:
             live.used_at = now
@@ -233,9 +236,9 @@ class Metadata:
         self._notify()
 
     def request_topic(self, name: str, now: float) -> None:
-        """Asks for one topic again, as soon as the backoff allows.
+        """Request one topic again, as soon as the backoff allows.
 
-        A permanent failure is forgotten with it: permissions may have been granted since.
+        This clears a permanent error: permissions may have been granted since.
         """
         self.add_topic(name, now)
         live = self._topics[name]
@@ -246,25 +249,25 @@ class Metadata:
             self._notify()
 
     def request_update(self, now: float) -> int:
-        """Asks for a refresh of everything as soon as the backoff allows; returns `version`."""
+        """Request a full refresh as soon as the backoff allows; return `version`."""
         if not self._wanted:
             self._wanted = True
             self._notify()
         return self.version
 
     def outdate(self) -> None:
-        """Asks for a refresh as if the last answer were too old."""
+        """Request a full refresh, as if the last response were too old."""
         self._full_answer_at = -inf
         self._notify()
 
     def rebootstrap(self) -> None:
-        """Starts over from the bootstrap servers (KIP-899); what is known stays till then."""
+        """Rebootstrap (KIP-899); the metadata is kept until the next response."""
         self._fetch = None
         self._wanted = True
         self._notify()
 
     def next_update_at(self, now: float) -> float:
-        """The loop time at which to call `start_request`; inf while one is out."""
+        """Return the loop time at which to call `start_request`; inf while one is in flight."""
         if self._fetch is not None:
             return inf
         if self._new and not self._failures:
@@ -274,7 +277,7 @@ class Metadata:
         return max(due_at, self._allowed_at, now)
 
     def start_request(self, now: float) -> MetadataFetch:
-        """Says what to ask for; the caller answers with `on_response` or `on_failure`."""
+        """Return the request to send; the caller reports `on_response` or `on_failure`."""
         aged = self._full_answer_at + self._max_age <= now
         early = now < self._allowed_at and bool(self._new)
         partial = early or (not self._wanted and not aged)
@@ -291,12 +294,12 @@ class Metadata:
     def on_response(
         self, response: MetadataResponse, now: float, *, reliable_epochs: bool = True
     ) -> bool:
-        """Takes an answer in; False when it counts as a failure.
+        """Apply a response; return False if it counts as a failure.
 
         Args:
-            response: what the broker answered.
-            now: loop time.
-            reliable_epochs: False for answers below v9, whose leader epochs may be stale
+            response: the response of a broker.
+            now: loop time in seconds.
+            reliable_epochs: False for responses below v9, whose leader epochs may be stale
                 (KAFKA-9212).
         """
         nodes = usable_nodes(response.brokers[:MAX_BROKERS])
@@ -317,7 +320,7 @@ class Metadata:
         if self.last_answer_is_full:
             changes |= {name: None for name in cluster.topics if name not in self._topics}
         elif any(self._has_moved(topic) for topic in changes.values()):
-            self._wanted = True  # with others, as when a broker stops
+            self._wanted = True  # other leaders may have moved as well, as when a broker stops
         if elsewhere:
             changes = dict.fromkeys(cluster.topics) | changes
         self._failures, self._last_failure, self.fatal_error = 0, None, None
@@ -327,7 +330,7 @@ class Metadata:
         return True
 
     def on_failure(self, error: KafkaError, now: float) -> None:
-        """The request failed, or none could be made: another may follow after the backoff."""
+        """Handle a request that failed or could not be sent; back off before the next one."""
         self._fetch = None
         self._last_failure = error
         self._unchanged_answers = 0
@@ -342,10 +345,10 @@ class Metadata:
         nodes: Iterable[NodeEndpoint],
         now: float,
     ) -> set[TopicPartition]:
-        """Leaders and epochs named by a produce response (KIP-951); returns what moved.
+        """Apply the leader hints of a Produce response (KIP-951); return what moved.
 
-        A hint counts only with a newer epoch than the known one and with a node that is known or
-        described beside it: one that names the current leader again would make a hot loop.
+        A hint is applied only if its epoch is newer than the known one and its node is known or
+        included: a hint with the current leader would cause a retry loop without a backoff.
         """
         leaders = {leader for leader, _ in hints.values()}
         described = usable_nodes(each for each in nodes if each.node_id in leaders)
@@ -387,14 +390,14 @@ class Metadata:
         cluster_id: str | None,
         controller_id: int,
     ) -> bool:
-        """Changes the cluster; whether that brought anything new."""
-        self.version += 1  # first: what is read during an interrupted change is read again
+        """Change the cluster; return whether topics or nodes changed."""
+        self.version += 1  # first, so that readers of an interrupted change read again
         return self.cluster.update(
             topics, nodes=nodes, cluster_id=cluster_id, controller_id=controller_id
         )
 
     def _still_in_use(self, names: Iterable[str], now: float) -> list[str]:
-        """Which of these topics to ask for; the idle ones are forgotten (KIP-526)."""
+        """Return which of these topics to request, and expire the idle ones (KIP-526)."""
         used = []
         for name in list(names):
             live = self._topics[name]
@@ -407,7 +410,7 @@ class Metadata:
         return used
 
     def _enter_other_cluster(self) -> None:
-        """Nothing known holds there: ids, leader epochs, sequences, who leads what."""
+        """Drop topic ids, leader epochs and sequences, which belong to the previous cluster."""
         self._pending.update(dict.fromkeys(self._topics))
         self._topic_ids.clear()
         for live in self._topics.values():
@@ -422,9 +425,9 @@ class Metadata:
         *,
         reliable_epochs: bool,
     ) -> dict[str, TopicMetadata | None]:
-        """The answered topics as the cluster shall have them; None for those taken out.
+        """Return the topics of a response for the cluster; None for those to remove.
 
-        Topics we did not ask for are passed over: Metadata v0 answers with all of them.
+        Topics that are not in use are ignored: Metadata v0 responses can have all topics.
         """
         taken: dict[str, TopicMetadata | None] = {}
         for entry in described:
@@ -441,7 +444,7 @@ class Metadata:
         return taken
 
     def _has_moved(self, topic: TopicMetadata | None) -> bool:
-        """Whether a partition has another leader than the cluster says."""
+        """Return whether a partition has another leader than in the cluster."""
         before = None if topic is None else self.topic(topic.name)
         return topic is not None and before is not None and topic.has_moved_since(before)
 
@@ -454,7 +457,7 @@ class Metadata:
             self.on_recreated(topic.name)
 
     def _allow_next_after_answer(self, now: float, *, changed: bool) -> None:
-        """Sets the pause: longer and longer while answers bring nothing new (KIP-580)."""
+        """Set the backoff, which grows while responses change nothing (KIP-580)."""
         self._unchanged_answers = 0 if changed else self._unchanged_answers + 1
         attempt = max(self._unchanged_answers - 1, 0)
         self._allowed_at = now + self._backoff.delay(attempt, self._rng)
@@ -474,7 +477,7 @@ class Metadata:
 
 
 def _refusal(response: MetadataResponse, nodes: Mapping[int, Node]) -> KafkaError | None:
-    """Why an answer as a whole says nothing; None for one that does."""
+    """Return why a response as a whole is invalid; None for a valid one."""
     if response.error_code:
         return error_from_code(response.error_code)
     described = len(response.brokers)

@@ -1,8 +1,8 @@
-"""Which broker is asked for metadata and when, and when to start over (KIP-899, KIP-1102).
+"""Schedule of metadata requests and rebootstrapping (KIP-899, KIP-1102).
 
-asleep --due--> a broker can be asked? --yes--> request in flight --answer--> asleep
+asleep --due--> a broker is ready? --yes--> request in flight --response--> asleep
                     | no
-                    +--> `NoBrokerReady`; looked at again after an event and at `look_again_at`
+                    +--> `NoBrokerReady`; checked again after an event and at `look_again_at`
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 
 class MetadataNodes(NodeView, Protocol):
-    """What else there is to know of the connections."""
+    """State of the connections that metadata requests need."""
 
     @property
     def rebootstrap_required(self) -> KafkaError | None:
-        """Why a broker wants a new start, if one does."""
+        """The error of a broker that requires a rebootstrap, if any."""
 
     def any_connected(self) -> bool:
         """Return whether some broker or bootstrap server has an open connection."""
 
 
 class MetadataRequests:
-    """Decides who is asked for metadata; at most one request is in flight.
+    """Chooses the broker for each metadata request; at most one is in flight.
 
     Args:
-        metadata: says when something is to be asked.
-        rebootstrap_after: for how many seconds known brokers may give no metadata before the
-            bootstrap servers are asked; None for ever.
+        metadata: decides when a request is due.
+        rebootstrap_after: seconds without metadata from known brokers before a rebootstrap; None
+            for never.
     """
 
     def __init__(self, metadata: Metadata, rebootstrap_after: float | None) -> None:
@@ -50,7 +50,7 @@ class MetadataRequests:
         self._trying_since: float | None = None
 
     def poll(self, now: float, nodes: MetadataNodes) -> list[Action]:
-        """What to do now."""
+        """Return the action that is due now, if any."""
         refusal = nodes.rebootstrap_required
         if refusal is not None:
             return [Rebootstrap(str(refusal))]
@@ -59,7 +59,7 @@ class MetadataRequests:
         node_id = nodes.least_loaded_node(now)
         can_ask = node_id is not None and nodes.can_ask(node_id, now)
         if can_ask or not nodes.any_connected():
-            # Brokers that are only busy or throttled are no reason to start over.
+            # Busy or throttled brokers do not cause a rebootstrap.
             if self._trying_since is None:
                 self._trying_since = now
             elif self._had_their_time(now, self._trying_since):
@@ -70,26 +70,26 @@ class MetadataRequests:
         return [NoBrokerReady(node_id)]
 
     def due_at(self, now: float, nodes: MetadataNodes) -> float:
-        """Loop time of the next turn now that something has happened; `now` for one at once."""
+        """Return the loop time of the next turn after an event; `now` means at once."""
         if nodes.rebootstrap_required is not None:
             return now
         return self._metadata.next_update_at(now)
 
     def next_deadline(self, now: float, nodes: MetadataNodes) -> float:
-        """Loop time of the turn after this one, unless something happens before."""
+        """Return the loop time of the next turn if no event comes before."""
         due_at = self._metadata.next_update_at(now)
         return due_at if due_at > now else look_again_at(nodes, now)
 
     def on_answer(self) -> None:
-        """A broker has described the cluster."""
+        """Handle a valid metadata response."""
         self._trying_since, self._brokers_known = None, True
 
     def on_rebootstrap(self, now: float) -> None:
-        """The bootstrap servers are all there is."""
+        """Restart from the bootstrap servers."""
         self._trying_since, self._brokers_known = now, False
         self._metadata.rebootstrap()
 
     def _had_their_time(self, now: float, since: float) -> bool:
-        """Whether the known brokers have given no metadata for too long (KIP-1102)."""
+        """Return whether the known brokers have sent no metadata for too long (KIP-1102)."""
         patience = self._rebootstrap_after
         return self._brokers_known and patience is not None and now - since >= patience

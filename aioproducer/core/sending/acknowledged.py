@@ -1,8 +1,8 @@
-"""What brokers have acknowledged, and the answers that contradict it.
+"""Detection of lost records: acknowledged offsets, and responses that contradict them.
 
-`AcknowledgedOffsets` keeps the last offset per partition. A loss is proven when an offset that was
-acknowledged is assigned again. A refused sequence proves nothing: a broker that has forgotten an
-idle producer, or deleted its records by retention, answers the same.
+`AcknowledgedOffsets` keeps the last offset per partition. A loss is proven when an acknowledged
+offset is assigned again. A refused sequence proves nothing: a broker that has expired the state of
+an idle producer, or deleted its records by retention, returns the same error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class LostRecords(NamedTuple):
     """An acknowledged offset was assigned again.
 
     Attributes:
-        topic_partition: Where.
+        topic_partition: The partition.
         acknowledged: The last offset that had been acknowledged.
         assigned: The offset that was assigned now.
     """
@@ -40,12 +40,12 @@ class LostRecords(NamedTuple):
 
 
 class ForgottenProducer(NamedTuple):
-    """A broker refused the next sequence, although it had acknowledged the one before.
+    """A broker refused the next sequence although it had acknowledged the previous one.
 
     Attributes:
-        topic_partition: Where.
-        acknowledged: The last offset that had been acknowledged, if that was told.
-        log_start: Where the broker's log begins, if that was told.
+        topic_partition: The partition.
+        acknowledged: The last acknowledged offset, or None if unknown.
+        log_start: The log start offset of the broker, or None if unknown.
     """
 
     topic_partition: TopicPartition
@@ -54,7 +54,7 @@ class ForgottenProducer(NamedTuple):
 
     @property
     def is_retention(self) -> bool:
-        """Whether the log begins after everything that was acknowledged."""
+        """Whether the log starts after the last acknowledged offset."""
         if self.acknowledged is None or self.log_start is None:
             return False
         return self.acknowledged < self.log_start
@@ -66,10 +66,10 @@ class ForgottenProducer(NamedTuple):
         cause = (
             "it has deleted the producer's records"
             if self.is_retention
-            else "it has forgotten the producer, as after an idle time, or has lost records"
+            else "it has expired the producer's state, as after an idle time, or has lost records"
         )
         return (
-            f"{topic}-{partition}: the broker does not know the last batch that it acknowledged, "
+            f"{topic}-{partition}: the broker does not have the last batch that it acknowledged, "
             f"up to {end}; its log begins at {start}: {cause}; the next batch is sent under a new "
             "epoch, and a loss is reported once an acknowledged offset is assigned again"
         )
@@ -86,7 +86,7 @@ class AcknowledgedOffsets:
 
     Args:
         on_data_loss: called when a loss is proven.
-        on_forgotten: called when a broker does not know what it acknowledged.
+        on_forgotten: called when a broker does not have a batch that it acknowledged.
     """
 
     def __init__(
@@ -99,23 +99,23 @@ class AcknowledgedOffsets:
         self._last: dict[TopicPartition, _Last] = {}
 
     def on_acknowledged(self, batch: ProducerBatch, base_offset: int | None) -> None:
-        """The batch is written, at this offset if that was told."""
+        """Record the offset of an acknowledged batch; None if the broker reported none."""
         if base_offset is None:
             return
         place, last = batch.topic_partition, self._last.get(batch.topic_partition)
         if last is not None:
             if batch.ordinal < last.ordinal:
-                return  # answered late: it is written before
+                return  # a late response: the batch is written before the last one
             if base_offset <= last.offset and batch.topic_id == last.topic_id:
                 self._on_data_loss(LostRecords(place, last.offset, base_offset))
         self._last[place] = _Last(batch.topic_id, base_offset + batch.count - 1, batch.ordinal)
 
     def on_unknown_predecessor(self, place: TopicPartition, log_start: int) -> None:
-        """A broker does not know the last batch that it acknowledged.
+        """Report that a broker does not have the last batch that it acknowledged.
 
         Args:
             place: the partition.
-            log_start: where its log begins; negative if that was not told.
+            log_start: its log start offset; negative if the broker reported none.
         """
         last = self._last.get(place)
         acknowledged = None if last is None else last.offset
@@ -123,10 +123,10 @@ class AcknowledgedOffsets:
         self._on_forgotten(ForgottenProducer(place, acknowledged, known_start))
 
     def on_recreated(self, topic: str) -> None:
-        """The topic was created anew: its offsets start over."""
+        """Drop the offsets of a recreated topic."""
         for place in [each for each in self._last if each.topic == topic]:
             del self._last[place]
 
     def on_other_cluster(self) -> None:
-        """Everything starts over."""
+        """Drop all offsets."""
         self._last.clear()

@@ -1,7 +1,6 @@
-"""What the core sees of the network, and what it wants done there.
+"""Interface between the decisions (`core.driver`) and the tasks in `runtime`.
 
-Owns: the vocabulary between deciding (`core.driver`) and doing (the tasks in `runtime`). Must not
-know: how either works.
+`NodeView` is the core's view of the connections; the actions are requests to the runtime.
 """
 
 from __future__ import annotations
@@ -15,36 +14,36 @@ if TYPE_CHECKING:
 
 
 class NodeView(Protocol):
-    """What the core may ask about connections."""
+    """State of the connections, as the core sees it."""
 
     def is_ready(self, node_id: int, now: float) -> bool:
-        """Whether a Produce request may be sent to the node now."""
+        """Return whether a Produce request may be sent to the node now."""
 
     def can_ask(self, node_id: int, now: float) -> bool:
         """Return whether any other request may be sent to the node now."""
 
     def ready_at(self, node_id: int, now: float) -> float:
-        """Loop time at which asking again makes sense; inf when an event will tell."""
+        """Return the loop time of the next check; inf if an event will trigger it."""
 
     def least_loaded_node(self, now: float) -> int | None:
-        """The node for a request that any broker answers.
+        """Return the node for a request that any broker can answer.
 
         It is ready, being dialed, to be dialed, or busy; None while every node backs off.
         """
 
     def next_chance_at(self, now: float) -> float:
-        """Loop time at which the next backoff or throttle ends, inf without one.
+        """Return the loop time at which the next backoff or throttle ends, inf without one.
 
-        Then `least_loaded_node` may have another answer; before, only after an event: the end of a
-        dial, the response to a request in flight.
+        The result of `least_loaded_node` can change then, or after an event: the end of a dial, the
+        response to a request in flight.
         """
 
     def connection_failures(self, node_id: int) -> KafkaError | None:
-        """Why the node cannot be reached; None while nothing is wrong."""
+        """Return why the node cannot be reached; None without a failure."""
 
 
 class Connect(NamedTuple):
-    """Open a connection to a node that has something to get."""
+    """Open a connection to a node for which a request is due."""
 
     node_id: int
 
@@ -69,7 +68,7 @@ class RequestMetadata(NamedTuple):
 
 
 class NoBrokerReady(NamedTuple):
-    """Metadata are due and no broker can be asked: see why, and connect to this one, if any."""
+    """Metadata is due and no broker is ready: report why, and connect to this node, if any."""
 
     node_id: int | None
 
@@ -106,20 +105,19 @@ Action = (
 )
 
 LOOK_AGAIN_S = 1.0
-"""The longest time without a new choice of broker while none is ready."""
+"""Longest time in seconds before a broker is chosen again while none is ready."""
 
 
 class Chances(Protocol):
-    """What `look_again_at` may ask about connections."""
+    """The part of `NodeView` that `look_again_at` needs."""
 
     def next_chance_at(self, now: float) -> float:
         """See `NodeView`."""
 
 
 def look_again_at(nodes: Chances, now: float) -> float:
-    """Loop time at which a request that any broker answers is tried again, if none is ready now.
+    """Return the loop time at which to choose a broker again if none is ready now.
 
-    Always finite: a dial that drags on or a node that fills up must not leave the request without
-    a timer.
+    Always finite, so that the request has a timer during a slow dial or while a node is busy.
     """
     return min(nodes.next_chance_at(now), now + LOOK_AGAIN_S)

@@ -1,8 +1,4 @@
-"""What a batch that fails says about itself.
-
-Owns: the words of an expiry, the facts added to an error, the error of records that are not to
-blame. Must not know: when a batch fails.
-"""
+"""Errors of failed batches: their messages and the context added to them."""
 
 from __future__ import annotations
 
@@ -26,14 +22,14 @@ if TYPE_CHECKING:
 def expiry_of(
     batch: ProducerBatch, wait: Wait, metadata: Metadata, *, timeout: float, now: float
 ) -> DeliveryTimeoutError:
-    """Why a batch was not acknowledged within its delivery timeout, in seconds.
+    """Return the error of a batch that was not acknowledged within its delivery timeout.
 
     Args:
         batch: the batch.
         wait: what it was waiting for.
-        metadata: says what is wrong with the topic, the cluster and the connections.
-        timeout: the delivery timeout.
-        now: loop time.
+        metadata: explains problems of the topic, the cluster and the connections.
+        timeout: the delivery timeout in seconds.
+        now: loop time in seconds.
     """
     topic, partition = batch.topic_partition
     reason = metadata.explain(topic, partition)
@@ -51,7 +47,7 @@ def expiry_of(
 
 
 def overtaken(batch: ProducerBatch) -> KafkaError:
-    """Why a batch is not sent again behind which a later one was acknowledged."""
+    """Return the error of a batch that is not retried since a later one was acknowledged."""
     refusal = batch.last_error or OutOfOrderSequenceNumberError()
     return refusal.with_context(
         advice="not sent again: a later batch of the partition is written already, so this one "
@@ -65,13 +61,13 @@ def failure_outcome(
     blamed: Mapping[int, KafkaError] | None,
     now: float | None,
 ) -> BatchOutcome:
-    """The outcome of a batch that failed.
+    """Return the outcome of a failed batch.
 
     Args:
         batch: The batch.
         error: Why it failed.
-        blamed: The records it failed because of, as far as they are known, each with its own error;
-            None if it failed as a whole.
+        blamed: The known records that caused the failure, each with its error; None if the batch
+            failed as a whole.
         now: Loop time in seconds, if known.
     """
     node_id = error.node_id
@@ -95,7 +91,7 @@ def failure_outcome(
 
 
 def refused_because_of_others(cause: KafkaError, *, are_named: bool) -> BatchRefusedError:
-    """The error of records that are not known to be why the broker refused their batch."""
+    """Return the error of records that are not named as the cause of the broker's refusal."""
     which = "because of other records in it" if are_named else "without naming the bad records"
     error = BatchRefusedError(f"the broker refused the batch {which}: {cause.without_advice()}")
     error.__cause__ = cause

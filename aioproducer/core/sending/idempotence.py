@@ -1,46 +1,46 @@
-"""Sequence numbers: what makes a retried batch stand in the log once (KIP-98, KIP-360).
+"""Sequence numbers, so that a retried batch is written exactly once (KIP-98, KIP-360).
 
-Owns: the producer id and epoch, per partition the sequences given out and the batches that hold
-them, and when a partition may start over under a newer epoch. Must not know: asyncio, requests,
-error codes; the sender tells it what became of a batch.
+`IdempotentSequencer` keeps the producer id and epoch, and for each partition the assigned
+sequences, the batches that have them, and when they restart under a newer epoch. Not here: asyncio,
+requests, error codes; the sender reports the outcomes.
 
 A partition's batches with sequences and without an outcome are its `in_flight`, oldest first,
-whether they are on the wire or queued for a retry.
+whether they are on the wire or queued for a retry. "maybe written" is `possibly_persisted`.
 
-    whole ----a batch fails, surely unwritten----> broken(unwritten_from)
-    whole ----the same, only records of it-------> broken     (the others go out again in its place)
-    whole ----a batch fails, maybe written-------> doubtful(unknown_gap)
-    whole ----the same, split--------------------> doubtful   (parts of what stands are refused)
-    doubtful --its head is acknowledged----------> whole      (so the fate before it is settled)
-    doubtful --its head is out of order----------> broken     (so the failed one was not)
-    doubtful --the same, the head maybe written--> doubtful   (it fails as well)
-    broken, doubtful with nothing in flight --restart: newer epoch, sequences from 0--> whole
-    any ----its topic was created anew-----------> broken     (nothing stands in the new log)
+    whole ----a batch fails, not written-----------> broken(unwritten_from)
+    whole ----only some of its records fail--------> broken      (the others are sent again)
+    whole ----a batch fails, maybe written---------> unresolved(unknown_gap)
+    whole ----a maybe written batch is split-------> unresolved  (if written, its parts are refused)
+    unresolved --its head is acknowledged----------> whole       (the earlier outcome is resolved)
+    unresolved --its head is out of order----------> broken      (the failed batch is not written)
+    unresolved --the same, the head maybe written--> unresolved  (the head fails as well)
+    broken, unresolved with nothing in flight --restart: newer epoch, sequences from 0--> whole
+    any ----its topic was recreated----------------> broken      (the new log has no batch)
 
 Rules and their reasons
-- A sequence that may have reached a broker is never given to other records: the broker would take
-  them for a duplicate and acknowledge what it never wrote. A batch that fails leaves a gap, and
-  nothing new is sent behind a gap.
-- A broker accepts a batch only right behind its predecessor. So once a batch is known to be
-  unwritten, all later ones of its epoch are, and may be numbered anew; but not the earlier ones,
-  whose fate may still be open, and none that is on the wire.
-- Requests of a connection that is gone may be carried out long after, in their order: what was out
-  of order then becomes the next one. So out of order proves nothing of a batch that may be among
-  them, behind one that may be as well.
-- A retry goes out only as the first in flight: the order survives any number of retries.
-- A broker that knows nothing of the producer accepts whatever comes first, the second batch too
-  although the first was refused. So one batch is in flight until the present leader has
-  acknowledged something under the present epoch, and again when that is more than `REMEMBERED_S`
-  ago: brokers forget an idle producer after `producer.id.expiration.ms`, which they do not tell.
-- Brokers can forget sooner (they count from the records' timestamps). So when a later batch of its
-  epoch was acknowledged, a batch is never numbered anew: it would be written out of order. If it
-  may be written it is sent again as it is, to learn that; if not, it fails.
-- A bump concerns the partition that needs it. The others go on under the epoch they have and follow
-  when nothing of theirs is in flight.
-- Sequences outlive metadata: a topic that vanishes from it keeps its state.
-- A topic created anew has a log that knows nothing of the producer and would accept whatever comes
-  first, out of order too: its partitions start over. In another cluster the producer id may be
-  somebody else's, whose batches ours could be taken for: a new one is asked for.
+- A sequence that may have reached a broker is never reused for other records: the broker would
+  treat them as a duplicate and acknowledge records that it never wrote. A failed batch leaves a
+  gap, and no new batch is sent after a gap.
+- A broker accepts a batch only directly after its predecessor. So once a batch is known to be
+  unwritten, all later ones of its epoch are too, and may be renumbered. Earlier batches may not,
+  since their outcome may still be open; nor may a batch that is on the wire.
+- Brokers may process requests of a closed connection much later, in their order: a batch that was
+  out of order can then become the next one. So an out-of-order error proves nothing about a batch
+  that may be among them if its predecessor may be as well.
+- A retry is sent only as the first in flight, so any number of retries keeps the order.
+- A broker without state of the producer accepts any first batch, even the second one after the
+  first was refused. So only one batch is in flight until the current leader has acknowledged a
+  batch under the current epoch, and again when that is more than `REMEMBERED_S` ago: brokers expire
+  an idle producer after `producer.id.expiration.ms`, which clients cannot read.
+- Brokers can expire it sooner (they count from the records' timestamps). So a batch is never
+  renumbered after a later batch of its epoch was acknowledged: it would be written out of order. If
+  it may be written, it is sent again unchanged to find out; otherwise it fails.
+- An epoch bump affects the partition that needs it. The others keep their epoch and follow when
+  they have nothing in flight.
+- Sequences outlive metadata: a topic that disappears from it keeps its state.
+- The log of a recreated topic has no state of the producer and would accept any first batch, even
+  out of order: its partitions restart. In another cluster the producer id may belong to another
+  producer, and batches could be mistaken for its duplicates: a new id is requested.
 """
 
 from __future__ import annotations
@@ -58,92 +58,92 @@ if TYPE_CHECKING:
 
 MAX_EPOCH = 2**15 - 1
 REMEMBERED_S = 1.0
-"""For so many seconds after an acknowledgement its broker is taken to know the producer still.
+"""Seconds after an acknowledgement in which the broker is assumed to keep the producer's state.
 
-Several batches after a longer pause cost one round trip more. A `producer.id.expiration.ms` as
-short as this and a request's latency may fail a batch to keep the order."""
+After a longer pause, several batches cost one more round trip. If `producer.id.expiration.ms` is
+below this plus the latency of a request, a batch may fail to keep the order."""
 _SEQUENCES = 2**31
 _FIRST_OF_ALL = (-1,)
-"""An ordinal before every batch's."""
+"""An ordinal before that of any batch."""
 
 
 class ProducerIdentity(NamedTuple):
-    """What a broker knows a producer by."""
+    """The producer id and epoch that identify a producer to brokers."""
 
     producer_id: int
     epoch: int
 
 
 class Sequencer:
-    """Decides whether and under which sequence a batch may go out.
+    """Decides whether a batch may be sent, and assigns its sequence.
 
-    This one is for a producer without idempotence: everything may, without a sequence.
+    This base class is for a producer without idempotence: every batch may, without a sequence.
     """
 
     def on_opened(self, topic_partition: TopicPartition) -> None:
-        """A batch for this partition was opened."""
+        """Handle a new batch of this partition."""
 
     def may_drain(self, batch: ProducerBatch, now: float, leader_epoch: int) -> bool:
-        """Whether the batch, the first of its queue, may go out now to the leader of that epoch."""
+        """Return whether the first batch of a queue may be sent to the leader of that epoch."""
         return True
 
     def obstacle(self, batch: ProducerBatch) -> Obstacle:
-        """What keeps a batch, the first of its queue, from going out; it changes nothing."""
+        """Return why the first batch of a queue is not sent; changes nothing."""
         return Obstacle.TURN
 
     @property
     def coordinator_error(self) -> KafkaError | None:
-        """Why a transaction's coordinator has not added a partition yet, as far as it is known."""
+        """The last error of adding a partition at the transaction coordinator, if any."""
         return None
 
     def on_drained(self, batch: ProducerBatch) -> None:
-        """The batch goes out: a new one gets its sequence."""
+        """Assign a sequence to a batch that is sent for the first time."""
 
     def on_acknowledged(self, batch: ProducerBatch, now: float) -> Sequence[ProducerBatch]:
-        """The batch is written; it is off the wire, or about to be.
+        """Handle an acknowledged batch; it is off the wire, or about to be.
 
         Returns:
-            Earlier batches that wait to be sent again and must fail: see `is_overtaken`.
+            Earlier batches that wait for a retry and must fail: see `is_overtaken`.
         """
         return ()
 
     def is_overtaken(self, batch: ProducerBatch) -> bool:
-        """Whether a later batch is acknowledged and this one is certainly not written."""
+        """Return whether a later batch is acknowledged and this one is certainly not written."""
         return False
 
     def on_failed(self, batch: ProducerBatch) -> None:
-        """The batch has failed for good; `possibly_persisted` says how surely."""
+        """Handle the final failure of a batch, which may be written if `possibly_persisted`."""
 
     def may_renumber(self, batch: ProducerBatch) -> bool:
-        """Whether a batch whose predecessor the broker does not hold can still be written."""
+        """Return whether a batch whose predecessor the broker does not have can be renumbered."""
         return True
 
     def on_out_of_order(self, batch: ProducerBatch) -> bool:
-        """The broker does not hold the batch's predecessor; True if it had acknowledged that."""
+        """Handle a missing predecessor; return whether the broker had acknowledged it."""
         return False
 
     def on_split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
-        """The batch goes out in parts from now on, which may leave out some of its records."""
+        """Replace a batch by its parts, which may leave out some of its records."""
 
     def on_off_the_wire(self, topic_partition: TopicPartition) -> None:
-        """A request with a batch of this partition is over."""
+        """Handle the end of a request with a batch of this partition."""
 
     def on_recreated(self, topic: str) -> None:
-        """The topic was created anew: none of its batches without an outcome stands in it."""
+        """Handle a recreated topic: none of its batches without an outcome is in the new log."""
 
     def on_other_cluster(self) -> None:
-        """What is sent from now on goes to another cluster, which knows nothing of us."""
+        """Handle a switch to another cluster, which has no state of this producer."""
 
     @property
     def wants_identity(self) -> bool:
-        """Whether a producer id has to be asked for."""
+        """Whether a producer id has to be requested."""
         return False
 
     def on_identity(self, identity: ProducerIdentity) -> None:
-        """The broker gave a producer id."""
+        """Store a producer id from a broker."""
 
     def do_without_identity(self) -> bool:
-        """Brokers give no producer ids; whether batches go out without from now on."""
+        """Turn idempotence off for brokers without producer ids; return whether that is allowed."""
         return False
 
 
@@ -171,11 +171,11 @@ class _Partition:
         """The ordinal of the youngest batch acknowledged under this identity."""
         self.in_flight: list[ProducerBatch] = []
         self.unwritten_from: tuple[int, ...] | None = None
-        """Batches from this ordinal on are known to be unwritten."""
+        """Batches from this ordinal on are not written."""
         self.unknown_gap: tuple[int, ...] | None = None
         """The youngest batch that failed, or was split, and may have been written."""
         self.log_is_new = False
-        """Sequences given out so far belong to a log that is gone."""
+        """Assigned sequences belong to the log of a deleted topic."""
 
     def begin_new_log(self) -> None:
         self.unwritten_from, self.unknown_gap = _FIRST_OF_ALL, None
@@ -204,10 +204,10 @@ class IdempotentSequencer(Sequencer):
     """Numbers batches so that brokers write each once and in order.
 
     Args:
-        max_in_flight: batches of one partition that may be without an answer; brokers remember
-            the last five.
-        on_given_up: called when brokers give no producer ids and batches go out without, as if
-            idempotence was off; None if that must not be.
+        max_in_flight: batches of one partition that may be without a response; brokers keep the
+            last five.
+        on_given_up: called when brokers give no producer ids and batches are sent without
+            idempotence; None if that is not allowed.
     """
 
     def __init__(self, max_in_flight: int, on_given_up: Callable[[], None] | None = None) -> None:
@@ -219,15 +219,15 @@ class IdempotentSequencer(Sequencer):
 
     @property
     def wants_identity(self) -> bool:
-        """Whether a producer id has to be asked for: at first, and when the epochs are used up."""
+        """Whether a producer id has to be requested: at first, and after the last epoch."""
         return self.identity is None and not self._given_up
 
     def on_identity(self, identity: ProducerIdentity) -> None:
-        """The broker gave a producer id."""
+        """Store a producer id from a broker."""
         self.identity = identity
 
     def may_drain(self, batch: ProducerBatch, now: float, leader_epoch: int) -> bool:
-        """Whether the batch may go out now; see the rules above."""
+        """Return whether the batch may be sent now; see the rules above."""
         if self._given_up:
             return True
         partition = self._partition(batch.topic_partition)
@@ -248,7 +248,7 @@ class IdempotentSequencer(Sequencer):
         )
 
     def obstacle(self, batch: ProducerBatch) -> Obstacle:
-        """What keeps a batch, the first of its queue, from going out."""
+        """Return why the first batch of a queue is not sent."""
         if self._given_up:
             return Obstacle.TURN
         partition = self._partitions.get(batch.topic_partition)
@@ -257,14 +257,14 @@ class IdempotentSequencer(Sequencer):
         return Obstacle.PRODUCER_ID if self.identity is None else Obstacle.EARLIER_BATCH
 
     def on_drained(self, batch: ProducerBatch) -> None:
-        """A batch that goes out for the first time gets its sequence."""
+        """Assign a sequence to a batch that is sent for the first time."""
         if not batch.has_sequence and not self._given_up:
             partition = self._partition(batch.topic_partition)
             self._stamp(partition, batch)
             partition.in_flight.append(batch)
 
     def on_acknowledged(self, batch: ProducerBatch, now: float) -> Sequence[ProducerBatch]:
-        """The batch is written, and what comes next in its epoch follows it."""
+        """Handle an acknowledged batch; see `Sequencer.on_acknowledged`."""
         partition = self._partitions.get(batch.topic_partition)
         if partition is None or not self._remove(partition, batch):
             return ()
@@ -276,7 +276,7 @@ class IdempotentSequencer(Sequencer):
         if partition.unknown_gap is not None and batch.ordinal > partition.unknown_gap:
             partition.unknown_gap = None
         if partition.unwritten_from is not None and batch.ordinal >= partition.unwritten_from:
-            # A broker that knew nothing of us took it without its predecessor.
+            # A broker without state of this producer accepted it without its predecessor.
             partition.unwritten_from = None
         overtaken: Sequence[ProducerBatch] = ()
         if partition.in_flight and partition.in_flight[0].ordinal < batch.ordinal:
@@ -288,26 +288,26 @@ class IdempotentSequencer(Sequencer):
         return overtaken
 
     def is_overtaken(self, batch: ProducerBatch) -> bool:
-        """Whether a later batch is acknowledged and this one is certainly not written."""
+        """Return whether a later batch is acknowledged and this one is certainly not written."""
         partition = self._partitions.get(batch.topic_partition)
         return partition is not None and partition.must_fail(batch)
 
     def on_failed(self, batch: ProducerBatch) -> None:
-        """The batch has failed for good and leaves a gap."""
+        """Record the gap of a failed batch."""
         partition = self._partition(batch.topic_partition)
         if not self._remove(partition, batch) or batch.ordinal < partition.newest:
-            return  # what comes next follows a later one
+            return  # the next batch follows a later one
         if batch.possibly_persisted:
             partition.doubt(batch)
         else:
             partition.unwritten_from = min(partition.unwritten_from or batch.ordinal, batch.ordinal)
 
     def may_renumber(self, batch: ProducerBatch) -> bool:
-        """Whether a batch whose predecessor the broker does not hold can still be written.
+        """Return whether a batch whose predecessor the broker does not have can be renumbered.
 
-        Not if neither outcome is known: requests of a connection that is gone may be carried out
-        yet, the predecessor's and then the batch's. Under another number it would be written twice.
-        And not behind a later one that was acknowledged.
+        False if neither outcome is known: the broker may still process both requests of a closed
+        connection, and with another sequence the batch would be written twice. False also after a
+        later batch was acknowledged.
         """
         partition = self._partition(batch.topic_partition)
         if batch.ordinal < partition.newest:
@@ -316,14 +316,14 @@ class IdempotentSequencer(Sequencer):
         return not (is_first and batch.possibly_persisted and partition.unknown_gap is not None)
 
     def on_out_of_order(self, batch: ProducerBatch) -> bool:
-        """The broker does not hold the batch's predecessor.
+        """Handle an out-of-order error: the broker does not have the batch's predecessor.
 
-        For the first in flight that decides its outcome: it is not written, nor is anything behind
-        it. For another one it only says that the first is still to be sent again.
+        The first batch in flight and all later ones are then not written. For any other batch it
+        only means that the first has to be sent again.
 
         Returns:
-            Whether the predecessor had been acknowledged: the broker has lost it, or has forgotten
-            the producer.
+            Whether the predecessor had been acknowledged: the broker has lost it, or has expired
+            the producer's state.
         """
         partition = self._partition(batch.topic_partition)
         if not partition.in_flight or partition.in_flight[0] is not batch:
@@ -334,13 +334,13 @@ class IdempotentSequencer(Sequencer):
         return is_surprising
 
     def on_split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
-        """The parts share the batch's sequences, in order.
+        """Assign the batch's sequences to its parts, in order.
 
-        If the whole may be written, it is like a gap before them: the broker takes the parts only
-        if it does not hold the whole, and none of them may be numbered anew.
+        If the whole may be written, it counts as a gap before them: the broker accepts the parts
+        only if it does not have the whole, and none of them may be renumbered.
 
-        If they leave out records, the whole is not written, nor is anything behind it: parts and
-        later batches are numbered anew before they go out.
+        If they leave out records, the whole and all later batches are not written: parts and later
+        batches are renumbered before they are sent.
         """
         if not batch.has_sequence:
             return
@@ -357,26 +357,26 @@ class IdempotentSequencer(Sequencer):
         partition.in_flight[place : place + 1] = parts
 
     def on_off_the_wire(self, topic_partition: TopicPartition) -> None:
-        """A request with a batch of this partition is over: a restart may be possible now."""
+        """Restart the partition if the end of a request allows it."""
         partition = self._partitions.get(topic_partition)
         if partition is not None:
             self._maybe_restart(partition)
 
     def on_recreated(self, topic: str) -> None:
-        """The topic's partitions start over as soon as nothing of theirs is on the wire."""
+        """Restart the topic's partitions as soon as none of their batches is on the wire."""
         for topic_partition, partition in self._partitions.items():
             if topic_partition.topic == topic:
                 partition.begin_new_log()
 
     def on_other_cluster(self) -> None:
-        """Every partition starts over, under a producer id that the other cluster gives."""
+        """Restart every partition, with a producer id of the other cluster."""
         self.identity = None
         for partition in self._partitions.values():
             partition.identity = None
             partition.begin_new_log()
 
     def do_without_identity(self) -> bool:
-        """Gives up, where that is allowed and no batch without an outcome has a sequence."""
+        """Turn idempotence off if it is allowed and no batch without an outcome has a sequence."""
         if self._on_given_up is None or any(p.in_flight for p in self._partitions.values()):
             return False
         self._given_up = True
@@ -399,7 +399,7 @@ class IdempotentSequencer(Sequencer):
         return False
 
     def _ensure_fresh(self, partition: _Partition) -> bool:
-        """With nothing in flight: makes the partition ready for a new batch, if possible."""
+        """Prepare a partition with nothing in flight for a new batch, if possible."""
         if partition.identity != self.identity or not partition.is_whole:
             self._restart(partition)
         return partition.is_whole and partition.identity is not None
@@ -412,7 +412,7 @@ class IdempotentSequencer(Sequencer):
             self._restart(partition)
 
     def _restart(self, partition: _Partition) -> None:
-        """Numbers the partition's batches from 0 under an epoch it has not used."""
+        """Renumber the partition's batches from 0 under an epoch it has not used."""
         if self.identity is not None and partition.identity == self.identity:
             self._bump()
         if self.identity is None or partition.identity == self.identity:
@@ -427,11 +427,11 @@ class IdempotentSequencer(Sequencer):
             self._stamp(partition, batch)
 
     def _is_known(self, partition: _Partition, identity: ProducerIdentity) -> bool:
-        """Whether the broker is sure to refuse a batch of this identity that comes too early."""
+        """Return whether the broker is sure to refuse a batch of this identity out of order."""
         return False
 
     def _bump(self) -> None:
-        """Takes the next epoch, where the producer may do that by itself."""
+        """Bump the epoch, or drop the identity after the last epoch."""
         if self.identity is None or self.identity.epoch >= MAX_EPOCH:
             self.identity = None
         else:
@@ -447,5 +447,5 @@ class IdempotentSequencer(Sequencer):
 
 
 def sequence_after(sequence: int, count: int) -> int:
-    """The sequence `count` records behind: 0 follows 2^31-1."""
+    """Return the sequence `count` records later: 0 follows 2^31-1."""
     return (sequence + count) % _SEQUENCES

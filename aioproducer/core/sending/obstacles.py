@@ -1,4 +1,4 @@
-"""What can keep a batch from being sent or acknowledged."""
+"""Reasons why a batch is not sent or acknowledged yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Obstacle(Enum):
-    """What a batch without an outcome waits for; the value completes "the batch was ..."."""
+    """The event that a batch without an outcome waits for; the value completes "the batch was"."""
 
     RESPONSE = "waiting for the broker's response"
     PREPARATION = "being made ready to be sent"
@@ -25,7 +25,7 @@ class Obstacle(Enum):
 
 
 class Wait(NamedTuple):
-    """What a batch waits for, and the last thing that went wrong on the way there."""
+    """The obstacle of a batch, and the last error that prolonged it."""
 
     obstacle: Obstacle
     error: KafkaError | None = None

@@ -1,8 +1,4 @@
-"""Reading a Produce response: what it says about the partitions that were asked for.
-
-Owns: matching by name or id, leader hints, per-record errors, the outcome of a success. Must not
-know: what is done about it.
-"""
+"""Readers of Produce responses: matching by topic name or id, leader hints, per-record errors."""
 
 from __future__ import annotations
 
@@ -23,13 +19,13 @@ if TYPE_CHECKING:
 
 _new_tuple = tuple.__new__
 BLAMELESS = BatchOutcome().record_errors
-"""Of a batch that was accepted."""
+"""`record_errors` of an accepted batch."""
 
 Answers = Mapping[TopicPartition, "PartitionProduceResponse"]
 
 
 def acknowledges(answer: Acknowledgement, batches: Sequence[ProducerBatch]) -> bool:
-    """Whether this tells where each of them stands."""
+    """Return whether the response has the offset of each of these batches."""
     name, topic_id, places = answer.name, answer.topic_id, answer.places
     for batch in batches:
         topic, partition = batch.topic_partition
@@ -42,9 +38,9 @@ def acknowledges(answer: Acknowledgement, batches: Sequence[ProducerBatch]) -> b
 
 
 def match_answers(response: ProduceResponse, names: Mapping[UUID, str]) -> Answers:
-    """The answers by partition; of an entry that comes twice the first one counts.
+    """Return the responses by partition; the first entry of a partition counts.
 
-    Produce v13 answers by topic id alone (KIP-516); `names` are those the request was made with.
+    Produce v13 has topic ids only (KIP-516); `names` are those of the request.
     """
     answers: dict[TopicPartition, PartitionProduceResponse] = {}
     for topic in response.responses:
@@ -55,7 +51,7 @@ def match_answers(response: ProduceResponse, names: Mapping[UUID, str]) -> Answe
 
 
 def leader_hints(answers: Answers) -> dict[TopicPartition, tuple[int, int]]:
-    """Leader and epoch where a refusal names them (KIP-951)."""
+    """Return leader and leader epoch of the partitions whose errors name them (KIP-951)."""
     return {
         topic_partition: (answer.current_leader.leader_id, answer.current_leader.leader_epoch)
         for topic_partition, answer in answers.items()
@@ -66,15 +62,15 @@ def leader_hints(answers: Answers) -> dict[TopicPartition, tuple[int, int]]:
 def blamed_records(
     answer: PartitionProduceResponse, count: int, action: ProduceAction
 ) -> dict[int, KafkaError] | None:
-    """The records that a broker names as the cause of its refusal (KIP-467), in their order.
+    """Return the records that a broker names as the cause of its error (KIP-467), in order.
 
-    Empty if some records are to blame and the answer does not name them, as it is with brokers
-    before Kafka 2.4; None if the refusal is about the whole batch.
+    Empty if some records caused it and the response does not name them (brokers before Kafka 2.4);
+    None if the error is about the whole batch.
 
     Args:
-        answer: A refusal.
-        count: How many records the batch has.
-        action: What the refusal leads to.
+        answer: A response with an error.
+        count: The record count of the batch.
+        action: The action for the error.
     """
     if action not in {ProduceAction.SPLIT, ProduceAction.FAIL}:
         return None
@@ -92,17 +88,17 @@ def blamed_records(
 
 
 def success_outcome(answer: PartitionProduceResponse) -> BatchOutcome:
-    """Where an accepted batch stands; a duplicate gets no offset, its first answer had it."""
+    """Return the outcome of an accepted batch; a duplicate has no offset."""
     if answer.error_code == DUPLICATE_SEQUENCE_NUMBER or answer.base_offset < 0:
         return BatchOutcome()
     return standing_at(answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
 
 
 def usual_outcome(data: bytes, front: bytes, back: bytes, /) -> BatchOutcome | None:
-    """The outcome of a batch whose answer says nothing but where it stands; None for any other.
+    """Return the outcome of a batch from a plain acknowledgement; None for any other response.
 
     Args:
-        data: what was received.
+        data: the received bytes.
         front: `ProduceForm.usual_answer` of the request.
         back: `USUAL_END`.
     """
@@ -116,8 +112,8 @@ def usual_outcome(data: bytes, front: bytes, back: bytes, /) -> BatchOutcome | N
 
 
 def standing_at(base_offset: int, stamped: int, log_start: int) -> BatchOutcome:
-    """The outcome of a batch with this offset, log append time and log start as answered."""
-    # What a NamedTuple's own `__new__` does, without that call.
+    """Return the outcome of a batch with this offset, log append time and log start offset."""
+    # As a NamedTuple's `__new__` does, without the call: this is on the fast path.
     return _new_tuple(
         BatchOutcome,
         (

@@ -1,9 +1,8 @@
-"""What the sender does about each error code of a Produce response: one table.
+"""Table of the sender's action for each error code of a Produce response.
 
-Owns: the mapping from code to action. Must not know: how an action is carried out. Codes that the
-table leaves out follow the broker error table: retriable ones are retried, others fail the batch.
-Source: Java's `Sender.completeBatch` and `TransactionManager.canRetry`. Java splits a batch only if
-it is too large, and fails all records of one that is refused because of some.
+Codes that are not in the table follow the broker error table: retriable ones are retried, others
+fail the batch. Source: Java's `Sender.completeBatch` and `TransactionManager.canRetry`. Java splits
+a batch only if it is too large, and fails all records of a batch that has invalid ones.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from aioproducer.errors import error_for_code
 
 
 class ProduceAction(Enum):
-    """What becomes of a batch after an answer."""
+    """Action for a batch after a response."""
 
-    SUCCEED = "it stands in the log"
+    SUCCEED = "it is written"
     RETRY = "send it again"
     SPLIT = "some of its records are to blame: send it again in parts (KIP-126, KIP-467)"
     OUT_OF_ORDER = "its predecessor is missing: number anew what is not written, send it again"
@@ -49,13 +48,13 @@ SURELY_REFUSED = frozenset(
     {2, 10, 17, 18, 19, 21, 29, 31, 32, 35, 42, 43, 44, 45, 47, 48, 49, 53}
     | {59, 74, 75, 76, 87, 89, 90, 100, 103, 120}
 )
-"""Codes a broker answers before it appends. Any other one may come after the append: with acks=all
-a broker that loses the leadership (6), the topic (3) or its disk (56) while it waits for its
-followers answers so for a batch that stands in its log (Kafka: `DelayedProduce`)."""
+"""Codes that a broker returns before the append. Any other may come after it: with acks=all a
+broker that loses the leadership (6), the topic (3) or its disk (56) while it waits for its
+followers returns the code for a batch that is in its log (Kafka: `DelayedProduce`)."""
 
 
 def action_for(code: int, *, idempotent: bool) -> ProduceAction:
-    """The action for an error code of one partition."""
+    """Return the action for an error code of one partition."""
     action = _RULES.get(code)
     if action is None and idempotent:
         action = _IDEMPOTENT_RULES.get(code)

@@ -1,8 +1,8 @@
-"""When an idempotent producer asks for its producer id (InitProducerId), and what the answer means.
+"""Requests of an idempotent producer for its producer id (InitProducerId).
 
     not wanted --the sequencer has no identity--> due --sent--> in flight --identity--> not wanted
     in flight --retriable error or no response--> backing off --> due
-    in flight --not authorized--> refused: what waits fails; due again with the next record
+    in flight --not authorized--> refused: waiting records fail; due again with the next record
     in flight --any other error--> the producer fails (Java: TransactionManager.fatalError)
 
 Liveness: while the id is wanted there is a request in flight, or `due_at` is finite.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class IdentityFailure(Enum):
-    """What a failed request for a producer id means for the producer."""
+    """Consequence of a failed request for a producer id."""
 
     RETRY = "asked again after a backoff"
     NOT_NEEDED = "the brokers give no producer ids and batches are sent without"
@@ -49,9 +49,9 @@ class ProducerIdRequests:
     """The requests for a producer id; at most one is in flight.
 
     Args:
-        sequencer: has the identity, or wants one.
+        sequencer: keeps the identity.
         backoff: the pause before a failed request is repeated.
-        rng: spreads the backoff.
+        rng: jitter of the backoff.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class ProducerIdRequests:
         self.last_error: KafkaError | None = None
         """Why the last request failed; None after a success."""
         self.failures: int = 0
-        """How many requests have failed since the last success."""
+        """Number of failed requests since the last success."""
         self.refused: bool = False
-        """Whether the last one was not authorized: only a new record makes another worthwhile."""
+        """True if the last request was not authorized: the next record triggers another one."""
         self._sequencer = sequencer
         self._backoff = backoff
         self._rng = rng
@@ -76,7 +76,7 @@ class ProducerIdRequests:
         return self._sequencer.wants_identity and not self.in_flight
 
     def action(self, now: float, nodes: NodeView) -> Action | None:
-        """What brings a wanted id closer now: the request, or a connection for it."""
+        """Return the next step towards a wanted id: the request, or a connection for it."""
         if now < self._retry_at:
             return None
         node_id = nodes.least_loaded_node(now)
@@ -87,15 +87,15 @@ class ProducerIdRequests:
         return Connect(node_id)
 
     def due_at(self, now: float, nodes: NodeView) -> float:
-        """Loop time at which to call `action` for a wanted id; always finite."""
+        """Return the loop time at which to call `action` for a wanted id; always finite."""
         return self._retry_at if self._retry_at > now else look_again_at(nodes, now)
 
     def on_sent(self) -> None:
-        """The request is in flight."""
+        """Mark the request as in flight."""
         self.in_flight = True
 
     def on_identity(self, identity: ProducerIdentity) -> bool:
-        """Take in the id that a broker gave; False if it belongs to a cluster that is gone."""
+        """Store a new producer id; return False if it belongs to a previous cluster."""
         outdated, self._outdated = self._outdated, False
         self.in_flight = False
         if outdated:
@@ -105,10 +105,10 @@ class ProducerIdRequests:
         return True
 
     def on_failure(self, error: KafkaError, now: float) -> IdentityFailure:
-        """Take in that no id came of a request, which may not even have been sent."""
+        """Handle a failed request, which may not have been sent."""
         self.in_flight = self._outdated = False
         if isinstance(error, ProtocolError):
-            # A peer that sends garbage says nothing about producer ids.
+            # An invalid response does not show whether the broker gives producer ids.
             error = NodeDisconnectedError(f"connection dropped: {error}")
         if isinstance(error, UnsupportedVersionError) and self._sequencer.do_without_identity():
             self.failures, self.last_error = 0, None
@@ -122,5 +122,5 @@ class ProducerIdRequests:
         return IdentityFailure.RETRY if error.retriable else IdentityFailure.FATAL
 
     def on_other_cluster(self) -> None:
-        """Ignore the id that is still to come: it belongs to the old cluster."""
+        """Ignore the response to the request in flight: its id belongs to the old cluster."""
         self._outdated = self.in_flight

@@ -1,4 +1,4 @@
-"""Why something has not happened, and what to do about it."""
+"""Causes of a delay, with advice for the user."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aioproducer.errors import advice as _advice
 
 
 class Reason(NamedTuple):
-    """A cause in words, empty where there is none, and the advice that goes with it."""
+    """A cause as text (empty if there is none) and the advice for it."""
 
     text: str = ""
     advice: str | None = None
@@ -18,7 +18,7 @@ NO_REASON = Reason()
 
 
 def all_of(*reasons: Reason) -> Reason:
-    """Several reasons as one."""
+    """Join several reasons into one."""
     texts = (reason.text for reason in reasons)
     advices = (reason.advice for reason in reasons)
     return Reason("; ".join(filter(None, texts)), _advice.joined(*advices))

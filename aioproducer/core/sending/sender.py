@@ -1,20 +1,18 @@
-"""What the sender does next, decided without doing it.
+"""Sans-I/O decisions of the sender: what to send, retry or fail.
 
-Owns: the order of things in one turn (expire, collect, drain), the reading of Produce responses,
-the choice between retry and failure. Must not know: asyncio, sockets, request encoding; it sees
-the network as `NodeView` and speaks in `Connect` and `Dispatch`.
+`Sender` expires, collects and drains batches in each turn, and reads Produce responses. It sees the
+network as `NodeView` and returns actions such as `Connect` and `Dispatch`. Not here: asyncio,
+sockets, request encoding.
 
-A batch fails when
-- its delivery timeout ends (queued, backing off or in flight),
-- a broker answers an error that no retry can mend, or `retries` are used up,
-- the producer is closed by force or its sender task died.
-Everything else is tried again.
+A batch fails if its delivery timeout expires (queued, backing off or in flight), a broker returns
+an error that is not retriable, `retries` are used up, the producer is closed by force, or the
+sender task fails. Otherwise it is retried.
 
 Invariants
-- A node whose request is still being prepared gets no second one: requests leave in drain order.
-- An answer is matched by topic and partition against what was asked: what is missing is retried,
-  what was not asked for is ignored, and nothing is counted twice.
-- A failure says "not persisted" only if no attempt may have been written.
+- While a request to a node is being prepared, no second one is: requests leave in drain order.
+- Responses are matched by topic and partition: a missing partition is retried, an unexpected one is
+  ignored, and no batch is counted twice.
+- An error reports "not persisted" only if no attempt may have been written.
 """
 
 from __future__ import annotations
@@ -82,17 +80,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SenderSettings:
-    """Options the sender obeys; times in seconds."""
+    """Options of the sender; times in seconds."""
 
     retries: int
     retry_backoff: ExponentialBackoff
     delivery_timeout: float
     principal: Callable[[], str] = this_principal
-    """Says whom brokers take this client for."""
+    """Returns the principal that brokers see, for error messages."""
 
 
 class Sender:
-    """Turns the accumulator's state into actions, and answers into outcomes."""
+    """Turns the accumulator's state into actions, and Produce responses into outcomes."""
 
     def __init__(
         self,
@@ -121,7 +119,7 @@ class Sender:
             sequencer, settings.retry_backoff, rng
         )
         self.fatal_error: KafkaError | None = None
-        """Set when nothing can be sent any more; the runtime ends the producer with it."""
+        """Set when nothing can be sent any more; the runtime stops the producer with it."""
         self._rng = rng
         self._stats = stats
         self._latencies = latencies
@@ -130,7 +128,7 @@ class Sender:
     # -- decisions -------------------------------------------------------------------------------
 
     def poll(self, now: float, nodes: NodeView) -> list[Action]:
-        """One turn: fails what expired and says what to connect to and what to send."""
+        """Run one turn: fail expired batches, return the connections to open and the requests."""
         accumulator, readiness = self.accumulator, self._readiness
         if accumulator.next_expiry_at <= now:
             self._expire(now)
@@ -148,7 +146,7 @@ class Sender:
             if not can_drain:
                 actions.append(Connect(node_id))
                 if nodes.connection_failures(node_id) is not None:
-                    # Whoever leads now, it may not be the node that cannot be reached.
+                    # The leader may have moved away from the unreachable node.
                     self._metadata.request_update(now)
                 continue
             batches = accumulator.drain(node_id, now)
@@ -157,7 +155,7 @@ class Sender:
                 for batch in batches:
                     accumulator.hold(batch)
                 actions.append(Dispatch(node_id, batches))
-        # Last: a drain that finds the epochs used up gives up the identity.
+        # Last, since a drain drops the identity when its epochs are used up.
         if self._wants_identity:
             action = self.producer_id.action(now, nodes)
             if action is not None:
@@ -165,7 +163,7 @@ class Sender:
         return actions
 
     def next_deadline(self, now: float, nodes: NodeView) -> float:
-        """Loop time of the turn after this one, unless something happens before."""
+        """Return the loop time of the next turn if no event comes before."""
         deadline = min(self._readiness.next_at, self.accumulator.next_expiry_at)
         if self._wants_identity:
             deadline = min(deadline, self.producer_id.due_at(now, nodes))
@@ -176,12 +174,11 @@ class Sender:
         return deadline
 
     def due_at(self, now: float, nodes: NodeView) -> float:
-        """Loop time of the next turn now that something has happened; `now` for one at once.
+        """Return the loop time of the next turn after an event; `now` means at once.
 
-        Where batches linger it is at once: the tasks that are resumed may send the last records
-        that all others wait for (adaptive linger). So it is with the records of a transaction,
-        which may not be wanted any more, and with partitions that new metadata left without a
-        leader: their topics are asked for again.
+        With lingering batches it is at once, since the resumed tasks may send the last records that
+        adaptive linger waits for. It is also at once for the records of a transaction, which may
+        have been aborted, and for leaderless partitions, whose metadata is requested again.
         """
         accumulator = self.accumulator
         if (
@@ -195,28 +192,28 @@ class Sender:
         return min(self._readiness.next_at, accumulator.next_expiry_at)
 
     def wait_of(self, batch: ProducerBatch) -> Wait:
-        """What a batch without an outcome waits for."""
+        """Return what a batch without an outcome waits for."""
         return wait_of(batch, self.accumulator, self.producer_id)
 
     def unattended(self, nodes: Connections, now: float) -> list[tuple[ProducerBatch, Wait]]:
-        """The batches for which the rule of `core.driver` is broken."""
+        """Return the batches that violate the liveness rule of `core.driver`."""
         return list(unattended(self.accumulator, self.producer_id, self._preparing, nodes, now))
 
     # -- events ----------------------------------------------------------------------------------
 
     def on_identity(self, identity: ProducerIdentity) -> None:
-        """A broker gave a producer id: what waited for it may go."""
+        """Handle a new producer id: batches that waited for it become ready."""
         if self.producer_id.on_identity(identity):
             self.accumulator.replan_all()
 
     def refusal_of_identity(self, code: int) -> KafkaError:
-        """What an error code means that a broker answered to InitProducerId."""
+        """Return the error for the error code of an InitProducerId response."""
         message = error_for_code(code).default_message.rstrip(".")
         error = error_from_code(code, f"{message} (InitProducerId, which idempotence needs)")
         return with_access(error, "InitProducerId", self._settings.principal)
 
     def on_identity_failure(self, error: KafkaError, now: float) -> None:
-        """No producer id this time; fatal when asking again cannot help."""
+        """Handle a failed InitProducerId request; it is fatal if a retry cannot help."""
         match self.producer_id.on_failure(error, now):
             case IdentityFailure.NOT_NEEDED:
                 self.accumulator.replan_all()
@@ -226,12 +223,12 @@ class Sender:
                 self.fatal_error = error
 
     def on_dispatching(self, batches: Sequence[ProducerBatch]) -> None:
-        """The request is about to be given to a transport: from now on it may be written."""
+        """Mark the batches as on the wire before the request is written to a transport."""
         for batch in batches:
             batch.on_wire = True
 
     def on_dispatched(self, node_id: int, batches: Sequence[ProducerBatch]) -> None:
-        """The request is in the transport's hands; the node may get the next one."""
+        """Handle a request that was written to a transport; the node may get the next one."""
         self._preparing.discard(node_id)
         stats = self._stats
         stats.tick(batches[0].last_attempt_at)
@@ -249,12 +246,12 @@ class Sender:
             )
 
     def on_dispatched_directly(self, node_id: int, batch: ProducerBatch) -> None:
-        """`on_dispatched` for a batch that no `poll` has handed out."""
+        """Handle `on_dispatched` for a batch that was sent without `poll`."""
         self._latencies.update(node_id, batch.created_at, can_drain=True)
         self.on_dispatched(node_id, (batch,))
 
     def without_done(self, node_id: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
-        """Lets go of batches that ended while their request was prepared; returns the others."""
+        """Release batches that ended while their request was prepared; return the others."""
         ended = [batch for batch in batches if batch.done]
         if not ended:
             return batches
@@ -267,7 +264,7 @@ class Sender:
     def on_not_dispatched(
         self, node_id: int, batches: Sequence[ProducerBatch], error: KafkaError, now: float
     ) -> None:
-        """The request never reached a transport: nothing of it can have been written."""
+        """Retry or fail batches whose request never reached a transport: none was written."""
         self._preparing.discard(node_id)
         for batch in batches:
             batch.attempts -= 1
@@ -277,12 +274,12 @@ class Sender:
     def on_failure(
         self, node_id: int, batches: Sequence[ProducerBatch], error: KafkaError, now: float
     ) -> None:
-        """The request got no answer (disconnect, timeout, garbage): its fate is unknown."""
+        """Handle a request without a response (disconnect, timeout, garbage): outcome unknown."""
         self._metadata.request_update(now)
         if isinstance(error, ProtocolError):
-            # What the peer sent made no sense; the records are not to blame.
+            # The peer sent an invalid response; the records did not cause it.
             error = NodeDisconnectedError(f"connection dropped: {error}")
-        # As in a turn: whose time is up is told that, even when the request's is up as well.
+        # As in `poll`: an expired batch gets DeliveryTimeoutError even if the request timed out.
         self._expire(now)
         for batch in batches:
             batch.possibly_persisted = True
@@ -296,7 +293,7 @@ class Sender:
         response: ProduceResponse | Acknowledgement | None,
         now: float,
     ) -> None:
-        """Reads the answer; None stands for a written request with acks=0."""
+        """Handle a response; None stands for a written request with acks=0."""
         if response is None:
             for batch in batches:
                 self._succeed(batch, BatchOutcome(), now)
@@ -310,7 +307,7 @@ class Sender:
         self._count_response(batches[0], response.throttle_time_ms, now)
         names: dict[UUID, str] = {}
         if not (response.responses and response.responses[0].name):
-            # By the ids the request was made with: the metadata may know others by now, or none.
+            # The ids of the request: the metadata may have changed since.
             names = {batch.topic_id: batch.topic_partition.topic for batch in batches}
         answers = match_answers(response, names)
         moved = self._move_leaders(answers, response, now)
@@ -327,12 +324,12 @@ class Sender:
         self._let_go(batches)
 
     def on_acknowledged(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
-        """`on_response` for one batch, whose answer says nothing but where it is written."""
+        """Handle `on_response` for one batch with a plain acknowledgement."""
         self._count_response(batch, 0, now)
         self._acknowledge(batch, outcome, now)
 
     def abort(self, error: KafkaError, *, queued: bool = True, in_flight: bool = True) -> int:
-        """Fails every batch without an outcome, or one kind of them; returns how many records."""
+        """Fail the queued and in-flight batches (or only one kind); return the record count."""
         records = 0
         for batch in self.accumulator.take_all(queued=queued, in_flight=in_flight):
             if batch.on_wire:
@@ -342,14 +339,14 @@ class Sender:
         return records
 
     def fail(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """Fails one batch that is on no queue and that no transport has."""
+        """Fail one batch that is neither queued nor held by a transport."""
         self._fail(batch, error)
 
     def end_all(self, error: KafkaError, others: Sequence[ProducerBatch]) -> None:
-        """Fail every batch without an outcome after an exception came in the middle of something.
+        """Fail every batch without an outcome after an exception interrupted a state change.
 
-        Unlike `abort` it relies on nothing that may have been half done: a batch that was on its
-        way to a transport counts as possibly written. See `RecordAccumulator.end_all`.
+        Unlike `abort` it makes no assumption about the state: a batch that was about to be written
+        to a transport counts as possibly written. See `RecordAccumulator.end_all`.
         """
         self.accumulator.end_all(others, lambda batch: failure_outcome(batch, error, None, None))
 
@@ -365,7 +362,7 @@ class Sender:
         self._offsets.on_recreated(topic)
 
     def _abandon(self, transactions: TransactionManager) -> None:
-        """Fails what was not sent of a transaction that is not wanted any more (KIP-654)."""
+        """Fail the unsent batches of a transaction that is being aborted (KIP-654)."""
         error = transactions.abandoned_with
         if error is not None and self.accumulator.has_incomplete:
             unwanted = transactions.may_abandon
@@ -383,7 +380,7 @@ class Sender:
     def _move_leaders(
         self, answers: Answers, response: ProduceResponse, now: float
     ) -> set[TopicPartition]:
-        """Follows the leader hints among the errors (KIP-951); returns what moved."""
+        """Apply the leader hints of the errors (KIP-951); return the partitions that moved."""
         hints = leader_hints(answers)
         if not hints:
             return set()
@@ -438,21 +435,21 @@ class Sender:
     def _groups(
         self, batch: ProducerBatch, blamed: Mapping[int, KafkaError]
     ) -> Sequence[Sequence[int]]:
-        """The records of a refused batch that part from now on: the blamed ones, if any, first.
+        """Return the record groups to split a refused batch into; the blamed records are first.
 
-        Empty if the batch ends as it is.
+        Empty if the batch is not split.
         """
         count = batch.count
         if batch.indivisible or len(blamed) == count or self._sequencer.is_overtaken(batch):
             return ()
         if not blamed:
             if batch.possibly_persisted and not batch.has_sequence:
-                # Only sequences keep the parts out of a log in which the whole batch stands.
+                # Without sequences the parts would be duplicates if the whole batch is written.
                 return ()
-            # As many steps as it takes to be left with one record name the bad ones, too.
+            # Repeated halving finds the bad records.
             return range(count // 2), range(count // 2, count)
         if batch.possibly_persisted or self._transactions is not None:
-            # The others cannot keep their sequences, and a transaction fails with any record.
+            # The others would need new sequences; a transaction fails with any of its records.
             return ()
         return list(blamed), [index for index in range(count) if index not in blamed]
 
@@ -464,14 +461,14 @@ class Sender:
         error: KafkaError,
         now: float,
     ) -> None:
-        """The blamed records fail, the others go out again in the batch's place."""
+        """Fail the blamed records and enqueue the others in the batch's place."""
         self._stats.batches_split += 1
         parts = batch.split(groups)
         if blamed:
             self._fail(parts[0], error, dict(enumerate(blamed.values())), now=now)
             parts = parts[1:]
         for part in parts:
-            # What they are told of if they do not get to be sent again.
+            # Their error if they expire before they are sent again.
             part.last_error = refused_because_of_others(error, are_named=bool(blamed))
         self._sequencer.on_split(batch, parts)
         self.accumulator.enqueue_parts(batch, parts, now)
@@ -479,7 +476,7 @@ class Sender:
     def _renumber(
         self, batch: ProducerBatch, error: KafkaError, log_start: int, now: float
     ) -> None:
-        """Not written, since its predecessor is missing: goes out again, bounded by time alone."""
+        """Retry a batch that was refused as out of order, until its delivery timeout."""
         if self._sequencer.on_out_of_order(batch):
             self._offsets.on_unknown_predecessor(batch.topic_partition, log_start)
         if now - batch.created_at >= self._settings.delivery_timeout:
@@ -522,7 +519,7 @@ class Sender:
 
     @property
     def _awaits_connection(self) -> bool:
-        """Whether something is to go out, and connections are what it may be waiting for."""
+        """Whether a request is due that may be waiting for a connection."""
         return self._readiness.has_ready or self._wants_identity
 
     @property
@@ -568,7 +565,7 @@ class Sender:
             self._acknowledge(batch, standing_at(*place), now)
 
     def _acknowledge(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
-        """`_succeed` and `_let_go` in one."""
+        """Do `_succeed` and `_let_go` in one."""
         if batch.done:  # it ended meanwhile
             self._let_go((batch,))
             return
@@ -578,7 +575,7 @@ class Sender:
         self._stats.on_batch_acknowledged(batch.count, now - batch.created_at)
 
     def _count_response(self, batch: ProducerBatch, throttle_ms: int, now: float) -> None:
-        """The request with this batch was answered."""
+        """Count the response to the request with this batch."""
         self._stats.tick(now)
         self._stats.on_response(now - batch.last_attempt_at, throttle_ms / 1000)
 
