@@ -14,8 +14,6 @@ PACKAGE = ROOT / "aioproducer"
 
 # Not cleaned yet. Remove a name once its folder or page is clean; add none.
 PENDING = (
-    "aioproducer/compat/aiokafka",
-    "aioproducer/contrib",
     "aioproducer/core/transactions",
     "aioproducer/net",
     "tests/simulation",

@@ -89,7 +89,7 @@ def publish_natively(broker: AnyBroker, producer: Given = None) -> AnyBroker:
 
 
 class _NativeProducer(AioKafkaFastProducerImpl):
-    """What a broker publishes by."""
+    """The producer of a FastStream broker."""
 
     def __init__(self, parser: Any, decoder: Any, broker: kafka.KafkaBroker, given: Given) -> None:
         super().__init__(parser=parser, decoder=decoder)
@@ -200,7 +200,7 @@ class _Native(ProducerState):
 
     @property
     def producer(self) -> Any:
-        """What FastStream asks for batches."""
+        """The object from which FastStream gets batches."""
         return self
 
     @property

@@ -8,7 +8,7 @@ aiokafka's own. `errors`, `structs`, `helpers`, `abc` and `partitioner` are modu
 there. aiokafka's consumers work with this producer: their `TopicPartition` and `OffsetAndMetadata`,
 the consumers themselves (as `group_id`) and token providers are taken as they are.
 
-Errors have aiokafka's names, codes and attributes and tell more in `__cause__`. In a program that
+Errors have aiokafka's names, codes and attributes, and details in `__cause__`. In a program that
 has imported `aiokafka.errors` they are instances of aiokafka's classes as well, so that a handler
 such as `except aiokafka.errors.KafkaError` needs no change; results are aiokafka's named tuples.
 

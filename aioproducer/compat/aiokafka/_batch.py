@@ -1,10 +1,10 @@
-"""`BatchBuilder`: records a program gathers itself and sends in one call.
+"""`BatchBuilder`: records that a program gathers itself and sends in one call.
 
-Owns: the records, their sizes, the checks of one record's parts (for `send()` too). Must not know:
-how they are sent.
+Owns: the records, their sizes, the checks of one record's parts (for `send()` too). Not here:
+sending.
 
-Invariants: sizes are those of Kafka's record format 2; a builder that has refused a record for want
-of room, or was closed, takes no more; the first record always fits.
+Invariants: sizes are those of Kafka's record format 2; a builder that has refused a record as it
+was full, or was closed, takes no more; the first record always fits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RECORD_OVERHEAD: Final = 21
 
 
 class RecordInBatch(NamedTuple):
-    """What a builder says of a record it took: its place, its bytes, its timestamp."""
+    """Index, size in bytes and timestamp of an accepted record."""
 
     offset: int
     size: int
@@ -57,7 +57,7 @@ class BatchBuilder:
         self._closed = False
 
     def parts(self) -> Sequence[tuple[bytes | None, bytes | None, HeaderPairs, int]]:
-        """The records so far, serialized: key, value, headers and timestamp of each."""
+        """Return the records so far, serialized: key, value, headers and timestamp of each."""
         return self._records
 
     def append(
@@ -68,7 +68,7 @@ class BatchBuilder:
         value: Any,
         headers: list[tuple[str, bytes | None]] | None = None,
     ) -> RecordInBatch | None:
-        """Adds a record.
+        """Add a record.
 
         Args:
             timestamp: milliseconds since the epoch; now if None.
@@ -105,11 +105,11 @@ class BatchBuilder:
         return RecordInBatch(place, size, when)
 
     def close(self) -> None:
-        """Takes no more records."""
+        """Take no more records."""
         self._closed = True
 
     def closed(self) -> bool:
-        """Whether it takes no more records."""
+        """Return whether it takes no more records."""
         return self._closed
 
     def size(self) -> int:
@@ -117,12 +117,12 @@ class BatchBuilder:
         return self._size
 
     def record_count(self) -> int:
-        """How many records it has."""
+        """Return the number of records."""
         return len(self._records)
 
 
 def serialized(serializer: Callable[[Any], Any] | None, part: Any) -> bytes | None:
-    """A key or value as bytes; what the serializer raises goes on to the caller.
+    """Serialize a key or value; exceptions of the serializer are raised unchanged.
 
     Raises:
         TypeError: it is no bytes-like object.
@@ -181,7 +181,7 @@ def _pair(header: Any) -> tuple[Any, Any]:
 
 
 def checked_timestamp(timestamp: float | None) -> int | None:
-    """A timestamp in whole milliseconds.
+    """Return a timestamp in whole milliseconds.
 
     Raises:
         TypeError: it is no number.

@@ -1,8 +1,4 @@
-"""Errors a broker answered, by aiokafka's names.
-
-Owns: a class per code that aiokafka 0.14 knows, and the way from a code to its class. Must not
-know: when they are raised.
-"""
+"""Errors of brokers by aiokafka's names: a class per code of aiokafka 0.14, and `for_code`."""
 
 from __future__ import annotations
 
@@ -140,7 +136,7 @@ kafka_errors: dict[int, type[BrokerResponseError]] = {}
 
 
 def for_code(error_code: int) -> type[BrokerResponseError]:
-    """The class of a code; `UnknownError` for those aiokafka does not know."""
+    """Return the class of a code; `UnknownError` for codes that aiokafka lacks."""
     return kafka_errors.get(error_code, UnknownError)
 
 
@@ -149,7 +145,7 @@ class NoError(BrokerResponseError, errno=0, message="NO_ERROR"):
 
 
 class UnknownError(BrokerResponseError, errno=-1):
-    """A code without a class of its own, or the server's own failure."""
+    """A code without a class, or an internal failure of the broker."""
 
 
 class OffsetOutOfRangeError(BrokerResponseError, errno=1):
@@ -255,7 +251,7 @@ class InvalidGroupIdError(BrokerResponseError, errno=24):
 
 
 class UnknownMemberIdError(BrokerResponseError, errno=25):
-    """The coordinator does not know this group member."""
+    """The coordinator has no such group member."""
 
 
 class InvalidSessionTimeoutError(BrokerResponseError, errno=26):
@@ -343,7 +339,7 @@ class DuplicateSequenceNumber(BrokerResponseError, errno=46):
 
 
 class InvalidProducerEpoch(BrokerResponseError, errno=47):
-    """The producer's epoch is older than the one the broker knows."""
+    """The producer's epoch is older than the broker's."""
 
 
 class InvalidTxnState(BrokerResponseError, errno=48):
@@ -383,7 +379,7 @@ class KafkaStorageError(BrokerResponseError, errno=56, message="KAFKA_STORAGE_ER
 
 
 class LogDirNotFound(BrokerResponseError, errno=57):
-    """The broker does not know this log directory."""
+    """The broker has no such log directory."""
 
 
 class SaslAuthenticationFailed(BrokerResponseError, errno=58):
@@ -391,7 +387,7 @@ class SaslAuthenticationFailed(BrokerResponseError, errno=58):
 
 
 class UnknownProducerId(BrokerResponseError, errno=59):
-    """The broker knows nothing of this producer id; its records may have been deleted."""
+    """The broker has no such producer id; its records may have been deleted."""
 
 
 class ReassignmentInProgress(BrokerResponseError, errno=60):
@@ -403,7 +399,7 @@ class DelegationTokenAuthDisabled(BrokerResponseError, errno=61):
 
 
 class DelegationTokenNotFound(BrokerResponseError, errno=62):
-    """The broker does not know this delegation token."""
+    """The broker has no such delegation token."""
 
 
 class DelegationTokenOwnerMismatch(BrokerResponseError, errno=63):

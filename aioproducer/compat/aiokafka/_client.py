@@ -1,4 +1,4 @@
-"""`AIOKafkaProducer.client` and others: what programs read of aiokafka's private objects.
+"""`AIOKafkaProducer.client` and others: the members of private objects that programs use.
 
 OpenTelemetry, ddtrace, kstreams and faust use these members of aiokafka's private objects. They are
 views of the producer: nothing here changes it, and nothing else of aiokafka's client is offered.
@@ -56,7 +56,7 @@ _WITH_HEADERS, _WITHOUT_HEADERS = (2, 3), (0, 10)
 
 
 class ClusterView:
-    """What is known of the cluster, with the methods of aiokafka's `ClusterMetadata`."""
+    """Metadata of the cluster, with the methods of aiokafka's `ClusterMetadata`."""
 
     def __init__(self) -> None:
         self._metadata: Metadata | None = None
@@ -179,7 +179,7 @@ class ClientView:
 
     @property
     def api_version(self) -> tuple[int, ...]:
-        """(2, 3) where brokers store headers, which is all that it tells; else (0, 10)."""
+        """(2, 3) if brokers store headers, else (0, 10); there are no other values."""
         connection = self._connection
         if connection is None or connection.takes_headers:
             return _WITH_HEADERS
@@ -248,7 +248,7 @@ class ClientView:
         Args:
             node_id: The broker; one of `cluster.brokers()`.
             request: The request. Its own class encodes it and decodes the response, in the highest
-                version that the broker speaks too.
+                version that the broker supports, too.
             group: Has no effect.
 
         Returns:
@@ -322,7 +322,7 @@ class ClientView:
         return self._requests
 
     def _started(self, work: Coroutine[Any, Any, bool]) -> asyncio.Future[bool]:
-        """A task of its own, since callers of aiokafka need not await the future."""
+        """Start a task, since callers of aiokafka need not await the future."""
         task = asyncio.get_running_loop().create_task(self._answered(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -347,7 +347,7 @@ class ClientView:
 
 
 class SenderView:
-    """What health checks of programs ask aiokafka's sender."""
+    """Members of aiokafka's sender that health checks use."""
 
     def __init__(self) -> None:
         self._connection: Connection | None = None
@@ -359,7 +359,7 @@ class SenderView:
 
 
 class TransactionView:
-    """What programs ask aiokafka's transaction manager.
+    """Members of aiokafka's transaction manager that programs use.
 
     Attributes:
         transactional_id: The option.
@@ -370,11 +370,11 @@ class TransactionView:
         self._connection: Connection | None = None
 
     def is_in_transaction(self) -> bool:
-        """Whether a transaction is open and has not failed."""
+        """Return whether a transaction is open and has not failed."""
         return self._state is TransactionState.IN_TRANSACTION
 
     def is_fatal_error(self) -> bool:
-        """Whether only `stop()` is left."""
+        """Return whether only `stop()` can be called."""
         return self._state is TransactionState.FATAL_ERROR
 
     @property

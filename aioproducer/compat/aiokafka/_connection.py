@@ -1,6 +1,6 @@
-"""`Producer` with the few questions aiokafka's interface asks beyond its public ones.
+"""`Producer` with the private members that the drop-in for aiokafka needs.
 
-Owns: nothing; it looks. Must not know: aiokafka's names and errors.
+Not here: aiokafka's names and errors.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Connection(Producer):
         return None if self._engine is None else self._engine.sender_task._task
 
     async def partition_ids(self, topic: str) -> range:
-        """The topic's partitions; waits for its metadata where that is not at hand."""
+        """Return the topic's partitions; wait for its metadata if necessary."""
         known = self._usable().metadata.cluster.topics.get(topic)
         if known is None:
             return range(len(await self.partitions_for(topic)))

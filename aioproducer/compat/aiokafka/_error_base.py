@@ -1,13 +1,10 @@
-"""The root of aiokafka's errors, and what ties ours to theirs.
-
-Owns: `KafkaError` as aiokafka shows it, and `kin`: the class that is really raised. Must not know:
-any single error.
+"""The root of aiokafka's errors (`KafkaError`), and the class that is raised for one (`kin`).
 
 Invariants
-- aiokafka is never imported here. A handler such as `except aiokafka.errors.KafkaError` can only
-  stand in a program that has imported it, so it is looked up when an error is raised; the error
-  then is one of ours and one of theirs of the same name.
-- Every error pickles as ours.
+- aiokafka is never imported here. A handler such as `except aiokafka.errors.KafkaError` is only
+  possible in a program that has imported it. So its class of the same name is searched when an
+  error is raised; the error is then an instance of both classes.
+- Every error pickles as one of this package.
 """
 
 from __future__ import annotations
@@ -22,8 +19,8 @@ __all__ = ["KafkaError", "kin"]
 class KafkaError(RuntimeError):
     """The root of the errors, apart from `IllegalOperation` and `ConsumerStoppedError`.
 
-    Where this producer knows more (whether the record may be written, which broker, what to do), it
-    stands in `__cause__`, an `aioproducer.KafkaError`.
+    Further facts (whether the record may be written, which broker, advice) are in `__cause__`, an
+    `aioproducer.KafkaError`.
 
     Attributes:
         retriable: Whether the same call may succeed when it is made again.
@@ -40,7 +37,7 @@ class KafkaError(RuntimeError):
 
 
 def kin(error_class: type[AnyError]) -> type[AnyError]:
-    """The class to raise for one of ours: also a subclass of aiokafka's, where that is loaded."""
+    """Return the class to raise: also a subclass of aiokafka's, if that is imported."""
     own: Any = error_class
     theirs = counterpart("aiokafka.errors", own.__name__)
     return error_class if theirs is None else cast("type[AnyError]", joined(own, theirs))

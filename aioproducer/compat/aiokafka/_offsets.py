@@ -1,7 +1,4 @@
-"""The arguments of `send_offsets_to_transaction`.
-
-Owns: their checks, with aiokafka's types and texts. Must not know: transactions.
-"""
+"""Checks of the arguments of `send_offsets_to_transaction`, with aiokafka's types and texts."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPar
 
 
 def checked_group(group_id: Any) -> ConsumerGroupMetadata:
-    """A group by its id, its metadata or a consumer.
+    """Return the metadata of a group, given by its id, its metadata or a consumer.
 
     Raises:
         ValueError: it is none of these.

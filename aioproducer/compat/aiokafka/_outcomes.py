@@ -1,9 +1,7 @@
-"""Futures, which aiokafka gives where this producer gives deliveries.
+"""Futures for deliveries, as aiokafka's calls return futures.
 
-Owns: the way from deliveries to a future. Must not know: how records are accepted.
-
-Invariants: a future that fails unseen is reported by asyncio, as with aiokafka; cancelling one
-takes no record back and disturbs no other.
+Invariants: a failed future whose exception is not retrieved is reported by asyncio, as with
+aiokafka; cancelling a future neither takes the record back nor affects other futures.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ class RecordFuture(Outcome):
         wait = self._delivery.__await__()
         if hasattr(wait, "cancel"):
             return self._resumed_directly(wait)
-        return super().__await__()  # the pure form of a delivery makes a future of its own
+        return super().__await__()  # a delivery in pure Python makes a future itself
 
     __iter__ = __await__
 
@@ -111,7 +109,7 @@ class RecordFutures:
         group = _Group(batch, future, delivery)
         if batch.outcome is None:
             # A listener of the batch is far cheaper than a callback with a context, and setting a
-            # future's result runs nobody else's code.
+            # future's result runs no other code.
             self._open[batch] = group
             batch.add_listener(group, self._settle)
         else:
@@ -155,7 +153,7 @@ class _Group:
 
 
 def batch_future(batch: ProducerBatch | None, *, acknowledged: bool) -> Outcome:
-    """A future of a batch's first record; of None without a batch and without acknowledgements."""
+    """Return a future of a batch's first record; of None without a batch or acknowledgements."""
     future: Outcome = asyncio.get_running_loop().create_future()
     if batch is None:
         future.set_result(None)

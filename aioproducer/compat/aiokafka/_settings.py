@@ -1,8 +1,8 @@
-"""From aiokafka's constructor arguments to the options of `Producer`.
+"""Conversion of aiokafka's constructor arguments to the options of `Producer`.
 
-Owns: their checks, with aiokafka's types and texts, and the option each becomes. Must not know:
-what the options do. Values aiokafka takes and cannot use (a negative timeout, an address without a
-host) are refused by `ProducerConfig`, whose `ConfigError` is a ValueError.
+Arguments are checked with aiokafka's types and texts. Values that aiokafka accepts but cannot use
+(a negative timeout, an address without a host) are refused by `ProducerConfig`, whose `ConfigError`
+is a ValueError.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def acks_option(acks: Any, *, given: bool, idempotent: bool) -> int:
 
 
 def compression_option(compression_type: str | None) -> str:
-    """The codec's name, once its library is known to be there.
+    """Return the codec's name, after its library was imported.
 
     Raises:
         ValueError: no such codec.
@@ -63,7 +63,7 @@ def compression_option(compression_type: str | None) -> str:
 
 
 def client_id_option(client_id: Any) -> str:
-    """The client's name, by default one that no other producer of this process has."""
+    """Return the client's name, by default one that no other producer of this process has."""
     return f"aiokafka-producer-{next(_numbers)}" if client_id is None else str(plain(client_id))
 
 
@@ -122,7 +122,7 @@ def security_options(
     kerberos_domain: str | None,
     token_provider: AbstractTokenProvider | None,
 ) -> dict[str, Any]:
-    """What the brokers are to be convinced of, and how.
+    """Return the security options.
 
     Raises:
         ValueError: the arguments contradict each other, or name something unknown.

@@ -1,7 +1,4 @@
-"""The transactional part of `AIOKafkaProducer`.
-
-Owns: its calls, the block. Must not know: what commits and aborts; our producer does.
-"""
+"""The transactional calls of `AIOKafkaProducer`, and the context manager of a transaction."""
 
 from __future__ import annotations
 
@@ -26,19 +23,19 @@ class TransactionalCalls:
     _config: ProducerConfig
 
     async def begin_transaction(self) -> None:
-        """Begins a transaction; every record sent until its end belongs to it."""
+        """Begin a transaction; every record sent until its end belongs to it."""
         with translating():
             await self._transactional().begin_transaction()
 
     async def commit_transaction(self) -> None:
-        """Waits for every record, then commits.
+        """Wait for every record, then commit.
 
         Raises:
             KafkaError: of the class of whatever failed in the transaction: it must be aborted. With
                 an `aioproducer.CommitOutcomeUnknownError` as its `__cause__`: the producer was
                 stopped or failed before the coordinator's answer, and it may be committed or not;
                 the cause's `transaction` finds out.
-            KafkaTimeoutError: no outcome within `request_timeout_ms`; calling this again tells.
+            KafkaTimeoutError: no outcome within `request_timeout_ms`; call this again for it.
             ProducerFenced: only `stop()` is left.
             IllegalOperation: no transaction is open.
         """
@@ -46,16 +43,16 @@ class TransactionalCalls:
             await self._transactional().commit_transaction()
 
     async def abort_transaction(self) -> None:
-        """Aborts; the futures of records that were not sent yet fail."""
+        """Abort; the futures of records that were not sent yet fail."""
         with translating():
             await self._transactional().abort_transaction()
 
     def transaction(self) -> TransactionContext:
-        """A block that commits when it is left normally, and aborts when by an exception."""
+        """Return a context manager that commits, or aborts after an exception."""
         return TransactionContext(self)
 
     async def send_offsets_to_transaction(self, offsets: Mapping[Any, Any], group_id: Any) -> None:
-        """Makes a consumer group's positions part of the transaction.
+        """Add a consumer group's positions to the transaction.
 
         Args:
             offsets: per `TopicPartition`, aiokafka's or ours, an offset, or offset and metadata.

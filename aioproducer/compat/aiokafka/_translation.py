@@ -68,7 +68,7 @@ def acknowledged_metadata(
 
 
 def record_metadata(delivery: Delivery) -> RecordMetadata:
-    """The acknowledgement of a record in aiokafka's shape."""
+    """Return the acknowledgement of a record as aiokafka's `RecordMetadata`."""
     batch, index = delivery._batch, delivery._index
     outcome = acknowledgement(batch)
     if outcome is not None:

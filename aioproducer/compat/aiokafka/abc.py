@@ -1,8 +1,7 @@
-"""aiokafka's abstract classes, for the annotations and subclasses programs have.
+"""aiokafka's abstract classes, for annotations and subclasses in programs.
 
-Owns: `AbstractTokenProvider`, which the producer asks for its OAuth token, and
-`ConsumerRebalanceListener`, which aiokafka's consumer takes (it looks for the methods, not for the
-class). Must not know: who calls them.
+The producer calls an `AbstractTokenProvider` for its OAuth token. aiokafka's consumer takes a
+`ConsumerRebalanceListener` of this module, too: it checks the methods, not the class.
 """
 
 from __future__ import annotations
@@ -17,24 +16,24 @@ __all__ = ["AbstractTokenProvider", "ConsumerRebalanceListener"]
 
 
 class AbstractTokenProvider(ABC):
-    """Gives the token for SASL/OAUTHBEARER."""
+    """Source of the token for SASL/OAUTHBEARER."""
 
     @abstractmethod
     async def token(self) -> str:
-        """The token to authenticate with; asked for each connection."""
+        """Return the token to authenticate with; called for each connection."""
 
     def extensions(self) -> Mapping[str, str]:
-        """SASL extensions to send with the token (KIP-342); none unless overridden."""
+        """Return SASL extensions to send with the token (KIP-342); none unless overridden."""
         return {}
 
 
 class ConsumerRebalanceListener(ABC):
-    """Hears which partitions a consumer loses and gets."""
+    """Callbacks for the partitions that a consumer loses and gets."""
 
     @abstractmethod
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> Any:
-        """The consumer is about to lose these; a function or a coroutine function."""
+        """Handle partitions that the consumer is about to lose; may be a coroutine function."""
 
     @abstractmethod
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> Any:
-        """The consumer has got these; a function or a coroutine function."""
+        """Handle partitions that the consumer has got; may be a coroutine function."""

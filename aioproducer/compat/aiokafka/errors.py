@@ -1,7 +1,7 @@
 """aiokafka's errors by their names: `from aioproducer.compat.aiokafka import errors`.
 
-Owns: the errors that arise in the client; those a broker answers come from `_broker_errors`. Must
-not know: when they are raised (`_translation` does).
+Errors of the client are defined here, errors of brokers in `_broker_errors`. `_translation` raises
+them.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class MetadataEmptyBrokerList(KafkaError):
 
 
 class UnrecognizedBrokerVersion(KafkaError):
-    """The broker speaks no known version of the protocol."""
+    """The broker supports no known version of the protocol."""
 
 
 class IncompatibleBrokerVersion(KafkaError):

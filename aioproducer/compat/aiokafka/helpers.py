@@ -1,7 +1,4 @@
-"""`create_ssl_context`, for programs that make their TLS context as aiokafka's documents say.
-
-Owns: that function. Must not know: connections.
-"""
+"""`create_ssl_context`, for programs that make their TLS context as aiokafka documents it."""
 
 from __future__ import annotations
 
@@ -23,14 +20,14 @@ def create_ssl_context(
     keyfile: _Path | None = None,
     password: Callable[[], str | bytes | bytearray] | str | bytes | bytearray | None = None,
 ) -> ssl.SSLContext:
-    """A context for connections to brokers; certificates and host names are verified.
+    """Make a context for connections to brokers; certificates and host names are verified.
 
     Args:
         cafile: certificates to trust, in PEM; the system's if none of the three is given.
         capath: a directory of such files.
         cadata: such certificates themselves, PEM text or DER bytes.
         certfile: the client's own certificate, in PEM.
-        keyfile: its key, if that stands in another file.
+        keyfile: its key, if that is in another file.
         password: of the key.
 
     Raises:

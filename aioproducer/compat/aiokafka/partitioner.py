@@ -1,7 +1,7 @@
 """aiokafka's partitioner: a callable of the key and the partitions.
 
-Owns: `DefaultPartitioner`, and the way from such a callable to a partitioner of `Producer`. Must
-not know: topics, batches.
+`DefaultPartitioner` is aiokafka's default; `adapted` converts such a callable to a partitioner of
+`Producer`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KeyPartitioner = Callable[[bytes | None, list[int], list[int]], int]
 
 
 def murmur2(data: bytes) -> int:
-    """The hash of Java's client, as an unsigned number of 32 bits."""
+    """Return the hash of Java's client, as an unsigned number of 32 bits."""
     return _signed_murmur2(data) & 0xFFFF_FFFF
 
 
@@ -34,20 +34,20 @@ class DefaultPartitioner:
     def __call__(
         self, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]
     ) -> int:
-        """Chooses one of `all_partitions`; without a key, one of `available` if there are any."""
+        """Choose one of `all_partitions`; without a key, one of `available` if there are any."""
         if key is None:
             return random.choice(available or all_partitions)
         return all_partitions[(murmur2(key) & 0x7FFF_FFFF) % len(all_partitions)]
 
 
 def is_default(partitioner: KeyPartitioner) -> bool:
-    """Whether it is a `DefaultPartitioner`, ours or aiokafka's, and no subclass of one."""
+    """Return whether it is a `DefaultPartitioner`, ours or aiokafka's, and no subclass of one."""
     theirs = getattr(sys.modules.get("aiokafka.partitioner"), "DefaultPartitioner", None)
     return type(partitioner) is DefaultPartitioner or type(partitioner) is theirs
 
 
 def adapted(partitioner: KeyPartitioner) -> PartitionFunction:
-    """The same choice in the form `Producer` asks for it."""
+    """Convert a partitioner of aiokafka to one of `Producer`."""
 
     known: dict[str, tuple[TopicMetadata, list[int], list[int]]] = {}
 

@@ -1,12 +1,11 @@
-"""`AIOKafkaProducer`: aiokafka's interface, this package's producer behind it.
+"""`AIOKafkaProducer`: aiokafka's interface, implemented by this package's producer.
 
-Owns: the calls, their argument errors, the futures they give, the warning about an unclosed
-producer. Must not know: options by their names here (`_settings`), which error is which
-(`_translation`).
+Owns: the calls, their argument errors, the futures they return, the warning about an unclosed
+producer. Not here: options (`_settings`), conversion of errors (`_translation`).
 
 Invariants
-- Each `start()` that fails leaves nothing open and may be repeated; one that succeeds is the last.
-- Serializers run here, so that what they raise reaches the caller as it is.
+- A `start()` that fails leaves nothing open and may be repeated; one that succeeds is the last.
+- Serializers run here, so that the caller gets their exceptions unchanged.
 - Argument errors of aiokafka's `assert` statements are raised under `python -O` as well.
 """
 
@@ -199,7 +198,7 @@ class AIOKafkaProducer(TransactionalCalls):
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connects to the cluster; a transactional producer is initialized as well.
+        """Connect to the cluster; a transactional producer is initialized as well.
 
         Raises:
             KafkaConnectionError: no bootstrap server answered within `request_timeout_ms`. Nothing
@@ -249,7 +248,7 @@ class AIOKafkaProducer(TransactionalCalls):
             await self.client.close()
 
     async def flush(self) -> None:
-        """Sends what was accepted so far without lingering, and waits for the outcomes."""
+        """Send accepted records without linger, and wait for their outcomes."""
         if self._connection is not None and not self._stopped:
             with translating():
                 await self._connection.flush()
@@ -289,7 +288,7 @@ class AIOKafkaProducer(TransactionalCalls):
         timestamp_ms: float | None = None,
         headers: Headers = None,
     ) -> asyncio.Future[RecordMetadata | None]:
-        """Accepts a record, waiting at most `request_timeout_ms` for metadata and for memory.
+        """Accept a record, waiting at most `request_timeout_ms` for metadata and for memory.
 
         Returns:
             A future of the record's `RecordMetadata`, of None with `acks=0`. Cancelling it does not
@@ -335,7 +334,7 @@ class AIOKafkaProducer(TransactionalCalls):
         return record_metadata(delivery) if self._acknowledges else None
 
     def create_batch(self) -> BatchBuilder:
-        """An empty batch of at most `max_batch_size`, to fill and give to `send_batch`."""
+        """Return an empty batch of at most `max_batch_size` bytes for `send_batch`."""
         return BatchBuilder(
             self._config.batch_size,
             key_serializer=self._key_serializer,
@@ -345,12 +344,12 @@ class AIOKafkaProducer(TransactionalCalls):
     async def send_batch(
         self, batch: BatchBuilder, topic: str, *, partition: int | None
     ) -> asyncio.Future[RecordMetadata | None]:
-        """Accepts a batch, which is written as one record batch: whole or not at all.
+        """Accept a batch, which is written as one record batch: whole or not at all.
 
         Returns:
-            A future of the first record's `RecordMetadata` (without a timestamp of its own: -1);
-            of None for an empty batch and with `acks=0`. It fails if the broker refuses the batch
-            for its size or for any of its records: then none of them is written.
+            A future of the first record's `RecordMetadata`, of None for an empty batch and with
+            `acks=0`. Its timestamp is -1 unless the broker sets it. The future fails if the broker
+            refuses the batch for its size or for any of its records: then none is written.
 
         Raises:
             TypeError: `batch` is no `BatchBuilder`.
@@ -365,7 +364,7 @@ class AIOKafkaProducer(TransactionalCalls):
             return await Connection.send_gathered(connection, batch, topic, partition)
 
     async def partitions_for(self, topic: str) -> set[int]:
-        """The topic's partitions, waiting at most `request_timeout_ms` for its metadata."""
+        """Return the topic's partitions, waiting at most `request_timeout_ms` for its metadata."""
         connection = self._running()
         with translating():
             return {info.partition for info in await connection.partitions_for(topic)}
@@ -503,7 +502,7 @@ class AIOKafkaProducer(TransactionalCalls):
 
 
 def _is_missing(acks: Any) -> bool:
-    """Whether it stands for "not given": here, or in aiokafka, whose default programs pass on."""
+    """Return whether it means "not given" here or in aiokafka, whose default programs pass on."""
     if acks is _NOT_GIVEN:
         return True
     theirs = sys.modules.get("aiokafka.producer.producer")

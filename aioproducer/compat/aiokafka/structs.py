@@ -1,7 +1,6 @@
 """aiokafka's value types by their names and fields.
 
-Owns: names and shapes. Must not know: who makes them. Tuples of theirs and of ours with the same
-content are equal, and either does where one is asked for.
+Tuples of aiokafka and of this module with the same content are equal, and each call takes both.
 """
 
 from __future__ import annotations
@@ -57,17 +56,17 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """Where a consumer finds the first record of a time."""
+    """Offset and timestamp of the first record at or after a time."""
 
     offset: int
     timestamp: int | None
 
 
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record stands.
+    """Partition, offset and timestamp of an acknowledged record.
 
-    `offset` is -1 where the broker gives none; `timestamp` is the record's own, or the broker's
-    where `timestamp_type` is 1 (LogAppendTime).
+    `offset` is -1 if the broker gives none; `timestamp` is the record's own, or the broker's if
+    `timestamp_type` is 1 (LogAppendTime).
     """
 
     topic: str
@@ -81,7 +80,7 @@ class RecordMetadata(NamedTuple):
 
 @dataclass
 class ConsumerRecord(Generic[KT_co, VT_co]):
-    """A record as a consumer gets it."""
+    """A record that a consumer has read."""
 
     topic: str
     partition: int
@@ -97,6 +96,6 @@ class ConsumerRecord(Generic[KT_co, VT_co]):
 
 
 def kin_struct(own: type[AnyTuple]) -> type[AnyTuple]:
-    """The class to make results of: aiokafka's of the same name, where that is loaded."""
+    """Return the class of results: aiokafka's of the same name, if that is imported."""
     theirs: type[AnyTuple] | None = getattr(sys.modules.get("aiokafka.structs"), own.__name__, None)
     return own if theirs is None else theirs

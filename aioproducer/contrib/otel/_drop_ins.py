@@ -1,8 +1,8 @@
-"""What the drop-ins need besides the calls of both producers.
+"""Wrappers for the drop-ins, in addition to those of both producers.
 
-confluent-kafka's interface hands records to a thread: a record's span is begun where `produce()`
-hands it over. aiokafka's batches are gathered record by record before their topic is known: a
-batch's span is begun with its first record.
+confluent-kafka's interface passes records to a thread: a record's span begins in `produce()`.
+aiokafka's batches are gathered record by record before their topic is given: a batch's span begins
+with its first record.
 """
 
 from __future__ import annotations

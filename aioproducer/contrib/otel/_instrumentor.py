@@ -1,10 +1,10 @@
-"""The instrumentor: replaces the calls that send by calls that make spans, and takes them back.
+"""The instrumentor: replaces the calls that send by calls that make spans, and restores them.
 
-Every interface of this package sends through `Producer`, so most need no wrapper of their own: the
+Every interface of this package sends through `Producer`, so most need no separate wrapper: the
 drop-in for aiokafka calls `Producer.send` in the caller's task, that for kafka-python
-`blocking.Producer.send` in the caller's thread. Where records are handed to a thread or gathered
-first (confluent-kafka, `send_batch`), the span is begun in the call of the program, and the headers
-say so to the calls further inside (`Carried`).
+`blocking.Producer.send` in the caller's thread. Where records are passed to a thread or gathered
+first (confluent-kafka, `send_batch`), the span begins in the call of the program, and the headers
+mark that for the inner calls (`Carried`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Spans by OpenTelemetry's conventions for messaging, and their context in the headers of records.
 
 Invariants
-- A span ends once: with the outcome of what it stands for, or with the exception that prevented it.
-- Looking at an outcome here does not count as looking at it: a failure is still reported.
+- A span ends once: with the outcome of its record or call, or with an exception.
+- Reading an outcome here does not count as retrieved: a failure is still reported.
 - Headers that the caller gave are sent as they are; the context is added after them.
 """
 

@@ -185,9 +185,9 @@ class TransactionTask:
         await self._outcome(operation)
 
     def tells_commit(self) -> bool:
-        """Return True once if the last commit has succeeded although its call failed.
+        """Return True if the last commit has succeeded and no call has reported that yet.
 
-        That is possible after a fatal error of the producer only.
+        Only after a fatal error of the producer; otherwise a call reports it.
 
         Raises:
             KafkaError: the result of a commit that has not succeeded; see `TransactionManager`.
@@ -218,7 +218,7 @@ class TransactionTask:
             self.manager.on_seen(operation)
 
     def is_open(self, number: int | None) -> bool:
-        """Return whether this transaction is open and not prepared."""
+        """Return whether a call can still end this transaction, and no other client may."""
         manager = self.manager
         is_last = number == manager.number != manager.over
         return is_last and manager.state in _OPEN and not manager.is_prepared
