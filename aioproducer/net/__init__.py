@@ -1,15 +1,15 @@
-"""The network room: one connection per broker on asyncio streams.
+"""The network layer: one connection per broker on asyncio streams.
 
-Owns: dialing, the handshake, correlation, request deadlines, idle close, throttle mute, reconnect
-backoff, choice of the least loaded node. Must not know: batches, partitions, retries of requests,
-what a response means to the producer; it imports `wire`, never `core`.
+It dials, shakes hands, matches responses, keeps deadlines, closes idle connections, obeys throttle
+times, backs off and chooses the least loaded node. Not here: batches, partitions, retries of
+requests; it imports `wire`, never `core`.
 
-Layers, from the socket up: `dialer` (the only I/O seam), `connection` (one socket), `handshake`
-(what happens between an open socket and a usable connection), `link` (one broker through all its
-connections), `client` (all brokers).
+From the socket up: `dial` (the only I/O seam), `connection` (one socket), `handshake` (from an open
+socket to a usable connection), `link` (one broker), `client` (all brokers). Start with
+`NetworkClient`.
 
-Invariants: every wait has a bound; everything read from a peer is bounded and checked; the clock
-and the random source are passed in; whatever was opened is closed by `NetworkClient.close`.
+Invariants: every wait is bounded; all data from a peer is bounded and checked; the clock and the
+random source are passed in; `NetworkClient.close` closes everything that was opened.
 """
 
 from aioproducer.net.client import NetworkClient, NodeNotReady, PreparedRequest

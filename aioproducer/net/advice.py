@@ -1,4 +1,4 @@
-"""What to do about a broker that cannot be reached, depending on who names its address."""
+"""Advice for brokers that cannot be reached, depending on the source of their address."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def advised(
     answered: bool,
     is_bootstrap: bool = False,
 ) -> KafkaError:
-    """The failure of a dial or a connection, with advice where it has none.
+    """Return the failure of a dial or a connection, with advice if it has none.
 
     Args:
         error: the failure.
-        node: where it failed.
+        node: the broker.
         bootstrap_hosts: the hosts of the bootstrap servers.
         answered: whether a broker has answered at that address before.
         is_bootstrap: whether the address is in `bootstrap_servers` too.
     """
     if error.advice is not None or not isinstance(error, KafkaConnectionError):
         return error
-    # An address that the user gave as well is no mistake of the broker that advertises it.
+    # If the user configured the address too, the advertised listener is not the cause.
     advertised = None if node.id < 0 or is_bootstrap else node
     return error.with_context(advice=_advice(error, advertised, bootstrap_hosts, answered=answered))
 
@@ -70,7 +70,7 @@ def _advice(
 
 
 def advertised_advice(node: Node, bootstrap_hosts: Collection[str], *, unresolved: bool) -> str:
-    """What to do about an address that a broker advertises and that cannot be used from here.
+    """Return advice for an advertised address that cannot be used from here.
 
     Args:
         node: the broker.
@@ -80,11 +80,11 @@ def advertised_advice(node: Node, bootstrap_hosts: Collection[str], *, unresolve
     if node.host in _HERE and not _HERE.intersection(bootstrap_hosts):
         return (
             f"{node.host} means this machine, not the broker's: set advertised.listeners there to "
-            "the name this machine knows it by"
+            "a name that this machine can resolve"
         )
     if unresolved and "." not in node.host:
         return (
-            f"{node.host} looks like a container's name, which only its own network knows; give "
+            f"{node.host} looks like a container's name, which only its own network resolves; give "
             "the broker a second listener for clients outside, as in advertised.listeners="
             f"INTERNAL://{node.host}:{node.port},EXTERNAL://HOST:PORT, the latter as seen from here"
         )

@@ -1,14 +1,13 @@
-"""All brokers: who may be asked, who is ready, and the sending itself.
+"""NetworkClient: connections to all brokers, choice of the node, sending of requests.
 
-Owns: one `BrokerLink` per known broker (bootstrap servers have negative ids), the choice of the
-least loaded node, version choice and framing of what is sent. Must not know: why something is sent;
-it decides nothing about retries.
+It has one `BrokerLink` per known broker (bootstrap servers have negative ids), chooses the least
+loaded node and the version of each request. Not here: retries.
 
 Invariants
-- No method but `close` waits; waiting is `ready_at` plus `on_event` on the caller's side.
-- A dial runs in its own task: a dead broker delays nobody.
-- A broker that left the cluster keeps its connection until its requests are answered, no longer.
-- After `close` nothing of ours is left on the loop.
+- Only `close` waits; callers wait with `ready_at` and `on_event`.
+- Each dial runs in its own task: an unreachable broker does not delay others.
+- A broker that left the cluster keeps its connection until its requests are answered.
+- After `close` no task, timer or socket is left on the loop.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ _INFINITY = float("inf")
 
 
 class NodeNotReady(KafkaConnectionError):  # noqa: N818 - says what the node is, not what went wrong
-    """The broker cannot take a request now; nothing was sent. Ask `is_ready` first."""
+    """The broker cannot take a request now; nothing was sent. Check `is_ready` first."""
 
 
 class PreparedRequest(NamedTuple):
-    """A request whose bytes are made once version and correlation id are known."""
+    """A request that is encoded once version and correlation id are known."""
 
     request_type: type[Message]
     build: Callable[[int, int, str | None], Buffers]
@@ -52,13 +51,13 @@ class PreparedRequest(NamedTuple):
     min_version: int = 0
     max_version: int | None = None
     version: int | None = None
-    """What `api_version` has just said; it is not worked out again."""
+    """The result of `api_version`, to avoid a second lookup."""
 
     @classmethod
     def of(
         cls, message: Message, *, min_version: int = 0, max_version: int | None = None
     ) -> PreparedRequest:
-        """A plain message, with bounds on its version."""
+        """Return a request with a plain message and bounds on its version."""
 
         def build(version: int, correlation_id: int, client_id: str | None) -> Buffers:
             return [encode_request(message, version, correlation_id, client_id)]
@@ -78,7 +77,7 @@ class NetworkClient:
         rng: Random,
         on_event: Callable[[], None],
     ) -> None:
-        """Needs no running loop; `loop_time` must be the clock of the loop it will run on."""
+        """Create a client without a running loop; `loop_time` is the clock of its later loop."""
         self._settings = settings
         self._rng = rng
         self._closed = False
@@ -92,17 +91,17 @@ class NetworkClient:
             settings, self._check, dialer, loop_time, rng, on_event, warnings, self.traffic
         )
 
-    # -- who there is -----------------------------------------------------------------------------
+    # -- nodes ------------------------------------------------------------------------------------
 
     def set_bootstrap(self, servers: Iterable[tuple[str, int]]) -> None:
-        """The servers to start from; they get the ids -1, -2, ... in their order."""
+        """Set the bootstrap servers; they get the ids -1, -2, ... in their order."""
         nodes = {-i: Node(-i, host, port) for i, (host, port) in enumerate(servers, start=1)}
         self._around.bootstrap_hosts.update(node.host for node in nodes.values())
         self._around.bootstrap_places.update((node.host, node.port) for node in nodes.values())
         self._replace(self._bootstrap, nodes)
 
     def set_nodes(self, nodes: Mapping[int, Node], cluster_id: str | None = None) -> None:
-        """The brokers of the cluster; unchanged ones of the same cluster keep their connections."""
+        """Set the brokers; unchanged ones of the same cluster keep their connections."""
         if cluster_id is not None:
             if self._check.cluster_id not in {None, cluster_id}:
                 self._replace(self._brokers, {})
@@ -110,9 +109,10 @@ class NetworkClient:
         self._replace(self._brokers, nodes)
 
     def rebootstrap(self) -> None:
-        """Forgets the brokers; leaves the bootstrap servers, to be resolved and dialed anew.
+        """Drop the brokers and keep the bootstrap servers, which are resolved and dialed again.
 
-        An open connection to one of them is given up as well: its name may lead elsewhere by now.
+        Open connections to bootstrap servers are closed too: their names may resolve to other
+        addresses now.
         """
         servers = {node_id: link.node for node_id, link in self._bootstrap.items()}
         for links in (self._brokers, self._bootstrap):
@@ -122,7 +122,7 @@ class NetworkClient:
 
     @property
     def rebootstrap_required(self) -> KafkaError | None:
-        """Why a broker wants the client to start over, until `rebootstrap` (KIP-1242)."""
+        """The error of a broker that requires a rebootstrap, until `rebootstrap` (KIP-1242)."""
         return self._check.refusal
 
     def _replace(self, links: dict[int, BrokerLink], nodes: Mapping[int, Node]) -> None:
@@ -142,21 +142,21 @@ class NetworkClient:
     # -- questions --------------------------------------------------------------------------------
 
     def link(self, node_id: int) -> BrokerLink | None:
-        """The way to a node that is known."""
+        """Return the link to a node, or None for an unknown one."""
         return (self._bootstrap if node_id < 0 else self._brokers).get(node_id)
 
     def is_ready(self, node_id: int, now: float) -> bool:
-        """Whether `begin` would take a request for the node now."""
+        """Return whether `begin` would accept a request for the node now."""
         link = self.link(node_id)
         return link is not None and link.is_ready(now)
 
     def can_ask(self, node_id: int, now: float) -> bool:
-        """Return whether `send` would take a request for the node now."""
+        """Return whether `send` would accept a request for the node now."""
         link = self.link(node_id)
         return link is not None and link.can_ask(now)
 
     def any_ready(self) -> bool:
-        """Whether some broker or bootstrap server is connected, or was until it idled too long."""
+        """Return whether any node is connected, or was until an idle close."""
         return any(link.is_well for link in self._links())
 
     def any_connected(self) -> bool:
@@ -164,59 +164,59 @@ class NetworkClient:
         return any(link.versions is not None for link in self._links())
 
     def is_deserted(self) -> bool:
-        """Whether brokers hung up on idle connections, and none is left or being dialed.
+        """Return whether brokers closed idle connections, and none is left or being dialed.
 
-        They may close what idles, or be gone: only a new connection tells.
+        The brokers may close idle connections or be down: only a new connection shows which.
         """
         hung_up = False
         for links in (self._brokers, self._bootstrap):
             for link in links.values():
                 if link.versions is not None or link.is_dialing:
-                    return False  # nearly always at the first one; this is asked at every answer
+                    return False  # usually at the first link; called for every response
                 hung_up |= link.hung_up
         return hung_up
 
     def ready_at(self, node_id: int, now: float) -> float:
-        """Loop time at which to look again; inf while only an event can change anything."""
+        """Return the loop time of the next check; inf while only an event can change the state."""
         link = self.link(node_id)
         return _INFINITY if link is None else link.ready_at(now)
 
     def next_chance_at(self, now: float) -> float:
-        """When the next backoff or throttle ends, by which another node may be the best choice."""
+        """Return the loop time at which the next backoff or throttle ends."""
         moments = (link.ready_at(now) for link in self._links())
         return min((at for at in moments if at > now), default=_INFINITY)
 
     def throttled_for(self, node_id: int, now: float) -> float:
-        """Return for how many seconds more the node throttles the client, 0 if it does not."""
+        """Return the remaining throttle time of the node in seconds."""
         link = self.link(node_id)
         return 0.0 if link is None else max(0.0, link.throttled_until - now)
 
     def in_flight(self, node_id: int) -> int:
-        """Requests under way to the node."""
+        """Return the number of requests in flight to the node."""
         link = self.link(node_id)
         return 0 if link is None else link.in_flight
 
     def is_dialing(self, node_id: int) -> bool:
-        """Whether a dial or a handshake with the node is in progress."""
+        """Return whether a dial or a handshake with the node is in progress."""
         link = self.link(node_id)
         return link is not None and link.is_dialing
 
     def state(self, node_id: int) -> NodeState:
-        """How the node is reachable."""
+        """Return the connection state of the node."""
         link = self.link(node_id)
         if link is None:
             return NodeState.CLOSED if self._closed else NodeState.DISCONNECTED
         return link.state(self._around.loop_time())
 
     def connection_failures(self, node_id: int) -> KafkaError | None:
-        """Why the node cannot be reached or was lost; None once it is ready again."""
+        """Return the last connection error of the node; None once it is ready again."""
         link = self.link(node_id)
         return None if link is None else link.last_error
 
     def api_version(
         self, node_id: int, api: ApiKey, lowest: int = 0, highest: int | None = None
     ) -> int:
-        """The version a request of this API would be sent in.
+        """Return the version in which a request of this API would be sent.
 
         Raises:
             NodeNotReady: the node is not connected, so its versions are not known.
@@ -228,7 +228,7 @@ class NetworkClient:
         return link.versions.choose(REQUEST_TYPES[api], lowest, highest, node_id=node_id)
 
     def version_ranges(self, node_id: int) -> Mapping[int, tuple[int, int]]:
-        """Return the lowest and highest version of each API key that the node speaks.
+        """Return the lowest and highest version of each API key that the node supports.
 
         Raises:
             NodeNotReady: The node is not connected, so its versions are not known.
@@ -239,29 +239,28 @@ class NetworkClient:
         return link.versions.ranges
 
     def highest_version(self, api: ApiKey) -> int | None:
-        """The highest version that every connected broker speaks; None while none is connected."""
+        """Return the highest version of all connected brokers; None while none is connected."""
         links = [*self._brokers.values(), *self._bootstrap.values()]
         known = [link.versions for link in links if link.versions is not None]
         return min((versions.highest(api) for versions in known), default=None)
 
     def finalized_feature(self, name: str) -> int | None:
-        """The level of a feature the cluster has agreed on (KIP-584), 0 where it has none.
+        """Return the finalized level of a cluster feature (KIP-584), 0 if it is not finalized.
 
-        Of what the connected brokers said when they were connected, the latest counts; None while
-        no broker is connected.
+        The latest of the levels that connected brokers reported at connect; None while no broker is
+        connected.
         """
         known = [link.versions for link in self._links() if link.versions is not None]
         latest = max(known, key=lambda versions: versions.features_epoch, default=None)
         return None if latest is None else latest.features.get(name, 0)
 
     def least_loaded_node(self, now: float) -> int | None:
-        """The node to ask what any node can answer; None if there is none to ask or to connect to.
+        """Return the node for a request that any node can answer; None if none is usable.
 
-        Ready nodes with the fewest requests first; then one that is being connected to, unless its
-        dial drags on; then the one whose last attempt is longest ago; then one that is connected
-        but busy or throttled. Bootstrap servers count while the brokers are unknown, and when none
-        of them is usable (KIP-899): all back off, or their dials drag on, as they do to machines
-        that are gone. Java waits for these dials to end.
+        The order: the ready node with the fewest requests; a node with a dial in progress that is
+        not slow; the node whose last attempt is longest ago; a connected node that is busy or
+        throttled. Bootstrap servers count while the brokers are unknown, and when no broker is
+        usable (KIP-899): all back off, or their dials are slow. Java waits for these dials to end.
         """
         groups = [self._brokers, self._bootstrap]
         if self._brokers and not self._settings.rebootstrap:
@@ -274,9 +273,9 @@ class NetworkClient:
         return next(dialing, None)
 
     def ready_node(self, now: float) -> int | None:
-        """The least loaded of the nodes that would take a request now, bootstrap servers included.
+        """Return the least loaded node that is ready now, including bootstrap servers.
 
-        For what may as well be left undone: no connection is worth a dial.
+        For optional requests, for which no connection is opened.
         """
         links = [*self._brokers.values(), *self._bootstrap.values()]
         ready = [link for link in links if link.is_ready(now)]
@@ -286,7 +285,7 @@ class NetworkClient:
         if not links:
             return None
         candidates = list(links.values())
-        # A random start spreads the load of many clients over equally good nodes.
+        # A random start spreads many clients over equally loaded nodes.
         start = self._rng.randrange(len(candidates))
         candidates = candidates[start:] + candidates[:start]
         ready = [link for link in candidates if link.can_ask(now)]
@@ -304,7 +303,7 @@ class NetworkClient:
     # -- actions ----------------------------------------------------------------------------------
 
     def maybe_connect(self, node_id: int, now: float) -> None:
-        """Starts one dial in the background, unless connected, dialing or backing off."""
+        """Start one dial in the background, unless connected, dialing or backing off."""
         link = self.link(node_id)
         if link is not None:
             link.connect(now)
@@ -317,14 +316,14 @@ class NetworkClient:
         timeout_s: float | None = None,
         now: float,
     ) -> asyncio.Future[Message | None]:
-        """Sends in the highest common version; the future is done with the response.
+        """Send in the highest common version; return a future of the response.
 
-        Not for Produce requests, which keep a place free for it (`begin`). With
-        `expect_response=False` the result is None, once the bytes are out.
+        Not for Produce requests, which leave one request in flight to this method (`begin`). With
+        `expect_response=False` the result is None, once the bytes are written.
 
         Raises:
             NodeNotReady: nothing was sent; see `can_ask`.
-            UnsupportedVersionError: nothing was sent; the node speaks no version of this request.
+            UnsupportedVersionError: nothing was sent; the node supports no version of the request.
         """
         future: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
         self._send(node_id, request, timeout_s, now, future=future, reserve=RESERVE)
@@ -339,11 +338,11 @@ class NetworkClient:
         now: float,
         on_end: OnEnd,
     ) -> None:
-        """`send` for Produce requests: `on_end` is called with the response or the error.
+        """Send a Produce request; `on_end` is called with the response or the error.
 
         Raises:
             NodeNotReady: nothing was sent; see `is_ready`.
-            UnsupportedVersionError: as of `send`.
+            UnsupportedVersionError: as for `send`.
         """
         self._send(node_id, request, timeout_s, now, on_end=on_end)
 
@@ -384,32 +383,32 @@ class NetworkClient:
         )
 
     def throttle(self, node_id: int, until: float) -> None:
-        """Mutes a node; the throttle times of responses are obeyed without this."""
+        """Mute a node; throttle times of responses are obeyed without this."""
         link = self.link(node_id)
         if link is not None:
             link.throttle(until)
 
     def disconnect(self, node_id: int, error: KafkaError) -> None:
-        """Drops the connection or the dial; requests in flight fail with the error."""
+        """Drop the connection or the dial; requests in flight fail with the error."""
         link = self.link(node_id)
         if link is not None:
             link.disconnect(error)
 
     async def close(self, timeout_s: float) -> None:
-        """Ends all dials and connections; may be called again.
+        """End all dials and connections; may be called again.
 
-        What was written with no answer to expect gets `timeout_s` to leave the process; everything
-        else fails at once.
+        Requests without an expected response (acks=0) have `timeout_s` to leave the process;
+        everything else fails at once.
         """
         self._closed = True
         links = [*self._links(), *self._retired]
         await asyncio.gather(*(link.close(timeout_s) for link in links))
-        # Last: the next call closes what an exception has left.
+        # Last: after an exception, the next call closes the rest.
         self._brokers, self._bootstrap, self._retired = {}, {}, set()
         self._around.warnings.flush(self._around.loop_time())
 
     def drop(self) -> None:
-        """Closes all sockets where the loop is closed, so that no transport can be."""
+        """Close all sockets after the loop was closed, when no transport can be closed."""
         self._closed = True
         for link in (*self._links(), *self._retired):
             link.drop()

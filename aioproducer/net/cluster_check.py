@@ -1,14 +1,11 @@
-"""Which cluster and broker a connection is meant to reach, and what brokers say to it (KIP-1242).
+"""Check of the cluster and broker that a connection reaches (KIP-1242).
 
-Owns: the identity a connection asserts in its handshake, and the refusal that tells that it went
-astray. Must not know: sockets, what is done about a refusal.
+A name or a load balancer may lead to another broker than intended, even to another cluster. The
+handshake sends the intended cluster and node id. From Kafka 4.4 on a broker that has other ids
+answers REBOOTSTRAP_REQUIRED; older ones do not support the check.
 
-A name or a load balancer may lead to a broker other than the one meant, of another cluster even.
-From Kafka 4.4 on a broker that is told whom the client means answers REBOOTSTRAP_REQUIRED then;
-older ones cannot be asked.
-
-Invariants: nothing is asserted to a bootstrap server, which is met before anything is known; a
-broker is asked in a version that the last one spoke, so that older clusters cost no second request.
+Invariants: no ids are sent to a bootstrap server; the version is one that the last broker
+supported, so that older clusters need no second request.
 """
 
 from __future__ import annotations
@@ -18,20 +15,20 @@ from dataclasses import dataclass
 from aioproducer.errors import KafkaError
 
 PLAIN_VERSION = 4
-"""The ApiVersions version of a connection that asserts nothing."""
+"""The ApiVersions version of a connection without the check."""
 CHECKING_VERSION = 5
-"""The first ApiVersions version that carries an identity."""
+"""The first ApiVersions version with cluster and node id."""
 
 
 @dataclass(slots=True)
 class ClusterCheck:
-    """What all links of a client share about the cluster's identity.
+    """Cluster id and check results, shared by all links of a client.
 
     Attributes:
-        enabled: `metadata.cluster.check.enable`; off as well when nobody would start over.
-        cluster_id: the cluster the metadata came from, None while it is unknown.
-        spoken: the highest ApiVersions version of the broker that last named its versions.
-        refusal: why a broker wants the client to start over, until it has.
+        enabled: `metadata.cluster.check.enable`; False without rebootstrapping.
+        cluster_id: the cluster of the metadata, None while it is unknown.
+        `spoken`: the highest ApiVersions version of the last broker that reported its versions.
+        refusal: the error of a broker that requires a rebootstrap, until it is done.
     """
 
     enabled: bool
@@ -40,6 +37,6 @@ class ClusterCheck:
     refusal: KafkaError | None = None
 
     def version_for(self, node_id: int) -> int:
-        """The ApiVersions version to begin a handshake with."""
+        """Return the ApiVersions version of the first request of a handshake."""
         asserts = self.enabled and self.cluster_id is not None and node_id >= 0
         return CHECKING_VERSION if asserts and self.spoken >= CHECKING_VERSION else PLAIN_VERSION

@@ -1,15 +1,15 @@
-"""One socket to one broker: requests out, responses in, matched by correlation id.
+"""Connection: one socket to one broker; responses are matched by correlation id.
 
-Owns: the streams of one established connection, its only reader task, the requests in flight, their
-deadlines, the idle clock, the state of the write buffer. Must not know: reconnects, backoff, nodes,
-what a request is for. A whole and proper answer is handled where it is received (`frame_tap`);
-pieces, and whatever is odd, come to the reader task, which judges.
+It has the streams, the reader task, the requests in flight with their deadlines, the idle timer and
+the write buffer. Not here: reconnects, backoff, nodes, the purpose of requests. A complete valid
+response is handled when it is received (`response_protocol`); the reader task handles partial and
+invalid data.
 
-States: open -> failed (once; `error` says why), with nothing in between.
+States: open -> failed (once; `error` has the cause).
 
     event                                   effect
     response in order                       its future is done
-    unasked, out of order, malformed        failed(ProtocolError)
+    unexpected, out of order, malformed     failed(ProtocolError)
     end of stream, reset                    failed(NodeDisconnectedError)
     a request reaches its deadline          failed(NodeDisconnectedError from RequestTimeoutError)
     nothing in flight for `max_idle_s`      failed(IdleConnectionError)
@@ -17,11 +17,11 @@ States: open -> failed (once; `error` says why), with nothing in between.
 
 Invariants
 - Brokers answer one connection's requests in order; anything else is a protocol error.
-- Failing ends everything at once: the socket is given up *before* any future fails, so that nobody
-  reuses a buffer that could still be written (KAFKA-19012).
+- The socket is aborted *before* any future fails, so that no buffer is reused that could still be
+  written (KAFKA-19012).
 - Buffers are never copied here and stay referenced while their request is in flight.
-- A request is remembered before its first byte is handed to the transport: whatever comes then, it
-  ends with its answer or its connection.
+- A request is registered before its first byte is handed to the transport: after any exception it
+  ends with its response or its connection.
 - One reader task, one timer (the earliest deadline) and at most one flush task per connection.
 """
 
@@ -52,7 +52,7 @@ from aioproducer.wire.framing import SIZE_BYTES, frame_size
 from aioproducer.wire.schema import Message
 
 WRITE_HIGH_WATER = 512 * 1024
-"""Bytes waiting in the transport above which no further request is taken."""
+"""Bytes in the transport's write buffer above which no further request is accepted."""
 
 _FLUSH_RETRY_S = 0.001
 _LOOK_AGAIN_S = 1.0
@@ -62,7 +62,7 @@ _logger = log.get("net")
 
 
 class IdleConnectionError(KafkaConnectionError):
-    """The connection was closed by us because nobody used it (connections.max.idle.ms)."""
+    """The client closed the connection because it was idle (connections.max.idle.ms)."""
 
 
 class Connection:
@@ -83,18 +83,18 @@ class Connection:
         self._traffic = traffic or NodeTraffic()
         self.error: KafkaError | None = None
         self.is_foreign: bool = False
-        """Whether bytes came that are no answer of Kafka."""
+        """True if bytes were received that are not a Kafka response."""
         self._reader = reader
         self._writer = writer
         self._transport = writer.transport
-        with suppress(NotImplementedError):  # a dialer's own transport may have none
-            # Above its limit uvloop writes at once; else it would wait for the end of the turn.
+        with suppress(NotImplementedError):  # a custom transport may not support it
+            # uvloop writes at once above its limit, otherwise at the end of the loop iteration.
             self._transport.set_write_buffer_limits(0)
         self._observer = observer
         self._loop_time = loop_time
         self._max_idle_s = max_idle_s
         self._awaiting: deque[InFlightRequest] = deque()
-        """The requests not yet answered, oldest first."""
+        """The requests without a response, oldest first."""
         self._answering: InFlightRequest | None = None
         self._unflushed: deque[InFlightRequest] = deque()
         self._bytes_written = 0
@@ -112,7 +112,7 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """Requests not yet answered, or with no answer to come not yet written."""
+        """Number of requests without a response; those with acks=0 count until written."""
         return len(self._awaiting) + len(self._unflushed)
 
     @property
@@ -136,20 +136,20 @@ class Connection:
 
     @property
     def can_write(self) -> bool:
-        """Whether the transport takes another request; if not, `capacity_freed` will be called."""
+        """Whether the transport accepts a request; if not, `capacity_freed` will be called."""
         if self._transport.get_write_buffer_size() <= WRITE_HIGH_WATER:
             return True
         self._watch_flush()
         return False
 
     def takes_more(self, max_in_flight: int) -> bool:
-        """Whether fewer requests than that are in flight, and `can_write`."""
+        """Return whether fewer requests than that are in flight, and `can_write`."""
         if len(self._awaiting) + len(self._unflushed) >= max_in_flight:
             return False
         return not self._transport.get_write_buffer_size() or self.can_write
 
     def next_correlation_id(self) -> int:
-        """A correlation id for the next `send`; int32, never negative, wraps around."""
+        """Return the correlation id for the next `send`; int32, never negative, wraps around."""
         self._correlation_id = (
             0 if self._correlation_id == _MAX_CORRELATION_ID else self._correlation_id + 1
         )
@@ -165,13 +165,13 @@ class Connection:
         deadline: float,
         expect_response: bool = True,
     ) -> asyncio.Future[Message | None]:
-        """Hands a framed request to the transport; the future is done when it is answered.
+        """Hand a framed request to the transport; return a future of the response.
 
-        Without an answer to expect (acks=0) the future is done, with None, as soon as the bytes
-        have left the process. The buffers must not change until the future is done.
+        Without an expected response (acks=0) the future gets None as soon as the bytes have left
+        the process. The buffers must not change until the future is done.
 
         Raises:
-            KafkaConnectionError: the connection is over; nothing was written.
+            KafkaConnectionError: the connection has failed; nothing was written.
         """
         future: asyncio.Future[Message | None] = self._loop.create_future()
         request = InFlightRequest(
@@ -181,9 +181,9 @@ class Connection:
         return future
 
     def begin(self, request: InFlightRequest, *, expect_response: bool = True) -> None:
-        """`send` for who is told the end otherwise than by a future.
+        """Send a request with its own completion (`InFlightRequest.on_end` or `future`).
 
-        What the transport raises ends it with the connection: some of it may have left.
+        An exception of the transport fails the connection: some bytes may have been sent.
 
         Raises:
             KafkaConnectionError: as `send`.
@@ -210,7 +210,7 @@ class Connection:
             self._broken_by(error)
 
     def _write(self, buffers: Sequence[bytes | memoryview]) -> None:
-        """Hand a framed request to the transport; what that raises ends the connection."""
+        """Hand a framed request to the transport; an exception fails the connection."""
         try:
             if len(buffers) == 1:
                 self._transport.write(buffers[0])
@@ -221,7 +221,7 @@ class Connection:
 
     def _broken_by(self, error: Exception) -> None:
         failure = self._disconnected(f"writing failed: {error}")
-        failure.__cause__ = error.with_traceback(None)  # whose frames keep what was sent
+        failure.__cause__ = error.with_traceback(None)  # its frames would keep the buffers alive
         self.abort(failure)
 
     def _count(self, request: InFlightRequest, sent_at: float) -> None:
@@ -231,14 +231,14 @@ class Connection:
         self._traffic.on_request(size, sent_at)
 
     def extend_deadlines(self, seconds: float) -> None:
-        """The broker announced to wait that long: what is in flight may take that much longer."""
+        """Extend the deadlines of the requests in flight by the broker's throttle time."""
         for request in (*self._awaiting, *self._unflushed):
             request.deadline += seconds
 
     def abort(self, error: KafkaError) -> None:
-        """Ends the connection at once; requests in flight fail with copies of the error.
+        """Fail the connection at once; requests in flight fail with copies of the error.
 
-        When called again it does what an exception such as KeyboardInterrupt has left.
+        After an exception such as KeyboardInterrupt, another call finishes the rest.
         """
         if self._is_failed:
             return
@@ -253,7 +253,7 @@ class Connection:
             self._fail_requests(self.error)
 
     def _end_input_and_output(self) -> None:
-        """Ends transport, timer and tasks; may be called again."""
+        """End transport, timer and tasks; may be called again."""
         self._transport.abort()
         if self._timer is not None:
             self._timer.cancel()
@@ -282,7 +282,7 @@ class Connection:
             request.finish_soon(self._loop, error.with_context())
 
     def _unanswered(self) -> list[InFlightRequest]:
-        """The requests without an end, one whose answer was being handled included."""
+        """Return the requests in flight, including one whose response was being handled."""
         requests = [*self._awaiting, *self._unflushed]
         lost = self._answering
         if lost is not None and not lost.is_ended and lost not in requests:
@@ -290,26 +290,26 @@ class Connection:
         return requests
 
     def drop(self) -> None:
-        """Closes the socket where the loop is closed, which is what would end the transport."""
+        """Close the socket after the loop was closed, which cannot end the transport any more."""
         if self.error is None:
             self.error = self._disconnected("the event loop was closed")
-        with suppress(RuntimeError):  # the closed loop's, once the transport knows that it is over
+        with suppress(RuntimeError):  # raised by the closed loop
             self._transport.abort()
-        # What asyncio shows is a view of the socket that cannot close it.
+        # asyncio's `TransportSocket` cannot close the socket.
         shown = self._transport.get_extra_info("socket")
         with suppress(AttributeError, OSError):
             getattr(shown, "_sock", shown).close()
 
     async def flush(self) -> None:
-        """Waits until the transport has handed all bytes to the operating system."""
+        """Wait until the transport has handed all bytes to the operating system."""
         await self._flush_all_but(lambda: 0)
 
     async def _flush_all_but(self, rest: Callable[[], int]) -> None:
         transport = self._transport
         while self.error is None and transport.get_write_buffer_size() > rest():
-            # Setting the limits makes the transport look at its buffer again: the `writelines` of
-            # 3.12.0 to 3.12.7 and 3.13.0 grew it without pausing anyone (CVE-2024-12254). With
-            # these marks `drain` waits until no more than the rest is in the buffer.
+            # Setting the limits makes the transport check its buffer again: `writelines` of Python
+            # 3.12.0 to 3.12.7 and 3.13.0 did not pause writing (CVE-2024-12254). With these limits
+            # `drain` waits until at most `rest()` bytes are in the buffer.
             self._set_marks(rest())
             await self._writer.drain()
             if transport.get_write_buffer_size() > rest():
@@ -319,15 +319,15 @@ class Connection:
         self._transport.set_write_buffer_limits(high=max(rest, 1), low=rest)
 
     async def finish(self) -> None:
-        """Waits until what was written has left the process; nothing may be written any more."""
+        """Wait until all written bytes have left the process; write nothing afterwards."""
         await self.flush()
         if self.error is None and self.uses_tls:
-            # Behind the buffer that shows, TLS has one that only an orderly end empties.
+            # TLS has another buffer, which is not counted: only an orderly close flushes it.
             self._writer.close()
             await self._writer.wait_closed()
 
     async def wait_closed(self) -> None:
-        """Waits until tasks and socket of an aborted connection are gone."""
+        """Wait until tasks and socket of an aborted connection are closed."""
         tasks = {task for task in (self._reader_task, self._flush_task) if task is not None}
         await asyncio.wait(tasks)
         try:
@@ -335,7 +335,7 @@ class Connection:
         except OSError:
             pass
         except asyncio.CancelledError:
-            # What is awaited stays cancelled if an earlier call was.
+            # The awaited future stays cancelled if an earlier call was cancelled.
             current = asyncio.current_task()
             if current is not None and current.cancelling():
                 raise
@@ -343,7 +343,7 @@ class Connection:
     # -- reading ----------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        """The reader task: runs until the connection ends and raises nothing but a cancel."""
+        """Run the reader task until the connection ends; raise nothing but CancelledError."""
         try:
             while True:
                 await self._read_response()
@@ -357,7 +357,7 @@ class Connection:
             raise
 
     def _give_up(self, error: Exception) -> None:
-        """Reading failed: the connection ends."""
+        """Fail the connection after an error while reading."""
         failure: KafkaError
         if isinstance(error, asyncio.IncompleteReadError):
             failure = self._disconnected(describe_end(error, len(self._awaiting)))
@@ -366,7 +366,7 @@ class Connection:
         elif isinstance(error, OSError):
             failure = self._disconnected(f"the connection broke: {error}")
             failure.__cause__ = error
-        else:  # a defect of ours must not leave a deaf connection behind
+        else:  # a bug must not leave a connection without a reader
             _logger.error(
                 "%s: reading a response failed unexpectedly",
                 name_of_node(self.node_id),
@@ -375,7 +375,7 @@ class Connection:
             failure = KafkaConnectionError(f"reading failed: {error!r}", node_id=self.node_id)
             failure.__cause__ = error
         self.abort(failure)
-        self._observer.capacity_freed()  # for what may have been answered before
+        self._observer.capacity_freed()  # for responses before the error
 
     async def _read_response(self) -> None:
         read = self._reader.readexactly
@@ -388,7 +388,7 @@ class Connection:
             self.is_foreign = True
             raise
         if not self._awaiting:
-            raise ProtocolError(f"the broker sent a frame of {size} bytes nobody asked for")
+            raise ProtocolError(f"the broker sent an unrequested frame of {size} bytes")
         frame = await read(size)
         if self._tap is not None:
             self._tap.unread -= len(prefix) + size
@@ -401,13 +401,13 @@ class Connection:
             )
             raise
         if not self._is_flushed(request):
-            # Answered before it was written to the end: its buffers must not be released yet.
+            # The response came before the request was fully written: keep its buffers.
             await self.flush()
         self._answered(request, response, len(prefix) + size)
         self._observer.capacity_freed()
 
     def _take(self, data: bytes) -> int:
-        """Handles whole answers at the start of what came, as far as nothing is odd about them."""
+        """Handle complete valid responses at the start of `data`; return their size."""
         done = 0
         try:
             awaiting = self._awaiting
@@ -425,7 +425,7 @@ class Connection:
                         request.kind, request.version, request.correlation_id, data[start:stop]
                     )
                 except KafkaError:
-                    break  # the reader task will find out and tell
+                    break  # the reader task reports it
                 self._answered(request, response, stop - done)
                 done = stop
             if done:
@@ -438,7 +438,7 @@ class Connection:
         return done
 
     def _take_expected(self, data: bytes) -> bool:
-        """Handle the expected answer of the oldest request, if that is what came, and all of it."""
+        """Handle the plain response of the oldest request, if `data` is exactly that."""
         request = self._awaiting[0]
         answer = None if request.recognise is None else request.recognise(data)
         if answer is None or not self._is_flushed(request):
@@ -447,14 +447,14 @@ class Connection:
         return True
 
     def _on_interrupt(self, interrupt: BaseException) -> None:
-        """Something like KeyboardInterrupt came in the middle of an answer: the connection ends."""
+        """Fail the connection after an exception such as KeyboardInterrupt during a response."""
         self.abort(self._disconnected(f"interrupted by {interrupt!r}"))
 
     def _answered(self, request: InFlightRequest, response: Message, size: int) -> None:
         now = self._last_used = self._loop_time()
         self._traffic.on_response(size, now - request.sent_at, now)
         self._observer.response_received(request.kind, request.version, response)
-        self._answering = request  # `abort` ends it if an exception comes before it is told
+        self._answering = request  # `abort` fails it after an exception before `finish`
         self._awaiting.popleft()
         request.finish(response)
         self._answering = None
@@ -475,14 +475,14 @@ class Connection:
             self._set_marks(self._behind_first())
 
     def _behind_first(self) -> int:
-        """How many bytes were written after the oldest request that has not left."""
+        """Return the number of bytes that were written after the oldest unflushed request."""
         return self._bytes_written - self._unflushed[0].end if self._unflushed else 0
 
     async def _report_flush(self) -> None:
-        """Ends the requests without answer as each has left, and tells when there is room again.
+        """Finish each acks=0 request as soon as it is flushed, then report free capacity.
 
-        Each, since who sends it may have to know: a broker that refuses a request with acks=0
-        closes the connection, and what had left by then is not sent again.
+        Each one at its time: a broker that refuses an acks=0 request closes the connection, and the
+        requests that were flushed by then are not sent again.
         """
         try:
             with suppress(OSError):  # the reader finds the same error and ends the connection
@@ -499,9 +499,9 @@ class Connection:
     # -- time -------------------------------------------------------------------------------------
 
     def _wake_at(self, when: float, now: float) -> None:
-        """Makes sure that the timer fires at `when` or before."""
+        """Make sure that the timer fires at `when` or before."""
         if self._timer is not None:
-            if now < self._timer_at <= when:  # not one that an exception has made fire for nothing
+            if now < self._timer_at <= when:  # not one whose callback was interrupted
                 return
             self._timer.cancel()
         self._timer, self._timer_at = self._loop.call_at(when, self._on_timer), when
@@ -517,14 +517,14 @@ class Connection:
             raise
 
     def _end_what_is_due(self, now: float) -> None:
-        """Deadlines that were met or moved meanwhile cost one idle wake-up."""
+        """Fail the connection if a deadline or the idle time is over, else set the timer."""
         requests = [*self._awaiting, *self._unflushed]
         if requests:
             oldest = min(requests, key=lambda request: request.deadline)
             if oldest.deadline <= now:
                 self.abort(self._timed_out(oldest, now))
             else:
-                # Not past the idle time: the answers may all be in long before the deadline.
+                # At most the idle time: all responses may arrive long before the deadline.
                 idle = oldest.deadline if self._max_idle_s is None else now + self._max_idle_s
                 self._wake_at(min(oldest.deadline, idle), now)
         elif self._max_idle_s is not None:
@@ -544,8 +544,8 @@ class Connection:
         what = f"{request.kind.__name__} v{request.version} was not answered in time"
         if request.correlation_id == _FIRST_CORRELATION_ID:
             what += "; the port takes connections, but nothing has answered on this one"
-        # Java (NetworkClient.handleTimedOutRequests): the broker is taken for dead, and every
-        # request of the connection fails as after any other disconnect.
+        # As Java (NetworkClient.handleTimedOutRequests): the connection is closed, and every
+        # request of it fails as after any other disconnect.
         error = NodeDisconnectedError(
             f"disconnected because {what}", node_id=self.node_id, elapsed_ms=elapsed_ms
         )

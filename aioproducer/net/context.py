@@ -1,7 +1,4 @@
-"""What all links of one client share, and the words for their states.
-
-Owns: `Surroundings`, `NodeState`. Must not know: what a link does.
-"""
+"""Shared context of the links of one client, and the states of links."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from aioproducer.net.settings import NetSettings
 
 
 class NodeState(Enum):
-    """How a broker is reachable, for `health()`."""
+    """Connection state of a broker, for `health()`."""
 
     DISCONNECTED = "disconnected"
     BACKING_OFF = "backing off"
@@ -31,7 +28,7 @@ class NodeState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all links of one client share."""
+    """Context that all links of one client share."""
 
     settings: NetSettings
     check: ClusterCheck
@@ -46,4 +43,4 @@ class Surroundings:
     bootstrap_places: set[tuple[str, int]] = field(default_factory=set)
     """Their hosts and ports."""
     answered: set[tuple[str, int]] = field(default_factory=set)
-    """Where brokers have answered requests beyond a handshake: no mistake in the options there."""
+    """Addresses at which a request after a handshake was answered: the options are right there."""

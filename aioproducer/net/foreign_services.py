@@ -1,7 +1,4 @@
-"""Services that are no Kafka brokers, recognized by the first bytes they send.
-
-Owns: how they begin. Must not know: connections, who tries again.
-"""
+"""Recognition of services other than Kafka by the first bytes they send."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import Final
 
 from aioproducer.errors import NotKafkaError
 
-# As the size of a frame each of these is far above what is allowed.
+# As a frame size, each of these is far above the limit.
 _BEGINNINGS: Final = {
     b"HTTP": "an HTTP server",
     b"<!DO": "an HTTP server",
@@ -31,14 +28,14 @@ _BEGINNINGS: Final = {
 _TEXT: Final = frozenset(string.printable.encode("ascii"))
 
 ANSWERS_TO_BE_SURE: Final = 3
-"""After so many answers in a row that no broker can have sent, none is expected any more."""
+"""Number of consecutive invalid responses after which the peer is not taken for a broker."""
 
 
 def check_kafka(prefix: bytes) -> None:
-    """Looks at the first bytes of a frame.
+    """Check the first bytes of a frame.
 
     Raises:
-        NotKafkaError: they are those of another service.
+        NotKafkaError: another service sends them.
     """
     start = bytes(prefix)
     service = _BEGINNINGS.get(start)
@@ -51,5 +48,5 @@ def check_kafka(prefix: bytes) -> None:
 
 
 def _is_mysql(start: bytes) -> bool:
-    """Whether this is the header of its greeting: the length in three bytes, then packet 0."""
+    """Return whether this is the header of a MySQL greeting: three bytes length, packet 0."""
     return start[1:] == b"\0\0\0" and 0x20 <= start[0] < 0x80

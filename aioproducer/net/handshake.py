@@ -1,22 +1,20 @@
-"""What happens on a fresh connection before it may carry requests.
+"""Handshake: the steps on a new connection before it is ready for requests.
 
-Owns: the ordered list of steps and what they learn. Must not know: dialing, backoff, who waits.
+A step is a coroutine function with a `Session`; it sends requests, stores results in the session,
+and raises to reject the connection. Steps run in the order of `STEPS`, all of them within one
+request timeout:
 
-A step is a coroutine function over a `Session`; it sends requests, stores what it learned in the
-session, and raises a typed error to refuse the connection. Steps run in the order of `STEPS`, all
-of them within one request timeout:
+    negotiate_versions   ApiVersions: sends the client's name and version and gets the broker's
+                         versions (KIP-35, KIP-511), checks the cluster (KIP-1242); brokers without
+                         it: see `legacy_brokers`
+    look_for_sasl        SaslHandshake without SASL in the settings, if the last connection was
+                         closed at its first request: does the listener require SASL?
+    authenticate         SASL, if it is in the settings (KIP-43, KIP-152)
 
-    negotiate_versions   ApiVersions: which versions the broker speaks; who we are (KIP-35, KIP-511)
-                         and whom we mean to talk to (KIP-1242); see `old_brokers` for those that
-                         do not know it
-    look_for_sasl        SaslHandshake without SASL in the settings, where the last connection was
-                         closed at its first request: does the listener want SASL?
-    authenticate         SASL, where the settings ask for it (KIP-43, KIP-152)
+`authenticate` runs again before a session ends (KIP-368); see `link`.
 
-`authenticate` runs once more before a session ends (KIP-368); see `link`.
-
-Invariants: every request of a step carries the session's deadline; the sequence of versions tried
-for ApiVersions strictly falls, so negotiation ends.
+Invariants: every request of a step has the session's deadline; the versions tried for ApiVersions
+strictly decrease, so negotiation ends.
 """
 
 from __future__ import annotations
@@ -52,12 +50,12 @@ from aioproducer.wire.schema import Message
 
 _UNSUPPORTED_VERSION = 35
 _MOST_REMEMBERED = 1_000
-"""APIs and features of one broker: Kafka has some dozens, and each connection remembers its own."""
+"""Limit of APIs and features per connection; Kafka has some dozens."""
 
 
 @dataclass(slots=True)
 class Session:
-    """One connection on its way to being ready."""
+    """State of the handshake on one connection."""
 
     connection: Connection
     settings: NetSettings
@@ -65,23 +63,23 @@ class Session:
     host: str
     deadline: float
     age: Age = Age.UNKNOWN
-    """What earlier connections have told, and this one tells, of the broker's age."""
+    """The age of the broker, learned from earlier connections and this one."""
     may_want_sasl: bool = False
-    """Whether an earlier connection, without SASL, was closed at its first request."""
+    """True if an earlier connection, without SASL, was closed at its first request."""
     had_answered: bool = False
-    """Whether earlier connections were of use: then it is no matter of the options."""
+    """True if a request was answered at this address before: then the options are right."""
     versions: BrokerVersions | None = None
     lifetime_s: float | None = None
-    """How long the broker lets us go on without authenticating again (KIP-368)."""
+    """Seconds until the broker requires authentication again (KIP-368); None for no limit."""
 
     def version_of(self, kind: type[Message]) -> int:
-        """The version in which to send a request of this kind."""
+        """Return the version in which to send a request of this kind."""
         if self.versions is None:
             raise TypeError("the versions have to be negotiated first")
         return self.versions.choose(kind, 0, None, node_id=self.connection.node_id)
 
     async def request(self, message: Message, version: int) -> Message:
-        """Sends one request of the handshake and waits for its answer."""
+        """Send one request of the handshake and return its response."""
         connection = self.connection
         correlation_id = connection.next_correlation_id()
         frame = encode_request(message, version, correlation_id, self.settings.client_id)
@@ -97,7 +95,7 @@ class Session:
         return response
 
     async def exchange_frames(self, token: bytes) -> bytes:
-        """Sends a SASL token as a frame of its own, as before KIP-152; returns the one it gets."""
+        """Send a SASL token as a bare frame, as before KIP-152; return the broker's token."""
         connection = self.connection
         response = await connection.send(
             [len(token).to_bytes(4, "big") + token],
@@ -115,7 +113,7 @@ Step = Callable[[Session], Awaitable[None]]
 
 
 async def negotiate_versions(session: Session) -> None:
-    """Learns which versions the broker speaks, or is taken to speak where it cannot say so."""
+    """Set the versions that the broker supports, or is assumed to support (old brokers)."""
     ranges = session.settings.old_broker_versions
     if ranges is None or session.settings.sasl is not None:
         await _ask_for_versions(session)
@@ -134,7 +132,7 @@ async def negotiate_versions(session: Session) -> None:
     known_to_all_old = ListOffsetsRequest(replica_id=-1)
     await session.request(known_to_all_old, 0)
     try:
-        # A broker answers in order: an answer to the second means that the first gets none.
+        # Brokers answer in order: a response to the second means that the first gets none.
         await asyncio.gather(_ask_for_versions(session), session.request(known_to_all_old, 0))
     except (NodeDisconnectedError, ProtocolError) as error:
         if not isinstance(error.__cause__, RequestTimeoutError):
@@ -143,10 +141,10 @@ async def negotiate_versions(session: Session) -> None:
 
 
 async def _ask_for_versions(session: Session) -> None:
-    """Asks which versions the broker speaks, falling back to what it understands (KIP-511).
+    """Request the broker's versions, with a fallback to older versions of ApiVersions (KIP-511).
 
-    A broker that does not know the version answers UNSUPPORTED_VERSION and names the range it knows
-    for ApiVersions itself; one that names none (before 2.4) is asked again with version 0.
+    A broker without the version answers UNSUPPORTED_VERSION with its range for ApiVersions. If the
+    range is missing (before 2.4), version 0 is sent next.
     """
     check, node_id = session.check, session.connection.node_id
     version = check.version_for(node_id)
@@ -192,10 +190,10 @@ async def _ask_for_versions(session: Session) -> None:
 
 
 async def look_for_sasl(session: Session) -> None:
-    """Finds out whether a listener that closes connections without SASL wants SASL.
+    """Check whether a listener that closes connections requires SASL.
 
     Raises:
-        AuthenticationError: it does, and names its mechanisms.
+        AuthenticationError: it does; the error names its mechanisms.
     """
     if session.settings.sasl is not None or not session.may_want_sasl:
         return
@@ -214,12 +212,12 @@ STEPS: tuple[Step, ...] = (negotiate_versions, look_for_sasl, authenticate)
 
 
 async def shake_hands(session: Session) -> BrokerVersions:
-    """Runs all steps; returns the versions the broker speaks."""
+    """Run all steps; return the versions that the broker supports."""
     try:
         for step in STEPS:
             await step(session)
     except NodeDisconnectedError as error:
-        # In TLS 1.3 the broker's refusal of our certificate comes after TLS itself is done.
+        # In TLS 1.3 the broker refuses the client's certificate after the TLS handshake.
         refused = refusal(error.__cause__, session.host)
         if refused is None:
             if session.versions is not None or session.had_answered:

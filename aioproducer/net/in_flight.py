@@ -1,8 +1,4 @@
-"""A request between its first byte and its answer.
-
-Owns: what a connection remembers of it, how its end is told and read. Must not know: sockets,
-frames, when it ends.
-"""
+"""A request in flight: its state and its completion."""
 
 from __future__ import annotations
 
@@ -15,23 +11,24 @@ from aioproducer.errors import KafkaError, NodeDisconnectedError, ProducerFailed
 from aioproducer.wire.schema import Message
 
 OnEnd = Callable[[Message | None, KafkaError | None], None]
-"""Is told the answer, or why there is none; None twice where none was to come. Must not raise: it
-is called again then, as if there were no answer."""
+"""Called with the response or the error; with None twice if no response was expected. It must not
+raise: otherwise it is called again with an error."""
 
 
 @dataclass(slots=True, eq=False)
 class InFlightRequest:
-    """A request that is on its way, or not yet answered.
+    """A request that is being written, or has no response yet.
 
     Attributes:
-        kind: the message's class.
-        buffers: kept alive until it is answered.
-        deadline: loop time, seconds, as `sent_at`.
-        on_end: told the end, of an answer at once: a future's callback is a turn of the loop later.
-        future: done with the end; it has one of the two.
-        end: of its last byte in what the connection has written, from the first byte on.
-        recognise: makes an answer of the bytes that came if they are what most requests of its kind
-            get, and nothing else; None for any other, which is decoded. It takes less than that.
+        kind: the class of the message.
+        buffers: kept alive until the response.
+        deadline: loop time in seconds, as is `sent_at`.
+        on_end: called with the outcome, for a response at once (a future's callback runs one loop
+            iteration later). Either this or `future` is set.
+        future: completed with the outcome.
+        end: position of its last byte in the byte stream of the connection.
+        recognise: decodes the received bytes if they are exactly a plain response; returns None for
+            any other, which is decoded fully. This is faster than decoding.
     """
 
     kind: type[Message]
@@ -47,19 +44,19 @@ class InFlightRequest:
     recognise: Callable[[bytes], Any] | None = None
 
     def finish(self, answer: Message) -> None:
-        """Tells the answer."""
+        """Complete the request with its response."""
         if self.on_end is not None:
             self.on_end(answer, None)
         elif self.future is not None and not self.future.done():
             self.future.set_result(answer)
-        self.is_ended = True  # last: one that an exception cuts off ends with its connection
+        self.is_ended = True  # last: after an exception it ends with its connection
 
     def finish_soon(self, loop: asyncio.AbstractEventLoop, error: KafkaError | None) -> None:
-        """Ends it, once, for whoever is in the middle of something that `on_end` may look at."""
+        """Complete the request once, without calling `on_end` inside the caller's state change."""
         if self.is_ended:
             return
         if self.on_end is not None:
-            # In one line: an exception between the two would end it twice.
+            # In one line: an exception in between would complete it twice.
             self.is_ended = bool(loop.call_soon(self.on_end, None, error))
         elif self.future is not None and not self.future.done():
             if error is None:
@@ -69,7 +66,7 @@ class InFlightRequest:
 
 
 def outcome_of(future: asyncio.Future[Message | None]) -> tuple[KafkaError | None, Message | None]:
-    """The error or the answer of a request, whatever ended it."""
+    """Return the error or the response of a completed request."""
     if future.cancelled():
         return NodeDisconnectedError("the request was cancelled"), None
     error = future.exception()

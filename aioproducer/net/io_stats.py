@@ -1,9 +1,7 @@
-"""What goes over the wire, counted per broker.
+"""Totals of requests, responses, bytes, latencies and connections per broker.
 
-Owns: requests, answers, bytes, latencies and connections as totals. Must not know: what a request
-is for, exporters.
-
-Invariant: counted once per request, answer or connection; a broker's totals outlive those.
+Invariant: each request, response and connection is counted once; a broker's totals outlive its
+connections.
 """
 
 from __future__ import annotations
@@ -14,12 +12,12 @@ from typing import ClassVar, Final
 from aioproducer.metrics.sampling import Sampled
 
 _MOST_NODES: Final = 10_000
-"""Brokers whose totals are kept: a hostile cluster may name others in each answer."""
+"""Limit of brokers with totals: a hostile cluster may name new brokers in each response."""
 
 
 @dataclass(slots=True, eq=False)
 class NodeTraffic(Sampled):
-    """Totals of one broker; bootstrap servers have negative ids and totals of their own."""
+    """Totals of one broker; bootstrap servers have negative ids and separate totals."""
 
     PEAKS: ClassVar[tuple[str, ...]] = ("request_size_max", "latency_max")
 
@@ -32,14 +30,14 @@ class NodeTraffic(Sampled):
     latency_max: float = 0.0
 
     def on_request(self, size: int, now: float) -> None:
-        """A request was handed to the transport."""
+        """Count a request that was handed to the transport."""
         self.tick(now)
         self.requests += 1
         self.bytes_out += size
         self.request_size_max = max(self.request_size_max, size)
 
     def on_response(self, size: int, latency_s: float, now: float) -> None:
-        """An answer was read."""
+        """Count a response."""
         self.tick(now)
         self.responses += 1
         self.bytes_in += size
@@ -49,7 +47,7 @@ class NodeTraffic(Sampled):
 
 @dataclass(slots=True, eq=False)
 class Traffic(Sampled):
-    """The totals of all brokers, and those of connections and how they were authenticated."""
+    """The totals of all brokers, of connections and of authentications."""
 
     PEAKS: ClassVar[tuple[str, ...]] = ("renewal_time_max",)
 
@@ -65,7 +63,7 @@ class Traffic(Sampled):
     nodes: dict[int, NodeTraffic] = field(default_factory=dict, repr=False)
 
     def of(self, node_id: int) -> NodeTraffic:
-        """The totals of a broker."""
+        """Return the totals of a broker."""
         known = self.nodes.get(node_id)
         if known is None:
             if len(self.nodes) >= _MOST_NODES:
@@ -75,34 +73,34 @@ class Traffic(Sampled):
 
     @property
     def open_connections(self) -> int:
-        """How many connections there are."""
+        """Number of open connections."""
         return self.connections_created - self.connections_closed
 
     def on_connected(self, now: float) -> None:
-        """A stream was opened."""
+        """Count an opened connection."""
         self.tick(now)
         self.connections_created += 1
 
     def on_closed(self, now: float) -> None:
-        """A stream that was opened is over."""
+        """Count a closed connection."""
         self.tick(now)
         self.connections_closed += 1
 
     def on_authenticated(self, now: float, *, endless: bool) -> None:
-        """A secured connection was set up, for as long as it lasts if `endless`."""
+        """Count an authenticated connection; `endless` if it needs no renewal."""
         self.tick(now)
         self.authentications += 1
         self.endless_authentications += endless
 
     def on_renewed(self, took_s: float, now: float) -> None:
-        """A connection was authenticated again (KIP-368)."""
+        """Count a renewed authentication (KIP-368)."""
         self.tick(now)
         self.renewals += 1
         self.renewal_time += took_s
         self.renewal_time_max = max(self.renewal_time_max, took_s)
 
     def on_refused(self, now: float, *, renewal: bool) -> None:
-        """A broker, or this side, was not convinced."""
+        """Count a failed authentication or renewal."""
         self.tick(now)
         if renewal:
             self.failed_renewals += 1

@@ -1,20 +1,18 @@
-"""Brokers before 0.10: instead of answering ApiVersions (KIP-35), 0.8 hangs up and 0.9 is silent.
+"""Detection of brokers before 0.10, which do not support ApiVersions (KIP-35).
 
-Owns: what such brokers speak, by release, and the proof that a broker is one. Must not know:
-sockets, dialing.
+On ApiVersions 0.8 closes the connection and 0.9 does not answer. That alone proves nothing: brokers
+that shut down, load balancers without a broker and TLS ports close connections too, and idempotence
+would be off for a recent broker that is taken for an old one. So a broker counts as old only if it
+answers a request that every old broker supports and then, on the same connection, closes it on
+ApiVersions, or skips ApiVersions and answers the next request:
 
-That alone proves nothing: brokers that shut down, balancers without a broker and ports for TLS
-hang up too, and a recent broker taken for an old one would quietly lose idempotence. So a broker
-counts as old only when it answered what every old one knows and then, on the same connection, hung
-up on ApiVersions or left it out and answered what came behind it:
-
-    UNKNOWN    --hangs up on ApiVersions, or no answer in time-----> SUSPECTED
+    UNKNOWN    --closes on ApiVersions, or no response in time-----> SUSPECTED
     SUSPECTED  --answers ListOffsets v0, not ApiVersions-----------> OLD
     SUSPECTED  --answers both--------------------------------------> UNKNOWN, and ready
     SUSPECTED  --anything else-------------------------------------> UNKNOWN
     OLD        --its connection is lost----------------------------> SUSPECTED (may be upgraded)
 
-Invariant: each step takes a connection of its own and the usual backoff, so that nobody is stormed.
+Invariant: each step needs a new connection after the usual backoff, so that no broker is flooded.
 """
 
 from __future__ import annotations
@@ -27,14 +25,14 @@ from aioproducer.wire.api_keys import ApiKey
 Ranges = Mapping[int, tuple[int, int]]
 
 PATIENCE_S = 10.0
-"""How long a broker of unknown age may take for ApiVersions (librdkafka's default)."""
+"""Timeout in seconds of ApiVersions for a broker of unknown age (librdkafka's default)."""
 
 _FIRST_WITH_API_VERSIONS = (0, 10)
 _FIRST_WITH_THROTTLE_TIMES = (0, 9)
 
 
 class Age(Enum):
-    """What is known of a broker's age."""
+    """Knowledge of a broker's age."""
 
     UNKNOWN = "unknown"
     SUSPECTED = "suspected"
@@ -42,7 +40,7 @@ class Age(Enum):
 
 
 def ranges_of_old_broker(release: str) -> Ranges | None:
-    """The versions a release before 0.10 speaks; None for later ones, which say so themselves.
+    """Return the versions of a release before 0.10; None for later ones, which report them.
 
     Raises:
         ValueError: not a release such as `0.9.0`.
@@ -50,7 +48,7 @@ def ranges_of_old_broker(release: str) -> Ranges | None:
     number = tuple(map(int, release.split(".")))
     if number >= _FIRST_WITH_API_VERSIONS:
         return None
-    # A 0.8 broker takes Produce v1 and answers it in the format of v0.
+    # A 0.8 broker accepts Produce v1 and answers it in the format of v0.
     produce = 1 if number >= _FIRST_WITH_THROTTLE_TIMES else 0
     return {
         ApiKey.PRODUCE: (0, produce),

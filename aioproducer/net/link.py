@@ -1,7 +1,7 @@
-"""One broker through all its connections: dial, handshake, ready, lost, backing off.
+"""BrokerLink: the state machine of the connections to one broker.
 
-Owns: the connection to one broker, the one background dial, reconnect backoff, setup timeout,
-throttle mute, the last error. Must not know: other brokers, what requests mean.
+It has the connection, the background dial, reconnect backoff, setup timeout, throttle mute and the
+last error. Not here: other brokers, the purpose of requests.
 
     state         event                                    next          effect
     ------------  ---------------------------------------  ------------  --------------------------
@@ -12,19 +12,21 @@ throttle mute, the last error. Must not know: other brokers, what requests mean.
     HANDSHAKING   refused, lost, request timeout           DISCONNECTED  backoff grows
     READY         end of stream, reset, garbage, timeout   DISCONNECTED  requests fail, backoff
     READY         idle for too long                        DISCONNECTED  no backoff
-    READY         lost after a useful life, nothing asked  DISCONNECTED  backoff, no error
+    READY         closed after use, nothing in flight      DISCONNECTED  backoff, no error
     READY         connect(), the session ends soon         HANDSHAKING   no new requests meanwhile
     READY         throttle_time_ms (KIP-219)               READY         muted, deadlines extended
     any           disconnect(error)                        DISCONNECTED  backoff
     any           close()                                  CLOSED        everything ended
 
-`NodeState` is what users see: DISCONNECTED is told apart from BACKING_OFF, READY from THROTTLED.
+`NodeState` also distinguishes BACKING_OFF from DISCONNECTED and THROTTLED from READY.
 
-Invariants: at most one dial and one connection at a time; `on_event` is called after every change
-that may let somebody continue; the reconnect backoff starts anew only after a connection that
-proved useful (an answer, or a life longer than the longest backoff), so that a broker which accepts
-and drops us is not stormed; while a connection authenticates again (KIP-368) nothing else is
-written to it, and the answers to what was written before come as ever.
+Invariants
+- At most one dial and one connection at a time.
+- `on_event` is called after every change that may unblock a caller.
+- The reconnect backoff is reset only after a useful connection (a response, or a lifetime above the
+  maximum backoff), so that a broker that accepts and drops connections is not flooded.
+- While a connection authenticates again (KIP-368), nothing else is written to it; responses to
+  earlier requests are handled as before.
 """
 
 from __future__ import annotations
@@ -59,24 +61,24 @@ from aioproducer.types import Node
 from aioproducer.wire.schema import Message
 
 DIAL_PATIENCE_S = 1.0
-"""After this long a dial no longer counts as a promising connection; others are tried beside it."""
+"""Seconds after which a dial counts as slow: other nodes are dialed as well."""
 
 RESERVE = 1
-"""Requests in flight beyond the limit, for what is no Produce request.
+"""Requests in flight beyond the limit, for all but Produce requests.
 
-Otherwise a producer that always has a batch to send would never fetch metadata. (Java: no Produce
-request is sent while metadata are due.)
+Otherwise a producer that always has a batch to send would never fetch metadata. (Java sends no
+Produce request while metadata is due.)
 """
 
 LONGEST_THROTTLE_S = 300.0
-"""No throttle time is obeyed beyond this: int32 milliseconds could park us for weeks."""
+"""Limit of throttle times in seconds: int32 milliseconds could pause the producer for weeks."""
 
 _INFINITY = float("inf")
 _NOT_DIALING = frozenset({NodeState.READY, NodeState.DISCONNECTED})
 _FAREWELL_S = 1.0
 
 _EARLIEST_RENEWAL, _RENEWAL_SPREAD = 0.85, 0.10
-"""After which part of its life a session is renewed (Java: SaslClientAuthenticator's
+"""Fraction of its lifetime after which a session is renewed (Java: SaslClientAuthenticator's
 pctWindowFactorToTakeNetworkLatencyAndClockDriftIntoAccount and pctWindowJitter...)."""
 
 
@@ -100,10 +102,10 @@ class BrokerLink:
         self._state = NodeState.DISCONNECTED
         self._connection: Connection | None = None  # the last one; usable only while READY
         self._opened: list[Streams] = []  # by the last dial
-        self._session: Session | None = None  # that connection's
+        self._session: Session | None = None  # of that connection
         self._age = Age.SUSPECTED if settings.expects_old_brokers else Age.UNKNOWN
         self._renew_at = _INFINITY
-        self._doubtful_address: Address | None = None  # accepted us and has not answered yet
+        self._doubtful_address: Address | None = None  # accepted, no response yet
         self._dial_task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._patience: asyncio.TimerHandle | None = None
@@ -123,32 +125,32 @@ class BrokerLink:
 
     @property
     def is_well(self) -> bool:
-        """Whether it was ready once and nothing went wrong since, so that a dial is promising."""
+        """Whether it was ready before without an error since: a dial will probably succeed."""
         return self._ready_since > -_INFINITY and self.last_error is None
 
     @property
     def in_flight(self) -> int:
-        """Requests under way."""
+        """Number of requests in flight."""
         return 0 if self._connection is None else self._connection.in_flight
 
     @property
     def is_dialing(self) -> bool:
-        """Whether a dial or a handshake is under way."""
+        """Whether a dial or a handshake is in progress."""
         return self._dial_task is not None
 
     @property
     def is_over(self) -> bool:
-        """Whether the link is closed and has left nothing on the loop."""
+        """Whether the link is closed and has no task or transport left."""
         over = self._connection is None or self._connection.is_over
         return self._state is NodeState.CLOSED and not self._tasks and over
 
     @property
     def _place(self) -> str:
-        """What warnings are limited by: a broker may be a bootstrap server as well."""
+        """Rate limit key of warnings: a broker may be a bootstrap server as well."""
         return f"{self.node.host}:{self.node.port}"
 
     def state(self, now: float) -> NodeState:
-        """The state in the words of `NodeState`."""
+        """Return the state, including backoff and throttling."""
         if self._state is NodeState.DISCONNECTED and now < self._retry_at:
             return NodeState.BACKING_OFF
         if self._state is NodeState.READY and now < self.throttled_until:
@@ -156,15 +158,15 @@ class BrokerLink:
         return self._state
 
     def is_ready(self, now: float) -> bool:
-        """Whether a request may be sent now."""
+        """Return whether a Produce request may be sent now."""
         return self.ready_connection(now) is not None
 
     def can_ask(self, now: float) -> bool:
-        """Return whether a request that is no Produce request may be sent now."""
+        """Return whether a request other than Produce may be sent now."""
         return self.ready_connection(now, RESERVE) is not None
 
     def ready_connection(self, now: float, reserve: int = 0) -> Connection | None:
-        """The connection that takes a request now, with `reserve` more than the usual limit."""
+        """Return the connection if it accepts a request now, with `reserve` above the limit."""
         connection = self._connection
         if (
             self._state is NodeState.READY
@@ -178,13 +180,13 @@ class BrokerLink:
         return None
 
     def can_connect(self, now: float) -> bool:
-        """Whether a dial, or the renewal of the session, may start now."""
+        """Return whether a dial, or the renewal of the session, may start now."""
         if self._is_connected:
             return now >= self._renew_at
         return self._state in _NOT_DIALING and now >= self._retry_at
 
     def ready_at(self, now: float) -> float:
-        """When to look again; inf while only an event can change anything."""
+        """Return the loop time of the next check; inf while only an event can change the state."""
         if self._is_connected:
             if now < self.throttled_until:
                 return self.throttled_until
@@ -195,21 +197,21 @@ class BrokerLink:
 
     @property
     def _is_connected(self) -> bool:
-        """Whether the connection is usable: an exception may have cut off the news of its end."""
+        """Whether the connection is usable; checks it, since an exception may interrupt events."""
         connection = self._connection
         return self._state is NodeState.READY and connection is not None and connection.is_open
 
     def dial_is_promising(self, now: float) -> bool:
-        """Whether a connection is under way and not suspiciously slow."""
+        """Return whether a dial is in progress and not slow."""
         return self.is_dialing and now - self.last_attempt_at < DIAL_PATIENCE_S
 
-    # -- events from above ------------------------------------------------------------------------
+    # -- calls of the client ----------------------------------------------------------------------
 
     def connect(self, now: float) -> None:
-        """Starts a dial in the background if none is under way and the backoff is over.
+        """Start a dial in the background if none is in progress and the backoff is over.
 
-        A connection whose session ends soon is authenticated again instead (KIP-368): as in Java
-        not before somebody wants to use it, so that an idle one may be closed.
+        A connection whose session ends soon is authenticated again instead (KIP-368): as in Java,
+        only when it is needed, so that an idle one can be closed.
         """
         if not self.can_connect(now):
             return
@@ -227,11 +229,11 @@ class BrokerLink:
         self._dial_task.add_done_callback(self._tasks.discard)
 
     def throttle(self, until: float) -> None:
-        """Mutes the broker until then."""
+        """Mute the broker until then."""
         self.throttled_until = max(self.throttled_until, until)
 
     def disconnect(self, error: KafkaError) -> None:
-        """Gives up the dial or the connection."""
+        """Abort the dial or the connection."""
         if self._dial_task is not None:
             self._dial_task.cancel()
             self._setup_failed(error)
@@ -239,26 +241,26 @@ class BrokerLink:
             self._connection.abort(error)
 
     def retire(self) -> None:
-        """Closes as soon as nothing is in flight: the broker has left the cluster or moved."""
+        """Close as soon as nothing is in flight: the broker has left the cluster or moved."""
         self._retiring = True
         if self.versions is None or self.in_flight == 0:
             self._close_now(self._farewell("the broker left the cluster"))
 
     async def close(self, timeout_s: float) -> None:
-        """Ends dial and connection; what was written without an answer to expect gets out first."""
+        """End dial and connection, after written acks=0 requests have left the process."""
         try:
             if self._connection is not None:
                 await _within(self._connection.finish(), timeout_s)
         finally:
             self._close_now(self._farewell("the client was closed"))
-        # What is cancelled and aborted needs a turn or two of the loop, and nothing of the network.
+        # Cancelled tasks and aborted transports need one or two loop iterations, but no network.
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=_FAREWELL_S)
         if self._connection is not None:
             await _within(self._connection.wait_closed(), _FAREWELL_S)
 
     def drop(self) -> None:
-        """Closes the socket where the loop is closed."""
+        """Close the socket after the loop was closed."""
         self._state = NodeState.CLOSED
         if self._connection is not None:
             self._connection.drop()
@@ -268,7 +270,7 @@ class BrokerLink:
     def response_received(
         self, request_type: type[Message], version: int, response: Message
     ) -> None:
-        """Obeys a throttle time (KIP-219)."""
+        """Obey a throttle time (KIP-219)."""
         if not self._proved_useful and self._state is NodeState.READY:
             self._proved_useful = True
             self._doubtful_address = None
@@ -297,13 +299,13 @@ class BrokerLink:
             self._connection.extend_deadlines(seconds)
 
     def capacity_freed(self) -> None:
-        """Tells the client if it may have been waiting for room."""
+        """Notify the client that more requests may be accepted."""
         if self._retiring and self.in_flight == 0:
             self._close_now(self._farewell("the broker left the cluster"))
         self._around.on_event()
 
     def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
-        """Back to DISCONNECTED; failures during the handshake are the dial task's to report."""
+        """Go back to DISCONNECTED; the dial task reports failures during the handshake."""
         self._around.traffic.on_closed(self._around.loop_time())
         if connection is not self._connection or self._state is not NodeState.READY:
             return
@@ -316,7 +318,7 @@ class BrokerLink:
             self._failures = 0
         had_answered = self._has_answered()
         if isinstance(error, IdleConnectionError):
-            # Work may be waiting for this node, which was throttled: the dial can begin now.
+            # A request may be waiting for this node, which was throttled: the dial can begin now.
             around.on_event()
             return
         if self._age is Age.OLD:
@@ -324,13 +326,13 @@ class BrokerLink:
         if around.settings.sasl is None and lost > 0 and not had_answered:
             error = on_first_request(error)
             self._may_want_sasl = True
-        # Brokers and balancers close what idles, and shut down: nobody can tell which it was.
+        # An idle close and a shutdown of a broker or load balancer cannot be distinguished.
         quietly = isinstance(error, NodeDisconnectedError) and lost == 0
         self.hung_up = quietly and lasted and self._proved_useful
         self._failed(error, now, "connection to %s lost: %s", worth_a_warning=lost > 0)
 
     def _has_answered(self) -> bool:
-        """Whether a broker has answered something beyond a handshake at this address, ever."""
+        """Return whether any request after a handshake was answered at this address."""
         around, place = self._around, (self.node.host, self.node.port)
         before = self._responses_before
         was_used = before is not None and around.traffic.of(self.node.id).responses > before
@@ -341,12 +343,12 @@ class BrokerLink:
     # -- dialing ----------------------------------------------------------------------------------
 
     async def _dial(self, work: Callable[[], Awaitable[None]]) -> None:
-        """The dial task: ends in READY or in DISCONNECTED, raises nothing but a cancel."""
+        """Run the dial task: ends READY or DISCONNECTED, raises only cancellation or interrupts."""
         try:
             await work()
         except asyncio.CancelledError:
-            # Cancelled by `disconnect` or `close` it is no longer the current dial; else the loop
-            # is being torn down.
+            # After `disconnect` or `close` it is no longer the current dial; otherwise the loop is
+            # shutting down.
             if asyncio.current_task() is self._dial_task:
                 self._setup_failed(self._farewell("the dial was cancelled"), is_news=False)
             raise
@@ -355,7 +357,7 @@ class BrokerLink:
                 around = self._around
                 around.traffic.on_refused(around.loop_time(), renewal=work == self._renew)
             self._setup_failed(self._judged(error))
-        except Exception as error:  # a defect (ours or a dialer's) must end in a visible state
+        except Exception as error:  # a bug, here or in a dialer, must end in a visible state
             log.get("net").exception("connecting to %s failed unexpectedly", _called(self.node))
             failure = KafkaConnectionError(f"connecting failed: {error!r}", node_id=self.node.id)
             failure.__cause__ = error
@@ -365,9 +367,10 @@ class BrokerLink:
             raise
 
     def _judged(self, error: KafkaError) -> KafkaError:
-        """Return the error, or that no broker is there once that is sure.
+        """Return the error, or NotKafkaError once it is certain that the peer is not a broker.
 
-        A broker that starts or ends may close a connection or not answer; it sends no other bytes.
+        A broker that starts or shuts down may close a connection or not answer, but it never sends
+        invalid bytes.
         """
         session = self._session
         foreign = session is not None and session.versions is None and session.connection.is_foreign
@@ -390,7 +393,7 @@ class BrokerLink:
             await self._open_stream()
             await self._establish_on(*self._opened[-1])
         except BaseException:
-            # It may come before anything else owns the stream, or when all steps are done.
+            # The exception may come before the `Connection` exists, or after all steps.
             self._end_connection(self._farewell("the dial failed"))
             raise
 
@@ -458,10 +461,10 @@ class BrokerLink:
             )
 
     async def _check_plaintext(self, session: Session, error: NodeDisconnectedError) -> None:
-        """Once per bootstrap server: is it a port for TLS, which hangs up on plain text?
+        """Check once per bootstrap server whether its port requires TLS.
 
         Raises:
-            TlsError: it is.
+            TlsError: it does.
         """
         address = self._doubtful_address
         if (
@@ -487,7 +490,7 @@ class BrokerLink:
             raise speaks_tls_only(session.host).with_context(node_id=self.node.id) from error
 
     async def _renew(self) -> None:
-        """Authenticates again on the connection there is."""
+        """Authenticate again on the current connection."""
         session = self._session
         if session is None:
             raise TypeError("there is no session to renew")
@@ -498,7 +501,7 @@ class BrokerLink:
         self._around.traffic.on_renewed(now - began, now)
 
     async def _agree(self, session: Session, steps: Callable[[Session], Awaitable[object]]) -> None:
-        """Goes through the steps, then READY; a connection on which they fail is given up."""
+        """Run the steps and become READY; abort the connection if they fail."""
         connection = session.connection
         try:
             await steps(session)
@@ -522,7 +525,7 @@ class BrokerLink:
         self._doubtful_address = await open_stream(
             around.dialer,
             self.node,
-            # Only the bootstrap servers' names are made canonical, as in Java's ClientUtils.
+            # Only for the names of bootstrap servers, as in Java's ClientUtils.
             canonical=settings.dns_canonical and self.node.id < 0,
             timeout_s=allowed,
             loop_time=around.loop_time,
@@ -552,7 +555,7 @@ class BrokerLink:
         self._end_dial()
         self.versions = None
         self._state = NodeState.DISCONNECTED
-        # That a broker may be too old for ApiVersions is found out in steps, none of which is news.
+        # The steps that detect a broker without ApiVersions are not worth a warning.
         learning = self._age is not Age.UNKNOWN
         self._failed(
             error,
@@ -597,7 +600,7 @@ class BrokerLink:
         self._end_connection(error)
 
     def _end_connection(self, error: KafkaError) -> None:
-        """Ends what the last dial has opened; may be called again."""
+        """Close everything that the last dial opened; may be called again."""
         if self._connection is not None:
             self._connection.abort(error)
         for _, writer in self._opened:
@@ -608,13 +611,13 @@ class BrokerLink:
 
 
 def _called(node: Node) -> str:
-    """A broker in a log line."""
+    """Return the name of a broker for log lines."""
     where = f"{node.host}:{node.port}"
     return f"node {node.id} ({where})" if node.id >= 0 else f"bootstrap server {where}"
 
 
 async def _within(work: Awaitable[None], timeout_s: float) -> None:
-    """Waits for the work, but no longer; its being late or broken is no error of the waiter."""
+    """Wait for the work, at most `timeout_s`; ignore its timeout and OSError."""
     try:
         async with asyncio.timeout(timeout_s):
             await work

@@ -1,7 +1,4 @@
-"""Who is told what happens on a connection.
-
-Owns: what a connection asks of them. Must not know: what they make of it.
-"""
+"""Listener interface for connection events."""
 
 from __future__ import annotations
 
@@ -15,18 +12,18 @@ if TYPE_CHECKING:
 
 
 class ConnectionObserver(Protocol):
-    """Who is told what happens to a connection; the calls must not raise."""
+    """Listener of connection events; the methods must not raise."""
 
     def response_received(
         self, request_type: type[Message], version: int, response: Message
     ) -> None:
-        """A response came; its future is about to be done."""
+        """Handle a response; its future is about to be done."""
 
     def capacity_freed(self) -> None:
-        """Requests left the connection, or the write buffer was emptied.
+        """Handle free capacity: fewer requests in flight, or an empty write buffer.
 
-        Called after `response_received`, too, once all that came with that response was handled.
+        Also called after `response_received`, once all responses received with it were handled.
         """
 
     def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
-        """The connection is over, and this many requests have failed with it."""
+        """Handle the end of a connection with the number of failed requests."""

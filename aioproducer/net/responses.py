@@ -1,8 +1,4 @@
-"""Answers: from a frame to the message it is, or to what is wrong with it.
-
-Owns: matching a frame with the request it must answer, bare frames, the words for a connection that
-ended. Must not know: sockets, tasks.
-"""
+"""Decoding of response frames, bare frames, and descriptions of closed connections."""
 
 from __future__ import annotations
 
@@ -40,10 +36,10 @@ class UndecodedAnswer(Message):
 
 
 def decode_answer(kind: type[Message], version: int, correlation_id: int, frame: bytes) -> Message:
-    """The answer to a request of this kind, version and id.
+    """Return the response to a request of this kind, version and correlation id.
 
     Raises:
-        ProtocolError: the frame is none.
+        ProtocolError: the frame is not a valid response to it.
     """
     if kind is BareFrame:
         return BareFrame(frame)
@@ -51,14 +47,14 @@ def decode_answer(kind: type[Message], version: int, correlation_id: int, frame:
         acknowledgement = decode_acknowledgement(frame, version, correlation_id)
         if acknowledgement is not None:
             return acknowledgement
-    # The id first: the bytes of a response to something else could not be understood anyway.
+    # The id first: a response to another request could not be decoded anyway.
     received = peek_correlation_id(frame)
     if received != correlation_id:
         raise ProtocolError(f"correlation id {received} came where {correlation_id} was due")
     if kind is UndecodedAnswer:
         return UndecodedAnswer(bytes(frame))
     if kind.API_KEY is ApiKey.API_VERSIONS and frame[4:6] == _UNSUPPORTED_VERSION:
-        # KIP-511: a broker that does not know our version answers in version 0, whatever was asked.
+        # KIP-511: a broker that does not support the version answers in version 0.
         version = 0
     return decode_response(kind, version, frame)[1]
 
@@ -69,7 +65,7 @@ def answers(frame: bytes, correlation_id: int) -> bool:
 
 
 def describe_end(error: asyncio.IncompleteReadError, unanswered: int) -> str:
-    """What it means that the stream ended here."""
+    """Return the message for an end of the stream at this point."""
     if error.partial or error.expected != 4:
         return "the broker closed the connection in the middle of a response"
     if unanswered:

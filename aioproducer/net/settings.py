@@ -1,8 +1,6 @@
-"""What the network room has to be told: option values in float seconds, nothing else.
+"""NetSettings: options of the network layer, with times in float seconds.
 
-Owns: `NetSettings`. Must not know: option names, defaults of Kafka's configuration, where values
-come from. Invariant: the values are usable as they are; the software's name and version satisfy the
-pattern brokers check (KIP-511).
+Invariant: the software's name and version match the pattern that brokers check (KIP-511).
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9\-.]+")
 
 
 def software_label(text: str) -> str:
-    """The text as a name or version brokers accept (KIP-511).
+    """Return the text as a name or version that brokers accept (KIP-511).
 
     Brokers refuse ApiVersions with INVALID_REQUEST unless name and version match
     `[a-zA-Z0-9](?:[a-zA-Z0-9\\-.]*[a-zA-Z0-9])?`; a local version like `1.0+git` would not.
@@ -29,7 +27,7 @@ def software_label(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NetSettings:
-    """Options of the network room; times in seconds."""
+    """Options of the network layer; times in seconds."""
 
     client_id: str | None = None
     request_timeout_s: float = 30.0
@@ -45,17 +43,17 @@ class NetSettings:
     rebootstrap: bool = True
     """Fall back to the bootstrap servers when no broker of the metadata can be used (KIP-899)."""
     check_cluster: bool = True
-    """Tell brokers which cluster and node is meant (KIP-1242); only with `rebootstrap`."""
+    """Send the intended cluster and node id to brokers (KIP-1242); only with `rebootstrap`."""
     old_broker_versions: Mapping[int, tuple[int, int]] | None = None
-    """What a broker that does not know ApiVersions is taken to speak; None: there is no such."""
+    """Assumed versions of brokers without ApiVersions; None if such brokers are not supported."""
     expects_old_brokers: bool = False
-    """Whether brokers are probed for their age before anything else."""
+    """True if brokers are probed for their age before anything else."""
     sasl: Mechanism | None = None
-    """How to authenticate; None: not at all."""
+    """The SASL mechanism; None for no SASL."""
     principal: Callable[[], str] = this_principal
-    """Says whom brokers take this client for."""
+    """Returns the principal that brokers see, for error messages."""
     sampling: Sampling = field(default_factory=Sampling)
-    """How rates and peaks are sampled."""
+    """Sampling of rates and peaks."""
     software_name: str = "aioproducer"
     software_version: str = "unknown"
 

@@ -1,9 +1,7 @@
-"""Which versions a broker speaks, and which one we use.
+"""Version ranges of a broker, and the choice of the highest common version.
 
-Owns: the advertised ranges of one connection, the choice of the highest common version, and the
-versions from which a client obeys a throttle time. Must not know: sockets, tasks.
-
-Invariants: a choice lies in our range, the broker's and the caller's; a refusal names all ranges.
+Invariants: a chosen version is in the range of the client, the broker and the caller; an error
+names all ranges.
 """
 
 from __future__ import annotations
@@ -36,20 +34,20 @@ _MUTED_FROM: Mapping[ApiKey, int] = {
     ApiKey.DESCRIBE_CONFIGS: 2,
     ApiKey.CREATE_PARTITIONS: 1,
 }
-"""KIP-219: before these versions the broker itself delayed the response, so that waiting again
-would punish twice. An API that is not listed is muted by every version that has a throttle time
+"""KIP-219: before these versions the broker itself delays the response, so the client must not wait
+as well. For an API that is not listed, the client obeys every throttle time
 (Java: AbstractResponse.shouldClientThrottle)."""
 
 
 def client_obeys_throttle(api_key: ApiKey, version: int) -> bool:
-    """Whether a throttle time in this response asks the client to wait (KIP-219)."""
+    """Return whether the client has to obey a throttle time in this response (KIP-219)."""
     return version >= _MUTED_FROM.get(api_key, 0)
 
 
 class BrokerVersions:
     """The version ranges one broker advertised on one connection.
 
-    `features` are the levels the whole cluster has agreed on (KIP-584), as of `features_epoch`.
+    `features` are the finalized levels of the cluster (KIP-584), as of `features_epoch`.
     """
 
     __slots__ = ("_ranges", "features", "features_epoch")
@@ -62,10 +60,10 @@ class BrokerVersions:
         features: Mapping[str, int] = MappingProxyType({}),
         features_epoch: int = -1,
     ) -> None:
-        """Takes `{api key: (lowest, highest)}` and `{feature: level}`.
+        """Create it from `{api key: (lowest, highest)}` and `{feature: level}`.
 
         Raises:
-            UnsupportedVersionError: a range of an API this client speaks is no range at all.
+            UnsupportedVersionError: a range of an API that this client uses is invalid.
         """
         for key, (lowest, highest) in ranges.items():
             if key in REQUEST_TYPES and not 0 <= lowest <= highest:
@@ -84,7 +82,7 @@ class BrokerVersions:
         return MappingProxyType(self._ranges)
 
     def highest(self, api: ApiKey) -> int:
-        """The highest version the broker speaks, whether we do or not; -1 where it has none."""
+        """Return the highest version of the broker, even if the client lacks it; -1 for none."""
         return self._ranges.get(api, (-1, -1))[1]
 
     def choose(
@@ -95,7 +93,7 @@ class BrokerVersions:
         *,
         node_id: int | None = None,
     ) -> int:
-        """The highest version that the broker, our message and the caller have in common.
+        """Return the highest version that the broker, the client and the caller support.
 
         Raises:
             UnsupportedVersionError: there is none.
@@ -112,7 +110,7 @@ class BrokerVersions:
         name = request_type.__name__ if key is None else key.name
         offer = "nothing" if theirs is None else f"versions {theirs[0]} to {theirs[1]}"
         raise UnsupportedVersionError(
-            f"no common version of {name}: the broker speaks {offer}, "
+            f"no common version of {name}: the broker supports {offer}, "
             f"this client needs versions {low} to {high}",
             node_id=node_id,
         )

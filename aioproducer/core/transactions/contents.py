@@ -1,10 +1,7 @@
-"""What belongs to the open transaction: partitions, groups, offsets, and what still has to.
+"""Contents of the open transaction: partitions, groups and offsets, added or still to be added.
 
-Owns: which of them the coordinator knows, whether it knows of the transaction and of its end, the
-requests that tell it. Must not know: states, error codes.
-
-V1 announces partitions and groups before they are used; in V2 the brokers do that among themselves
-(KIP-890).
+V1 adds partitions and groups at the coordinator before they are used; in V2 the brokers do that
+(KIP-890). Not here: states, error codes.
 """
 
 from __future__ import annotations
@@ -25,23 +22,23 @@ if TYPE_CHECKING:
 
 
 class TransactionContents:
-    """The contents of one transaction after another."""
+    """The contents of the current transaction; `clear` prepares it for the next one."""
 
     def __init__(self, transactional_id: str) -> None:
         self.v2: bool = False
-        """Which protocol holds."""
+        """True for V2 (KIP-890), False for V1."""
         self.begun: bool = False
-        """Whether the coordinator may know of the transaction, so that it has to be ended."""
+        """True if the coordinator may have the transaction, so that it has to be ended."""
         self.known: bool = False
-        """Whether it does, because an answer to an addition said so; V1."""
+        """True if a response to an addition confirmed that the coordinator has it (V1)."""
         self.may_have_ended: bool = False
-        """Whether the coordinator was asked to end it: nothing can be decided anew."""
+        """True once EndTxn was sent: the decision is final."""
         self.end_is_out: bool = False
-        """Whether a request to end it waits for its answer."""
+        """True while EndTxn is in flight."""
         self.end_in_doubt: bool = False
-        """Whether a request to end it may have worked although no answer said so."""
+        """True if EndTxn may have succeeded although no response confirmed it."""
         self.handed_out: bool = False
-        """Whether somebody else may have ended it: it was prepared, and somebody was told."""
+        """True if another process may have ended it: it was prepared and handed out."""
         self._name = transactional_id
         self._to_add: dict[TopicPartition, None] = {}
         self._added: set[TopicPartition] = set()
@@ -49,18 +46,18 @@ class TransactionContents:
         self._offsets: list[OffsetsOperation] = []
 
     def __contains__(self, partition: TopicPartition) -> bool:
-        """Whether batches for the partition may be sent."""
+        """Return whether batches for the partition may be sent."""
         return self.v2 or partition in self._added
 
     def use(self, partition: TopicPartition) -> bool:
-        """A batch for the partition was opened; True when that has to be announced."""
+        """Note a partition in use; return True if it has to be added at the coordinator."""
         if partition in self or partition in self._to_add:
             return False
         self._to_add[partition] = None
         return True
 
     def add_offsets(self, operation: OffsetsOperation) -> None:
-        """Offsets are to be part of the transaction."""
+        """Queue offsets to be added to the transaction."""
         if operation.left:
             self._offsets.append(operation)
         else:
@@ -68,13 +65,13 @@ class TransactionContents:
 
     @property
     def has_additions(self) -> bool:
-        """Whether something is to be added."""
+        """Whether partitions or offsets are still to be added."""
         return bool(self._to_add or self._offsets)
 
     def wanted(
         self, identity: ProducerIdentity, topic_ids: Callable[[], Mapping[str, UUID]]
     ) -> TransactionalRequest | None:
-        """The request that adds what is to be added next."""
+        """Return the request for the next addition, if any."""
         if self._to_add:
             return requests.add_partitions(self._name, identity, self._to_add)
         if not self._offsets:
@@ -88,19 +85,19 @@ class TransactionContents:
         )
 
     def on_partitions_added(self, partitions: Iterable[TopicPartition]) -> None:
-        """The coordinator has taken these in."""
+        """Handle partitions that the coordinator has added."""
         for partition in partitions:
             self.begun = self.known = True
             self._added.add(partition)
             self._to_add.pop(partition, None)
 
     def on_group_added(self, group_id: str) -> None:
-        """The coordinator has taken the group in."""
+        """Handle a group that the coordinator has added."""
         self.begun = self.known = True
         self._groups.add(group_id)
 
     def on_offsets_committed(self, partitions: Iterable[TopicPartition]) -> None:
-        """The group's coordinator has taken in the offsets of these partitions."""
+        """Handle offsets that the group coordinator has accepted for these partitions."""
         if not self._offsets:
             return
         operation = self._offsets[0]
@@ -111,14 +108,14 @@ class TransactionContents:
             del self._offsets[0]
 
     def drop(self, error: KafkaError) -> None:
-        """What was still to be added is pointless now."""
+        """Drop all pending additions; offsets calls fail with the error."""
         self._to_add.clear()
         while self._offsets:
             self._offsets[0].finish(error)
             del self._offsets[0]
 
     def clear(self) -> None:
-        """The transaction has ended."""
+        """Reset the contents after the end of the transaction."""
         self.begun = self.known = False
         self.may_have_ended = self.end_is_out = self.end_in_doubt = self.handed_out = False
         self._added.clear()

@@ -1,9 +1,7 @@
-"""What coordinators are asked from outside of a producer: each question, and how its answer reads.
+"""Requests to coordinators from outside of a producer, and readers of their responses.
 
-Owns: the messages' shapes in every version, error codes turned into errors. Must not know: who
-asks, how often, connections.
-
-A question names the coordinator it goes to, or none where any broker, or each one, is to be asked.
+A `Question` has the key of its coordinator, or None if any broker, or each one, can answer it. Not
+here: retries, connections.
 """
 
 from __future__ import annotations
@@ -74,15 +72,15 @@ _LAST_OFFSETS_BY_NAME = 9
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[_T]):
-    """One request, and what its answer means.
+    """One request and the reader of its response.
 
     Attributes:
-        request_type: its message's class.
-        make: gives the message of a version.
-        read: what the answer says; raises the error it carries.
-        coordinator: whom it goes to; None for any broker.
-        min_version: the first version that can carry it.
-        max_version: the last version that may be used; None for the message's own.
+        request_type: the class of its message.
+        make: builds the message of a version.
+        read: returns the result of a response, or raises its error.
+        coordinator: key of the coordinator; None for any broker.
+        min_version: the first version that supports it.
+        max_version: the last version that may be used; None for the message's last.
     """
 
     request_type: type[Message]
@@ -94,7 +92,7 @@ class Question(Generic[_T]):
 
 
 def brokers() -> Question[dict[int, Node]]:
-    """Which brokers there are."""
+    """Return the query for the brokers of the cluster."""
 
     def read(answer: Message) -> dict[int, Node]:
         found = cast(MetadataResponse, answer).brokers
@@ -113,7 +111,7 @@ def brokers() -> Question[dict[int, Node]]:
 
 
 def topic_names() -> Question[list[str]]:
-    """Return what lists the topics of the cluster."""
+    """Return the query for the topics of the cluster."""
 
     def read(answer: Message) -> list[str]:
         found = cast(MetadataResponse, answer).topics
@@ -128,7 +126,7 @@ def topic_names() -> Question[list[str]]:
 
 
 def partition_count(topic: str, *, may_create: bool) -> Question[int]:
-    """How many partitions a topic has; asking may create it (KIP-487)."""
+    """Return the query for a topic's partition count; it may create the topic (KIP-487)."""
 
     def read(answer: Message) -> int:
         for found in cast(MetadataResponse, answer).topics:
@@ -150,7 +148,7 @@ def partition_count(topic: str, *, may_create: bool) -> Question[int]:
 
 
 def find_coordinator(wanted: CoordinatorKey) -> Question[Node]:
-    """Who coordinates a group or a transactional id."""
+    """Return the query for the coordinator of a group or a transactional id."""
 
     def read(answer: Message) -> Node:
         response = cast(FindCoordinatorResponse, answer)
@@ -170,7 +168,7 @@ def _node(node_id: int, host: str, port: int) -> Node:
 
 
 def find_coordinators(kind: CoordinatorKind, names: Sequence[str]) -> Question[dict[str, Node]]:
-    """Who coordinates each of some groups or transactional ids (KIP-699)."""
+    """Return the query for the coordinators of groups or transactional ids (KIP-699)."""
 
     def read(answer: Message) -> dict[str, Node]:
         found = cast(FindCoordinatorResponse, answer).coordinators
@@ -188,7 +186,7 @@ def find_coordinators(kind: CoordinatorKind, names: Sequence[str]) -> Question[d
 
 
 def end(prepared: PreparedTransaction, *, commit: bool) -> Question[None]:
-    """Commits or aborts a prepared transaction."""
+    """Return the request to commit or abort a prepared transaction."""
     request = requests.end(
         prepared.transactional_id,
         ProducerIdentity(prepared.producer_id, prepared.epoch),
@@ -199,9 +197,9 @@ def end(prepared: PreparedTransaction, *, commit: bool) -> Question[None]:
 
 
 def fence(found: TransactionDescription) -> Question[None]:
-    """Aborts what the described producer has open and shuts it out (KIP-360).
+    """Return the request to abort a producer's open transaction and fence it (KIP-360).
 
-    In V1 an EndTxn would leave it its epoch, and what it writes next in no transaction.
+    In V1 an EndTxn would not change its epoch: its next records would be in no transaction.
     """
     identity = ProducerIdentity(found.producer_id, found.epoch)
     request = requests.init_producer_id(found.transactional_id, found.timeout_ms, identity)
@@ -211,9 +209,9 @@ def fence(found: TransactionDescription) -> Question[None]:
 def take_over(
     transactional_id: str, timeout_ms: int, identity: ProducerIdentity | None = None
 ) -> Question[ProducerIdentity]:
-    """The next epoch of a transactional id, which shuts out whoever had it before.
+    """Return the request for the next epoch of a transactional id, which fences its producer.
 
-    With an `identity` only if that has it still (KIP-360).
+    With an `identity` it succeeds only if that is the current one (KIP-360).
     """
 
     def read(answer: Message) -> ProducerIdentity:
@@ -225,7 +223,7 @@ def take_over(
 
 
 def add_group(owner: PreparedTransaction, group_id: str) -> Question[None]:
-    """Makes a group part of a V1 transaction; in V2 its offsets do that."""
+    """Return the request to add a group to a V1 transaction; V2 does not need it."""
     identity = ProducerIdentity(owner.producer_id, owner.epoch)
     request = requests.add_offsets(owner.transactional_id, identity, group_id)
     return _of(request, lambda answer: _raise_for(cast(AddOffsetsToTxnResponse, answer).error_code))
@@ -234,7 +232,7 @@ def add_group(owner: PreparedTransaction, group_id: str) -> Question[None]:
 def commit_in_transaction(
     owner: PreparedTransaction, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> Question[None]:
-    """Makes a group's offsets part of a transaction."""
+    """Return the request to add a group's offsets to a transaction."""
 
     def read(answer: Message) -> None:
         for place, each in requests.committed_offsets(
@@ -251,7 +249,7 @@ def commit_in_transaction(
 
 
 def describe(transactional_id: str) -> Question[TransactionDescription | None]:
-    """What the coordinator knows of a transactional id; None for nothing."""
+    """Return the query for the description of a transactional id; its result may be None."""
     question = describe_each([transactional_id])
     return Question(
         question.request_type,
@@ -262,7 +260,7 @@ def describe(transactional_id: str) -> Question[TransactionDescription | None]:
 
 
 def describe_each(names: Sequence[str]) -> Question[dict[str, TransactionDescription]]:
-    """What the coordinator of all of them knows of some transactional ids."""
+    """Return the query for the descriptions of transactional ids of one coordinator."""
 
     def read(answer: Message) -> dict[str, TransactionDescription]:
         found = {}
@@ -289,9 +287,9 @@ def describe_each(names: Sequence[str]) -> Question[dict[str, TransactionDescrip
 
 
 def list_open(prefix: str, older_than_ms: int | None, *, idle: bool = False) -> Question[list[str]]:
-    """The transactional ids with an open transaction that one broker coordinates.
+    """Return the query for transactional ids with an open transaction, at one coordinator.
 
-    With `idle` also those whose producer, once initialized, has begun none.
+    With `idle` also those that are initialized and have begun no transaction.
     """
     states = ["Ongoing", "Empty"] if idle else ["Ongoing"]
 
@@ -307,7 +305,7 @@ def list_open(prefix: str, older_than_ms: int | None, *, idle: bool = False) -> 
         response = cast(ListTransactionsResponse, answer)
         _raise_for(response.error_code)
         found = (each.transactional_id for each in response.transaction_states)
-        # Brokers before 4.1 know no pattern (KIP-1152).
+        # Brokers before 4.1 do not support the pattern (KIP-1152).
         return [name for name in found if name.startswith(prefix)]
 
     lowest = 0 if older_than_ms is None else _FIRST_LIST_WITH_DURATION
@@ -317,9 +315,10 @@ def list_open(prefix: str, older_than_ms: int | None, *, idle: bool = False) -> 
 def committed(
     group_id: str, partitions: Iterable[TopicPartition] | None
 ) -> Question[dict[TopicPartition, OffsetAndMetadata]]:
-    """The positions of a group, once no open transaction may change them (KIP-447).
+    """Return the query for a group's stable offsets (KIP-447).
 
-    None for all that it has; of these, one whose first transaction is open is not waited for.
+    The response is an error while an open transaction may change one of them. `partitions` None
+    means all with an offset; a partition whose first offset is in an open transaction is missing.
     """
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions or ():
@@ -351,7 +350,7 @@ def committed(
 
 
 def commit(group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Question[None]:
-    """Moves positions of a group without members, in no transaction."""
+    """Return the request to commit offsets of a group without members, in no transaction."""
     by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, partition), position in offsets.items():
         entry = OffsetCommitRequestPartition(
@@ -398,7 +397,7 @@ def _committed(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndM
 
 
 def _of(request: TransactionalRequest, read: Callable[[Message], _T]) -> Question[_T]:
-    """A request of the producer's, asked from outside."""
+    """Return a question with a request of a producer."""
     return Question(
         request.request_type,
         request.make,

@@ -1,4 +1,4 @@
-"""Which node gets the request of a transaction, and when: see `coordinators` for what is asked."""
+"""Schedule and target node of transactional requests; `coordinators` has the requests."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class CoordinatorRequests:
-    """Decides where requests of transactions go; at most one is in flight.
+    """Chooses the node of transactional requests; at most one is in flight.
 
     Args:
         manager: the state of the transactions.
-        dialogue: has the requests.
-        metadata: has the brokers; out of date when a coordinator is not among them.
-        accumulator: says when the transaction's batches are done.
+        dialogue: the source of requests.
+        metadata: the brokers; refreshed when a coordinator is not among them.
+        accumulator: the batches of the transaction.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class CoordinatorRequests:
         dialogue.on_outdated = metadata.request_update
 
     def poll(self, now: float, nodes: NodeView) -> list[Action]:
-        """What to do now."""
+        """Return the action that is due now, if any."""
         request = self._dialogue.next_request(now, quiet=self._accumulator.quiet)
         if request is None:
             return []
@@ -63,21 +63,21 @@ class CoordinatorRequests:
             return [RequestOfCoordinator(node_id, request)]
         failure = nodes.connection_failures(node_id)
         if failure is not None and now < nodes.ready_at(node_id, now) < inf:
-            # It backs off. The coordinator may be another one by now.
+            # It backs off. The coordinator may have moved.
             return [CoordinatorUnreachable(request, failure)]
         return [Connect(node_id)]
 
     def due_at(self, now: float, nodes: NodeView) -> float:
-        """Loop time of the next turn now that something has happened; `now` for one at once."""
+        """Return the loop time of the next turn after an event; `now` means at once."""
         return self._dialogue.due_at(now, quiet=self._accumulator.quiet)
 
     def next_deadline(self, now: float, nodes: NodeView) -> float:
-        """Loop time of the turn after this one, unless something happens before."""
+        """Return the loop time of the next turn if no event comes before."""
         due_at = self.due_at(now, nodes)
         return due_at if due_at > now else look_again_at(nodes, now)
 
     def waits_for_nothing(self, now: float, nodes: NodeView) -> bool:
-        """Whether a call has no outcome and no request in flight, timer or batches to wait for."""
+        """Return whether a pending call has no request in flight, timer or batch to wait for."""
         manager = self._manager
         if not manager.is_busy or self._dialogue.has_request_in_flight:
             return False

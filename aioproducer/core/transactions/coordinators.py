@@ -1,17 +1,17 @@
-"""The dialogue with coordinators: one request at a time, until it has an answer that counts.
+"""Requests to coordinators: lookup, one request at a time, retries.
 
-Owns: which broker coordinates what, the backoff, the reading of answers, the reaction to error
-codes as far as it is to ask again. Must not know: what a transaction is going through;
-`core.transactions.manager` says which request is due and is told what came of it.
+It caches the coordinators, backs off, reads responses and handles retriable errors. Not here: the
+state of the transaction; `core.transactions.manager` decides which request is due and handles its
+outcome.
 
-    next_request --not known who--> FindCoordinator --answer--> next_request
-         |                                |
-         +--sent--> in flight --success--> the manager's event
+    next_request --not cached--> FindCoordinator --response--> next_request
+         |
+         +--sent--> in flight --success--> an event of the manager
                         |  |
-                        |  +--retriable---------> backoff --> next_request, asked for anew
-                        +-----moved, no answer--> coordinator forgotten, backoff --> FindCoordinator
+                        |  +--retriable-----------> backoff --> next_request
+                        +-----moved, no response--> coordinator dropped, backoff --> FindCoordinator
 
-A request is never kept for a retry: the next one is made of what is wanted then.
+A request is never kept for a retry: the next one is built from the state at that time.
 """
 
 from __future__ import annotations
@@ -62,21 +62,21 @@ if TYPE_CHECKING:
     from aioproducer.wire.schema import Message
 
 _MOST_REMEMBERED = 100
-"""Coordinators: a producer that assumes one id after the other asks for many."""
+"""Limit of cached coordinators: a producer that calls `assume` often needs many."""
 _DECIDES_RENEWAL = frozenset({Reaction.RETRY, Reaction.FIND_COORDINATOR, Reaction.FENCED})
-"""Reactions to an abort before a new epoch that keep the epoch from being asked for."""
+"""Reactions to an abort before a new epoch after which the epoch is not requested yet."""
 _HOPELESS = (AuthenticationError, UnsupportedVersionError)
-"""Failures that another attempt or another coordinator would only repeat."""
+"""Errors that no retry and no other coordinator can resolve."""
 
 
 class CoordinatorDialogue:
-    """Gets what a `TransactionManager` wants from the brokers.
+    """Makes the requests of a `TransactionManager` and reads their responses.
 
     Args:
-        manager: wants requests, and is told what came of them.
-        backoff: the pause before a request is repeated.
-        rng: spreads the backoff.
-        principal: says whom brokers take this client for.
+        manager: decides which request is due and handles the outcomes.
+        backoff: the pause before a retry.
+        rng: jitter of the backoff.
+        principal: returns the principal that brokers see, for error messages.
     """
 
     def __init__(
@@ -94,15 +94,15 @@ class CoordinatorDialogue:
         self._coordinators: dict[CoordinatorKey, int] = {}
         self._in_flight: TransactionalRequest | None = None
         self.failures: int = 0
-        """How many requests in a row have failed; the lookup of a coordinator does not end it."""
+        """Number of consecutive failures; the lookup of a coordinator does not reset it."""
         self._retry_at = -inf
         self.wanted: Rpc | None = None
-        """What a call waits for at a coordinator; None while nothing is asked of any."""
+        """The request that a call waits for; None while none is due."""
         self.on_outdated: Callable[[float], object] = lambda now: None
-        """Called when an answer says that the metadata the request was made of does not hold."""
+        """Called when a response shows that the metadata is out of date."""
 
     def next_request(self, now: float, *, quiet: bool) -> TransactionalRequest | None:
-        """The request to send now, if one is due.
+        """Return the request to send now, if any.
 
         Args:
             now: loop time.
@@ -125,7 +125,7 @@ class CoordinatorDialogue:
         return self._in_flight is not None
 
     def due_at(self, now: float, *, quiet: bool) -> float:
-        """Loop time at which to call `next_request`; inf while it would give none."""
+        """Return the loop time at which to call `next_request`; inf while it would return None."""
         if self._in_flight is not None:
             return inf
         if self._retry_at > now:
@@ -133,16 +133,16 @@ class CoordinatorDialogue:
         return now if self._manager.has_work(quiet=quiet) else inf
 
     def on_sending(self, request: TransactionalRequest) -> None:
-        """The request is about to be sent: `on_sent` or `on_unreachable` follows."""
+        """Handle a request that is about to be written; `on_sent` or `on_unreachable` follows."""
         self._manager.on_sending(request.rpc)
 
     def on_sent(self, request: TransactionalRequest, version: int) -> None:
-        """The request is on its way."""
+        """Handle a request that was sent."""
         self._in_flight = request
         self._manager.on_sent(request.rpc, version)
 
     def on_unreachable(self, request: TransactionalRequest, error: KafkaError, now: float) -> None:
-        """The request could not be sent, or has got no answer."""
+        """Handle a request that could not be sent or got no response."""
         if self._in_flight is not None:
             self._in_flight = None
             self._manager.on_unanswered(request.rpc)
@@ -155,7 +155,7 @@ class CoordinatorDialogue:
         self._back_off(now, error)
 
     def on_response(self, request: TransactionalRequest, response: Message, now: float) -> None:
-        """Reads an answer; one that fits no state is fatal."""
+        """Handle a response; one that does not fit the state is fatal."""
         self._in_flight = None
         try:
             _READERS[request.rpc](self, request, response, now)
@@ -209,7 +209,7 @@ class CoordinatorDialogue:
     # -- steps -----------------------------------------------------------------------------------
 
     def _taken(self, request: TransactionalRequest, answer: Answered, now: float) -> bool:
-        """Whether the answer is a success; carries out the reaction if it is not."""
+        """Return whether the response is a success; otherwise react to its error."""
         if answer.code:
             self._react(request, answer, now)
             return False
@@ -224,11 +224,11 @@ class CoordinatorDialogue:
         answers: Mapping[TopicPartition, Answered],
         now: float,
     ) -> list[TopicPartition]:
-        """The partitions that were taken in; reacts to the gravest of the other answers."""
+        """Return the accepted partitions; react to the gravest error of the others."""
         asked = [partition for partition in request.partitions if partition in answers]
         refused = [answers[partition] for partition in asked if answers[partition].code]
         if refused:
-            # One that was not tried says nothing about why.
+            # OPERATION_NOT_ATTEMPTED does not show the cause.
             causes = [answer for answer in refused if answer.code != OPERATION_NOT_ATTEMPTED]
             worst = gravest(request.rpc, [answer.code for answer in causes or refused])
             self._react(request, next(a for a in refused if a.code == worst), now)
@@ -243,9 +243,9 @@ class CoordinatorDialogue:
     def _react(self, request: TransactionalRequest, answer: Answered, now: float) -> None:
         manager = self._manager
         contents, is_end = manager.contents, request.rpc is Rpc.END
-        # An earlier request may have ended the transaction, whatever is answered now.
+        # An earlier request may have ended the transaction, whatever this response is.
         may_have_ended = contents.end_in_doubt if is_end else contents.may_have_ended
-        # So may somebody else to whom it was handed out, unless it is the state that is refused.
+        # So may another process that has the handle, unless the error is about the state.
         elsewhere = contents.handed_out and answer.code != INVALID_TXN_STATE
         aborting = manager.state is TransactionState.ABORTING
         reaction = reaction_to(
@@ -275,7 +275,7 @@ class CoordinatorDialogue:
         if is_end and answer.code == INVALID_TXN_STATE and manager.may_abort_nothing:
             manager.on_ended(None)
         elif is_end and manager.aborts_before_renewal and reaction not in _DECIDES_RENEWAL:
-            # There was nothing to abort, or InitProducerId is refused for the same reason.
+            # There was nothing to abort, or InitProducerId will fail with the same error.
             manager.on_ended(None)
         elif reaction is Reaction.RETRY:
             if error.refreshes_metadata:

@@ -1,29 +1,29 @@
-"""TransactionManager: what a transactional producer does next, decided without doing it.
+"""TransactionManager: the sans-I/O state machine of a transactional producer.
 
-Owns: the state of the transaction, the requests it needs and their order, retries, the reading of
-their answers, who is told. Must not know: asyncio, connections, record batches beyond whether one
-failed; `core.transactions.states` has the states, `core.transactions.rules` the error codes.
+It has the state of the transaction, the due requests and their order, and handles their outcomes.
+Not here: asyncio, connections, the content of batches; `core.transactions.states` has the states,
+`core.transactions.rules` the error codes.
 
 Two protocols
-- V1 (KIP-98): partitions and groups are announced before they are used; the epoch stays over many
-  transactions. V2 (KIP-890): neither is announced, and each end brings a new epoch. Which one
-  holds is looked up when a transaction begins.
+- V1 (KIP-98): partitions and groups are added before they are used; the epoch is kept over many
+  transactions. V2 (KIP-890): neither is added, and each end brings a new epoch. The protocol is
+  chosen when a transaction begins.
 
 Invariants
-- One request is out at a time.
-- A transaction ends on the broker only when no batch of it is without an outcome or on the wire,
-  so that none arrives late; hence no batch is stamped with an epoch that has ended.
-- Once a record has failed the transaction cannot be committed, whether or not anybody looked.
-- Once an EndTxn is sent, or the preparation told, nothing but the coordinator's answer fails the
-  transaction: it may be committed already.
-- Sequences are never mended locally: after a failed batch, V2's end brings the new epoch; V1 asks
-  for one before the next transaction (KIP-360).
-- In V1 a request without an answer may still reach the coordinator: the next transaction begins
-  under a new epoch, which it cannot touch (KAFKA-17754). A coordinator fences the producer that
-  asks for one while a transaction of its own runs, so what may have begun is ended before that;
-  after an addition without an answer once more, right before the request for the epoch: it may
-  have begun a transaction after the end of its own.
-- A call that is refused changes nothing. A background event that fits no state is fatal.
+- At most one request is in flight.
+- A transaction ends on the broker only when every batch of it has its outcome and is off the wire,
+  so that none arrives late; hence no batch has an epoch that has ended.
+- After a record has failed, the transaction cannot be committed, even if its error was not read.
+- After EndTxn is sent, or the caller has received the prepared transaction, only the coordinator's
+  response fails the transaction: it may be committed already.
+- Sequences are never repaired locally: after a failed batch, the end of a V2 transaction brings the
+  new epoch; V1 requests one before the next transaction (KIP-360).
+- In V1 a request without a response may still reach the coordinator, so the next transaction begins
+  with a new epoch, which the late request cannot affect (KAFKA-17754). A coordinator fences a
+  producer that requests an epoch while its transaction is open, so a transaction that may have
+  begun is ended before. After an addition without a response it is aborted once more, directly
+  before the request for the epoch: the late addition may have begun another transaction.
+- A refused call changes nothing. A background event that does not fit the state is fatal.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ if TYPE_CHECKING:
 
 _S = TransactionState
 _FAILS_WITH = frozenset({_S.IN_TRANSACTION, _S.PREPARED, _S.COMMITTING})
-"""States in which a failed record fails the transaction, and all of them are wanted."""
+"""States in which a failed record fails the transaction, and no record is abandoned."""
 _OPEN = frozenset({_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTING, _S.ABORTABLE_ERROR})
-"""States in which a transaction is open that nobody has asked to commit."""
+"""States with an open transaction and no commit call."""
 _NOT_COMMITTED = (
     "nothing of the transaction is visible, and nothing will be: the broker aborts it, after "
     "transaction_timeout_ms at the latest; its work can be done again"
@@ -95,10 +95,10 @@ class TransactionManager:
     """The state machine of one transactional producer.
 
     Args:
-        transactional_id: the name the transactions go by.
-        timeout_ms: after how long the coordinator aborts an open transaction.
-        two_phase: whether it shall not do that, an outside coordinator deciding (KIP-939).
-        topic_ids: the ids of topics, as far as they are known.
+        transactional_id: the transactional id.
+        timeout_ms: time after which the coordinator aborts an open transaction, in milliseconds.
+        two_phase: whether to disable that timeout, for an external coordinator (KIP-939).
+        topic_ids: returns the known topic ids.
     """
 
     def __init__(
@@ -112,18 +112,18 @@ class TransactionManager:
         self.transactional_id: str = transactional_id
         self.state: TransactionState = _S.UNINITIALIZED
         self.error: KafkaError | None = None
-        """Why the transaction can only be aborted, nothing can be done, or no epoch was given."""
+        """The abortable or fatal error, or the last error of the initialization."""
         self.coordinator_error: KafkaError | None = None
-        """Why the last request to a coordinator is repeated; None after a success."""
+        """The error for which the last coordinator request is retried; None after a success."""
         self.identity: ProducerIdentity | None = None
         self.number: int = 0
-        """Counts the transactions; tells a record of one from a record of another."""
+        """Number of the current transaction; it identifies the transaction of a record."""
         self.over: int = 0
-        """The last one that has ended, or that was prepared when the producer came to its end."""
+        """Number of the last transaction that ended, or was prepared when the producer failed."""
         self.aborted_by_close: int = 0
-        """The one that the producer aborted since it was closed; 0 for none."""
+        """Number of the transaction that was aborted by the close of the producer; 0 for none."""
         self.on_work: Callable[[], None] = lambda: None
-        """Called when a request may be due that was not before."""
+        """Called when a request may have become due."""
         self._timeout_ms = timeout_ms
         self._two_phase = two_phase
         self._topic_ids = topic_ids
@@ -142,7 +142,7 @@ class TransactionManager:
     # -- calls of the application ----------------------------------------------------------------
 
     def init(self) -> Operation:
-        """Asks for a producer id, which fences older producers of this transactional id."""
+        """Request a producer id, which fences older producers of this transactional id."""
         operation = self._repeated(OperationKind.INIT)
         if operation is None:
             operation = self._operations.start(OperationKind.INIT)
@@ -151,9 +151,9 @@ class TransactionManager:
         return operation
 
     def begin(self, version: int | None) -> Operation:
-        """Begins a transaction by the protocol of `version`, the cluster's transaction.version.
+        """Begin a transaction with the protocol of `version`, the cluster's transaction.version.
 
-        None where that cannot be told now: the protocol stays what it was.
+        With None (unknown) the protocol does not change.
         """
         operation = self._repeated(OperationKind.BEGIN)
         if operation is None:
@@ -164,10 +164,10 @@ class TransactionManager:
         return operation
 
     def prepare(self) -> Operation:
-        """Waits until every record is acknowledged and takes no more; the transaction stays open.
+        """Accept no more records and wait for every acknowledgement; the transaction stays open.
 
-        V1 does not tell one transaction of an epoch from the next: whoever ends this one late must
-        not end that one, which therefore begins under a new epoch.
+        V1 cannot distinguish two transactions of one epoch. The next one begins with a new epoch,
+        so that a late end of this one cannot end it.
         """
         operation = self._repeated(OperationKind.PREPARE)
         if operation is None:
@@ -177,7 +177,7 @@ class TransactionManager:
         return operation
 
     def prepared(self) -> PreparedTransaction:
-        """What ends the prepared transaction from anywhere.
+        """Return the handle with which any process can end the prepared transaction.
 
         Raises:
             IllegalStateError: the transaction is not prepared.
@@ -188,9 +188,9 @@ class TransactionManager:
         return found
 
     def assume(self, transactional_id: str) -> None:
-        """Goes on under another transactional id, not initialized; for a prepared transaction.
+        """Switch to another transactional id, not initialized, and leave a prepared transaction.
 
-        That one is left to whoever ends it, as when the producer is closed.
+        Another process can end that transaction, as after a close of the producer.
 
         Raises:
             IllegalStateError: no transaction is prepared.
@@ -205,10 +205,10 @@ class TransactionManager:
         self._move(_S.UNINITIALIZED)
 
     def commit(self) -> Operation:
-        """Commits once every record is acknowledged.
+        """Commit once every record is acknowledged.
 
-        After the producer's end it gives a commit whose success no caller has seen, and raises what
-        is known of any other one, or of the transaction that was open then.
+        After the producer failed, return a commit whose success no caller has seen. Raise the
+        outcome of any other commit, or of the transaction that was open.
         """
         last = self._commit_at_the_end
         if last is not None:
@@ -223,14 +223,14 @@ class TransactionManager:
         return operation
 
     def abort(self) -> Operation:
-        """Aborts; what was not sent yet fails with `TransactionAbortedError`."""
+        """Abort; unsent records fail with `TransactionAbortedError`."""
         return self._abort(TransactionAbortedError("the transaction was aborted meanwhile"))
 
     def _abort(self, reason: KafkaError) -> Operation:
-        """Aborts; calls that wait for something else end with the reason."""
+        """Abort; other pending calls fail with the reason."""
         untold, handed_out = self._operations.untold, self.is_prepared
         if untold is not None and untold.kind is OperationKind.PREPARE:
-            # Whoever has not seen the outcome cannot have given it to anybody.
+            # The caller has not seen the outcome, so no other process can have the handle.
             self.on_seen(untold)
         operation = self._repeated(OperationKind.ABORT)
         if operation is None:
@@ -244,22 +244,22 @@ class TransactionManager:
     def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> Operation:
-        """Makes offsets of a consumer group part of the transaction (KIP-447)."""
+        """Add offsets of a consumer group to the transaction (KIP-447)."""
         self._check(OperationKind.SEND_OFFSETS)
         operation = OffsetsOperation(group, dict(offsets))
         self.contents.add_offsets(operation)
         return operation
 
     def on_seen(self, operation: Operation) -> None:
-        """The outcome has been told to a caller: other calls may follow."""
+        """Mark an outcome as seen by a caller: other calls may follow."""
         self._operations.on_told(operation)
         if operation is self._commit_at_the_end and operation.error is None:
             self._commit_at_the_end = None
 
     def end_for_close(self) -> Operation | None:
-        """What is to be waited for before the producer closes; an open transaction is aborted.
+        """Abort an open transaction; return the operation to await before the producer closes.
 
-        Not so a prepared one: somebody else may decide about it.
+        A prepared transaction stays open: another process may end it.
         """
         if self.is_prepared:
             return None
@@ -270,26 +270,26 @@ class TransactionManager:
         return self._operations.end_of_transaction()
 
     def check_send(self) -> int:
-        """The number of the transaction a record would belong to.
+        """Return the number of the transaction for a new record.
 
         Raises:
-            IllegalStateError: there is none.
-            TransactionAbortableError: it has failed.
+            IllegalStateError: no transaction is open.
+            TransactionAbortableError: the transaction has failed.
         """
         if self.state is not _S.IN_TRANSACTION:
             raise self._refusal("send")
         return self.number
 
-    # -- what the sender asks and tells ----------------------------------------------------------
+    # -- for the sender --------------------------------------------------------------------------
 
     @property
     def uses_v2(self) -> bool:
-        """Whether the transaction that is open follows KIP-890."""
+        """Whether the open transaction uses V2 (KIP-890)."""
         return self.contents.v2
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the application has been told that the transaction is prepared."""
+        """Whether the transaction is prepared and the caller has received that."""
         return self.state is _S.PREPARED and self._operations.untold is None
 
     @property
@@ -299,24 +299,24 @@ class TransactionManager:
 
     @property
     def is_free(self) -> bool:
-        """Whether another transaction may be begun now, or another transactional id assumed."""
+        """Whether `begin` or `assume` may be called now."""
         may_begin = self.state in CALLABLE_IN[OperationKind.BEGIN]
         return self._operations.untold is None and (may_begin or self.is_prepared)
 
     @property
     def has_commit_to_tell(self) -> bool:
-        """Whether `commit` gives the outcome of an earlier call, if need be after the end."""
+        """Whether `commit` returns the outcome of an earlier call, even after a fatal error."""
         return self._commit_at_the_end is not None or self._operations.commit is not None
 
     @property
     def awaits_batches(self) -> bool:
-        """Whether the end of the transaction, or of its sending, waits for batches to be done."""
+        """Whether a commit, abort or prepare waits for batches."""
         ends = self.state in {_S.COMMITTING, _S.ABORTING}
         return ends or OperationKind.PREPARE in self._operations
 
     @property
     def abandoned_with(self) -> KafkaError | None:
-        """What queued batches are to fail with; None while they are wanted."""
+        """The error for queued batches of an aborted transaction; None otherwise."""
         if self.state not in {_S.ABORTING, _S.ABORTABLE_ERROR}:
             return None
         error = TransactionAbortedError("the record's transaction was aborted before it was sent")
@@ -324,60 +324,60 @@ class TransactionManager:
         return error
 
     def may_abandon(self, batch: ProducerBatch) -> bool:
-        """Whether a queued batch may be given up: one with a sequence only if a new epoch follows.
+        """Return whether a queued batch may be dropped; with a sequence this needs a new epoch.
 
-        Brokers before 2.5 cannot give one; there the batch is sent to its end, as Java's client
-        does everywhere.
+        Brokers before 2.5 cannot bump the epoch; the batch is then sent, as the Java client always
+        does.
         """
         return self._can_renew or not batch.has_sequence
 
     @property
     def may_abort_nothing(self) -> bool:
-        """Whether V1 aborts what the coordinator may never have heard of; it refuses that then."""
+        """Whether V1 aborts a transaction that the coordinator may not have, and may refuse."""
         return self.state is _S.ABORTING and not self.uses_v2 and not self.contents.known
 
     @property
     def aborts_before_renewal(self) -> bool:
-        """Whether an abort precedes the request for the next epoch.
+        """Whether an abort has to precede the request for the next epoch.
 
-        It ends the transaction that a late addition of this epoch may have begun.
+        It ends a transaction that a late addition of this epoch may have begun.
         """
         renews = self.state is _S.INITIALIZING and self.identity is not None
         return renews and self._addition_in_doubt and not self._aborted_to_be_sure
 
     def on_partition_used(self, topic_partition: TopicPartition) -> None:
-        """A batch for the partition was opened: V1 announces it."""
+        """Add the partition of a new batch to the transaction (V1)."""
         if self.contents.use(topic_partition):
             self.on_work()
 
     def may_drain(self, batch: ProducerBatch) -> bool:
-        """Whether a batch of the transaction may be sent."""
+        """Return whether a batch of the transaction may be sent."""
         wanted = batch.has_sequence or self.state in _FAILS_WITH
         return wanted and batch.topic_partition in self.contents
 
     def on_drained(self) -> None:
-        """A batch goes out: from now on a V2 transaction exists for the broker."""
+        """Record that a batch is sent: from now on a V2 transaction exists at the broker."""
         self.contents.begun |= self.uses_v2
 
     def on_batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """A record of the transaction is lost."""
+        """Fail the transaction of a failed batch."""
         if batch.has_sequence and not self.uses_v2:
             self._require_new_epoch(error)
         self._fail_transaction(error)
 
     def on_sequences_lost(self, why: str) -> None:
-        """Sequences given out are worth nothing any more; a new epoch starts them over."""
+        """Handle invalid sequences, which only a new epoch can restart."""
         self._renew_to_be_sure |= not self.uses_v2
         if self._can_fail and (self.contents.begun or not self.uses_v2):
             self._fail_transaction(KafkaError(why))
 
     def on_send_refused(self, number: int, error: KafkaError) -> None:
-        """A record meant for transaction `number` was not even accepted (Java: doSend)."""
+        """Fail transaction `number`, since a record for it was refused (Java: doSend)."""
         if number == self.number and self._can_fail:
             self._fail_transaction(error)
 
     def fail(self, error: KafkaError) -> None:
-        """Nothing can be done any more; every call learns why."""
+        """Fail the producer; every pending and later call gets the error."""
         if self.state is not _S.FATAL_ERROR:
             if not isinstance(error, _FATAL_ALREADY):
                 error = FatalTransactionError("the producer cannot go on").because_of(error)
@@ -387,7 +387,7 @@ class TransactionManager:
             if self.is_prepared:
                 self.over = self.number
             self.state, self.error = _S.FATAL_ERROR, error
-        # Also when called again: an exception may have cut off the rest of the first call.
+        # Also when called again: an exception may have interrupted the first call.
         self.contents.drop(error)
         self._operations.settle(*OperationKind, error=error)
         self.on_work()
@@ -395,14 +395,14 @@ class TransactionManager:
     # -- requests and their outcomes -------------------------------------------------------------
 
     def has_work(self, *, quiet: bool) -> bool:
-        """Whether `wanted` has something to do."""
+        """Return whether `wanted` has something to do."""
         if self.state is _S.INITIALIZING:
             return True
         has_more = self.contents.has_additions or (self.awaits_batches and quiet)
         return self.identity is not None and has_more
 
     def wanted(self, *, quiet: bool) -> TransactionalRequest | None:
-        """The request that is due, if one is.
+        """Return the request that is due, if any.
 
         Args:
             quiet: whether no batch is without an outcome or on the wire.
@@ -429,12 +429,12 @@ class TransactionManager:
         return requests.end(name, identity, commit=commit, v2=self.uses_v2)
 
     def on_sending(self, rpc: Rpc) -> None:
-        """A request is about to be sent: from now on it may have its effect."""
+        """Record that a request is about to be written: from now on it may have an effect."""
         if rpc is Rpc.END:
             self.contents.end_is_out = True
 
     def on_sent(self, rpc: Rpc, version: int) -> None:
-        """A request is on its way."""
+        """Handle a request that was sent."""
         if rpc is Rpc.INIT_PRODUCER_ID:
             self._can_renew = version >= requests.FIRST_INIT_WITH_IDENTITY
         elif rpc is Rpc.COMMIT_OFFSETS and self.uses_v2:
@@ -443,15 +443,15 @@ class TransactionManager:
             self.contents.may_have_ended = self.contents.end_is_out = True
 
     def on_answered(self, rpc: Rpc) -> None:
-        """A request has been refused, or was not sent; after a success the transaction is over."""
+        """Handle a request that was refused or not sent; not called after a success."""
         if rpc is Rpc.END:
             self.contents.end_is_out = False
         elif rpc is Rpc.INIT_PRODUCER_ID and not self._init_in_doubt:
-            # The epoch is still the old one: what is late may have begun a transaction meanwhile.
+            # The epoch is unchanged: a late request may have begun a transaction meanwhile.
             self._aborted_to_be_sure = False
 
     def on_doubt(self, rpc: Rpc) -> None:
-        """A request may have had its effect, although no answer said so."""
+        """Record that a request may have had an effect, although no response confirmed it."""
         if rpc is Rpc.INIT_PRODUCER_ID:
             self._init_in_doubt = True
         elif rpc is Rpc.END:
@@ -460,7 +460,7 @@ class TransactionManager:
             self.contents.begun = True
 
     def on_unanswered(self, rpc: Rpc) -> None:
-        """A request that was sent has got no answer; it may still have its effect."""
+        """Handle a sent request without a response; it may still have an effect."""
         self.on_doubt(rpc)
         self.on_answered(rpc)
         if rpc in _DOUBTFUL and not self.uses_v2:
@@ -472,7 +472,7 @@ class TransactionManager:
             self._unanswered = rpc
 
     def on_identity(self, identity: ProducerIdentity) -> None:
-        """The coordinator has given a producer id and epoch."""
+        """Store a producer id and epoch from the coordinator."""
         self.identity = identity
         self._on_new_epoch()
         if self._unanswered in _ADDITIONS:
@@ -482,14 +482,14 @@ class TransactionManager:
         self._maybe_begin()
 
     def on_ended(self, identity: ProducerIdentity | None) -> None:
-        """The transaction is committed or aborted; V2 brings the next identity."""
+        """Handle the end of the transaction; V2 brings the next identity."""
         if self.aborts_before_renewal:
             self._aborted_to_be_sure = True
             self.contents.clear()
             self.on_work()
             return
         ended = OperationKind.COMMIT if self.state is _S.COMMITTING else OperationKind.ABORT
-        self._operations.settle(ended)  # first: what an exception cuts off must not change it
+        self._operations.settle(ended)  # first, so that an exception below cannot change it
         if identity is not None:
             self.identity = identity
         self._move(_S.INITIALIZING if self._needs_new_epoch else _S.READY)
@@ -498,7 +498,7 @@ class TransactionManager:
         self._maybe_begin()
 
     def on_refused(self, rpc: Rpc, reaction: Reaction, error: KafkaError) -> None:
-        """A request was refused for good."""
+        """Handle a request with an error that is not retried."""
         if isinstance(error, InvalidTransactionTimeoutError):
             error = InvalidTransactionTimeoutError(
                 f"transaction_timeout_ms={self._timeout_ms} is above the broker's "
@@ -526,7 +526,7 @@ class TransactionManager:
     # -- steps -----------------------------------------------------------------------------------
 
     def _repeated(self, kind: OperationKind) -> Operation | None:
-        """The call that is being repeated; None for a new one, if it may be made now."""
+        """Return the operation that the call repeats; None for a new call that is allowed."""
         if self.state is _S.FATAL_ERROR:
             raise self._refusal(kind.value)
         operation = self._operations.repeated(kind)
@@ -550,7 +550,7 @@ class TransactionManager:
         return refusal
 
     def _as_prepared(self) -> PreparedTransaction | None:
-        """What ends the open transaction from anywhere; None without an identity."""
+        """Return the handle of the open transaction; None without an identity."""
         if self.identity is None:
             return None
         return PreparedTransaction(
@@ -561,7 +561,7 @@ class TransactionManager:
         )
 
     def _end_of_commit(self, error: KafkaError) -> Operation | None:
-        """What a commit tells from now on, where it goes on, is untold or was still to come."""
+        """Return the operation that later `commit` calls get after a fatal error, if any."""
         operation, contents = self._operations.commit, self.contents
         if operation is not None and operation.done:
             return operation
@@ -588,7 +588,8 @@ class TransactionManager:
     def _fenced_by_whom(self, error: ProducerFencedError) -> ProducerFencedError:
         """Return the error with all its possible causes.
 
-        A coordinator says the same of another producer and of a late request of this one.
+        A coordinator returns the same error for another producer and for a late request of this
+        one.
         """
         if self._unanswered is None:
             return error
@@ -600,7 +601,7 @@ class TransactionManager:
         )
 
     def _on_new_epoch(self) -> None:
-        """No request of an earlier epoch can do anything to what begins now."""
+        """Clear the state of requests of earlier epochs, which can have no effect any more."""
         self._must_renew = self._renew_to_be_sure = False
         self._addition_in_doubt = self._init_in_doubt = self._aborted_to_be_sure = False
 
@@ -615,7 +616,7 @@ class TransactionManager:
     def _maybe_begin(self) -> None:
         if self.state is not _S.READY or OperationKind.BEGIN not in self._operations:
             return
-        # Nothing of the old protocol that is still under way may count in the new one.
+        # Late requests of the old protocol must not affect the new one.
         upgraded = self.number > 0 and self._wants_v2 and not self.uses_v2
         self.contents.v2 = self._wants_v2
         if upgraded or self._needs_new_epoch:
@@ -638,7 +639,7 @@ class TransactionManager:
 
     @property
     def _can_fail(self) -> bool:
-        """Whether a loss can still keep the transaction from being committed, here or elsewhere."""
+        """Whether a failed record can still prevent a commit, here or by another process."""
         decided = self.is_prepared or self.contents.may_have_ended
         return self.state in _FAILS_WITH and not decided
 

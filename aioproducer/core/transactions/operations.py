@@ -1,11 +1,10 @@
-"""What an application asks of its transactions, from the call to the outcome.
+"""Transaction calls of the application, from the call to the outcome.
 
-Owns: which call fits which state, the outcome of one call and who is told of it. Must not know:
-requests, futures.
+Not here: requests, futures.
 
 Invariants
-- An operation ends once; whoever calls again for the same thing is given the same one.
-- Until the outcome of a call has been told, no other call follows: it could contradict it.
+- An operation ends once; a repeated call gets the same operation.
+- Until a caller has received the outcome, no other call is accepted: it could contradict it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class OperationKind(Enum):
-    """The calls, by the names of the producer's methods."""
+    """Kind of a call; the value is the producer's method."""
 
     INIT = "init_transactions"
     BEGIN = "begin_transaction"
@@ -36,7 +35,7 @@ class OperationKind(Enum):
 _S = TransactionState
 CALLABLE_IN: Mapping[OperationKind, frozenset[TransactionState]] = {
     OperationKind.INIT: frozenset({_S.UNINITIALIZED}),
-    # While the epoch is renewed or an abort nobody waits for ends, the call waits for that.
+    # The call waits for a renewal of the epoch, and for an abort that no caller awaits.
     OperationKind.BEGIN: frozenset({_S.READY, _S.INITIALIZING, _S.ABORTING}),
     OperationKind.PREPARE: frozenset({_S.IN_TRANSACTION}),
     OperationKind.COMMIT: frozenset({_S.IN_TRANSACTION, _S.PREPARED}),
@@ -55,7 +54,7 @@ ADVICE: Mapping[TransactionState, str] = {
 
 
 class Operation:
-    """One call that is going on, or its outcome."""
+    """One pending call, or its outcome."""
 
     __slots__ = ("_listeners", "done", "error", "kind")
 
@@ -66,14 +65,14 @@ class Operation:
         self._listeners: list[Callable[[], None]] = []
 
     def add_listener(self, listener: Callable[[], None]) -> None:
-        """`listener()` runs once, when the outcome is known; at once if it is."""
+        """Call `listener()` once, when the outcome is set; at once if it is."""
         if self.done:
             listener()
         else:
             self._listeners.append(listener)
 
     def finish(self, error: KafkaError | None = None) -> None:
-        """Sets the outcome; the second call only does what an exception has left undone."""
+        """Set the outcome; a second call only finishes what an exception interrupted."""
         if not self.done:
             self.done, self.error = True, error
         while self._listeners:
@@ -82,7 +81,7 @@ class Operation:
 
 
 class OffsetsOperation(Operation):
-    """Offsets on their way into the transaction; `left` are those not taken in yet."""
+    """Offsets to add to the transaction; `left` are those that are not committed yet."""
 
     __slots__ = ("group", "left")
 
@@ -95,25 +94,25 @@ class OffsetsOperation(Operation):
 
 
 class Operations:
-    """The calls that go on, and the one whose outcome nobody has been told yet."""
+    """The pending calls, and the call whose outcome no caller has received yet."""
 
     def __init__(self) -> None:
         self.untold: Operation | None = None
         self._going_on: dict[OperationKind, Operation] = {}
 
     def __bool__(self) -> bool:
-        """Whether any call goes on."""
+        """Return whether any call is pending."""
         return bool(self._going_on)
 
     def __contains__(self, kind: OperationKind) -> bool:
-        """Whether such a call goes on."""
+        """Return whether a call of this kind is pending."""
         return kind in self._going_on
 
     def repeated(self, kind: OperationKind) -> Operation | None:
-        """The call that is being repeated, None for a new one.
+        """Return the operation that the call repeats, None for a new call.
 
         Raises:
-            IllegalStateError: the outcome of another one comes first.
+            IllegalStateError: no caller has received the outcome of another call.
         """
         if self.untold is not None and self.untold.kind is not kind:
             call = self.untold.kind.value
@@ -124,35 +123,35 @@ class Operations:
         return self.untold
 
     def start(self, kind: OperationKind) -> Operation:
-        """A new call."""
+        """Start a new operation."""
         operation = self.untold = self._going_on[kind] = Operation(kind)
         return operation
 
     def on_told(self, operation: Operation) -> None:
-        """A caller knows the outcome, or never will: other calls may follow."""
+        """Mark the outcome as received, or not needed: other calls may follow."""
         if self.untold is operation:
             self.untold = None
 
     def settle(self, *kinds: OperationKind, error: KafkaError | None = None) -> None:
-        """Ends those of these calls that go on."""
+        """End the pending calls of these kinds."""
         for kind in kinds:
             operation = self._going_on.get(kind)
             if operation is not None:
                 if error is not None:
-                    # The producer's state says what may be called next.
+                    # After an error, the producer's state decides which calls may follow.
                     self.on_told(operation)
                 operation.finish(error)
                 del self._going_on[kind]  # last: after an exception the next call ends it
 
     @property
     def commit(self) -> Operation | None:
-        """The commit that goes on, or whose outcome nobody has been told."""
+        """The commit that is pending, or whose outcome no caller has received."""
         going_on = self._going_on.get(OperationKind.COMMIT)
         if going_on is None and self.untold is not None:
             return self.untold if self.untold.kind is OperationKind.COMMIT else None
         return going_on
 
     def end_of_transaction(self) -> Operation | None:
-        """The commit or abort that goes on."""
+        """Return the pending commit or abort, if any."""
         going_on = self._going_on
         return going_on.get(OperationKind.COMMIT) or going_on.get(OperationKind.ABORT)

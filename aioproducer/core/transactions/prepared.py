@@ -1,7 +1,4 @@
-"""What became of a prepared transaction, told from what its coordinator says.
-
-Owns: the one place that knows how the two protocols leave a transaction behind. Must not know:
-requests, who asks.
+"""Outcome of a prepared transaction, derived from the description by its coordinator.
 
     prepared at epoch e    V1 (KIP-98)             V2 (KIP-890)
     open                   Ongoing, e              Ongoing, e
@@ -9,9 +6,9 @@ requests, who asks.
     aborted by an EndTxn   ...Abort, e             ...Abort, e + 1
     aborted by a timeout   as one of e + 1 would   ...Abort, e + 1
 
-Anything else says that the transactional id was used again meanwhile, or forgotten: then nobody
-can tell any more. In V2 a repeated EndTxn tells even where the producer id was rotated, so that is
-asked first. Verified against Kafka 4.3.
+Any other description means that the transactional id was used again or expired: the outcome is
+unknown. In V2 a repeated EndTxn gives the outcome even if the producer id was rotated, so it is
+sent first. Verified against Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -22,12 +19,12 @@ from aioproducer.types import PreparedTransaction, TransactionDescription
 
 
 class Fate(Enum):
-    """How a prepared transaction ended, if it did."""
+    """Outcome of a prepared transaction."""
 
     OPEN = "still open"
     COMMITTED = "committed"
     ABORTED = "aborted"
-    UNKNOWN = "ended in a way nobody can tell any more"
+    UNKNOWN = "ended with an unknown outcome"
 
 
 _ENDED_AS = {
@@ -39,7 +36,7 @@ _ENDED_AS = {
 
 
 def fate_of(prepared: PreparedTransaction, now: TransactionDescription | None) -> Fate:
-    """The fate of a transaction, `now` being what its coordinator says of the transactional id."""
+    """Return the outcome of a transaction; `now` is the coordinator's current description."""
     if now is None or now.producer_id != prepared.producer_id:
         return Fate.UNKNOWN
     if now.state == "Ongoing" and now.epoch == prepared.epoch:

@@ -1,10 +1,9 @@
-"""The requests of a transactional producer: how each is made, and what its answer says.
+"""Requests of a transactional producer: builders of requests and readers of responses.
 
-Owns: the messages' shapes in every version. Must not know: when a request is due, what an error
-leads to.
+Not here: when a request is due, reactions to errors.
 
-A request names the coordinator it goes to and the versions it may have; its message is made when
-the version is known, since fields come and go with it.
+A `TransactionalRequest` has its coordinator and its allowed versions; the message is built when the
+version is negotiated, since its fields depend on it.
 """
 
 from __future__ import annotations
@@ -50,14 +49,14 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class CoordinatorKind(IntEnum):
-    """What a coordinator coordinates, as FindCoordinator numbers it."""
+    """Coordinator type, with the numbers of FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 class CoordinatorKey(NamedTuple):
-    """Whom a coordinator coordinates: a group, or the producers of a transactional id."""
+    """Key of a coordinator: a group, or a transactional id."""
 
     kind: CoordinatorKind
     name: str
@@ -68,17 +67,17 @@ class TransactionalRequest:
     """One request to be sent.
 
     Attributes:
-        rpc: what it asks for.
-        request_type: its message's class.
-        coordinator: whose coordinator it goes to, or looks for.
-        make: gives the message of a version.
-        min_version: the first version that can carry it.
-        max_version: the last version that may be used; None for the message's own.
-        node_id: the coordinator; None where any broker may be asked.
-        partitions: those an AddPartitionsToTxn or TxnOffsetCommit is about.
-        topic_ids: the ids a TxnOffsetCommit may name its topics by.
-        group_id: the group an AddOffsetsToTxn is about.
-        advice: what to do about brokers without such a version.
+        rpc: the kind of request.
+        request_type: the class of its message.
+        coordinator: key of the coordinator that gets it, or that it searches.
+        make: builds the message of a version.
+        min_version: the first version that supports it.
+        max_version: the last version that may be used; None for the message's last.
+        node_id: the coordinator; None for any broker.
+        partitions: the partitions of an AddPartitionsToTxn or TxnOffsetCommit.
+        topic_ids: the topic ids for a TxnOffsetCommit.
+        group_id: the group of an AddOffsetsToTxn.
+        advice: advice for the user if brokers do not support such a version.
     """
 
     rpc: Rpc
@@ -95,14 +94,14 @@ class TransactionalRequest:
 
     @property
     def group(self) -> str | None:
-        """The consumer group it is about."""
+        """The consumer group of the request, if any."""
         at_group = self.coordinator.kind is CoordinatorKind.GROUP
         return self.coordinator.name if at_group else self.group_id or None
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One error code, and what it is about."""
+    """One error code, with its message and partition."""
 
     code: int
     message: str | None = None
@@ -110,7 +109,7 @@ class Answered:
 
 
 def find_coordinator(wanted: CoordinatorKey) -> TransactionalRequest:
-    """Asks which broker coordinates a group or a transactional id."""
+    """Return a request for the coordinator of a group or a transactional id."""
 
     def make(version: int) -> Message:
         if version >= FIRST_WITH_MANY_KEYS:
@@ -123,7 +122,7 @@ def find_coordinator(wanted: CoordinatorKey) -> TransactionalRequest:
 
 
 def coordinator_of(response: FindCoordinatorResponse, key: str) -> tuple[Answered, int]:
-    """The error, or 0 and the id of the coordinator."""
+    """Return the error code (0 for success) and the node id of the coordinator."""
     for found in response.coordinators:
         if found.key == key:
             return Answered(found.error_code, found.error_message), found.node_id
@@ -137,10 +136,10 @@ def init_producer_id(
     *,
     two_phase: bool = False,
 ) -> TransactionalRequest:
-    """Asks for a producer id; with an `identity`, for its next epoch (KIP-360).
+    """Return a request for a producer id; with an `identity`, for its next epoch (KIP-360).
 
-    With `two_phase` its transactions are to have no timeout (KIP-939). As no broker offers that by
-    itself yet, the version is not used for anything else.
+    With `two_phase` its transactions have no timeout (KIP-939). Brokers do not enable that version
+    by default yet, so it is used for nothing else.
     """
     producer_id, epoch = identity or NO_IDENTITY
 
@@ -171,7 +170,7 @@ def init_producer_id(
 def add_partitions(
     transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition]
 ) -> TransactionalRequest:
-    """Announces the partitions a V1 transaction writes to."""
+    """Return a request that adds partitions to a V1 transaction."""
     asked = tuple(partitions)
     by_topic: dict[str, list[int]] = {}
     for topic, partition in asked:
@@ -193,7 +192,7 @@ def add_partitions(
 
 
 def added_partitions(response: AddPartitionsToTxnResponse) -> dict[TopicPartition, Answered]:
-    """What became of each partition."""
+    """Return the result of each partition."""
     return {
         about: Answered(result.partition_error_code, None, about)
         for topic in response.results_by_topic_v3_and_below
@@ -205,7 +204,7 @@ def added_partitions(response: AddPartitionsToTxnResponse) -> dict[TopicPartitio
 def add_offsets(
     transactional_id: str, identity: ProducerIdentity, group_id: str
 ) -> TransactionalRequest:
-    """Announces the group whose offsets a V1 transaction commits."""
+    """Return a request that adds a group to a V1 transaction."""
 
     def make(_: int) -> Message:
         return AddOffsetsToTxnRequest(
@@ -226,7 +225,7 @@ def commit_offsets(
     *,
     v2: bool,
 ) -> TransactionalRequest:
-    """Commits offsets within the transaction; by topic id where all are known (KIP-1319)."""
+    """Return a request that commits offsets; by topic id if all are known (KIP-1319)."""
     by_topic: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
     for (topic, partition), committed in offsets.items():
         by_topic.setdefault(topic, []).append(
@@ -273,7 +272,7 @@ def commit_offsets(
 def committed_offsets(
     response: TxnOffsetCommitResponse, topic_ids: Mapping[str, UUID]
 ) -> dict[TopicPartition, Answered]:
-    """What became of each offset."""
+    """Return the result of each partition's offset."""
     names = {topic_id: name for name, topic_id in topic_ids.items()}
     return {
         about: Answered(result.error_code, None, about)
@@ -288,7 +287,7 @@ def committed_offsets(
 def end(
     transactional_id: str, identity: ProducerIdentity, *, commit: bool, v2: bool
 ) -> TransactionalRequest:
-    """Commits or aborts; a V2 end is answered with the next epoch (KIP-890)."""
+    """Return a request to commit or abort; a V2 response has the next epoch (KIP-890)."""
 
     def make(_: int) -> Message:
         return EndTxnRequest(transactional_id, identity.producer_id, identity.epoch, commit)

@@ -1,9 +1,7 @@
-"""What the producer does about each error code of a transactional request: one table per request.
+"""Tables of the reaction to each error code of each transactional request.
 
-Owns: the mapping from request and code to a reaction. Must not know: how a reaction is carried out,
-what a request looks like. Codes a table leaves out are tried again where Kafka calls them
-retriable; else the table's last entry says what becomes of them.
-Source: the handlers of Java's `TransactionManager`.
+Codes that are not in a table are retried if Kafka calls them retriable; otherwise the table's
+`others` applies. Source: the handlers of Java's `TransactionManager`.
 """
 
 from __future__ import annotations
@@ -29,10 +27,10 @@ class Rpc(Enum):
 
 
 class Reaction(Enum):
-    """What becomes of the transaction after an error."""
+    """Reaction to an error."""
 
     RETRY = "send the request again after a backoff"
-    FIND_COORDINATOR = "ask again who the coordinator is, then send the request to it"
+    FIND_COORDINATOR = "find the coordinator again, then send the request to it"
     ABORTABLE = "the transaction can only be aborted"
     BUMP = "the transaction can only be aborted, and the next one needs a new epoch"
     REFUSED = "no producer id was given; the application may ask again"
@@ -55,15 +53,15 @@ _CONCURRENT_BACKOFF: Final = 0.02
 _COORDINATOR_MOVED: Final = dict.fromkeys((15, 16), Reaction.FIND_COORDINATOR)
 """COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR"""
 _FENCED: Final = dict.fromkeys((47, 90), Reaction.FENCED)
-"""INVALID_PRODUCER_EPOCH, as old coordinators say it, and PRODUCER_FENCED"""
+"""INVALID_PRODUCER_EPOCH (from old coordinators) and PRODUCER_FENCED"""
 _ABORTABLE: Final = {TRANSACTION_ABORTABLE: Reaction.ABORTABLE}
 _FATAL_STATES: Final = dict.fromkeys((48, 49, 53), Reaction.FATAL)
 """INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, TRANSACTIONAL_ID_AUTHORIZATION_FAILED"""
 _UNKNOWN_PRODUCER: Final = {59: Reaction.BUMP}
 
 _BEFORE_ANY_CHANGE: Final = frozenset({3, 29, 30, 35, 42, 47, 48, 49, 51, 53, 55, 59, 90, 120})
-"""Codes a transaction coordinator answers before it changes anything. Any other one may come after:
-the write to its log failed as far as it knows, and the next coordinator may find it there."""
+"""Codes that a transaction coordinator returns before any change. Any other code may come after it:
+a write to its log that seemed to fail may be found there by the next coordinator."""
 
 _RULES: Final = {
     Rpc.FIND_COORDINATOR: _Rules(
@@ -117,10 +115,10 @@ _RULES: Final = {
             **_UNKNOWN_PRODUCER,
             **_ABORTABLE,
             # The transaction took too long and the coordinator has aborted it.
-            # Fatal in Java, although V2 coordinators take an abort from such a producer.
+            # Fatal in Java, although V2 coordinators accept an abort from such a producer.
             INVALID_TXN_STATE: Reaction.ABORTABLE,
         },
-        # UNKNOWN_SERVER_ERROR is among them: no answer but success means that it ended.
+        # Includes UNKNOWN_SERVER_ERROR: only a success proves that the transaction ended.
         others=Reaction.FATAL,
     ),
 }
@@ -129,14 +127,14 @@ _RULES: Final = {
 def reaction_to(
     rpc: Rpc, code: int, *, ending: bool = False, may_be_committed: bool = False
 ) -> Reaction:
-    """The reaction to an error code.
+    """Return the reaction to an error code.
 
     Args:
-        rpc: the request that was answered.
+        rpc: the request.
         code: the error code, not 0.
-        ending: whether the transaction is being aborted already, or may have ended: all that is
-            left to try is that again, or nothing when it is the EndTxn that is refused (KIP-890).
-        may_be_committed: whether it may have ended by a commit, which no newer epoch undoes.
+        ending: whether the transaction is being aborted already, or may have ended: requests are
+            then retried, except that a refused EndTxn is fatal (KIP-890).
+        may_be_committed: whether it may be committed, which a newer epoch does not undo.
     """
     rules = _RULES[rpc]
     reaction = rules.by_code.get(code)
@@ -150,16 +148,19 @@ def reaction_to(
 
 
 def may_have_worked(code: int) -> bool:
-    """Whether a request that was answered this code may have had its effect all the same."""
+    """Return whether a request with this error code may have had its effect nevertheless."""
     return code not in _BEFORE_ANY_CHANGE
 
 
 def gravest(rpc: Rpc, codes: Iterable[int]) -> int:
-    """Of several error codes of one answer, the one that is to be obeyed."""
+    """Return the error code of a response with the gravest reaction."""
     gravity = list(Reaction)
     return max(codes, key=lambda code: gravity.index(reaction_to(rpc, code)))
 
 
 def concurrent_backoff(backoff: ExponentialBackoff) -> ExponentialBackoff:
-    """A backoff that starts short: the transaction before is about to end (KIP-98, KIP-890)."""
+    """Return a backoff that starts short: the previous transaction is about to end.
+
+    See KIP-98 and KIP-890.
+    """
     return replace(backoff, initial_s=min(_CONCURRENT_BACKOFF, backoff.initial_s))

@@ -1,11 +1,8 @@
-"""Sequence numbers of a transactional producer: never mended, only started over by a new epoch.
+"""Sequence numbers of a transactional producer: only a new epoch restarts them.
 
-Owns: when a batch of a transaction may be numbered. Must not know: how a transaction ends.
-
-What differs from `IdempotentSequencer`: producer id and epoch are the coordinator's to give, so a
-partition whose order is broken stays so until the next epoch, which comes with the next
-transaction. A batch that is out of order although it is the next one cannot be saved: it fails, and
-its transaction with it.
+In contrast to `IdempotentSequencer`, the coordinator assigns producer id and epoch. A partition
+whose sequences are broken stays so until the next epoch, which comes with the next transaction. If
+the first batch in flight is refused as out of order, it fails, and its transaction fails with it.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ class TransactionalSequencer(IdempotentSequencer):
 
     Args:
         max_in_flight: see `IdempotentSequencer`.
-        transactions: says whether a batch may go out, and under which identity.
+        transactions: decides whether a batch may be sent, and has the identity.
     """
 
     identity: ProducerIdentity | None
@@ -40,50 +37,50 @@ class TransactionalSequencer(IdempotentSequencer):
 
     @property
     def wants_identity(self) -> bool:
-        """Never: the coordinator gives it."""
+        """Always False: the coordinator assigns the identity."""
         return False
 
     def on_opened(self, topic_partition: TopicPartition) -> None:
-        """The transaction writes to this partition."""
+        """Add the partition to the transaction."""
         self._transactions.on_partition_used(topic_partition)
 
     def may_drain(self, batch: ProducerBatch, now: float, leader_epoch: int) -> bool:
-        """Whether the transaction lets the batch out, and the order of its partition."""
+        """Return whether the transaction and the order of the partition allow the batch."""
         self.identity = self._transactions.identity
         return self._transactions.may_drain(batch) and super().may_drain(batch, now, leader_epoch)
 
     def obstacle(self, batch: ProducerBatch) -> Obstacle:
-        """What keeps a batch, the first of its queue, from going out."""
+        """Return why the first batch of a queue is not sent."""
         if not self._transactions.may_drain(batch):
             return Obstacle.COORDINATOR
         return super().obstacle(batch)
 
     @property
     def coordinator_error(self) -> KafkaError | None:
-        """Why the coordinator has not added a partition yet, as far as it is known."""
+        """The last error of adding a partition at the coordinator, if any."""
         return self._transactions.coordinator_error
 
     def on_drained(self, batch: ProducerBatch) -> None:
-        """The batch goes out."""
+        """Assign a sequence; a V2 transaction begins with its first batch."""
         super().on_drained(batch)
         self._transactions.on_drained()
 
     def may_renumber(self, batch: ProducerBatch) -> bool:
-        """Whether a batch that is out of order only has to wait for an earlier one."""
+        """Return whether a batch that is out of order only has to wait for an earlier one."""
         partition = self._partition(batch.topic_partition)
         return partition.in_flight[:1] != [batch] and batch.ordinal >= partition.newest
 
     def on_recreated(self, topic: str) -> None:
-        """What the transaction wrote to the topic is gone with its log."""
+        """Fail the transaction: its records in the deleted topic are lost."""
         super().on_recreated(topic)
         self._transactions.on_sequences_lost(f"the topic {topic} was created anew")
 
     def on_other_cluster(self) -> None:
-        """The other cluster knows nothing of the transactional id's state."""
+        """Fail the producer: the other cluster has no state of the transactional id."""
         self._transactions.fail(FatalTransactionError("the cluster was replaced by another one"))
 
     def _is_known(self, partition: _Partition, identity: ProducerIdentity) -> bool:
-        """Whether the broker has a batch of an earlier epoch: then it waits for sequence 0.
+        """Return whether the broker has a batch of an earlier epoch: then it expects sequence 0.
 
         Otherwise each transaction would begin with one batch per partition and round trip.
         """
@@ -96,4 +93,4 @@ class TransactionalSequencer(IdempotentSequencer):
         )
 
     def _bump(self) -> None:
-        """The coordinator gives the next epoch, after the transaction."""
+        """Do nothing: the coordinator assigns the next epoch, after the transaction."""

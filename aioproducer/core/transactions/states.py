@@ -1,6 +1,4 @@
-"""The states of a transactional producer, and how they follow one another.
-
-Owns: the table of allowed transitions and its diagram. Must not know: what makes them happen.
+"""The states of a transactional producer and their transitions.
 
     UNINITIALIZED ---init---> INITIALIZING ---> READY ---begin---> IN_TRANSACTION
           ^                     |  ^  ^          | ^                |    |    |
@@ -28,7 +26,7 @@ from typing import Final
 
 
 class TransactionState(Enum):
-    """Where a transactional producer stands."""
+    """State of a transactional producer."""
 
     UNINITIALIZED = "not initialized"
     INITIALIZING = "being initialized"
