@@ -152,7 +152,7 @@ async def test_a_port_without_tls_is_told_through_the_proxy(
             max_block_ms=60_000,
         )
         assert isinstance(error, TlsError)
-        assert "does not speak TLS" in str(error)
+        assert "does not use TLS" in str(error)
 
 
 @pytest.mark.parametrize("scheme", ["socks5", "http"])
@@ -175,8 +175,8 @@ async def test_a_login_the_proxy_refuses_ends_start_at_once(
     [
         (Proxy("socks5", refusal=2), "socks5", "rules do not allow"),
         (Proxy("http", refusal=503), "http", "503 'Not Today'"),
-        (Proxy("http", answer=b"SSH-2.0-x\r\n\r\n"), "http", "does not speak HTTP"),
-        (Proxy("socks5", answer=b"HTTP/1.1 400 Bad\r\n\r\n"), "socks5h", "does not speak SOCKS5"),
+        (Proxy("http", answer=b"SSH-2.0-x\r\n\r\n"), "http", "does not support HTTP"),
+        (Proxy("socks5", answer=b"HTTP/1.1 400 Bad\r\n\r\n"), "socks5h", "does not support SOCKS5"),
     ],
     ids=["SOCKS5 refuses", "HTTP refuses", "no HTTP", "no SOCKS5"],
 )

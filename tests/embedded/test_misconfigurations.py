@@ -249,13 +249,13 @@ async def proxy_that_is_not_there(ground: Ground) -> None:
 # -- TLS -------------------------------------------------------------------------------------------
 
 
-@table(names=("speaks TLS on this port",), advises=("security_protocol to SSL",))
+@table(names=("uses TLS on this port",), advises=("security_protocol to SSL",))
 async def plaintext_to_a_tls_port(ground: Ground) -> None:
     async with ground.tls_cluster() as cluster:
         await write(bootstrap_servers=cluster.bootstrap_servers)
 
 
-@table(names=("does not speak TLS",), advises=("PLAINTEXT",))
+@table(names=("does not use TLS",), advises=("PLAINTEXT",))
 async def tls_to_a_plaintext_port(ground: Ground) -> None:
     async with plain_cluster() as cluster:
         await write(bootstrap_servers=cluster.bootstrap_servers, **ground.trust)

@@ -126,7 +126,7 @@ async def test_what_cannot_fit_is_told_at_once(
     cases = [
         (good | {"bootstrap_servers": other_name}, TlsError, "for another host than localhost"),
         (good | {"ssl_truststore_certificates": Authority().pem}, TlsError, "is not trusted"),
-        (plain, TlsError, "does not speak TLS on this port"),
+        (plain, TlsError, "does not use TLS on this port"),
         (to_tls, TlsError, "set security_protocol to SSL or SASL_SSL"),
         (no_sasl, AuthenticationError, "wants SASL on this port and offers"),
         (plain | {"security_protocol": "SASL_PLAINTEXT"}, KafkaError, "wants no SASL"),

@@ -1,1 +1,1 @@
-"""Connections are made here: names, addresses, proxies, dialers of the user."""
+"""Dialing: name resolution, addresses, proxies, user-defined dialers."""

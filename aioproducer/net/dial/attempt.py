@@ -1,11 +1,9 @@
-"""One attempt to reach a broker: resolve its name, try its addresses in turn, within one bound.
+"""One attempt to connect to a broker: resolve its name and try its addresses in turn.
 
-Owns: the sharing of the setup timeout among the addresses, and the error that says what was tried.
-Must not know: Kafka, backoff, how often this was tried before.
+Not here: Kafka, backoff.
 
-Invariants: the name is resolved anew in every attempt; ends within `timeout_s`; an address that
-swallows packets uses up an equal share of what is left and no more, so that all addresses are tried
-in every attempt.
+Invariants: the name is resolved in every attempt; the attempt ends within `timeout_s`; an address
+that drops packets uses only an equal share of the remaining time, so that all addresses are tried.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _T = TypeVar("_T")
 
 READ_LIMIT = 64 * 1024
-"""What a stream reader buffers before it pauses its transport; it may come to hold twice this."""
+"""Bytes that a stream reader buffers before it pauses its transport; it may hold twice as many."""
 
 _ATTEMPTS_SHOWN = 4
 
@@ -45,18 +43,18 @@ async def open_stream(
     opened: list[Streams],
     doubtful: Address | None = None,
 ) -> Address:
-    """The first address of the broker that accepts; an open stream to it is the last of `opened`.
+    """Return the first address that accepts; the open stream is appended to `opened`.
 
-    Of the addresses, tried in the resolver's order, those behind `doubtful` come first and it comes
-    last: it accepted the last time and was of no use.
+    Addresses are tried in the resolver's order, rotated so that `doubtful` is last: it accepted the
+    last connection, which failed without a response.
 
     Raises:
         ConnectionSetupTimeoutError: an address (or the resolver) did not answer in time.
         NameResolutionError: the name has no address.
-        ProxyError: the proxy cannot be reached, or does not lead there.
+        ProxyError: the proxy cannot be reached, or does not connect to the broker.
         KafkaConnectionError: all addresses refused.
-        TlsError: an address refused TLS, or we refused what it showed.
-        ProxyAuthenticationError: the proxy wants other credentials.
+        TlsError: an address refused TLS, or its certificate was refused.
+        ProxyAuthenticationError: the proxy requires other credentials.
     """
     started = loop_time()
     deadline = started + timeout_s
@@ -77,7 +75,7 @@ async def open_stream(
         name = address.canonical_name or node.host
         try:
             async with asyncio.timeout_at(now + share):
-                # In one line: a stream is the caller's before an exception can come.
+                # In one line, so that no exception can leave a stream without an owner.
                 opened.append(await dialer.connect(address, server_hostname=name, limit=READ_LIMIT))
         except OSError as error:
             failures.append((str(address), error))
@@ -88,7 +86,7 @@ async def open_stream(
 
 
 async def _until(when: float, work: Awaitable[_T]) -> _T:
-    """The work's result, or TimeoutError (an OSError) once the loop's clock reaches `when`."""
+    """Return the work's result; raise TimeoutError (an OSError) at the loop time `when`."""
     async with asyncio.timeout_at(when):
         return await work
 

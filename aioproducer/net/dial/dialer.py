@@ -1,12 +1,11 @@
-"""Names to addresses, addresses to streams: the only place where the network room does I/O.
+"""Dialers: resolve names and open streams; the only I/O of the network layer.
 
-Owns: the `Dialer` protocol and its TCP implementation with the socket options, straight or through
-a proxy. Must not know: Kafka, timeouts, retries; the caller bounds every call and cancels it when
-the bound is reached.
+`Dialer` is the protocol, `TcpDialer` its TCP implementation, directly or through a proxy. Not here:
+Kafka, timeouts, retries; the caller cancels a call at its deadline. TLS is in
+`security.tls_dialer`, user-defined streams in `user_dialer`; a simulated network implements the
+same two methods.
 
-Invariants: a `connect` that fails or is cancelled leaves no socket behind; failures are `OSError`.
-TLS is `security.tls_dialer`, a user's own way `opener`; a simulated network implements the same two
-methods.
+Invariants: a `connect` that fails or is cancelled closes its socket; failures are `OSError`.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ _SHOWN = 100
 
 
 class Address(NamedTuple):
-    """One place where a broker may listen; `host` is a numeric address.
+    """An address to connect to; `host` is numeric.
 
-    It is a name, of the family AF_UNSPEC, where somebody on the way resolves it.
+    `host` is a name, with the family AF_UNSPEC, if a proxy or a user's dialer resolves it.
     """
 
     host: str
@@ -34,9 +33,9 @@ class Address(NamedTuple):
     family: int = socket.AF_INET
     scope_id: int = 0
     canonical_name: str | None = None
-    """The name the address resolves back to, where that was asked for (client.dns.lookup)."""
+    """The name of a reverse lookup, if requested (client.dns.lookup)."""
     via: Address | None = None
-    """The proxy that leads there; None for a straight way."""
+    """The proxy; None for a direct connection."""
 
     def __str__(self) -> str:
         place = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -47,16 +46,16 @@ class Dialer(Protocol):
     """Opens byte streams to brokers."""
 
     async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
-        """All addresses of the host, in the order they should be tried; raises OSError if none."""
+        """Return all addresses of the host, in the order to try; raise OSError if none."""
 
     async def connect(
         self, address: Address, *, server_hostname: str, limit: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """An open stream; `limit` bounds what the reader buffers, the name is what TLS verifies."""
+        """Return an open stream; `limit` bounds the reader's buffer, TLS verifies the name."""
 
 
 def check_place(host: str, port: int) -> None:
-    """Raise OSError for what is no host and port: both may come from a broker."""
+    """Raise OSError for an invalid host or port: both may come from a broker."""
     if not is_host(host) or not 0 < port < 65536:
         raise OSError(f"{host[:_SHOWN]!r}, port {port}: not a host and port to connect to")
 
@@ -83,10 +82,10 @@ class TcpDialer:
         self._proxy = proxy
 
     async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
-        """The addresses the resolver gives, without repetitions, in its order (RFC 6724).
+        """Return the resolver's addresses without duplicates, in its order (RFC 6724).
 
-        With a proxy these are all ways through its own addresses, to the name itself if the proxy
-        resolves names.
+        With a proxy, return each address combined with each address of the proxy; if the proxy
+        resolves names, the name is the address.
         """
         check_place(host, port)
         proxy = self._proxy
@@ -104,7 +103,7 @@ class TcpDialer:
     async def connect(
         self, address: Address, *, server_hostname: str, limit: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connected stream with the socket options set before the handshake."""
+        """Return a connected stream; socket options are set before the TCP handshake."""
         sock = await self._connected(address.via or address)
         try:
             if self._proxy is not None:
@@ -119,9 +118,9 @@ class TcpDialer:
         try:
             await asyncio.get_running_loop().sock_connect(sock, _socket_address(address))
             if sock.getsockname() == sock.getpeername():
-                # A dead port of the ephemeral range may be given to our own end: TCP then connects
-                # the socket to itself (simultaneous open), and we would talk to a mirror.
-                raise ConnectionRefusedError("nobody listens, the socket met itself")
+                # The local port may be the closed port of the ephemeral range that is dialed: TCP
+                # then connects the socket to itself (simultaneous open).
+                raise ConnectionRefusedError("no server listens, the socket connected to itself")
         except OSError as error:
             sock.close()
             if self._proxy is not None:
@@ -190,7 +189,7 @@ async def _resolve(host: str, port: int, canonical: bool) -> list[Address]:
 
 
 def _literal_address(host: str, port: int) -> Address | None:
-    """The address a numeric host already is; spares the resolver's thread."""
+    """Return the address of a numeric host, without the resolver's thread."""
     try:
         parsed = ipaddress.ip_address(host)
     except ValueError:
@@ -209,7 +208,7 @@ def _socket_address(address: Address) -> tuple[str, int] | tuple[str, int, int, 
 
 
 async def _reverse(address: Address) -> str:
-    """The name of an address, or the address itself where it has none, as Java does."""
+    """Return the name of an address, or the address itself without a name, as Java does."""
     loop = asyncio.get_running_loop()
     try:
         name, _service = await loop.getnameinfo(_socket_address(address), socket.NI_NUMERICSERV)

@@ -1,15 +1,13 @@
-"""The way through a proxy: SOCKS5 (RFC 1928, 1929) and HTTP's CONNECT (RFC 9110).
+"""Connections through proxies: SOCKS5 (RFC 1928, 1929) and HTTP CONNECT (RFC 9110).
 
-Owns: what is said to a proxy on a fresh connection, and what its answers mean. Must not know:
-sockets, timeouts, what passes through afterwards.
+Not here: sockets, timeouts.
 
 Invariants
-- Nothing is read beyond the proxy's answer; one that says more than it was asked is refused.
-- What goes into a request is checked: a broker's name comes from the network.
-- Everything a proxy sends is bounded; whatever it sends, the outcome is a way through, a
-  `ProxyFailedError` or a `RefusedDialError` (other credentials are wanted: trying again is of no
-  use).
-- User name and password are in no error; what a proxy says is shown as a quoted, shortened text.
+- Nothing is read beyond the proxy's response; a proxy that sends more is refused.
+- The host in a request is checked: a broker's name comes from the network.
+- Data from a proxy is bounded; the result is a connection, a `ProxyFailedError` or a
+  `RefusedDialError` (other credentials are required: a retry cannot help).
+- User name and password are in no error; a proxy's text is quoted and shortened.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from aioproducer.errors import ProxyAuthenticationError
 from aioproducer.net.dial.rejected import RefusedDialError
 
 MAX_HEAD_BYTES = 16 * 1024
-"""How long the head of an HTTP proxy's answer may be."""
+"""Limit of the head of an HTTP proxy's response."""
 
 _SHOWN = 100
 _HEAD_END = b"\r\n\r\n"
@@ -42,30 +40,30 @@ _REPLIES = {
     5: "the connection was refused",
     6: "the time to live expired",
     7: "it cannot connect to anything",
-    8: "it knows no such kind of address",
+    8: "it does not support this address type",
 }
 
 
 class ProxyFailedError(OSError):
-    """The proxy cannot be reached, or does not lead to the broker; it may at another time."""
+    """The proxy cannot be reached, or cannot connect to the broker; a retry may help."""
 
 
 class Channel(Protocol):
     """The bytes to and from a proxy."""
 
     async def send(self, data: bytes) -> None:
-        """Writes all of it; raises OSError."""
+        """Write all data; raise OSError."""
 
     async def receive(self, limit: int) -> bytes:
-        """At least one byte and at most `limit`; none at the end. Raises OSError."""
+        """Return one to `limit` bytes; none at the end. Raise OSError."""
 
 
 async def pass_through(proxy: ProxyUrl, channel: Channel, host: str, port: int) -> None:
-    """Has the proxy connect to the broker; the channel then leads there.
+    """Let the proxy connect to the broker; the channel is then connected to it.
 
     Raises:
-        RefusedDialError: the proxy wants other credentials.
-        OSError: anything else went wrong.
+        RefusedDialError: the proxy requires other credentials.
+        OSError: any other failure.
     """
     if proxy.scheme == "http":
         await _http_connect(proxy, channel, host, port)
@@ -82,7 +80,7 @@ async def _socks_connect(proxy: ProxyUrl, channel: Channel, host: str, port: int
     await channel.send(bytes([_VERSION, len(methods), *methods]))
     version, method = await _exactly(channel, 2)
     if version != _VERSION:
-        raise ProxyFailedError("the proxy does not speak SOCKS5")
+        raise ProxyFailedError("the proxy does not support SOCKS5")
     if method == _NONE_OF_THESE:
         raise _wrong_login(
             "the proxy wants a user name and a password"
@@ -96,7 +94,7 @@ async def _socks_connect(proxy: ProxyUrl, channel: Channel, host: str, port: int
     await channel.send(bytes([_VERSION, _CONNECT, 0]) + target)
     version, reply, _, kind = await _exactly(channel, 4)
     if version != _VERSION:
-        raise ProxyFailedError("the proxy does not speak SOCKS5")
+        raise ProxyFailedError("the proxy does not support SOCKS5")
     if reply:
         what = _REPLIES.get(reply, f"code {reply}")
         raise ProxyFailedError(f"the proxy did not connect: {what}")
@@ -142,7 +140,7 @@ async def _http_connect(proxy: ProxyUrl, channel: Channel, host: str, port: int)
     head = await _head(channel)
     found = _STATUS_LINE.match(head)
     if found is None:
-        raise ProxyFailedError("the proxy does not speak HTTP")
+        raise ProxyFailedError("the proxy does not support HTTP")
     status = int(found[1])
     if status == 407:
         raise _wrong_login(
@@ -158,7 +156,7 @@ async def _http_connect(proxy: ProxyUrl, channel: Channel, host: str, port: int)
 
 
 async def _head(channel: Channel) -> bytes:
-    """The answer up to the end of its head, with what came along behind it."""
+    """Return the response up to the end of its head, and the bytes received with it."""
     head = b""
     while _HEAD_END not in head:
         if len(head) >= MAX_HEAD_BYTES:
@@ -180,7 +178,7 @@ def _http_host(host: str) -> bytes:
 
 
 def _check(host: str) -> None:
-    """Refuses what may not stand in a request."""
+    """Raise OSError for a host that must not be in a request."""
     if not is_host(host):
         raise OSError(f"{host[:_SHOWN]!r} is not a host name or address")
 

@@ -1,7 +1,4 @@
-"""A dial that was refused for good, as an error a `Dialer` may raise.
-
-Owns: `RefusedDialError`. Must not know: who refuses whom.
-"""
+"""RefusedDialError: an error of a `Dialer` that no retry can resolve."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from aioproducer.errors import AuthenticationError
 
 
 class RefusedDialError(OSError):
-    """Somebody on the way refuses us, or we them; `error` is what users get to see."""
+    """The connection was refused by the client, the broker or a proxy; `error` is for users."""
 
     def __init__(self, error: AuthenticationError) -> None:
         super().__init__(error.message)

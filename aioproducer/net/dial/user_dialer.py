@@ -1,7 +1,4 @@
-"""Streams that a function of the user's opens.
-
-Owns: `OpenerDialer`, the `Dialer` in front of the option `dialer`. Must not know: what the function
-does, TLS, timeouts.
+"""OpenerDialer: streams of a user-defined function (the option `dialer`).
 
 Invariants: as of every `Dialer`, failures are `OSError`; a stream that is not usable is closed.
 """
@@ -17,24 +14,24 @@ from aioproducer.types import StreamOpener
 
 
 class OpenerDialer:
-    """Leaves names, addresses and connecting to a function."""
+    """Delegates resolving and connecting to a function."""
 
     def __init__(self, opener: StreamOpener) -> None:
         self._opener = opener
 
     async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
-        """The name itself: what it means is the function's business."""
+        """Return the name itself, which the function resolves."""
         check_place(host, port)
         return [Address(host, port, socket.AF_UNSPEC)]
 
     async def connect(
         self, address: Address, *, server_hostname: str, limit: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """What the function opens; how much its reader buffers is its own choice."""
+        """Return the streams of the function; it chooses the reader's limit itself."""
         try:
             reader, writer = await self._opener(address.host, address.port)
         except (OSError, KafkaError):
             raise
-        except Exception as error:  # of whatever library the function uses
+        except Exception as error:  # from any library that the function uses
             raise OSError(f"the dialer failed: {error!r}") from error
         return reader, writer

@@ -1,8 +1,6 @@
-"""Assertions: JWTs of our own that stand for a client secret (RFC 7523; KIP-1139, KIP-1258).
+"""Assertions: signed JWTs in place of a client secret (RFC 7523; KIP-1139, KIP-1258).
 
-Owns: their claims, and signing them by the `cryptography` library. Must not know: who wants one.
-
-Invariants: files are read anew for each assertion, in a thread; the private key shows nowhere.
+Invariants: files are read again for each assertion, in a thread; the private key is never shown.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ _EC_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class AssertionSettings(Unpicklable):
-    """What an assertion says; None leaves a claim out or to the template. Times in seconds."""
+    """Claims of an assertion; None omits a claim or uses the template's. Times in seconds."""
 
     private_key_file: str
     passphrase: str | None = field(default=None, repr=False)
@@ -41,7 +39,7 @@ class AssertionSettings(Unpicklable):
 
 
 def signed_assertions(settings: AssertionSettings) -> Callable[[], Awaitable[str]]:
-    """What makes a new assertion each time.
+    """Return a function that creates a new assertion on each call.
 
     Raises:
         ConfigError: `cryptography` is not installed.
@@ -56,7 +54,7 @@ def signed_assertions(settings: AssertionSettings) -> Callable[[], Awaitable[str
 
 
 def assertion_file(path: str) -> Callable[[], Awaitable[str]]:
-    """What reads a ready assertion, which somebody else keeps fresh."""
+    """Return a function that reads an assertion from a file, which another process renews."""
 
     async def read() -> str:
         return (await asyncio.to_thread(_read, path)).decode("ascii", "replace").strip()
@@ -66,7 +64,7 @@ def assertion_file(path: str) -> Callable[[], Awaitable[str]]:
 
 @hides_arguments
 def make_assertion(settings: AssertionSettings, now: float) -> str:
-    """A signed JWT.
+    """Return a signed JWT.
 
     Raises:
         AuthenticationError: a file cannot be used.

@@ -1,10 +1,7 @@
-"""What a certificate says of itself: whose it is, who signed it, until when.
+"""Reader of certificates: subject, issuer, validity and host names (DER, X.509, RFC 5280).
 
-Owns: as much of DER and X.509 (RFC 5280) as that takes. Must not know: sockets, whether a
-certificate is to be trusted; `ssl` decides that.
-
-Python's `ssl` describes certificates only after it accepted them; here those matter that it
-refused. Invariant: whatever the bytes are, either a `Certificate` or a ValueError comes out.
+Python's `ssl` describes only certificates that it accepted; this module is for refused ones. Trust
+is decided by `ssl`. Invariant: any bytes give either a `Certificate` or a ValueError.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ _Element = tuple[int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What is shown of a certificate; times are UTC."""
+    """Displayed fields of a certificate; times are UTC."""
 
     subject: str
     issuer: str
@@ -51,10 +48,10 @@ class Certificate:
 
 
 def read_certificate(der: bytes) -> Certificate:
-    """Reads a certificate.
+    """Read a certificate.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the bytes are not a certificate.
     """
     try:
         return _read(der)
@@ -63,9 +60,9 @@ def read_certificate(der: bytes) -> Certificate:
 
 
 def leaf_first(certificates: Sequence[str]) -> tuple[str, ...]:
-    """A chain of PEM certificates in TLS's order: each is followed by the one that signed it.
+    """Return a chain of PEM certificates in TLS's order: each is followed by its issuer.
 
-    It stays as it is where its order cannot be told.
+    The chain is unchanged if the order cannot be determined.
     """
     try:
         read = [read_certificate(ssl.PEM_cert_to_DER_cert(each)) for each in certificates]
@@ -84,10 +81,10 @@ def leaf_first(certificates: Sequence[str]) -> tuple[str, ...]:
 
 
 def shown_chain(ssl_object: Any) -> list[Certificate]:
-    """The certificates the other end showed, its own first; those that can be read.
+    """Return the readable certificates of the peer, its own first.
 
-    Python before 3.13 has a way to all of them only below its public face; without it the first
-    one has to do.
+    Python before 3.13 has the whole chain only in a private attribute; without that, only the first
+    certificate is returned.
     """
     chain: list[bytes] = []
     if hasattr(ssl_object, "get_unverified_chain"):
@@ -123,7 +120,7 @@ def _read(der: bytes) -> Certificate:
 
 
 def _elements(data: bytes) -> Iterator[_Element]:
-    """Tag and content of each element in a row."""
+    """Yield tag and content of each element."""
     at = 0
     while at < len(data):
         tag, length, start = data[at], data[at + 1], at + 2
@@ -138,14 +135,14 @@ def _elements(data: bytes) -> Iterator[_Element]:
 
 
 def _first(data: bytes) -> bytes:
-    """The content of the first element."""
+    """Return the content of the first element."""
     for _, content in _elements(data):
         return content
     raise ValueError("the certificate is malformed")
 
 
 def _name(data: bytes) -> str:
-    """`CN=broker, O=Acme` from a distinguished name."""
+    """Return a distinguished name as text such as `CN=broker, O=Acme`."""
     parts = []
     for _, attributes in _elements(data):
         for _, attribute in _elements(attributes):
@@ -168,7 +165,7 @@ def _time(element: _Element) -> datetime:
 
 
 def _hosts(fields: list[_Element]) -> Iterator[str]:
-    """The host names and addresses the certificate is for."""
+    """Yield the host names and addresses of the certificate."""
     extensions = next((content for tag, content in fields if tag == _EXTENSIONS), None)
     if extensions is None:
         return

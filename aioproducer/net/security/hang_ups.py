@@ -1,8 +1,7 @@
-"""What it may mean that a broker hangs up without a word, depending on when it does.
+"""Hints for connections that the broker closed without a response.
 
-Owns: the hints, which are for connections to where no broker has answered before. Must not know:
-who tries again. A hint is no verdict: brokers that shut down and
-balancers without a broker hang up as well, so these errors stay retriable, as in Java
+They are for addresses where no broker has answered before. Brokers that shut down and load
+balancers without a broker close connections as well, so these errors stay retriable, as in Java
 (NetworkClient.processDisconnection).
 """
 
@@ -13,7 +12,7 @@ from aioproducer.errors.advice import ADVICE
 
 
 def in_negotiation(error: KafkaError, *, uses_tls: bool) -> KafkaError:
-    """The broker would not even tell its versions."""
+    """Add a hint to a disconnect during ApiVersions."""
     if uses_tls:
         return _hinted(
             error,
@@ -24,7 +23,7 @@ def in_negotiation(error: KafkaError, *, uses_tls: bool) -> KafkaError:
 
 
 def in_authentication(error: KafkaError, mechanism: str) -> KafkaError:
-    """The broker closed the connection where it could have said what is wrong."""
+    """Add a hint to a disconnect during authentication."""
     return _hinted(
         error,
         f"this was during authentication by {mechanism}: brokers before 1.0 do that to wrong "
@@ -34,7 +33,7 @@ def in_authentication(error: KafkaError, mechanism: str) -> KafkaError:
 
 
 def on_first_request(error: KafkaError) -> KafkaError:
-    """Nothing was answered on a connection without authentication."""
+    """Add a hint to a disconnect at the first request without authentication."""
     return _hinted(error, "the port may be one for SASL", ADVICE["sasl-expected"])
 
 

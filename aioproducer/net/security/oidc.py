@@ -1,14 +1,11 @@
 """Tokens from an OAuth token endpoint (KIP-768, KIP-1139, KIP-1258) or from a file.
 
-Owns: the request's form for each grant, what its answers mean, retries. Must not know: when a token
-is fetched, who uses it.
-
     2xx with access_token        the token
-    429, 5xx, no connection      again after a backoff, `retry_s` in all; then a connection error
+    429, 5xx, no connection      retry after a backoff, for `retry_s`; then a connection error
     anything else                `AuthenticationError`, at once
 
-Invariants: every wait has a bound; errors carry the endpoint's `error` and `error_description`,
-never what was sent to it. HTTP is done by `httpx`, imported when first needed.
+Invariants: every wait is bounded; errors contain the endpoint's `error` and `error_description`,
+never the request. HTTP is done by `httpx`, imported when first needed.
 """
 
 from __future__ import annotations
@@ -47,10 +44,10 @@ Assertions = Callable[[], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings(Unpicklable):
-    """Where and how tokens are asked for; times in seconds.
+    """Settings of a token endpoint; times in seconds.
 
     Attributes:
-        jwt_bearer: Whether the assertion is the grant itself (RFC 7523, 2.1); else it, or the
+        jwt_bearer: Whether the assertion is the grant itself (RFC 7523, 2.1); otherwise it, or the
             secret, authenticates the client of a client credentials grant.
     """
 
@@ -67,13 +64,13 @@ class EndpointSettings(Unpicklable):
 
 
 class TokenEndpoint:
-    """Asks a token endpoint.
+    """Client of a token endpoint.
 
     Args:
-        settings: Where and how.
+        settings: The endpoint and its options.
         extensions: SASL extensions to send with each token.
-        assertions: What makes assertions, where they take the place of a secret.
-        rng: For the jitter of the backoff.
+        assertions: Creates assertions, if they replace a secret.
+        rng: Jitter of the backoff.
 
     Raises:
         ConfigError: `httpx` is not installed.
@@ -96,11 +93,11 @@ class TokenEndpoint:
 
     @hides_arguments
     async def fetch(self) -> OAuthToken:
-        """A new token.
+        """Fetch a new token.
 
         Raises:
-            AuthenticationError: the endpoint refuses to give one.
-            KafkaConnectionError: it could not be asked, or was not able to answer.
+            AuthenticationError: the endpoint refused the request.
+            KafkaConnectionError: the endpoint cannot be reached or is not available.
         """
         import httpx
 
@@ -109,7 +106,7 @@ class TokenEndpoint:
         timeout = httpx.Timeout(settings.read_timeout_s, connect=settings.connect_timeout_s)
         deadline = time.monotonic() + settings.retry_s
         attempt = 0
-        # The system's authorities, read off the loop; nothing to read for an endpoint without TLS.
+        # The system's CA certificates are read in a thread; not needed without TLS.
         secure = settings.url.lower().startswith("https:")
         verify = await asyncio.to_thread(ssl.create_default_context) if secure else False
         async with httpx.AsyncClient(timeout=timeout, verify=verify, trust_env=False) as client:
@@ -191,7 +188,7 @@ class TokenEndpoint:
 
 
 class _UnableError(Exception):
-    """The endpoint cannot answer now; another time it may."""
+    """The endpoint is not available now; a retry may help."""
 
 
 def _basic(settings: EndpointSettings) -> str:
@@ -202,7 +199,7 @@ def _basic(settings: EndpointSettings) -> str:
 
 
 def _object(body: bytes) -> dict[str, Any]:
-    """The JSON object that a body is; empty for anything else."""
+    """Return the JSON object of a body; empty for anything else."""
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
@@ -215,7 +212,7 @@ def _reason(error: Exception) -> str:
 
 
 def token_file(path: str, extensions: dict[str, str]) -> Callable[[], Awaitable[OAuthToken]]:
-    """What reads a token from a file, which somebody else keeps fresh."""
+    """Return a function that reads a token from a file, which another process renews."""
 
     async def read() -> OAuthToken:
         try:

@@ -1,9 +1,6 @@
-"""Keys and certificates out of files and texts, as PEM.
+"""Readers of keys and certificates: PEM and PKCS12, distinguished by content.
 
-Owns: telling PEM, PKCS12 and Java's JKS apart by content, finding blocks in PEM, reading PKCS12
-with the `cryptography` library. Must not know: TLS contexts, which store is for what.
-
-Invariant: nothing here shows a byte of a key or a password.
+PKCS12 needs the `cryptography` library. Invariant: errors never contain a key or a password.
 """
 
 from __future__ import annotations
@@ -22,30 +19,30 @@ _MOST_LABELS = 20
 _TRUSTED = "-----BEGIN TRUSTED CERTIFICATE-----"
 _LINE = 64
 _LONGEST_STORE = 16 * 1024 * 1024
-"""Properties name stores: one that has no end, such as `/dev/zero`, must not take all memory."""
+"""Limit of a store's size in bytes: an endless file such as `/dev/zero` must not use all memory."""
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 _DER_SEQUENCE = b"\x30"
 
 
 @dataclass(frozen=True, slots=True)
 class PemStore(Unpicklable):
-    """What a key or trust store holds: certificates, and a private key if there is one."""
+    """Content of a key or trust store: certificates and an optional private key."""
 
     certificates: tuple[str, ...] = ()
     private_key: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
-    """What the private key is still encrypted with."""
+    """The password of the private key, if it is encrypted."""
 
 
 @hides_arguments
 def parse_pem(text: str, password: str | None = None) -> PemStore:
-    """The certificates and the first private key in a text, whatever stands between them.
+    """Return the certificates and the first private key of a text; other content is ignored.
 
-    Line ends may be missing, or be written as a backslash and an n: properties files and
-    environment variables tend to have them so.
+    Line ends may be missing or escaped (backslash and n), as in properties files and environment
+    variables.
 
     Raises:
-        ConfigError: the certificates are in OpenSSL's own form.
+        ConfigError: the certificates are TRUSTED CERTIFICATE blocks of OpenSSL.
     """
     text = text.replace("\\r", "").replace("\\n", "\n")
     if _TRUSTED in text:
@@ -64,10 +61,10 @@ def parse_pem(text: str, password: str | None = None) -> PemStore:
 
 @hides_arguments
 def read_store(path: str, password: str | None, kind: str | None = None) -> PemStore:
-    """The content of a PEM or PKCS12 file; `kind` is what the user says it is.
+    """Return the content of a PEM or PKCS12 file; `kind` is the configured type.
 
     Raises:
-        ConfigError: it cannot be read, or is something else.
+        ConfigError: the file cannot be read, or has another type.
     """
     try:
         with Path(path).open("rb") as file:
@@ -139,7 +136,7 @@ def _is_der_certificate(data: bytes) -> bool:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """The labels and bodies of certificates and private keys, in linear time."""
+    """Yield the labels and bodies of certificates and private keys, in linear time."""
     at = 0
     without_end: set[str] = set()
     while (begin := _BEGIN.search(text, at)) is not None:
@@ -150,7 +147,7 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
         mark = f"-----END {label}-----"
         end = text.find(mark, at)
         if end < 0:
-            without_end.add(label)  # of this kind none ends behind this place
+            without_end.add(label)  # no later block with this label has an end
             if len(without_end) > _MOST_LABELS:
                 return
             continue
@@ -159,7 +156,7 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _block(label: str, body: str) -> str:
-    """One PEM block with proper line ends, its headers (`Proc-Type` ...) kept as they are."""
+    """Return one PEM block with normal line ends and unchanged headers (`Proc-Type` ...)."""
     if ":" not in body:
         joined = "".join(body.split())
         body = "\n".join(joined[at : at + _LINE] for at in range(0, len(joined), _LINE))

@@ -1,11 +1,8 @@
-"""TLS contexts: made from the options' values, made anew when a file changes.
+"""TLS contexts: created from the TLS options, and again when a file changes.
 
-Owns: `TlsSettings`, the making of an `ssl.SSLContext`, watching the files it came from. Must not
-know: sockets, brokers.
-
-Invariants: certificates are verified, host names as well unless that is switched off; a private
-key is never written to a disk where the system can avoid it, and never asked for on a terminal; a
-store that cannot be read at a later look keeps the context of the last good one in use.
+Invariants: certificates are verified, host names as well unless that is switched off; a private key
+is never written to a disk if the system can avoid it; a password is never requested on a terminal;
+if a changed store cannot be read, the last good context stays in use.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ _logger = log.get("net")
 
 _SHOWN_SUITES: Final = 5
 _HASHED: Final = re.compile(r"[0-9a-f]{8}\.\d+")
-"""What OpenSSL wants files of certificates in a directory to be called."""
+"""Names of certificate files in a directory for OpenSSL."""
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _SUITES_13: Final = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
@@ -43,10 +40,10 @@ _Fingerprint = tuple[tuple[int, int, int] | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings(Unpicklable):
-    """The values of the TLS options; texts are PEM, kinds are what the user called a store."""
+    """The values of the TLS options; texts are PEM, kinds are configured store types."""
 
     context: ssl.SSLContext | None = None
-    """The user's own; nothing else counts then but the check of host names, which is its own."""
+    """A context of the user; it replaces all other options and has its own host name check."""
     truststore_location: str | None = None
     truststore_password: str | None = field(default=None, repr=False)
     truststore_kind: str | None = None
@@ -64,7 +61,7 @@ class TlsSettings(Unpicklable):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files the context is made from."""
+        """The files from which the context is created."""
         named = (self.truststore_location, self.keystore_location, self.key_location)
         return tuple(path for path in named if path is not None)
 
@@ -82,7 +79,7 @@ class TlsContexts:
         self._context = make_context(settings)
 
     async def current(self) -> ssl.SSLContext:
-        """The context to connect with."""
+        """Return the context for the next connection."""
         files = self._settings.files
         if self._settings.context is None and files:
             seen = _fingerprint(files)
@@ -102,7 +99,7 @@ class TlsContexts:
 
 @hides_arguments
 def make_context(settings: TlsSettings) -> ssl.SSLContext:
-    """An `ssl.SSLContext` for these settings; reads files.
+    """Create an `ssl.SSLContext` for these settings; reads files.
 
     Raises:
         ConfigError: the stores, versions or cipher suites are of no use.
@@ -225,7 +222,7 @@ def _key_option(settings: TlsSettings) -> str:
 
 
 def _identity(settings: TlsSettings) -> PemStore | None:
-    """The client's certificates and key, from wherever each was given."""
+    """Return the client's certificates and key, from text or files."""
     if settings.keystore_location is not None:
         # PKCS12: one password for all, which Java allows to be given as either.
         password = settings.keystore_password or settings.key_password
@@ -243,7 +240,7 @@ def _identity(settings: TlsSettings) -> PemStore | None:
 
 
 def client_subject(settings: TlsSettings) -> str | None:
-    """The subject of the client's certificate; None without one. Reads files.
+    """Return the subject of the client's certificate; None without one. Reads files.
 
     Raises:
         ConfigError: a store is of no use.
@@ -257,7 +254,7 @@ def client_subject(settings: TlsSettings) -> str | None:
 
 @contextmanager
 def _temporary_file(text: str) -> Iterator[str]:
-    """A file for the moment in which OpenSSL reads it: in memory on Linux, else private."""
+    """Create a temporary file for OpenSSL: in memory on Linux, otherwise private."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("aioproducer", os.MFD_CLOEXEC)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -275,7 +272,7 @@ def _temporary_file(text: str) -> Iterator[str]:
 
 
 def _set_cipher_suites(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
-    """Allows these suites alone, in Java's (IANA's) names or OpenSSL's."""
+    """Allow only these suites, in Java's (IANA's) or OpenSSL's names."""
     if not names:
         return
     newest = [name for name in names if name in _SUITES_13]
@@ -309,7 +306,7 @@ def _set_cipher_suites(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
     ]
     if open_to_all:
         raise ConfigError(
-            "ssl_cipher_suites: these do not encrypt, or do not say who the broker is: "
+            "ssl_cipher_suites: these do not encrypt, or do not authenticate the broker: "
             + ", ".join(open_to_all[:_SHOWN_SUITES]),
             advice="name suites with encryption and authentication, or leave the option out",
         )

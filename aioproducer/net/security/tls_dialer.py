@@ -1,11 +1,10 @@
-"""TLS on top of TCP, of a proxy, or of whatever a dialer connects to.
+"""TlsDialer: TLS on top of another dialer (TCP, proxy, user-defined).
 
-Owns: `TlsDialer`, and telling a port without TLS from a broker that just hung up. Must not know:
-where its contexts come from.
+It distinguishes a port without TLS from a broker that closed the connection.
 
 Invariants: as of every `Dialer`, failures are `OSError`; a refusal is a `RefusedDialError`; the
-name that is verified and sent (SNI) is the one the user or the brokers' metadata gave, less a dot
-at its end.
+name that is verified and sent (SNI) is that of the bootstrap servers or the metadata, without a
+final dot.
 """
 
 from __future__ import annotations
@@ -29,24 +28,24 @@ _HUNG_UP = (
     "not accept our certificate, or this is no port of Kafka's"
 )
 _NO_LIMIT_S = 24 * 3600.0
-"""For asyncio's own limit on a handshake: the caller's is shorter and says more."""
+"""Disables asyncio's handshake timeout: the caller's is shorter, with a better error."""
 
 
 class TlsDialer:
-    """TLS on top of what another dialer connects to."""
+    """TLS on top of another dialer."""
 
     def __init__(self, below: Dialer, contexts: TlsContexts) -> None:
         self._below = below
         self._contexts = contexts
 
     async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
-        """As the dialer below says."""
+        """Return the addresses of the other dialer."""
         return await self._below.resolve(host, port, canonical=canonical)
 
     async def connect(
         self, address: Address, *, server_hostname: str, limit: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A stream whose other end has shown a certificate for `server_hostname`."""
+        """Return a TLS stream to a peer with a certificate for `server_hostname`."""
         name = server_hostname.rstrip(".")
         context = await self._contexts.current()
         reader, writer = await self._below.connect(address, server_hostname=name, limit=limit)
@@ -80,16 +79,16 @@ async def _encrypt(
 
 
 class _HangUpError(ConnectionError):
-    """The other end hung up in the handshake: it restarts, or is behind a firewall, or has no TLS.
+    """The peer closed the connection in the handshake: a restart, a firewall, or no TLS.
 
-    Kafka takes the beginning of TLS for a request of 352 MiB, and hangs up without a word.
+    Kafka reads the start of TLS as a request of 352 MiB, and closes the connection.
     """
 
     advice = ADVICE["client-certificate-refused"]
 
 
 async def _speaks_plainly(dialer: Dialer, address: Address) -> bool:
-    """Whether a broker answers there without TLS; it is asked for its versions and told nothing."""
+    """Return whether a broker answers ApiVersions there without TLS."""
     try:
         reader, writer = await dialer.connect(address, server_hostname="", limit=_PROBE_BYTES)
     except OSError:

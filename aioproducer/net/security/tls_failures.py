@@ -1,9 +1,7 @@
-"""What a failed TLS handshake means, in words that say what to do.
+"""Errors of failed TLS handshakes, with advice.
 
-Owns: the reading of `ssl`'s errors. Must not know: contexts, sockets, who tries again.
-
-A refusal (certificate, host name, protocol) is final: the same two sides would refuse each other
-again. An end of the connection is not, and says what it may mean besides a network's failure.
+A refusal (certificate, host name, protocol) is final: a retry would be refused again. A closed
+connection is retriable.
 """
 
 from __future__ import annotations
@@ -27,13 +25,13 @@ _BY_VERIFICATION = {
     62: "host-name-mismatch",
     64: "host-name-mismatch",
 }
-"""What to do about OpenSSL's X509_V_ERR_* codes; otherwise the authority is not known."""
+"""Advice for OpenSSL's X509_V_ERR_* codes; for others the authority is unknown."""
 
 _ALERT = b"\x15\x03"
 
 
 def refusal(error: BaseException | None, host: str) -> TlsError | None:
-    """The refusal behind an error of `ssl`; None if the error is of another kind."""
+    """Return the refusal that caused an error of `ssl`; None for other errors."""
     if not isinstance(error, ssl.SSLError):
         return None
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -55,17 +53,17 @@ def refusal(error: BaseException | None, host: str) -> TlsError | None:
 
 
 def not_tls(host: str) -> TlsError:
-    """The port is one without TLS."""
-    return TlsError(f"{host} does not speak TLS on this port", advice=ADVICE["tls-not-spoken"])
+    """Return the error for a port without TLS."""
+    return TlsError(f"{host} does not use TLS on this port", advice=ADVICE["tls-not-spoken"])
 
 
 def speaks_tls_only(host: str) -> TlsError:
-    """The port is one for TLS."""
-    return TlsError(f"{host} speaks TLS on this port", advice=ADVICE["tls-expected"])
+    """Return the error for a port that requires TLS."""
+    return TlsError(f"{host} uses TLS on this port", advice=ADVICE["tls-expected"])
 
 
 def check_not_tls(prefix: bytes) -> None:
-    """Looks at the first bytes of a frame on a connection without TLS.
+    """Check the first bytes of a frame on a connection without TLS.
 
     Raises:
         TlsError: they are a TLS alert.

@@ -1,4 +1,4 @@
-"""Whether TLS is spoken at an address, on whatever terms: a greeting, and nothing else is sent."""
+"""Probe for TLS at an address: only a TLS handshake is sent."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _READ_BYTES = 4096
 
 
 async def speaks_tls(dialer: Dialer, address: Address, host: str) -> bool:
-    """Return whether the other end takes the beginning of TLS; verifies nothing.
+    """Return whether the peer accepts a TLS handshake; verifies nothing.
 
     Args:
         dialer: connects without TLS.
-        address: where to.
+        address: the address to connect to.
         host: the name of the broker, for SNI.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -28,7 +28,7 @@ async def speaks_tls(dialer: Dialer, address: Address, host: str) -> bool:
         await writer.start_tls(context, server_hostname=host)
     except ssl.SSLError as error:
         return "ALERT" in (error.reason or "")
-    except (OSError, TypeError, NotImplementedError):  # a dialer's own stream may take no TLS
+    except (OSError, TypeError, NotImplementedError):  # custom streams may not support TLS
         return False
     else:
         return True

@@ -1,16 +1,13 @@
-"""Bearer tokens: what one is, and when the next one is fetched.
+"""Bearer tokens: expiry and cache.
 
-Owns: reading tokens as far as their end, the cache in front of whatever fetches them. Must not
-know: HTTP, SASL.
-
-    fetched ----- 0.8 of its life (sasl_login_refresh_window_factor) ----- end
-             given out as it is      |  the next use fetches another one; |
-                                     |  while that fails, the old one     |  must succeed
+    fetched --- 0.8 of its lifetime (sasl_login_refresh_window_factor) --- expiry
+             the token is reused     |  the next use fetches a new token; |  the fetch
+                                     |  if that fails, the old is used    |  must succeed
 
 Tokens are fetched when a connection authenticates, not in the background: brokers end sessions with
 their tokens, and re-authentication (KIP-368) comes at 0.85 of a session at the earliest.
 
-Invariants: at most one fetch is under way; a token never shows in a repr.
+Invariants: at most one fetch is in progress; a token is never in a repr.
 """
 
 from __future__ import annotations
@@ -34,10 +31,10 @@ _LAST_MOMENT = 253_402_300_799  # the end of the year 9999, in seconds
 
 
 def as_token(given: object, extensions: Mapping[str, str] | None = None) -> OAuthToken:
-    """A token from what a user's function returned: one, or the text of one.
+    """Return the token from a user's function, which may return an OAuthToken or a str.
 
     Raises:
-        AuthenticationError: it is something else.
+        AuthenticationError: the value has another type.
     """
     if isinstance(given, OAuthToken):
         return given
@@ -49,14 +46,14 @@ def as_token(given: object, extensions: Mapping[str, str] | None = None) -> OAut
 
 
 def seconds_in(value: object) -> float | None:
-    """A number of seconds that JSON gives, if it is one that a clock can reach; else None."""
+    """Return a number from JSON as seconds, or None if it is not a possible time."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return float(value) if abs(value) <= _LAST_MOMENT else None
 
 
 def claims_of(token: str) -> Mapping[str, object]:
-    """The claims of a token that is a JWT, unverified; nothing for any other."""
+    """Return the unverified claims of a JWT; empty for any other token."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}
@@ -70,7 +67,7 @@ def claims_of(token: str) -> Mapping[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class RefreshPolicy:
-    """When a token is fetched anew; times in seconds (Java: `sasl.login.refresh.*`)."""
+    """Schedule for new tokens; times in seconds (Java: `sasl.login.refresh.*`)."""
 
     window_factor: float = 0.8
     window_jitter: float = 0.05
@@ -78,10 +75,10 @@ class RefreshPolicy:
     buffer_s: float = 300.0
 
     def moment(self, fetched_at: float, expires_at: float, rng: Random) -> float:
-        """When a token of this life is to be replaced.
+        """Return the time at which a token is to be replaced.
 
-        As Java's ExpiringCredentialRefreshingLogin: not later than `buffer_s` before the end, not
-        earlier than `min_period_s` after the beginning, unless its life is too short for both.
+        As Java's ExpiringCredentialRefreshingLogin: not later than `buffer_s` before the expiry,
+        not earlier than `min_period_s` after the fetch, unless its lifetime is too short for both.
         """
         life = expires_at - fetched_at
         moment = fetched_at + life * (self.window_factor + self.window_jitter * rng.random())
@@ -92,14 +89,14 @@ class RefreshPolicy:
 
 
 class TokenSource(Protocol):
-    """Gives the token to authenticate with."""
+    """Source of tokens for authentication."""
 
     async def token(self) -> OAuthToken:
-        """A token that has not ended."""
+        """Return a token that has not expired."""
 
 
 class CachedTokens:
-    """Tokens from a function, each used for as long as it is good."""
+    """Cache of tokens from a function."""
 
     def __init__(
         self,
@@ -118,11 +115,12 @@ class CachedTokens:
         self._replace_at = 0.0
 
     async def token(self) -> OAuthToken:
-        """The current token, or a new one where that is due.
+        """Return the current token, or a new one if that is due.
 
         Raises:
-            AuthenticationError: no token is to be had, or the one fetched has ended already.
-            KafkaConnectionError: fetching failed for now, and the last token has ended.
+            AuthenticationError: the fetch was refused, or the new token has expired already.
+            KafkaConnectionError: the fetch failed with a retriable error, and the last token has
+                expired.
         """
         async with self._lock:
             if self._current is not None and self._clock() < self._replace_at:

@@ -1,12 +1,10 @@
-"""SASL: proving to a broker who we are, inside Kafka's protocol (KIP-43, KIP-152, KIP-368).
+"""SASL authentication inside Kafka's protocol (KIP-43, KIP-152, KIP-368).
 
-Owns: the shape of a mechanism and of the source of its credentials; one module per mechanism, and
-`authentication`, which carries the tokens. Must not know: option names, TLS.
+One module per mechanism; `authentication` exchanges the tokens with the broker.
 
-A mechanism's `exchange` is an async generator: it yields each token for the broker and is sent the
-broker's answer to it; it ends when the broker has proved what it must, and raises
-`AuthenticationError` when it has not. It runs once per authentication, so that rotated credentials
-count from the next one on.
+A mechanism's `exchange` is an async generator: it yields each token for the broker and receives the
+broker's response; it ends after a success and raises `AuthenticationError` otherwise. It runs once
+per authentication, so that rotated credentials are used from the next one on.
 """
 
 from __future__ import annotations
@@ -31,11 +29,11 @@ class Mechanism(Protocol):
         """The registered name, as in `sasl_mechanism`."""
 
     def exchange(self, host: str) -> AsyncGenerator[bytes, bytes]:
-        """One exchange with the broker of this host name; see the module."""
+        """Exchange tokens with the broker of this host name; see the module."""
 
 
 def fixed(credentials: SaslCredentials) -> CredentialsSource:
-    """A source that always gives the same."""
+    """Return a source of constant credentials."""
 
     async def give() -> SaslCredentials:
         return credentials

@@ -1,13 +1,10 @@
-"""The handshake's SASL step: mechanism chosen, tokens exchanged, session lifetime noted.
-
-Owns: SaslHandshake and SaslAuthenticate (KIP-152), bare token frames for brokers before 1.0
-(KIP-43), what the broker's refusals mean. Must not know: any single mechanism, when to do it again.
+"""The handshake's SASL step: chooses the mechanism and exchanges tokens.
 
     SaslHandshake v1   -> SaslAuthenticate per token (KIP-152), lifetime in v1 and v2 (KIP-368)
-    SaslHandshake v0   -> each token is a frame of its own, answered by one
+    SaslHandshake v0   -> tokens and responses are bare frames (brokers before 1.0, KIP-43)
 
-Invariants: ends within the session's deadline, whatever the mechanism waits for; an error carries
-the broker's text and what to do, never a token.
+Invariants: it ends within the session's deadline; an error contains the broker's text and advice,
+never a token.
 """
 
 from __future__ import annotations
@@ -54,20 +51,20 @@ _READABLE = {
     "OAUTHBEARER": "the token",
     "AWS_MSK_IAM": "a signed request with the session token",
 }
-"""What these mechanisms send as it is, and whoever reads it can use."""
+"""Reusable secrets that these mechanisms send in plain text."""
 NO_MECHANISM = "?"
-"""A listener with SASL answers this by naming its mechanisms."""
+"""An unknown mechanism: a listener with SASL answers with its mechanisms."""
 
 _Carry = Callable[[bytes], Awaitable[bytes]]
 
 
 @hides_arguments
 async def authenticate(session: Session) -> None:
-    """Proves who we are, if the settings say how.
+    """Authenticate, if the settings have a mechanism.
 
     Raises:
-        AuthenticationError: one side refuses the other.
-        KafkaConnectionError: it could not be brought to an end this time.
+        AuthenticationError: the broker or the client refused.
+        KafkaConnectionError: it failed with a retriable error.
     """
     mechanism = session.settings.sasl
     if mechanism is None:
@@ -91,7 +88,7 @@ async def authenticate(session: Session) -> None:
             "user name or password cannot be sent: they are no proper text (UTF-8)"
         ) from None
     except Exception as error:
-        # Its text stays in the cause: it comes from the user's code, and might say too much.
+        # Its text stays in the cause: it comes from the user's code and may contain secrets.
         raise KafkaConnectionError(
             f"{mechanism.name} cannot be used now: {type(error).__name__} in the code or library "
             "that provides the credentials"
@@ -113,13 +110,13 @@ async def _exchange(mechanism: Mechanism, host: str, carry: _Carry) -> None:
 def exposed_to(
     mechanism: Mechanism | None, host: str, *, uses_tls: bool, via: str | None = None
 ) -> str | None:
-    """Return what of the login others on the way to the broker can read; None for nothing.
+    """Return the part of the login that can be read on the network; None for nothing.
 
     Args:
-        mechanism: How the client logs in.
+        mechanism: The SASL mechanism.
         host: The broker's host.
         uses_tls: Whether the connection is encrypted.
-        via: The host of the proxy on the way; `localhost` is then a machine that it chooses.
+        via: The host of the proxy; `localhost` is then the machine of the proxy.
     """
     if mechanism is None or uses_tls or (via is None and is_this_machine(host)):
         return None
@@ -127,9 +124,9 @@ def exposed_to(
 
 
 def _other_mechanism(offered: Sequence[str], wanted: str, session: Session) -> str:
-    """What to set instead of the mechanism that is not offered.
+    """Return advice for a mechanism that is not offered.
 
-    The server may be hostile, so no mechanism that sends the password itself is advised.
+    The server may be hostile, so no mechanism that sends the password itself is recommended.
     """
     known = [name for name in _KNOWN_MECHANISMS if name in offered and name != wanted]
     safe = [name for name in known if name not in _READABLE]
@@ -139,7 +136,7 @@ def _other_mechanism(offered: Sequence[str], wanted: str, session: Session) -> s
         words.append(f"set sasl_mechanism to one of those it offers: {', '.join(safe)}")
     if readable:
         given = " and ".join(readable)
-        on = "this broker" if session.connection.uses_tls else "anybody on the way, without TLS,"
+        on = "this broker" if session.connection.uses_tls else "all on the network, without TLS,"
         words.append(
             f"it offers {given}, which would give the password or token to {on}: "
             "change to it only if the broker's operator says so"
@@ -148,7 +145,7 @@ def _other_mechanism(offered: Sequence[str], wanted: str, session: Session) -> s
 
 
 async def _choose(session: Session, name: str) -> _Carry:
-    """Names the mechanism to the broker; returns how tokens are carried from now on."""
+    """Send the mechanism to the broker; return the function that exchanges tokens."""
     version = session.version_of(SaslHandshakeRequest)
     response = await session.request(SaslHandshakeRequest(mechanism=name), version)
     if not isinstance(response, SaslHandshakeResponse):
@@ -182,7 +179,7 @@ async def _choose(session: Session, name: str) -> _Carry:
 
 
 def wants_sasl(mechanisms: Sequence[str], session: Session) -> AuthenticationError:
-    """The listener is for SASL, and offers these mechanisms; the options have no SASL."""
+    """Return the error for a listener that requires SASL, while the options have none."""
     protocol = "SSL" if session.connection.uses_tls else "PLAINTEXT"
     choices = "SASL_SSL" if session.connection.uses_tls else "SASL_SSL or SASL_PLAINTEXT"
     return AuthenticationError(

@@ -1,9 +1,6 @@
-"""AWS credentials as the AWS tools find them, by `botocore`.
+"""AWS credentials from `botocore`'s chain (environment, profiles, container and instance roles).
 
-Owns: asking its chain (environment, profiles, container and instance roles). Must not know: what
-they sign.
-
-Invariant: the chain may ask servers, so it runs in a thread; botocore keeps what it found fresh.
+The chain may send requests, so it runs in a thread; botocore renews the credentials.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ from aioproducer.types import SaslCredentials
 
 
 def default_chain(profile: str | None = None) -> CredentialsSource:
-    """A source that asks botocore each time.
+    """Return a source that gets the credentials from botocore on each call.
 
     Raises:
         ConfigError: botocore is not installed.

@@ -1,10 +1,9 @@
 """GSSAPI (RFC 4752): Kerberos, by the system's library through the `gssapi` package.
 
-Owns: the exchange and its last step, in which we ask for no security layer. Must not know: realms,
-key distribution centres, tickets' lives: the library gets new tickets from a keytab by itself.
+The last step of the exchange selects no security layer. The library renews tickets from a keytab.
 
-Invariants: every call of the library runs in a thread, since it may ask a server of its own; the
-library is imported when a mechanism is made.
+Invariants: every call of the library runs in a thread, since it may send requests; the library is
+imported when a mechanism is created.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnection
 _NO_LAYER = 1
 _MOST_STEPS = 10
 _UNREACHABLE = frozenset(code & 0xFFFF_FFFF for code in (-1765328228, -1765328230))
-"""MIT's KRB5_KDC_UNREACH and KRB5_REALM_CANT_RESOLVE: another time it may be there."""
+"""MIT's KRB5_KDC_UNREACH and KRB5_REALM_CANT_RESOLVE: a retry may help."""
 
 
 @dataclass(frozen=True, slots=True)
 class KerberosSettings:
-    """Which service, and whose tickets: of a keytab, of a ticket cache, or the default ones."""
+    """The service, and the tickets: of a keytab, of a ticket cache, or the default ones."""
 
     service_name: str
     principal: str | None = None
@@ -48,7 +47,7 @@ class Gssapi:
         self._gssapi = _library()
 
     async def exchange(self, host: str) -> AsyncGenerator[bytes, bytes]:
-        """As many tokens as Kerberos needs, then the choice of a layer."""
+        """Exchange Kerberos tokens, then select no security layer."""
         gssapi = self._gssapi
         try:
             context = await asyncio.to_thread(self._context, host)
@@ -82,7 +81,7 @@ class Gssapi:
             name = gssapi.Name(settings.principal, gssapi.NameType.kerberos_principal)
         store = {}
         if settings.keytab is not None:
-            # A cache of our own: the user's may hold somebody else's tickets.
+            # A separate cache: the user's may have tickets of another principal.
             store = {"client_keytab": settings.keytab, "ccache": f"MEMORY:aioproducer-{id(self)}"}
         elif settings.ticket_cache is not None:
             store = {"ccache": settings.ticket_cache}

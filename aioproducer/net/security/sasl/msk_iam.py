@@ -1,10 +1,9 @@
 """AWS_MSK_IAM: Amazon MSK's mechanism, a presigned request in JSON.
 
-Owns: the message and its signature (AWS Signature Version 4). Must not know: how AWS credentials
-are found, which is `aws_credentials`' business.
+The signature is AWS Signature Version 4; `aws_credentials` finds the credentials.
 
-Invariants: the secret key only ever enters an HMAC; the region is the one the broker's name says,
-or the environment's.
+Invariants: the secret key is only used in an HMAC; the region is that in the broker's name, or that
+of the environment.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class MskIam:
         self._clock = clock
 
     async def exchange(self, host: str) -> AsyncGenerator[bytes, bytes]:
-        """One message; the broker's answer is only looked at for being there."""
+        """Send one message; the response only has to be JSON."""
         given = await self._credentials()
         answer = yield signed_payload(given, host, _region_of(host), self._clock())
         try:
@@ -53,7 +52,7 @@ class MskIam:
 
 
 def signed_payload(credentials: SaslCredentials, host: str, region: str, now: float) -> bytes:
-    """The message for a broker; `now` in seconds since the epoch."""
+    """Return the message for a broker; `now` in seconds since the epoch."""
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     scope = f"{moment[:8]}/{region}/{_SERVICE}/aws4_request"
     query = {

@@ -1,7 +1,4 @@
-"""OAUTHBEARER (RFC 7628; KIP-255, KIP-342): a bearer token and extensions.
-
-Owns: the messages. Must not know: where tokens come from, what is in them.
-"""
+"""OAUTHBEARER (RFC 7628; KIP-255, KIP-342): a bearer token and extensions."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ class OAuthBearer:
         self._tokens = tokens
 
     async def exchange(self, host: str) -> AsyncGenerator[bytes, bytes]:
-        """One message; a broker that does not like the token says why and wants it acknowledged."""
+        """Send one message; a broker that refuses the token sends a status to acknowledge."""
         token = await self._tokens.token()
         if not _TOKEN.fullmatch(token.value):
             raise AuthenticationError("the OAuth token has characters no bearer token may have")
@@ -40,7 +37,7 @@ class OAuthBearer:
             f"n,,{_SEPARATOR}auth=Bearer {token.value}{_SEPARATOR}{''.join(extensions)}{_SEPARATOR}"
         ).encode()
         if answer:
-            # The broker answers this with the error proper, which then ends the exchange.
+            # The broker answers this with the actual error, which ends the exchange.
             yield _SEPARATOR.encode()
             raise AuthenticationError(f"the broker refused the OAuth token: {_status(answer)}")
 

@@ -1,7 +1,4 @@
-"""PLAIN (RFC 4616): the password itself, which is why it belongs inside TLS.
-
-Owns: the one message. Must not know: where the password comes from.
-"""
+"""PLAIN (RFC 4616): sends the password itself; use it only with TLS."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ class Plain:
         self._credentials = credentials
 
     async def exchange(self, host: str) -> AsyncGenerator[bytes, bytes]:
-        """One message; the broker's answer says nothing."""
+        """Send one message; the response is empty."""
         given = await self._credentials()
         if "\0" in given.username + given.password:
             raise AuthenticationError("user name and password of PLAIN must not contain NUL")

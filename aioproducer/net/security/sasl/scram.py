@@ -1,13 +1,11 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677; KIP-84), delegation tokens (KIP-48).
 
-Owns: the messages, the proofs and their checks. Must not know: where the password comes from.
+Invariants: the broker has to prove that it has the password's verifier, compared in constant time;
+the number of iterations has a minimum, below which the exchange is cheap to crack, and a maximum,
+above which a broker could keep the processor busy; hashing runs in a thread.
 
-Invariants: the broker has to prove that it knows the password's verifier, compared in constant
-time; the number of iterations has a floor, below which the exchange would be cheap to crack, and a
-ceiling, above which a broker could keep our processor busy; hashing runs in a thread.
-
-Names and passwords go as UTF-8 without SASLprep: that is what Java's client and broker do
-(ScramFormatter.normalize), and a password prepared in another way would not match theirs.
+Names and passwords are sent as UTF-8 without SASLprep, as in Java's client and broker
+(ScramFormatter.normalize); otherwise they would not match.
 """
 
 from __future__ import annotations
@@ -44,9 +42,9 @@ class Scram:
     """The mechanisms SCRAM-SHA-256 and SCRAM-SHA-512.
 
     Args:
-        name: Which of them.
+        name: The mechanism.
         credentials: The source of user name and password, or token id and HMAC.
-        new_nonce: Where nonces come from.
+        new_nonce: Creates nonces.
     """
 
     def __init__(
@@ -58,7 +56,7 @@ class Scram:
         self._new_nonce = new_nonce
 
     async def exchange(self, host: str) -> AsyncGenerator[bytes, bytes]:
-        """Two messages of ours, each answered."""
+        """Exchange two messages."""
         given = await self._credentials()
         nonce = self._new_nonce()
         extensions = "".join(f",{key}={value}" for key, value in given.extensions.items())
@@ -83,7 +81,7 @@ def _escaped(name: str) -> str:
 def _prove(
     algorithm: str, given: SaslCredentials, salt: bytes, *, iterations: int, signed: bytes
 ) -> tuple[bytes, bytes]:
-    """The client's proof, and the signature the server must show."""
+    """Return the client's proof, and the signature that the server must send."""
 
     def keyed(key: bytes, data: bytes) -> bytes:
         return hmac.digest(key, data, algorithm)
@@ -119,8 +117,8 @@ def _check_final(answer: bytes, signature: bytes) -> None:
         raise AuthenticationError(f"the broker refused the SCRAM proof: {found['error'][:200]}")
     if not hmac.compare_digest(_decoded(found["signature"]), signature):
         raise AuthenticationError(
-            "the broker could not prove that it knows the password (SCRAM server signature)",
-            advice="this may be somebody who pretends to be the broker: check the address and TLS",
+            "the broker could not prove that it has the password (SCRAM server signature)",
+            advice="another server may pretend to be the broker: check the address and TLS",
         )
 
 

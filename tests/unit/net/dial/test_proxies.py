@@ -141,14 +141,14 @@ def test_a_socks_login_that_is_refused_is_final(login: str, answer: bytes) -> No
     ("answer", "words"),
     [
         (b"", "closed the connection"),
-        (b"HTTP/1.1 400 Bad", "does not speak SOCKS5"),
+        (b"HTTP/1.1 400 Bad", "does not support SOCKS5"),
         (b"\x05\x02", "not offered"),
         (b"\x05\x00\x05", "closed the connection"),
         (b"\x05\x00\x05\x02\x00\x01" + bytes(6), "rules do not allow"),
         (b"\x05\x00\x05\x05\x00\x01" + bytes(6), "was refused"),
         (b"\x05\x00\x05\x63\x00\x01" + bytes(6), "code 99"),
         (b"\x05\x00\x05\x00\x00\x09" + bytes(6), "unknown kind 9"),
-        (b"\x05\x00\x04\x00\x00\x01" + bytes(6), "does not speak SOCKS5"),
+        (b"\x05\x00\x04\x00\x00\x01" + bytes(6), "does not support SOCKS5"),
     ],
 )
 def test_a_socks_proxy_that_does_not_connect_is_told_as_such(answer: bytes, words: str) -> None:
@@ -186,7 +186,7 @@ def test_an_http_login_that_is_refused_is_final() -> None:
     [
         (b"", "closed the connection"),
         (b"HTTP/1.1 200 OK\r\nA: b\r\n", "closed the connection"),
-        (b"\x05\xff\r\n\r\n", "does not speak HTTP"),
+        (b"\x05\xff\r\n\r\n", "does not support HTTP"),
         (b"HTTP/1.1 403 \x1b[31mNo\r\n\r\n<html>", r"403 '\\x1b\[31mNo'"),
         (b"HTTP/1.1 302 Found\r\n\r\n", "302 'Found'"),
         (b"HTTP/1.1 200 OK\r\n\r\nhello", "more than its answer"),

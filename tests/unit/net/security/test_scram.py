@@ -75,8 +75,8 @@ async def test_a_challenge_that_is_not_right_is_refused(challenge: str, text: st
 @pytest.mark.parametrize(
     ("final", "text"),
     [
-        ("v=" + base64.b64encode(bytes(32)).decode(), "could not prove that it knows"),
-        ("v=AAAA", "could not prove that it knows"),
+        ("v=" + base64.b64encode(bytes(32)).decode(), "could not prove that it has"),
+        ("v=AAAA", "could not prove that it has"),
         ("v=A", "not proper base64"),
         ("e=invalid-proof", "refused the SCRAM proof: invalid-proof"),
         ("", "last SCRAM message is malformed"),

@@ -214,7 +214,7 @@ async def test_tls_to_a_port_for_plain_text_is_told(
     async with EmbeddedCluster(1, topics={"t": 1}) as cluster:
         error = await refused(evidence, **tls(cluster, authority))
     assert type(error) is TlsError
-    assert "does not speak TLS on this port" in str(error)
+    assert "does not use TLS on this port" in str(error)
     assert "PLAINTEXT or SASL_PLAINTEXT" in str(error)
 
 
@@ -263,7 +263,7 @@ async def test_a_refusal_does_not_make_a_storm_of_connections(
         ({"ssl_cipher_suites": ["NO-SUCH-SUITE"]}, "ssl_cipher_suites: none is known"),
         ({"ssl_cipher_suites": ["ALL:COMPLEMENTOFALL:@SECLEVEL=0"]}, "name suites"),
         ({"ssl_cipher_suites": ["HIGH@SECLEVEL=0"]}, "name suites"),
-        ({"ssl_cipher_suites": ["ALL", "eNULL"]}, "do not encrypt, or do not say who"),
+        ({"ssl_cipher_suites": ["ALL", "eNULL"]}, "do not encrypt, or do not authenticate"),
         ({"ssl_cipher_suites": ["ECDHE-ECDSA-NULL-SHA"]}, "ssl_cipher_suites"),
         ({"ssl_cipher_suites": ["TLS_RSA_WITH_NULL_SHA256"]}, "ssl_cipher_suites"),
         ({"ssl_cipher_suites": ["AECDH-AES256-SHA"]}, "ssl_cipher_suites"),
