@@ -111,7 +111,12 @@ def _opened(path: Path) -> int:
         DeadLetterError: Another user has.
     """
     others_write = bool(path.parent.stat().st_mode & stat.S_IWOTH)
-    descriptor = os.open(path, _APPEND | (os.O_NOFOLLOW if others_write else 0), 0o600)
+    no_link = os.O_NOFOLLOW if others_write else 0
+    try:
+        descriptor = os.open(path, _APPEND & ~os.O_CREAT | no_link)
+    except FileNotFoundError:
+        # O_EXCL: a link to a file that is not there makes none.
+        descriptor = os.open(path, _APPEND | os.O_EXCL, 0o600)
     status = os.fstat(descriptor)
     if others_write and stat.S_ISREG(status.st_mode) and status.st_uid != os.geteuid():
         os.close(descriptor)

@@ -25,6 +25,7 @@ It uses Starlette, since FastAPI would take several times the CPU for such a sma
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -83,7 +84,10 @@ def producing(bootstrap_servers: str, **options: Any) -> ProducerLifespan:
 
 
 class Guard:
-    """Reject requests of pages from other origins, and requests without the token if one is set."""
+    """Reject requests of pages from other origins, and of other machines without the token.
+
+    Without a token only this machine is served: a client writes any name into its Host header.
+    """
 
     def __init__(self, app: ASGIApp, *, token: str | None) -> None:
         self.app, self.token = app, token
@@ -105,6 +109,8 @@ class Guard:
         origin = connection.headers.get("origin")
         if origin is not None and origin.partition("://")[2] != connection.headers.get("host"):
             return 403
+        if self.token is None and not is_local(connection):
+            return 403
         # Not connection.url: older releases of Starlette take even the path from the Host header.
         path = connection.scope["path"]
         if self.token is None or path == "/ready":
@@ -114,6 +120,17 @@ class Guard:
         if given == "" and path.startswith("/live/page."):
             return None  # public files of the page
         return None if secrets.compare_digest(given.encode(), self.token.encode()) else 401
+
+
+def is_local(connection: HTTPConnection) -> bool:
+    """Return whether a client is on this machine, and no proxy for one that is not."""
+    client, headers = connection.client, connection.headers
+    if client is None or "x-forwarded-for" in headers or "forwarded" in headers:
+        return False
+    try:
+        return ipaddress.ip_address(client.host).is_loopback
+    except ValueError:
+        return False
 
 
 def create_app(

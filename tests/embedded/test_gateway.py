@@ -15,6 +15,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
+from starlette.responses import Response
 from support.browser import Page, chromium, running_browser
 from support.programs import example
 from support.serving import served
@@ -201,6 +202,27 @@ async def test_no_more_is_kept_than_an_event_may_have(brokers: EmbeddedCluster) 
             tracemalloc.stop()
         assert answer.status_code == 413
         assert most < 30_000_000
+
+
+@pytest.mark.parametrize(
+    ("client", "headers", "is_served"),
+    [
+        ("127.0.0.1", {}, True),
+        ("::1", {}, True),
+        ("10.0.0.7", {}, False),
+        ("127.0.0.1", {"X-Forwarded-For": "10.0.0.7"}, False),
+        ("127.0.0.1", {"Forwarded": "for=10.0.0.7"}, False),
+        ("no address", {}, False),
+    ],
+)
+async def test_without_a_token_other_machines_are_refused_whatever_host_they_name(
+    client: str, headers: dict[str, str], is_served: bool
+) -> None:
+    guard = example("gateway/app.py").Guard(Response(), token=None)
+    transport = httpx.ASGITransport(guard, client=(client, 4711))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8000") as asking:
+        answer = await asking.post("/events", headers=headers)
+    assert answer.status_code == (200 if is_served else 403)
 
 
 async def test_a_token_guards_what_other_machines_reach(brokers: EmbeddedCluster) -> None:

@@ -5,6 +5,7 @@ Owns: the rules. Not here: connections, which broker answered.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from aioproducer.cli.checkup.findings import CheckFailedError, Finding, Status
@@ -23,6 +24,7 @@ from aioproducer.wire.messages.metadata import MetadataResponsePartition
 MIN_IN_SYNC = "min.insync.replicas"
 TIMESTAMP_TYPE = "message.timestamp.type"
 
+_NUMBER = re.compile("[0-9]{1,10}")
 _WRITE = 4
 """Its number in Java's AclOperation."""
 _NOT_TOLD = -(2**31)
@@ -92,7 +94,8 @@ def _troubles(
             f"{_named(headless)} without a leader: nothing can be written there",
             exit_code=ExitCode.UNREACHABLE,
         )
-    needed = int(configs.get(MIN_IN_SYNC, 0))
+    told = configs.get(MIN_IN_SYNC, "")
+    needed = int(told) if _NUMBER.fullmatch(told) else 0
     scarce = [each for each in topic.partitions if len(each.isr_nodes) < needed]
     if scarce:
         yield CheckFailedError(

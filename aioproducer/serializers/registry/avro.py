@@ -126,6 +126,10 @@ class AvroSerializer(RegistrySerializer):
             raise SchemaRegistryError(
                 "the registered schema is no Avro schema: it is nested too deeply"
             ) from None
+        except Exception as error:  # about JSON that is not expected
+            raise SchemaRegistryError(
+                f"the registered schema is no Avro schema: {type(error).__name__}"
+            ) from error
         if resolved in ("bytes", {"type": "bytes"}):
             return _raw
 

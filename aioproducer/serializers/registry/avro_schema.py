@@ -93,7 +93,10 @@ def _resolved(schema: Any, namespace: str, named: dict[str, Any], own: dict[str,
     if isinstance(schema, str):
         return _by_name(schema, namespace, named)
     if isinstance(schema, list):
-        return [_resolved(branch, namespace, named, own) for branch in schema]
+        union = [_resolved(branch, namespace, named, own) for branch in schema]
+        if any(isinstance(branch, list) for branch in union):
+            raise AvroSchemaError("a union is directly within another one")
+        return union
     if not isinstance(schema, dict) or "type" not in schema:
         raise AvroSchemaError("a type must be a name, a union or an object with `type`")
     kind = schema["type"]
@@ -156,6 +159,8 @@ def _definition(
     for field in fields:
         if not isinstance(field, dict) or "type" not in field or "name" not in field:
             raise AvroSchemaError(f"a field of {name!r} lacks `name` or `type`")
+        if not isinstance(field["name"], str):
+            raise AvroSchemaError(f"a field of {name!r} has a name that is no text")
         one = {"name": field["name"], "type": _resolved(field["type"], space, named, own)}
         if "default" in field:
             one["default"] = field["default"]

@@ -56,6 +56,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOST_REFERENCES: Final = 500
+_MOST_IN_ANSWER: Final = _MOST_REFERENCES + 1
+_LONGEST_NAME: Final = 1_000
+_MOST_CHARACTERS: Final = 32 * 1024 * 1024
+"""How many characters all cached schemas of one kind of request have together."""
 _MOST_REFERENCED: Final = 4 * 1024 * 1024
 _UNSAID: Final = ("the registry does not say how they differ",)
 _TYPES: Final[dict[str, SchemaType]] = {"AVRO": "AVRO", "JSON": "JSON", "PROTOBUF": "PROTOBUF"}
@@ -456,9 +460,15 @@ class SchemaRegistry:
             task.exception()  # all callers may have given up
 
     def _remember(self, key: tuple[Any, ...], answer: object) -> None:
-        same_kind = [known for known in self._known if known[0] == key[0]]
-        if len(same_kind) >= self._capacity:
-            del self._known[same_kind[0]]
+        same_kind = [known for known in self._known if known[0] == key[0] and known != key]
+        sizes = [_size_of(known, self._known[known]) for known in same_kind]
+        size = sum(sizes) + _size_of(key, answer)
+        for old, freed in zip(same_kind, sizes, strict=True):
+            if len(same_kind) < self._capacity and size <= _MOST_CHARACTERS:
+                break
+            del self._known[old]
+            same_kind = same_kind[1:]
+            size -= freed
         self._known[key] = answer
 
     def _check_loop(self) -> None:
@@ -475,6 +485,15 @@ class SchemaRegistry:
                 "this SchemaRegistry belongs to another event loop",
                 advice="make one per loop, or close() it first",
             )
+
+
+def _size_of(key: tuple[Any, ...], answer: object) -> int:
+    """Return the characters of the schemas in a request and its answer."""
+    if isinstance(answer, tuple):  # with the time until which it is believed
+        answer = answer[0]
+    found = answer.schema if isinstance(answer, RegisteredSchema) else answer
+    text = len(found.text) if isinstance(found, Schema) else 0
+    return text + sum(len(part.text) for part in key if isinstance(part, Schema))
 
 
 def _at_least(least: int, **options: int) -> None:
@@ -518,13 +537,21 @@ def _guid(answer: Any, what: str) -> UUID | None:
 
 def _schema(answer: Any, what: str) -> Schema:
     try:
-        references = tuple(
-            SchemaReference(each["name"], each["subject"], int(each["version"]))
-            for each in answer.get("references") or ()
-        )
+        references = tuple(map(_reference, (answer.get("references") or ())[:_MOST_IN_ANSWER]))
         text, kind = answer["schema"], _TYPES[answer.get("schemaType") or "AVRO"]
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise SchemaRegistryError(f"{what}: the answer is no schema") from error
     if not isinstance(text, str):
         raise SchemaRegistryError(f"{what}: the answer is no schema")
+    if len(references) > _MOST_REFERENCES:
+        raise SchemaRegistryError(f"{what}: the schema refers to more than {_MOST_REFERENCES}")
     return Schema(text, kind, references)
+
+
+def _reference(given: Any) -> SchemaReference:
+    name, subject, version = given["name"], given["subject"], int(given["version"])
+    if not isinstance(name, str) or not isinstance(subject, str):
+        raise TypeError("a reference names a subject by text")
+    if len(name) > _LONGEST_NAME or len(subject) > _LONGEST_NAME or not 0 < version < 2**31:
+        raise ValueError("a reference is to no version of a subject")
+    return SchemaReference(name, subject, version)

@@ -6,6 +6,7 @@ registry, and data from anywhere.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -23,18 +24,23 @@ class CheckError(Exception):
 class _Left:
     """Steps and time that are left to a check; see `bounded_check`."""
 
-    __slots__ = ("references", "steps", "until")
+    __slots__ = ("references", "steps", "until", "until_look")
 
     def __init__(self, size: int) -> None:
         self.references = _REFERENCES + _REFERENCES_PER_BYTE * size
         self.steps = _STEPS + _STEPS_PER_BYTE * size
+        self.until_look = _STEPS_PER_LOOK
         self.until = time.thread_time() + _SECONDS + _SECONDS_PER_BYTE * size
 
-    def take_step(self) -> None:
-        self.steps -= 1
+    def take_step(self, weight: int = 1) -> None:
+        self.steps -= weight
         if self.steps < 0:
             raise CheckError("the schema takes too many steps")
-        if not self.steps % _STEPS_PER_LOOK and time.thread_time() > self.until:
+        self.until_look -= weight
+        if self.until_look > 0:
+            return
+        self.until_look = _STEPS_PER_LOOK
+        if time.thread_time() > self.until:
             raise CheckError("the schema takes too long")
 
     def take_reference(self) -> None:
@@ -49,8 +55,12 @@ _REFERENCES_PER_BYTE: Final = 10
 _STEPS: Final = 200_000
 _STEPS_PER_BYTE: Final = 200
 _STEPS_PER_LOOK: Final = 16
+_CHARACTERS_PER_STEP: Final = 8
+_PATTERN_CHARACTERS: Final = 50_000
+"""How long the different patterns of a schema may be together; one takes 25 us to be made."""
+
 _SECONDS: Final = 1.0
-_SECONDS_PER_BYTE: Final = 20e-6
+_SECONDS_PER_BYTE: Final = 60e-6
 
 
 @contextmanager
@@ -145,10 +155,11 @@ def check_patterns(schemas: Iterable[Any]) -> None:
     """Refuse schemas whose patterns are malformed, or would be matched by other code than ours.
 
     Raises:
-        PatternError: There is such a pattern.
+        PatternError: There is such a pattern, or there are too many.
     """
     waiting = list(schemas)
     of_properties: list[str] = []
+    texts_seen: set[str] = set()
     matched_elsewhere = False
     while waiting:
         schema = waiting.pop()
@@ -158,9 +169,14 @@ def check_patterns(schemas: Iterable[Any]) -> None:
             texts = schema.get("patternProperties")
             of_properties += texts if isinstance(texts, dict) else ()
             if isinstance(schema.get("pattern"), str):
-                pattern(schema["pattern"])
+                texts_seen.add(schema["pattern"])
             matched_elsewhere |= "unevaluatedProperties" in schema
             waiting += schema.values()
+    texts_seen.update(of_properties)
+    if sum(map(len, texts_seen)) > _PATTERN_CHARACTERS:
+        raise PatternError(f"its patterns have more than {_PATTERN_CHARACTERS} characters together")
+    for text in texts_seen:
+        pattern(text)
     for text in of_properties:
         if not pattern(text).is_linear and matched_elsewhere:
             raise PatternError(
@@ -214,17 +230,25 @@ def _additional_properties(
 def _unique_items(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
     if not wanted or not validator.is_type(instance, "array"):
         return
-    if len(set(map(_identity, instance))) < len(instance):
+    texts = [json.dumps(_identity(each), sort_keys=True) for each in instance]
+    left = _left.get()
+    if left is not None:
+        left.take_step(sum(map(len, texts)) // _CHARACTERS_PER_STEP)
+    if len(set(texts)) < len(texts):
         yield _error("has items that are equal")
 
 
 def _identity(value: Any) -> Any:
-    """Return what is equal for values that are equal in JSON Schema: 1 and 1.0, not 1 and true."""
-    if isinstance(value, bool):
-        return (bool, value)
+    """Return what has the same JSON for values that are equal: 1 and 1.0, but not 1 and true.
+
+    Texts are compared, as the author of data can choose numbers, or arrays of them, that all have
+    the same hash.
+    """
     if isinstance(value, dict):
-        return frozenset((name, _identity(each)) for name, each in value.items())
-    return tuple(map(_identity, value)) if isinstance(value, list) else value
+        return {name: _identity(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_identity(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _error(message: str) -> Any:

@@ -11,6 +11,7 @@ versions of a schema have the same `$id`. So every document gets a new URI here,
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,10 +19,15 @@ from urllib.parse import urldefrag, urljoin
 
 from aioproducer.serializers.registry.schema import Schema
 
+_MOST_JOINS: Final = 100_000
+"""How many URIs are resolved for a schema and all it refers to: 10 us each."""
+_LOOKS_PER_STEP: Final = 50
+_LONGEST_URI: Final = 4_096
+
 Place = tuple[str, int]
 """Subject and version of a registered schema."""
 
-_REFERRING: Final = frozenset({"$ref", "$dynamicRef"})
+REFERRING: Final = frozenset({"$ref", "$dynamicRef"})
 _DATA: Final = frozenset({"const", "default", "enum", "example", "examples"})
 """Keywords whose content is data, in which a `$ref` is no reference."""
 _NAMED: Final = frozenset(
@@ -53,34 +59,72 @@ def linked(schema: Schema, referenced: Mapping[Place, Schema]) -> Linked:
         referenced: all that it builds on, directly or not.
 
     Raises:
-        ValueError: one is no JSON.
+        ValueError: one is no JSON, has a URI that is too long, or there are too many to resolve.
     """
-    main = _Document("http://0.schema.invalid/", schema)
+    uris = _Uris()
+    main = _Document("http://0.schema.invalid/", schema, uris)
     known = {
-        place: _Document(f"http://{number}.schema.invalid/", each)
+        place: _Document(f"http://{number}.schema.invalid/", each, uris)
         for number, (place, each) in enumerate(referenced.items(), 1)
     }
     main.find_ids("")
-    waiting = [main]
+    waiting = deque([main])
     while waiting:
-        document = waiting.pop(0)
+        document = waiting.popleft()
         for reference in document.references:
             other = known[reference.subject, reference.version]
-            document.named[urldefrag(reference.name)[0]] = other
+            document.named[uris.without_fragment(reference.name)] = other
             if other.base is None:
-                other.find_ids(urljoin(document.base or "", reference.name))
+                other.find_ids(uris.joined(document.base or "", reference.name))
                 waiting.append(other)
-    originals: dict[str, str] = {}
     others = list(known.values())
-    documents = {each.uri: each.rewritten(others, originals) for each in (main, *others)}
+    places: dict[str, dict[_Document, str]] = {}
+    for each in others:
+        for uri, new in each.ids.items():
+            places.setdefault(uri, {})[each] = new
+    originals: dict[str, str] = {}
+    documents = {each.uri: each.rewritten(places, originals) for each in (main, *others)}
     return Linked(documents[main.uri], documents, originals)
+
+
+class _Uris:
+    """Resolves URIs, a bounded number of them and of bounded length."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_JOINS
+
+    def joined(self, base: str, reference: str) -> str:
+        """Return the absolute URI of a reference, without its fragment."""
+        self.take(1)
+        return self.without_fragment(urljoin(base, self._checked(reference)))
+
+    def without_fragment(self, uri: str) -> str:
+        """Return a URI without its fragment."""
+        return urldefrag(self._checked(uri))[0]
+
+    def take(self, steps: int) -> None:
+        """Count steps of a search.
+
+        Raises:
+            ValueError: There were too many.
+        """
+        self._left -= steps
+        if self._left < 0:
+            raise ValueError("it refers to other schemas too often")
+
+    @staticmethod
+    def _checked(uri: str) -> str:
+        if len(uri) > _LONGEST_URI:
+            raise ValueError(f"a URI of {len(uri)} characters is too long")
+        return uri
 
 
 class _Document:
     """A registered schema."""
 
-    def __init__(self, uri: str, schema: Schema) -> None:
+    def __init__(self, uri: str, schema: Schema, uris: _Uris) -> None:
         self.uri = uri
+        self._uris = uris
         self.content: Any = json.loads(schema.text)
         self.references = schema.references
         self.base: str | None = None
@@ -89,6 +133,8 @@ class _Document:
         """The new URI of each resource in it, by the URI it has there."""
         self.named: dict[str, _Document] = {}
         """What its references mean."""
+        self._named_from: dict[str, dict[str, _Document]] = {}
+        """The same by absolute URI, for each base that names were resolved against."""
         self._id = _keyword_of_ids(self.content)
 
     def find_ids(self, retrieved_from: str) -> None:
@@ -97,20 +143,22 @@ class _Document:
         Args:
             retrieved_from: the name by which another schema refers to this one.
         """
-        retrieved_from = urldefrag(retrieved_from)[0]
+        retrieved_from = self._uris.without_fragment(retrieved_from)
         self.base = self._base_of(self.content, retrieved_from)
         self.ids = {uri: self.uri for uri in (retrieved_from, self.base) if uri}
         self._find_inner(self.content, retrieved_from)
 
-    def rewritten(self, others: list[_Document], originals: dict[str, str]) -> Any:
-        """Return the content with new URIs."""
-        return self._rewrite(self.content, "", self.base or "", others, originals, is_root=True)
+    def rewritten(
+        self, places: Mapping[str, Mapping[_Document, str]], originals: dict[str, str]
+    ) -> Any:
+        """Return the content with new URIs; `places` has those of all documents."""
+        return self._rewrite(self.content, "", self.base or "", places, originals, is_root=True)
 
     def _base_of(self, content: Any, base: str) -> str:
         own = content.get(self._id) if isinstance(content, dict) else None
         if not isinstance(own, str) or own.startswith("#"):
             return base
-        return urldefrag(urljoin(base, own))[0]
+        return self._uris.joined(base, own)
 
     def _find_inner(self, content: Any, base: str) -> None:
         base = self._base_of(content, base)
@@ -124,7 +172,7 @@ class _Document:
         content: Any,
         keyword: str,
         base: str,
-        others: list[_Document],
+        places: Mapping[str, Mapping[_Document, str]],
         originals: dict[str, str],
         *,
         is_root: bool = False,
@@ -132,49 +180,67 @@ class _Document:
         if isinstance(content, list):
             if keyword in _DATA:
                 return content
-            return [self._rewrite(each, "", base, others, originals) for each in content]
+            return [self._rewrite(each, "", base, places, originals) for each in content]
         if not isinstance(content, dict) or keyword in _DATA:
             return content
         if keyword in _NAMED:
             return {
-                name: self._rewrite(each, "", base, others, originals)
+                name: self._rewrite(each, "", base, places, originals)
                 for name, each in content.items()
             }
         if not is_root:
             base = self._base_of(content, base)
         made = {}
         for name, each in content.items():
-            if name in _REFERRING and isinstance(each, str):
-                made[name] = self._meant(each, base, others)
+            if name in REFERRING and isinstance(each, str):
+                made[name] = self._meant(each, base, places)
                 originals[made[name]] = each
             elif name == self._id and isinstance(each, str) and not each.startswith("#"):
                 made[name] = self.ids.get(base, each)
             else:
-                made[name] = self._rewrite(each, name, base, others, originals)
+                made[name] = self._rewrite(each, name, base, places, originals)
         return made
 
-    def _meant(self, reference: str, base: str, others: list[_Document]) -> str:
+    def _meant(
+        self, reference: str, base: str, places: Mapping[str, Mapping[_Document, str]]
+    ) -> str:
         """Return the reference with the new URI of its target; unchanged if that is unknown."""
         if reference.startswith("#"):
             return reference
         raw, fragment = urldefrag(reference)
-        uri = urldefrag(urljoin(base, reference))[0]
-        for found in self._candidates(raw, uri, base, others):
-            if found is not None:
-                return f"{found}#{fragment}" if fragment else found
-        return reference
+        found = self._target(raw, self._uris.joined(base, reference), base, places)
+        if found is None:
+            return reference
+        return f"{found}#{fragment}" if fragment else found
 
-    def _candidates(
-        self, raw: str, uri: str, base: str, others: list[_Document]
-    ) -> Iterator[str | None]:
-        yield self.ids.get(uri)
+    def _target(
+        self, raw: str, uri: str, base: str, places: Mapping[str, Mapping[_Document, str]]
+    ) -> str | None:
+        if uri in self.ids:
+            return self.ids[uri]
         if raw in self.named:
-            yield self.named[raw].uri
-        for name, document in self.named.items():
-            if uri in {urljoin(base, name), urljoin(self.base or "", name)}:
-                yield document.uri
-        for document in (*self.named.values(), *others):
-            yield document.ids.get(uri)
+            return self.named[raw].uri
+        for start in (base, self.base or ""):
+            document = self._names_from(start).get(uri)
+            if document is not None:
+                return document.uri
+        having = places.get(uri)
+        if not having:
+            return None
+        self._uris.take(len(self.named) // _LOOKS_PER_STEP)
+        # Schemas that are referred to directly come before others.
+        direct = next((each for each in self.named.values() if each in having), None)
+        return next(iter(having.values())) if direct is None else having[direct]
+
+    def _names_from(self, base: str) -> dict[str, _Document]:
+        """Return what references mean, by the URIs that their names have from a base."""
+        known = self._named_from.get(base)
+        if known is None:
+            known = {}
+            for name, document in self.named.items():
+                known.setdefault(self._uris.joined(base, name), document)
+            self._named_from[base] = known
+        return known
 
 
 def _schemas_in(content: Any, keyword: str = "") -> Iterator[tuple[str, Any]]:

@@ -8,11 +8,14 @@ Invariant: what is validated is what is written, read back from its JSON.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import takewhile
+from typing import Any, Final
 
 from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
+from aioproducer._util.printable import printable
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers.json_text import JsonLibrary, JsonSerializer
 from aioproducer.serializers.protocol import SerializationContext, refusal
@@ -30,10 +33,15 @@ from aioproducer.serializers.registry.json_patterns import (
     check_schema,
     with_bounded_patterns,
 )
-from aioproducer.serializers.registry.json_references import linked
+from aioproducer.serializers.registry.json_references import REFERRING, Place, linked
 from aioproducer.serializers.registry.patterns import PatternError
 from aioproducer.serializers.registry.schema import Schema, SchemaReference, schema_refusal
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
+
+_LARGE: Final = 64 * 1024
+"""Schemas of more characters are prepared in a thread; 2 MiB take some seconds."""
+_LONGEST_SHOWN: Final = 200
+_MOST_NAMED: Final = 20
 
 
 class JsonSchemaSerializer(RegistrySerializer):
@@ -94,9 +102,13 @@ class JsonSchemaSerializer(RegistrySerializer):
             check_patterns([content])
         except (ValueError, TypeError, PatternError, jsonschema.exceptions.SchemaError) as error:
             reason = error.message if hasattr(error, "message") else str(error)
-            raise ConfigError(f"this is no JSON Schema: {reason}") from error
+            shown = printable(reason, _LONGEST_SHOWN)
+            raise ConfigError(f"this is no JSON Schema: {shown}") from error
         except RecursionError:
             raise ConfigError("this is no JSON Schema: it is nested too deeply") from None
+        except Exception as error:  # of a library, about JSON that it does not expect
+            kind = type(error).__name__
+            raise ConfigError(f"this is no JSON Schema: {kind}") from error
         self._own = Schema(text, "JSON", tuple(references))
 
     def _name(self) -> str | None:
@@ -115,37 +127,18 @@ class JsonSchemaSerializer(RegistrySerializer):
         write = self._json.encode
         if not self._validate:
             return write
-        from jsonschema.exceptions import SchemaError, best_match
-        from jsonschema.validators import validator_for
-        from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
-        from referencing import Registry, Resource
+        from jsonschema.exceptions import best_match
         from referencing.exceptions import Unresolvable
-        from referencing.jsonschema import DRAFT7
 
         referenced = {
             (reference.subject, reference.version): each
             for reference, each in await self._registry.referenced(schema)
         }
-        try:
-            found = linked(schema, referenced)
-            kind = validator_for(found.content, _usual())
-            check_schema(kind, found.content, len(schema.text))
-            check_patterns(found.documents.values())
-        except (ValueError, TypeError, SchemaError, PatternError) as error:
-            reason = error.message if isinstance(error, SchemaError) else str(error)
-            raise SchemaRegistryError(
-                f"the registered schema is no JSON Schema: {reason}"
-            ) from None
-        except RecursionError:
-            raise SchemaRegistryError(
-                "the registered schema is no JSON Schema: it is nested too deeply"
-            ) from None
-        # What schemas refer to is given; the only others that it finds are JSON Schema's own.
-        known: Registry[Any] = REGISTRY.with_resources(
-            (uri, Resource.from_contents(each, default_specification=DRAFT7))
-            for uri, each in found.documents.items()
-        )
-        validator = with_bounded_patterns(kind)(found.content, registry=known)
+        size = len(schema.text) + sum(len(each.text) for each in referenced.values())
+        if size > _LARGE:
+            validator, originals = await asyncio.to_thread(_validator, schema, referenced)
+        else:
+            validator, originals = _validator(schema, referenced)
 
         def encode(data: Any, context: SerializationContext) -> bytes:
             made = write(data, context)
@@ -157,30 +150,96 @@ class JsonSchemaSerializer(RegistrySerializer):
             except RecursionError:
                 raise refusal(context, "is nested too deeply") from None
             except Unresolvable as unknown:
+                shown = printable(str(unknown.ref), _LONGEST_SHOWN)
+                raise schema_refusal(context, f"the schema refers to {shown!r}, unknown") from None
+            except Exception as failed:
+                # Of jsonschema or a library below it, which a metaschema does not keep from all.
                 raise schema_refusal(
-                    context, f"the schema refers to {unknown.ref!r}, unknown"
+                    context, f"the schema cannot be applied: {type(failed).__name__}"
                 ) from None
             if error is not None:
                 # Its message shows the data, so it is not passed on.
                 path = error.json_path.removeprefix("$").removeprefix(".")
-                raise refusal(context, _words(error, found.originals), path=path or None)
+                raise refusal(context, _words(error, originals), path=path or None)
             return made
 
         return encode
 
 
+def _validator(schema: Schema, referenced: Mapping[Place, Schema]) -> tuple[Any, dict[str, str]]:
+    """Return what validates by a registered schema, and the original text of its references.
+
+    Raises:
+        SchemaRegistryError: it is no JSON Schema.
+    """
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import validator_for
+    from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
+    from referencing import Registry, Resource
+    from referencing.jsonschema import DRAFT7
+
+    try:
+        found = linked(schema, referenced)
+        kind = validator_for(found.content, _usual())
+        check_schema(kind, found.content, len(schema.text))
+        check_patterns(found.documents.values())
+        # What schemas refer to is given; the only others that it finds are JSON Schema's own. The
+        # registry is searched for inner schemas now, and not again at each reference.
+        known: Registry[Any] = REGISTRY.with_resources(
+            (uri, Resource.from_contents(each, default_specification=DRAFT7))
+            for uri, each in found.documents.items()
+        ).crawl()
+    except (ValueError, TypeError, SchemaError, PatternError) as error:
+        reason = error.message if isinstance(error, SchemaError) else str(error)
+        raise _no_schema(reason) from None
+    except RecursionError:
+        raise _no_schema("it is nested too deeply") from None
+    except Exception as error:  # of a library, about JSON that it does not expect
+        raise _no_schema(type(error).__name__) from None
+    return with_bounded_patterns(kind)(found.content, registry=known), found.originals
+
+
+def _no_schema(reason: str) -> SchemaRegistryError:
+    shown = printable(reason, _LONGEST_SHOWN)
+    return SchemaRegistryError(f"the registered schema is no JSON Schema: {shown}")
+
+
 def _words(error: Any, originals: Mapping[str, str]) -> str:
-    if error.validator == "required":
+    if error.validator == "required" and isinstance(error.validator_value, list):
         missing = [name for name in error.validator_value if name not in error.instance]
-        return f"lacks {', '.join(map(repr, missing))}"
+        return f"lacks {_named(missing)}"
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
         known = error.schema.get("properties", {})
         more = [name for name in error.instance if name not in known]
-        return f"has fields that the schema lacks: {', '.join(map(repr, more))}"
-    rule = json.dumps(error.validator_value)
-    for uri, original in originals.items():
-        rule = rule.replace(json.dumps(uri), json.dumps(original))
-    return f"violates {error.validator}: {rule[:200]}; given is {_kind_of(error.instance)}"
+        return f"has fields that the schema lacks: {_named(more)}"
+    rule = json.dumps(_beginning(error.validator_value, originals, [_LONGEST_SHOWN]))
+    shown = rule[:_LONGEST_SHOWN]
+    return f"violates {error.validator}: {shown}; given is {_kind_of(error.instance)}"
+
+
+def _named(names: Sequence[object]) -> str:
+    shown = ", ".join(repr(name)[:_LONGEST_SHOWN] for name in names[:_MOST_NAMED])
+    return shown if len(names) <= _MOST_NAMED else f"{shown} and {len(names) - _MOST_NAMED} more"
+
+
+def _beginning(value: Any, originals: Mapping[str, str], left: list[int]) -> Any:
+    """Return the part of a schema that is shown, with its references as they were written.
+
+    Each value has one character at least, so as many values are enough as characters are shown.
+    """
+    left[0] -= 1
+    if isinstance(value, str):
+        return value[:_LONGEST_SHOWN]
+    if isinstance(value, list):
+        few = takewhile(lambda _: left[0] > 0, value)
+        return [_beginning(each, originals, left) for each in few]
+    if not isinstance(value, dict):
+        return value
+    made = {}
+    for name, each in takewhile(lambda _: left[0] > 0, value.items()):
+        text = originals.get(each) if name in REFERRING and isinstance(each, str) else None
+        made[name[:_LONGEST_SHOWN]] = _beginning(each if text is None else text, originals, left)
+    return made
 
 
 def _kind_of(value: Any) -> str:

@@ -8,13 +8,15 @@ small, and else follows all ways through the pattern at once (Thompson's constru
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from math import inf
+from re import _compiler as sre_compiler  # type: ignore[attr-defined]
 from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser as sre_parser  # type: ignore[attr-defined]
-from typing import Any, Final
+from threading import Lock
+from typing import Any, Final, Generic, TypeVar
 
 MAX_PATTERN: Final = 10_000
 """How long a pattern may be, in characters."""
@@ -27,6 +29,18 @@ _MAX_WORK: Final = 500_000
 """How many of our own steps: half a second. What has been seen before costs next to nothing."""
 
 _MAX_KNOWN: Final = 10_000
+_MAX_KNOWN_STATES: Final = 100_000
+"""How many states the known steps of one machine have together: 64 bytes each."""
+
+_MAX_CHARACTERS: Final = 200_000
+"""How many characters the patterns that are kept have together: some 200 bytes each."""
+
+_LEAST_CHARACTERS: Final = 100
+"""As how many the shortest pattern counts."""
+
+_MAX_STATES_KEPT: Final = 60_000
+"""How many states the machines that are kept have together: up to 1 kB each, with known steps."""
+
 _FEW_ROUNDS: Final = 10
 _FEW_WAYS: Final = 100
 """Up to as many, ways are a constant factor."""
@@ -52,12 +66,13 @@ class Pattern:
         if len(text) > MAX_PATTERN:
             raise PatternError(f"a pattern of {len(text)} characters is too long")
         try:
-            self._compiled = re.compile(text)
-            self._tree = sre_parser.parse(text)
+            tree = sre_parser.parse(text)
+            # Not by `re.compile`, which would keep 512 of them.
+            self._compiled = sre_compiler.compile(tree)
         except (re.error, RecursionError, OverflowError, MemoryError):
             raise PatternError("a pattern is malformed") from None
-        self._cost = _cost_of(self._tree)
-        self._machine: _Machine | None = None
+        self._text = text
+        self._cost = _cost_of(tree)
 
     @property
     def is_linear(self) -> bool:
@@ -72,15 +87,54 @@ class Pattern:
         """
         if not text or self._cost.steps(len(text)) <= _MAX_STEPS:
             return self._compiled.search(text) is not None
-        if self._machine is None:
-            self._machine = _Machine(self._tree, self._compiled.flags)
-        return self._machine.is_found_in(text)
+        machine = _machines.get(self._text)
+        if machine is None:
+            machine = _Machine(sre_parser.parse(self._text), self._compiled.flags)
+            _machines.keep(self._text, machine, machine.size)
+        return machine.is_found_in(text)
 
 
-@lru_cache(maxsize=1000)
 def pattern(text: str) -> Pattern:
-    """Return a pattern, made once."""
-    return Pattern(text)
+    """Return a pattern, made once as long as it is in use.
+
+    Raises:
+        PatternError: It is malformed or too long.
+    """
+    found = _patterns.get(text)
+    if found is None:
+        found = Pattern(text)
+        _patterns.keep(text, found, max(len(text), _LEAST_CHARACTERS))
+    return found
+
+
+_Kept = TypeVar("_Kept")
+
+
+class _Cache(Generic[_Kept]):
+    """The objects used last, up to a total size; for several threads."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._size = 0
+        self._kept: OrderedDict[str, tuple[_Kept, int]] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, text: str) -> _Kept | None:
+        with self._lock:
+            if text not in self._kept:
+                return None
+            self._kept.move_to_end(text)
+            return self._kept[text][0]
+
+    def keep(self, text: str, made: _Kept, size: int) -> None:
+        with self._lock:
+            if text in self._kept:  # another thread has made it meanwhile
+                return
+            self._kept[text] = made, size
+            self._size += size
+            while self._size > self._capacity:
+                _, (_, gone) = self._kept.popitem(last=False)
+                self._size -= gone
 
 
 # -- how many steps `re` may take ------------------------------------------------------------------
@@ -200,6 +254,8 @@ class _Machine:
         self._places: list[Any] = []
         self._next: list[tuple[int, ...]] = []
         self._known: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+        self._known_states = 0
+        self._made: dict[tuple[Any, Any], _Test] = {}
         self._end = self._state(None, None, ())
         try:
             self._start = self._sequence(tree, self._end)
@@ -208,6 +264,12 @@ class _Machine:
         # What follows depends on the character alone, except at the ends of the text.
         lines = bool(self._flags & re.MULTILINE)
         self._is_simple = not lines and _WORDS.isdisjoint(self._places)
+        self._made.clear()
+
+    @property
+    def size(self) -> int:
+        """The number of states."""
+        return len(self._next)
 
     def is_found_in(self, text: str) -> bool:
         current = frozenset(self._closed([self._start], text, 0))
@@ -224,11 +286,16 @@ class _Machine:
                 if work > _MAX_WORK:
                     raise PatternError("a text is too long for a pattern of this kind")
                 if self._is_simple and at < last:
-                    if len(self._known) >= _MAX_KNOWN:
-                        self._known.clear()
-                    self._known[key] = known
+                    self._remember(key, known)
             current = known
         return self._end in current
+
+    def _remember(self, key: tuple[frozenset[int], str], known: frozenset[int]) -> None:
+        self._known_states += len(known) + 1
+        if len(self._known) >= _MAX_KNOWN or self._known_states > _MAX_KNOWN_STATES:
+            self._known.clear()
+            self._known_states = len(known) + 1
+        self._known[key] = known
 
     def _after(self, current: Iterable[int], text: str, at: int) -> set[int]:
         """Return the states after one character."""
@@ -316,8 +383,15 @@ class _Machine:
 
     def _test(self, operator: Any, given: Any) -> _Test:
         """Return a function that checks one character, by `re` itself."""
-        source = sre_parser.SubPattern(sre_parser.State(), [(operator, given)])
-        source.state.flags = self._flags & re.ASCII or re.UNICODE
-        from re import _compiler as sre_compiler  # type: ignore[attr-defined]
+        # A repeat makes states of the same part of the tree again and again.
+        key = operator, id(given) if isinstance(given, list) else given
+        made = self._made.get(key)
+        if made is None:
+            source = sre_parser.SubPattern(sre_parser.State(), [(operator, given)])
+            source.state.flags = self._flags & re.ASCII or re.UNICODE
+            made = self._made[key] = sre_compiler.compile(source, self._flags).match
+        return made
 
-        return sre_compiler.compile(source, self._flags).match  # type: ignore[no-any-return]
+
+_patterns: Final[_Cache[Pattern]] = _Cache(_MAX_CHARACTERS)
+_machines: Final[_Cache[_Machine]] = _Cache(_MAX_STATES_KEPT)

@@ -24,7 +24,7 @@ from aioproducer.serializers.registry.base import (
     SchemaUse,
 )
 from aioproducer.serializers.registry.client import SchemaRegistry
-from aioproducer.serializers.registry.protobuf_names import paths_in
+from aioproducer.serializers.registry.protobuf_names import path_in
 from aioproducer.serializers.registry.schema import (
     RegisteredSchema,
     Schema,
@@ -130,7 +130,7 @@ class ProtobufSerializer(RegistrySerializer):
         if not self._use.use_latest_version:
             return self._path
         # The newest schema may have the type at another place than the generated class.
-        path = paths_in(found.schema.text).get(str(self._descriptor.full_name))
+        path = path_in(found.schema.text, str(self._descriptor.full_name))
         if path is None:
             raise SchemaRegistryError(
                 f"version {found.version} of subject {found.subject} has no message "

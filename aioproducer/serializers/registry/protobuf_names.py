@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from google.protobuf.descriptor_pb2 import DescriptorProto
+from itertools import islice
+from typing import Final
 
 _TOKEN: Final = re.compile(
     r"""
@@ -32,32 +31,99 @@ _DEEPEST: Final = 100
 """As Protobuf's own parsers; deeper types and longer names are left out."""
 
 
-def paths_in(text: str) -> dict[str, list[int]]:
-    """Return the path to each message type, by full name, from the outermost type inwards.
+def path_in(text: str, wanted: str) -> list[int] | None:
+    """Return the path to a message type, from the outermost type inwards; None without the type.
 
     Args:
         text: the schema as a registry gives it.
+        wanted: the type's full name.
     """
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
-    from google.protobuf.message import DecodeError
-
     try:
-        file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
-    except (ValueError, DecodeError):
-        return _paths_in_source(text)
-    found: dict[str, list[int]] = {}
-    _add(found, file.message_type, file.package, [])
-    return found
+        file = memoryview(base64.b64decode(text, validate=True))
+        packages = [_text(each) for number, each in _fields(file) if number == _PACKAGE]
+        return _path_in_file(file, packages[-1] if packages else "", wanted)
+    except (ValueError, IndexError):
+        return _path_in_source(text, wanted)
 
 
-def _add(
-    found: dict[str, list[int]], types: Iterable[DescriptorProto], outer: str, path: list[int]
-) -> None:
-    for number, each in enumerate(types):
-        name = _joined(outer, each.name)
-        if name is not None:
-            found[name] = [*path, number]
-            _add(found, each.nested_type, name, found[name])
+# -- the binary form -------------------------------------------------------------------------------
+# It is read here and not by the package protobuf, which takes some 200 bytes for one of two bytes.
+
+_PACKAGE: Final = 2
+_MESSAGE_TYPE: Final = 4
+"""Fields of a `FileDescriptorProto`."""
+_NAME: Final = 1
+_NESTED_TYPE: Final = 3
+"""Fields of a `DescriptorProto`."""
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_LONGEST_VARINT: Final = 10
+_MOST_FIELDS: Final = 50_000
+"""In one message; each takes 2 us."""
+
+
+def _path_in_file(file: memoryview, package: str, wanted: str) -> list[int] | None:
+    scope: memoryview | None = file
+    outer, tag, path = package, _MESSAGE_TYPE, list[int]()
+    while scope is not None:
+        inside = scope
+        scope = None
+        types = (each for number, each in _fields(inside) if number == tag)
+        for number, each in enumerate(types):
+            name = _joined(outer, _name_of(each))
+            if name is not None and f"{wanted}.".startswith(f"{name}."):
+                path.append(number)
+                if name == wanted:
+                    return path
+                scope, outer, tag = each, name, _NESTED_TYPE
+                break
+    return None
+
+
+def _name_of(message_type: memoryview) -> str:
+    return next((_text(each) for number, each in _fields(message_type) if number == _NAME), "")
+
+
+def _text(data: memoryview) -> str:
+    return str(data[: 4 * _LONGEST_NAME], "utf-8")
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Yield the number and the content of each field of a message; nothing for a number.
+
+    Raises:
+        ValueError: This is no message.
+        IndexError: It ends within a field.
+    """
+    place, end, left = 0, len(message), _MOST_FIELDS
+    while place < end:
+        left -= 1
+        if left < 0:
+            raise ValueError("this has more fields than any schema")
+        key, place = _varint(message, place)
+        kind, size = key & 7, 0
+        if kind == _VARINT:
+            _, place = _varint(message, place)
+        elif kind == _BYTES:
+            size, place = _varint(message, place)
+        elif kind in (_FIXED32, _FIXED64):
+            place += 4 if kind == _FIXED32 else 8
+        else:
+            raise ValueError("this is no field")
+        if place + size > end or not key >> 3:
+            raise ValueError("a field has no end")
+        yield key >> 3, message[place : place + size]
+        place += size
+
+
+def _varint(message: memoryview, place: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 7 * _LONGEST_VARINT, 7):
+        byte = message[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, place
+    raise ValueError("a number is too long")
 
 
 def _joined(outer: str | None, name: str) -> str | None:
@@ -76,9 +142,10 @@ class _Scope:
     count: int = 0
 
 
-def _paths_in_source(text: str) -> dict[str, list[int]]:
-    tokens = [each for each in _TOKEN.findall(text) if not each.startswith(("//", "/*"))]
-    found: dict[str, list[int]] = {}
+# -- the text --------------------------------------------------------------------------------------
+
+
+def _path_in_source(text: str, wanted: str) -> list[int] | None:
     scopes = [_Scope("", [])]
     opening: str | None = None  # the message whose brace comes next
 
@@ -86,13 +153,10 @@ def _paths_in_source(text: str) -> dict[str, list[int]]:
         outer = scopes[-1]
         full = None if len(scopes) > _DEEPEST else _joined(outer.name, name)
         number, outer.count = outer.count, outer.count + 1
-        if full is None:
-            return _Scope(None, [])
-        found[full] = [*outer.path, number]
-        return _Scope(full, found[full])
+        return _Scope(None, []) if full is None else _Scope(full, [*outer.path, number])
 
-    for place, token in enumerate(tokens):
-        after: Any = tokens[place + 1 : place + 9]
+    for token, after in _tokens_in(text):
+        entered: _Scope | None = None
         if token == "package" and len(scopes) == 1 and len(after) > 1 and after[1] == ";":
             scopes[0].name = after[0]
         elif (token == "message" and after[1:2] == ["{"]) or (
@@ -102,15 +166,32 @@ def _paths_in_source(text: str) -> dict[str, list[int]]:
         elif token == "map" and after[:1] == ["<"] and after[2:3] == [","] and ">" in after:
             rest = after[after.index(">") + 1 :]
             if rest[1:2] == ["="]:
-                enter(_camel(rest[0]) + "Entry")
+                entered = enter(_camel(rest[0]) + "Entry")
         elif token == "{":
-            scopes.append(scopes[-1] if opening is None else enter(opening))
+            entered = None if opening is None else enter(opening)
+            scopes.append(entered or scopes[-1])
             opening = None
         elif token == "}" and len(scopes) > 1:
             scopes.pop()
         elif token == ";":
             opening = None
-    return found
+        if entered is not None and entered.name == wanted:
+            return entered.path
+    return None
+
+
+def _tokens_in(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each token but comments, with those after it."""
+    tokens = (found[0] for found in _TOKEN.finditer(text) if not found[0].startswith(("//", "/*")))
+    window = deque(islice(tokens, 1 + _LOOKAHEAD))
+    while window:
+        token = window.popleft()
+        yield token, list(window) if token in _WITH_MORE else []
+        window.extend(islice(tokens, 1))
+
+
+_LOOKAHEAD: Final = 8
+_WITH_MORE: Final = frozenset({"package", "message", "group", "map"})
 
 
 def _camel(name: str) -> str:

@@ -29,7 +29,7 @@ from aioproducer.wire.framing import (
     encode_response,
     frame_size,
 )
-from aioproducer.wire.schema import Message
+from aioproducer.wire.schema import Struct
 from cli.checkup_places import examined
 
 STEP_S = 1.0
@@ -45,7 +45,7 @@ def emptied(message: Any, depth: int) -> None:
             setattr(message, field.name, [])
         else:
             for each in value:
-                if isinstance(each, Message):
+                if isinstance(each, Struct):
                     emptied(each, depth - 1)
 
 

@@ -106,6 +106,14 @@ def test_a_dead_letter_file_of_another_user_gets_no_rows(
     assert not (tmp_path / "not there yet").exists()
 
 
+def test_a_link_to_a_file_that_is_not_there_makes_none(tmp_path: Path) -> None:
+    link, target = tmp_path / "dead", tmp_path / "not there"
+    link.symlink_to(target)
+    with pytest.raises(DeadLetterError, match="cannot write"):
+        DeadLetterFile(link)
+    assert not target.exists()
+
+
 def test_what_is_emptied_is_what_was_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import time
 from typing import Any
 
 import pytest
@@ -13,6 +16,8 @@ from aioproducer.serializers import (
     SchemaRegistry,
     SerializationContext,
 )
+from aioproducer.serializers.registry.json_references import linked
+from aioproducer.serializers.registry.schema import Schema
 from aioproducer.testing import StubSchemaRegistry
 
 VALUE = SerializationContext("orders", "value")
@@ -270,3 +275,133 @@ async def test_json_schemas_own_schemas_are_known(stub: StubSchemaRegistry) -> N
     registered(stub, "orders-value", field("http://json-schema.org/draft-07/schema#"))
     assert await accepts(stub, {"n": {"type": "integer"}})
     assert not await accepts(stub, {"n": {"type": 5}})
+
+
+# -- schemas that are hostile ----------------------------------------------------------------------
+
+
+def hostile(
+    main: Any, others: dict[str, Any], references: dict[str, list[str]]
+) -> tuple[Schema, dict[tuple[str, int], Schema]]:
+    def schema(name: str, content: Any) -> Schema:
+        named = tuple(SchemaReference(each, each, 1) for each in references.get(name, ()))
+        return Schema(json.dumps(content), "JSON", named)
+
+    return schema("", main), {(name, 1): schema(name, each) for name, each in others.items()}
+
+
+MANY = [f"doc{number}" for number in range(500)]
+LONG = "http://a/" + "x" * 200_000 + "/"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        # 3,000 references that mean nothing, in a schema that knows 500 names
+        hostile(
+            {"$defs": {str(n): {"$ref": f"no{n}"} for n in range(3_000)}},
+            {name: {} for name in MANY},
+            {"": MANY},
+        ),
+        # the same against as many bases
+        hostile(
+            {
+                "$defs": {
+                    str(n): {"$id": f"http://b{n}/", "items": {"$ref": f"no{n}"}}
+                    for n in range(3_000)
+                }
+            },
+            {name: {} for name in MANY},
+            {"": MANY},
+        ),
+        # every schema names all others and has one id
+        hostile(
+            {},
+            {
+                name: {
+                    "$id": "http://same/",
+                    "$defs": {str(n): {"$ref": f"n{n}"} for n in range(9)},
+                }
+                for name in MANY
+            },
+            dict.fromkeys(["", *MANY], MANY),
+        ),
+        # references in a schema with a long id
+        hostile({"$id": LONG, "$defs": {str(n): {"$ref": f"b{n}"} for n in range(3_000)}}, {}, {}),
+        hostile({"$id": "http://a/", "$defs": {"a": {"$ref": LONG}}}, {}, {}),
+    ],
+    ids=["names", "bases", "ids", "a long id", "a long reference"],
+)
+def test_references_are_resolved_in_bounded_time(
+    given: tuple[Schema, dict[tuple[str, int], Schema]],
+) -> None:
+    began = time.process_time()
+    with contextlib.suppress(ValueError):
+        linked(*given)
+    assert time.process_time() - began < 4
+
+
+async def test_an_error_shows_references_as_written_in_bounded_time(
+    stub: StubSchemaRegistry,
+) -> None:
+    registered(stub, "part", {"type": "string"})
+    registered(
+        stub,
+        "orders-value",
+        {
+            "$defs": {
+                **{str(n): {"$ref": f"http://no.example/{n}"} for n in range(20_000)},
+                "one": {"not": {"anyOf": [{"$ref": "part"}] + [{"maxLength": 5}] * 20_000}},
+            },
+            "properties": {"n": {"$ref": "#/$defs/one"}},
+        },
+        part="part",
+    )
+    registry = SchemaRegistry("http://registry", transport=stub.transport)
+    serializer = JsonSchemaSerializer(registry, use_latest_version=True)
+    encode = await serializer._encoder((await registry.latest("orders-value")).schema)
+    began = time.process_time()
+    with pytest.raises(SerializationError) as raised:
+        encode({"n": "x"}, VALUE)
+    assert time.process_time() - began < 2
+    assert 'violates not: {"anyOf": [{"$ref": "part"}, {"maxLength": 5}' in str(raised.value)
+    assert len(str(raised.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"required": [f"name{n}" for n in range(50_000)]}, "and 49980 more"),
+        ({"additionalProperties": False}, "and 980 more"),
+        ({"enum": ["x" * 100_000]}, "violates enum"),
+        ({"$ref": "http://no.example/" + "x" * 4_000}, "unknown"),
+    ],
+)
+async def test_an_error_shows_a_bounded_part_of_a_schema(
+    stub: StubSchemaRegistry, schema: Any, words: str
+) -> None:
+    registered(stub, "orders-value", schema)
+    registry = SchemaRegistry("http://registry", transport=stub.transport)
+    serializer = JsonSchemaSerializer(registry, use_latest_version=True)
+    encode = await serializer._encoder((await registry.latest("orders-value")).schema)
+    with pytest.raises(SerializationError, match=words) as raised:
+        encode({f"field{n}": n for n in range(1_000)}, VALUE)
+    assert len(str(raised.value)) < 6_000
+
+
+async def test_an_inner_schema_with_an_id_is_not_searched_for_at_each_reference(
+    stub: StubSchemaRegistry,
+) -> None:
+    filler = {f"f{n}": {"properties": {"a": {"type": "string"}}} for n in range(5_000)}
+    inner = {"$id": "http://inner.example/", "type": "integer"}
+    registered(
+        stub,
+        "orders-value",
+        {"definitions": filler | {"inner": inner}, "items": {"$ref": "http://inner.example/"}},
+    )
+    registry = SchemaRegistry("http://registry", transport=stub.transport)
+    serializer = JsonSchemaSerializer(registry, use_latest_version=True)
+    encode = await serializer._encoder((await registry.latest("orders-value")).schema)
+    began = time.process_time()
+    assert encode([1] * 300, VALUE)
+    assert time.process_time() - began < 3

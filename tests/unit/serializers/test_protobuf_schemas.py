@@ -7,11 +7,12 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2
 
 from aioproducer.errors import SchemaRegistryError
 from aioproducer.serializers import ProtobufSerializer, SchemaRegistry, SerializationContext
-from aioproducer.serializers.registry.protobuf_names import paths_in
+from aioproducer.serializers.registry.protobuf import index_path
+from aioproducer.serializers.registry.protobuf_names import path_in
 from aioproducer.serializers.registry.wire_format import split, split_indexes
 from aioproducer.testing import StubSchemaRegistry
 
@@ -107,7 +108,7 @@ service S { rpc Call (New) returns (Other) { option (x) = {a: 1}; } }
 
 
 def test_types_are_found_in_the_text_of_a_file() -> None:
-    assert paths_in(SOURCE) == {
+    for name, path in {
         "test.New": [0],
         "test.New.ByNameEntry": [0, 0],
         "test.New.In": [0, 1],
@@ -116,13 +117,26 @@ def test_types_are_found_in_the_text_of_a_file() -> None:
         "test.Other.Zero": [1, 1],
         "test.Other.Zero.Deep": [1, 1, 0],
         "test.Other.Second": [1, 2],
-    }
-    assert paths_in("message A {} message B { message A {} }") == {
-        "A": [0],
-        "B": [1],
-        "B.A": [1, 0],
-    }
-    assert paths_in("{ } } message") == {}
+        "test.Second": None,
+        "test": None,
+        "": None,
+    }.items():
+        assert path_in(SOURCE, name) == path
+    nested = "message A {} message B { message A {} }"
+    assert [path_in(nested, name) for name in ("A", "B", "B.A", "A.B")] == [[0], [1], [1, 0], None]
+    assert path_in("{ } } message", "A") is None
+
+
+def test_types_are_found_in_the_binary_form_as_protobuf_reads_it() -> None:
+    for module in (descriptor_pb2, struct_pb2):
+        text = base64.b64encode(module.DESCRIPTOR.serialized_pb).decode()
+        waiting = list(module.DESCRIPTOR.message_types_by_name.values())
+        assert waiting
+        while waiting:
+            each = waiting.pop()
+            assert path_in(text, each.full_name) == index_path(each)
+            waiting += each.nested_types
+        assert path_in(text, "google.protobuf.Missing") is None
 
 
 def moved() -> str:

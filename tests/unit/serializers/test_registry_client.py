@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import json
 import pickle
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -232,6 +234,12 @@ async def test_a_compressed_answer_is_not_unpacked() -> None:
         b'{"schema": "x", "schemaType": "XML"}',
         b'{"schema": "x", "references": [{"name": "y"}]}',
         b'{"schema": "x", "references": 3}',
+        b'{"schema": "x", "references": [{"name": 1, "subject": "s", "version": 1}]}',
+        b'{"schema": "x", "references": [{"name": "n", "subject": ["s"], "version": 1}]}',
+        b'{"schema": "x", "references": [{"name": "n", "subject": "s", "version": 0}]}',
+        b'{"schema": "x", "references": [{"name": "n", "subject": "s", "version": 99999999999}]}',
+        b'{"schema": "x", "references": [{"name": "%b", "subject": "s", "version": 1}]}'
+        % (b"n" * 2000),
     ],
 )
 async def test_an_answer_that_makes_no_sense_is_refused(answer: bytes) -> None:
@@ -422,3 +430,32 @@ async def test_the_references_of_a_schema_have_a_bound_together() -> None:
         assert len(await registry.referenced(few)) == 4
         with pytest.raises(SchemaRegistryError, match="more than 4194304 characters"):
             await registry.referenced(Schema('"int"', references=tuple(references)))
+
+
+async def test_too_many_references_in_an_answer_are_refused() -> None:
+    references = [{"name": f"n{n}", "subject": "s", "version": 1} for n in range(20_000)]
+    content = json.dumps({"schema": "x", "references": references}).encode()
+    async with answering(lambda request: httpx.Response(200, content=content)) as registry:
+        with pytest.raises(SchemaRegistryError, match="refers to more than 500"):
+            await registry.schema(1)
+
+
+async def test_cached_schemas_take_bounded_memory() -> None:
+    asked: list[str] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        return httpx.Response(200, json={"schema": "x" * 1_900_000})
+
+    async with answering(handle) as registry:
+        tracemalloc.start()
+        try:
+            for number in range(40):
+                await registry.schema(number)
+            gc.collect()
+            kept, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        await registry.schema(39)  # the newest one is still known
+        assert len(asked) == 40
+    assert kept < 50_000_000
