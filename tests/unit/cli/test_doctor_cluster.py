@@ -134,6 +134,12 @@ def test_replicas_that_lag_are_a_warning_that_names_the_partitions() -> None:
     assert finding.found == "partitions 1, 3 with replicas out of sync"
 
 
+@pytest.mark.parametrize("told", ["", "x", "-1", "1.5", "\x1b[2J", "9" * 5000])
+def test_an_option_that_is_no_number_is_no_error(told: str) -> None:
+    (finding,) = topic_findings("t", described(3), {"min.insync.replicas": told}, acks="all")
+    assert finding.status is Status.OK
+
+
 def test_options_that_may_not_be_seen_are_said_to_be_so() -> None:
     (finding,) = topic_findings("t", described(3), None, acks="all")
     assert finding.found.endswith("min.insync.replicas may not be seen")

@@ -362,8 +362,8 @@ def colliding_pairs(count: int) -> list[list[int]]:
 @pytest.mark.parametrize(
     "items",
     [
-        [number * PRIME for number in range(1, 8_000)],
-        [-number * PRIME for number in range(1, 8_000)],
+        [number * PRIME for number in range(1, 30_000)],
+        [-number * PRIME for number in range(1, 30_000)],
         [[number * PRIME] for number in range(1, 8_000)],
         [{"a": number * PRIME} for number in range(1, 8_000)],
         colliding_pairs(8_000),
@@ -374,7 +374,7 @@ async def test_unique_items_of_equal_hashes_take_linear_time(items: list[Any]) -
     encode = await encoder({"uniqueItems": True})
     began = time.process_time()
     assert encode(items, CONTEXT)
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 2
 
 
 # -- what is kept ----------------------------------------------------------------------------------
