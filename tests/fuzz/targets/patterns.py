@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
+from re import _parser as sre_parser  # type: ignore[attr-defined]
 
 from aioproducer.serializers.registry.patterns import Pattern, PatternError, _Machine
 from fuzz.guard import Target, require
@@ -29,7 +30,7 @@ def run(data: bytes) -> None:
     if not 0 < len(text) <= _SHORT or len(pattern) > _SHORT:
         return
     try:
-        machine = _Machine(made._tree, made._compiled.flags)
+        machine = _Machine(sre_parser.parse(pattern), made._compiled.flags)
         simulated = machine.is_found_in(text)
     except PatternError:
         return
