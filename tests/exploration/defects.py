@@ -104,9 +104,9 @@ OWN = (
     Defect(
         "keep the node of a request that was not made",
         "core/sending/sender.py",
-        '"""The request never reached a transport: nothing of it can have been written."""\n'
+        '"""Retry or fail batches whose request never reached a transport: none was written."""\n'
         "        self._preparing.discard(node_id)\n",
-        '"""The request never reached a transport: nothing of it can have been written."""\n',
+        '"""Retry or fail batches whose request never reached a transport: none was written."""\n',
     ),
     Defect(
         "keep the node when every batch of a request has ended",
@@ -117,9 +117,9 @@ OWN = (
     Defect(
         "keep a metadata request that has failed",
         "core/metadata/metadata.py",
-        '"""The request failed, or none could be made: another may follow after the backoff."""\n'
+        '"""Handle a request that failed or could not be sent; back off before the next one."""\n'
         "        self._fetch = None\n",
-        '"""The request failed, or none could be made: another may follow after the backoff."""\n',
+        '"""Handle a request that failed or could not be sent; back off before the next one."""\n',
     ),
     Defect(
         "keep the first of a topic's logs",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import warnings
 from typing import Any
 
@@ -62,6 +63,14 @@ async def test_kafka_python_and_ours_write_the_same(kafka: ClusterUnderTest, cod
     assert found[0] == found[1]
 
 
+def stable_position(consumer: kafka_python.KafkaConsumer, place: Any) -> int | None:
+    """The committed position; markers are written after the end of a transaction is answered."""
+    until = time.monotonic() + WAIT_S
+    while (position := consumer.committed(place)) is None and time.monotonic() < until:
+        time.sleep(0.05)
+    return position
+
+
 def commit_positions(client: Any, servers: str, topic: str, group: str) -> list[int]:
     """What a group has committed after a transaction that ended well, and one that was aborted."""
     place = kafka_python.TopicPartition(topic, 0)
@@ -79,7 +88,7 @@ def commit_positions(client: Any, servers: str, topic: str, group: str) -> list[
             offsets = {TopicPartition(*place): OffsetAndMetadata(position, "", -1)}
             producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
             ends()
-            committed.append(consumer.committed(place))
+            committed.append(stable_position(consumer, place))
     finally:
         producer.close()
         consumer.close()

@@ -180,7 +180,7 @@ def leftovers(loop: VirtualLoop, network: SimNetwork) -> list[str]:
             left.append(f"connection {connection}")
     for timer in loop.pending_timers():
         owner = _owner(timer)
-        if owner is not None and not owner.startswith("aioproducer.testing."):
+        if owner is not None and not owner.startswith(("aioproducer.testing.", "simulation.")):
             left.append(f"timer of {owner} in {timer.when() - loop.time():.3f} s")
     return sorted(left)
 

@@ -162,7 +162,7 @@ async def test_a_request_without_a_common_version_is_refused_by_naming_both_rang
         harness(TcpDialer(), {1: (server.host, server.port)}) as it,
     ):
         assert await it.connect() is None
-        offer = "speaks nothing" if theirs is None else "speaks versions 100 to 101"
+        offer = "supports nothing" if theirs is None else "supports versions 100 to 101"
         with pytest.raises(
             UnsupportedVersionError, match=f"METADATA: the broker {offer}.* 0 to 13"
         ):

@@ -194,7 +194,7 @@ async def test_a_mechanism_the_broker_lacks_is_told_with_those_it_has(evidence: 
         error = await attempt(evidence, **options, max_block_ms=60_000)
     assert type(error) is UnsupportedSaslMechanismError
     assert "set sasl_mechanism to one of those it offers: SCRAM-SHA-512;" in str(error)
-    assert "OAUTHBEARER, which would give the password or token to anybody" in str(error)
+    assert "OAUTHBEARER, which would give the password or token to all" in str(error)
 
 
 async def test_a_broker_that_offers_plain_alone_does_not_get_it_advised(
@@ -205,7 +205,7 @@ async def test_a_broker_that_offers_plain_alone_does_not_get_it_advised(
         error = await attempt(evidence, **options, max_block_ms=60_000)
     assert type(error) is UnsupportedSaslMechanismError
     assert "set sasl_mechanism to" not in str(error)
-    assert "PLAIN, which would give the password or token to anybody" in str(error)
+    assert "PLAIN, which would give the password or token to all" in str(error)
 
 
 @pytest.mark.parametrize(
