@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from aioproducer._util.arguments import index_of
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.config import ConfigInput, configured
-from aioproducer.core.transactions import coordinator_queries as questions
+from aioproducer.core.transactions import coordinator_queries
 from aioproducer.core.transactions.prepared import Fate, fate_of
 from aioproducer.errors import (
     IllegalStateError,
@@ -110,7 +110,7 @@ class TransactionAdmin:
         if prepared.empty:
             return
         try:
-            await self._asks().ask(questions.end(prepared, commit=commit))
+            await self._asks().ask(coordinator_queries.end(prepared, commit=commit))
         except _NOT_OURS_ANY_MORE as error:
             fate = await self._fate(prepared)
             if fate is Fate.OPEN:
@@ -129,7 +129,7 @@ class TransactionAdmin:
 
     async def describe(self, transactional_id: str) -> TransactionDescription | None:
         """Return the coordinator's state of a transactional id; None for none (Kafka 3.0)."""
-        return await self._asks().ask(questions.describe(transactional_id))
+        return await self._asks().ask(coordinator_queries.describe(transactional_id))
 
     async def open_transactions(
         self, prefix: str = "", *, older_than_ms: int | None = None
@@ -140,7 +140,7 @@ class TransactionAdmin:
             prefix: the beginning of the transactional ids.
             older_than_ms: only those that have been open for longer (KIP-994, Kafka 3.8).
         """
-        found = await self._asks().ask_each(questions.list_open(prefix, older_than_ms))
+        found = await self._asks().ask_each(coordinator_queries.list_open(prefix, older_than_ms))
         names = sorted({name for some in found for name in some})
         described = [await self.describe(name) for name in names]
         return [each for each in described if each is not None and each.state == "Ongoing"]
@@ -180,7 +180,7 @@ class TransactionAdmin:
         Waits for open transactions that may change them (require_stable, KIP-447, Kafka 2.5).
         """
         places = [TopicPartition(topic, index_of(number)) for topic, number in partitions]
-        return await self._asks().ask(questions.committed(group_id, places))
+        return await self._asks().ask(coordinator_queries.committed(group_id, places))
 
     # -- private ---------------------------------------------------------------------------------
 
@@ -201,12 +201,12 @@ class TransactionAdmin:
     async def _aborted(self, found: TransactionDescription) -> bool:
         client = self._asks()
         if await client.finalized_feature(_FEATURE) >= 2:
-            question = questions.end(
+            question = coordinator_queries.end(
                 PreparedTransaction(found.transactional_id, found.producer_id, found.epoch, 2),
                 commit=False,
             )
         else:
-            question = questions.fence(found)
+            question = coordinator_queries.fence(found)
         try:
             await client.ask(question)
         except _NOT_OURS_ANY_MORE:

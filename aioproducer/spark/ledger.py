@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from aioproducer._util import log
 from aioproducer._util.gather import together
 from aioproducer.core.sending.idempotence import ProducerIdentity
-from aioproducer.core.transactions import coordinator_queries as questions
+from aioproducer.core.transactions import coordinator_queries
 from aioproducer.core.transactions.prepared import Fate, fate_of
 from aioproducer.core.transactions.requests import CoordinatorKind
 from aioproducer.errors import (
@@ -114,7 +114,7 @@ class Ledger(TransactionAdmin):
         """Shut out every other driver; return what this one's decision will be ended by."""
         asks = self._asks()
         timeout_ms = self._config.transaction_timeout_ms
-        identity = await asks.ask(questions.take_over(self.names.driver, timeout_ms))
+        identity = await asks.ask(coordinator_queries.take_over(self.names.driver, timeout_ms))
         version = 2 if await asks.finalized_feature(_FEATURE) >= 2 else 1
         return PreparedTransaction(self.names.driver, *identity, transaction_version=version)
 
@@ -127,7 +127,7 @@ class Ledger(TransactionAdmin):
         identity = ProducerIdentity(driver.producer_id, driver.epoch)
         timeout_ms = self._config.transaction_timeout_ms
         try:
-            question = questions.take_over(self.names.driver, timeout_ms, identity)
+            question = coordinator_queries.take_over(self.names.driver, timeout_ms, identity)
             renewed = await self._asks().ask(question)
         except _SHUT_OUT:
             return None
@@ -140,7 +140,7 @@ class Ledger(TransactionAdmin):
             UnknownTopicOrPartitionError: it does not, and a time limit is given.
         """
         may_create = self._config.allow_auto_create_topics
-        question = questions.partition_count(self._topic, may_create=may_create)
+        question = coordinator_queries.partition_count(self._topic, may_create=may_create)
         if self._topic_timeout_s is None:
             return await self._asks().ask(question)
 
@@ -163,7 +163,7 @@ class Ledger(TransactionAdmin):
 
         With `idle` also attempts that have their identity and have written nothing yet.
         """
-        question = questions.list_open(self.names.workers, None, idle=idle)
+        question = coordinator_queries.list_open(self.names.workers, None, idle=idle)
         listed = {name for some in await self._asks().ask_each(question) for name in some}
         listed -= {part.transaction.transactional_id for part in beside}
         wanted = [name for name in sorted(listed) if self.names.read(name) is not None]
@@ -195,7 +195,7 @@ class Ledger(TransactionAdmin):
 
     async def last_decision(self) -> Decision | None:
         """Return the last epoch that was decided; None for none, or none that brokers remember."""
-        found = await self._asks().ask(questions.committed(self.names.prefix, None))
+        found = await self._asks().ask(coordinator_queries.committed(self.names.prefix, None))
         last = max((each.offset for each in found.values()), default=0)
         if last == 0:
             return None
@@ -238,8 +238,8 @@ class Ledger(TransactionAdmin):
         group, asks = self.names.prefix, self._asks()
         try:
             if driver.transaction_version < 2:
-                await asks.ask(questions.add_group(driver, group))
-            await asks.ask(questions.commit_in_transaction(driver, group, offsets))
+                await asks.ask(coordinator_queries.add_group(driver, group))
+            await asks.ask(coordinator_queries.commit_in_transaction(driver, group, offsets))
         except _SHUT_OUT as error:
             raise superseded(decision.epoch) from error
 
@@ -260,7 +260,7 @@ class Ledger(TransactionAdmin):
 
     async def last_decision_and_end(self) -> tuple[Decision | None, bool]:
         """`last_decision`, and whether every end of it was acknowledged."""
-        settled = questions.committed(self._settled_group, None)
+        settled = coordinator_queries.committed(self._settled_group, None)
         last, found = await together(self.last_decision(), self._asks().ask(settled))
         return last, last is not None and _settled(last) in found.values()
 
@@ -271,7 +271,7 @@ class Ledger(TransactionAdmin):
         try:
             place = TopicPartition(self._topic, 0)
             await self._asks().ask(
-                questions.commit(self._settled_group, {place: _settled(decision)})
+                coordinator_queries.commit(self._settled_group, {place: _settled(decision)})
             )
         except KafkaError as error:
             _log.info("epoch %d will be checked once more: %s", decision.epoch, error)
@@ -293,12 +293,12 @@ class Ledger(TransactionAdmin):
     async def _described(self, names: Iterable[str]) -> dict[str, TransactionDescription]:
         """Return the coordinators' descriptions of transactional ids; unknown ids are left out."""
         kind = CoordinatorKind.TRANSACTION
-        return await self._asks().ask_coordinators(kind, names, questions.describe_each)
+        return await self._asks().ask_coordinators(kind, names, coordinator_queries.describe_each)
 
 
 async def is_over(asks: CoordinatorClient, driver: PreparedTransaction) -> bool:
     """Return whether the driver with this identity has decided or given up, or was fenced."""
-    found = await asks.ask(questions.describe(driver.transactional_id))
+    found = await asks.ask(coordinator_queries.describe(driver.transactional_id))
     identity = (driver.producer_id, driver.epoch)
     return found is None or found.state != _IDLE or (found.producer_id, found.epoch) != identity
 

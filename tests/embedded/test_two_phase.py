@@ -21,7 +21,7 @@ from support.confluent import read_all_confluent
 
 from aioproducer import Producer
 from aioproducer.config import ProducerConfig
-from aioproducer.core.transactions import coordinator_queries as questions
+from aioproducer.core.transactions import coordinator_queries
 from aioproducer.spark.attempts import Plan, TaskResult
 from aioproducer.spark.decision import Decision, Part
 from aioproducer.spark.errors import (
@@ -486,12 +486,14 @@ async def test_500_transactions_are_decided_and_ended(cluster: ClusterUnderTest)
         async def prepare(number: int) -> TaskResult:
             worker = f"{number * 0x9E3779B97F4A7C15 % 2**64:016x}"
             name = ledger.names.attempt(worker, 0, number % 7)
-            identity = await asks.ask(questions.take_over(name, 60_000))
+            identity = await asks.ask(coordinator_queries.take_over(name, 60_000))
             prepared = PreparedTransaction(name, *identity, plan.driver.transaction_version)
             where = {TopicPartition(job.topic, 0): OffsetAndMetadata(number)}
             if prepared.transaction_version < 2:
-                await asks.ask(questions.add_group(prepared, f"{group}-{number}"))
-            await asks.ask(questions.commit_in_transaction(prepared, f"{group}-{number}", where))
+                await asks.ask(coordinator_queries.add_group(prepared, f"{group}-{number}"))
+            await asks.ask(
+                coordinator_queries.commit_in_transaction(prepared, f"{group}-{number}", where)
+            )
             return TaskResult(plan.driver, 0, OWNER, Part(number, 1000 + number, prepared))
 
         results = [

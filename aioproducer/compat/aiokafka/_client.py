@@ -25,7 +25,7 @@ from aioproducer.compat.aiokafka.errors import (
     RequestTimedOutError,
 )
 from aioproducer.compat.aiokafka.structs import BrokerMetadata, TopicPartition, kin_struct
-from aioproducer.core.transactions import coordinator_queries as questions
+from aioproducer.core.transactions import coordinator_queries
 from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from aioproducer.net.client import PreparedRequest
@@ -211,7 +211,7 @@ class ClientView:
         """
         connection = self._running()
         with translating():
-            names = await self._requester().ask(questions.topic_names())
+            names = await self._requester().ask(coordinator_queries.topic_names())
             self._listed.update(names)
             connection.use_topics(names)
         await self.bootstrap()
@@ -340,7 +340,7 @@ class ClientView:
 
     async def _update(self, connection: Connection) -> bool:
         if connection.metadata.topics_in_use <= self._listed:
-            names = await self._requester().ask(questions.topic_names())
+            names = await self._requester().ask(coordinator_queries.topic_names())
             self._listed.update(names)
             connection.use_topics(names)
         return await connection.refresh_metadata()

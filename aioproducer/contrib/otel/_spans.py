@@ -93,9 +93,8 @@ class SendSpan:
 
     def carried_by_item(self, item: Item) -> Item:
         """Return an item of `send_many` with the context; one that cannot be sent as it is."""
-        from aioproducer.runtime.bulk.send_many import (
-            as_record,  # heavy, and not needed to instrument
-        )
+        # Imported here: it is heavy, and not needed to instrument.
+        from aioproducer.runtime.bulk.send_many import as_record
 
         try:
             record = as_record(item)

@@ -22,7 +22,7 @@ from typing import TypeVar
 from aioproducer._checks.event_loop import running_loop
 from aioproducer._util.gather import together
 from aioproducer.config import ProducerConfig
-from aioproducer.core.transactions import coordinator_queries as questions
+from aioproducer.core.transactions import coordinator_queries
 from aioproducer.core.transactions.coordinator_queries import Question
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.errors import (
@@ -144,7 +144,7 @@ class CoordinatorClient:
         """Return the answers of all brokers of the cluster; raises what `ask` raises."""
 
         async def of_all() -> list[_T]:
-            self._learn(await self._ask(questions.brokers()))
+            self._learn(await self._ask(coordinator_queries.brokers()))
             return [await self._exchange(node_id, question) for node_id in sorted(self._nodes)]
 
         return await self._repeated(of_all)
@@ -152,7 +152,7 @@ class CoordinatorClient:
     async def ask_broker(self, node_id: int, question: Question[_T]) -> _T:
         """Return the answer of one broker of the cluster, in one attempt; raises its error."""
         if node_id not in self._nodes:
-            self._learn(await self._ask(questions.brokers()))
+            self._learn(await self._ask(coordinator_queries.brokers()))
         return await self._exchange(node_id, question)
 
     async def relay(
@@ -175,7 +175,7 @@ class CoordinatorClient:
         try:
             async with asyncio.timeout(self._patience):
                 if node_id not in self._nodes:
-                    self._learn(await self._ask(questions.brokers()))
+                    self._learn(await self._ask(coordinator_queries.brokers()))
                 await self._ready(node_id)
                 request = encoded(self._client.version_ranges(node_id))
                 now = self._loop.time()
@@ -242,13 +242,13 @@ class CoordinatorClient:
         unknown = [each for each in names if CoordinatorKey(kind, each) not in self._coordinators]
         if not unknown:
             return
-        found = await self._ask(questions.find_coordinators(kind, unknown))
+        found = await self._ask(coordinator_queries.find_coordinators(kind, unknown))
         self._learn(self._nodes | {node.id: node for node in found.values()})
         self._coordinators |= {CoordinatorKey(kind, name): found[name].id for name in unknown}
 
     async def _coordinator(self, key: CoordinatorKey) -> int:
         if key not in self._coordinators:
-            node = await self._ask(questions.find_coordinator(key))
+            node = await self._ask(coordinator_queries.find_coordinator(key))
             self._learn(self._nodes | {node.id: node})
             self._coordinators[key] = node.id
         return self._coordinators[key]

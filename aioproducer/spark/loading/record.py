@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Self
 
-from aioproducer.core.transactions import coordinator_queries as questions
+from aioproducer.core.transactions import coordinator_queries
 from aioproducer.loader.errors import StateError
 from aioproducer.loader.state_file import read_state, write_state
 from aioproducer.spark.exactly_once import prefix_for_job
@@ -135,7 +135,7 @@ class KnownFiles(TransactionAdmin):
         wanted = OffsetAndMetadata(state.steps, f"{_MARK}:{state.files}")
         found = (await self.committed_offsets(load, [place])).get(place)
         if found is None or found.offset < 0:
-            await self._asks().ask(questions.commit(load, {place: wanted}))
+            await self._asks().ask(coordinator_queries.commit(load, {place: wanted}))
         elif (found.offset, found.metadata) != (wanted.offset, wanted.metadata):
             raise StateError(
                 f"the files are not those that the load {load!r} was begun with",

@@ -14,7 +14,7 @@ from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.core.metadata.cluster import MAX_BROKERS, ZERO_ID
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.reasons import Reason
-from aioproducer.core.transactions import coordinator_queries as coordinator_questions
+from aioproducer.core.transactions import coordinator_queries
 from aioproducer.errors import (
     AuthenticationError,
     InvalidTopicError,
@@ -352,7 +352,7 @@ def test_an_answer_with_more_brokers_than_any_cluster_has_is_a_failed_update():
 def test_a_list_of_brokers_for_another_purpose_has_the_same_bound():
     answered = response(nodes=range(MAX_BROKERS + 1))
     with pytest.raises(ProtocolError, match="10001 brokers, more than 10000"):
-        coordinator_questions.brokers().read(answered)
+        coordinator_queries.brokers().read(answered)
 
 
 @pytest.mark.parametrize("host", ["\ufdfa" * 250, "b\u00fccher.example"])

@@ -10,7 +10,7 @@ import pytest
 from support.stage import Stage, play
 
 from aioproducer.config import ProducerConfig
-from aioproducer.core.transactions import coordinator_queries as questions
+from aioproducer.core.transactions import coordinator_queries
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.errors import (
     KafkaConnectionError,
@@ -32,8 +32,8 @@ def client_on(stage: Stage) -> CoordinatorClient:
     return CoordinatorClient(ProducerConfig(**stage.world.spec.options), dialer=stage.world.network)
 
 
-def committed() -> questions.Question[Any]:
-    return questions.committed("group", None)
+def committed() -> coordinator_queries.Question[Any]:
+    return coordinator_queries.committed("group", None)
 
 
 async def coordinator_of(client: CoordinatorClient) -> int:
@@ -49,7 +49,8 @@ def test_a_coordinator_that_the_brokers_no_longer_list_is_looked_for_anew() -> N
         stage.crash(node)
         await asyncio.sleep(1)
         began = stage.loop.time()
-        await client.ask_each(questions.list_open("tx", None))  # lists the brokers there are
+        # Reads which brokers there are.
+        await client.ask_each(coordinator_queries.list_open("tx", None))
         assert await coordinator_of(client) != node
         assert stage.loop.time() - began < 30
         await client.close()
@@ -61,7 +62,7 @@ def test_a_broker_that_is_not_listed_is_not_waited_for() -> None:
     async def act(stage: Stage) -> None:
         client = client_on(stage)
         with pytest.raises(NodeDisconnectedError, match="left the cluster"):
-            await client.ask_broker(99, questions.list_open("tx", None))
+            await client.ask_broker(99, coordinator_queries.list_open("tx", None))
         await client.close()
 
     play(act)
@@ -122,7 +123,7 @@ def test_a_missing_topic_is_named_and_not_called_safe_to_repeat() -> None:
         client = client_on(stage)
         position = {TopicPartition("missing", 0): OffsetAndMetadata(1, "")}
         with pytest.raises(KafkaTimeoutError, match="UNKNOWN_TOPIC_OR_PARTITION") as caught:
-            await client.ask(questions.commit("group", position))
+            await client.ask(coordinator_queries.commit("group", position))
         assert caught.value.topic == "missing"
         assert "create the topic" in (caught.value.advice or "")
         await client.close()
@@ -151,9 +152,9 @@ def test_a_coordinator_at_an_impossible_address_is_refused(
         coordinators=[Coordinator(key="x", node_id=node_id, host=host, port=port)]
     )
     for read, answer in (
-        (questions.find_coordinator(CoordinatorKey(kind, "x")).read, one),
-        (questions.find_coordinator(CoordinatorKey(kind, "x")).read, several),
-        (questions.find_coordinators(kind, ["x"]).read, several),
+        (coordinator_queries.find_coordinator(CoordinatorKey(kind, "x")).read, one),
+        (coordinator_queries.find_coordinator(CoordinatorKey(kind, "x")).read, several),
+        (coordinator_queries.find_coordinators(kind, ["x"]).read, several),
     ):
         with pytest.raises(ProtocolError, match="a broker named a coordinator at") as raised:
             read(answer)
