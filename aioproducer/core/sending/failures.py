@@ -13,6 +13,7 @@ from aioproducer.errors import (
     KafkaError,
     OutOfOrderSequenceNumberError,
 )
+from aioproducer.errors.advice import joined
 
 if TYPE_CHECKING:
     from aioproducer.core.metadata.metadata import Metadata
@@ -44,6 +45,12 @@ def expiry_of(
     )
     error.__cause__ = wait.error or metadata.topic_error(topic)
     return error
+
+
+def no_longer_retried(batch: ProducerBatch, error: KafkaError, limit: str) -> KafkaError:
+    """Return the retriable error of a batch that is not sent again: `limit` ended its retries."""
+    longer = f"to retry for longer, raise {limit}, which ended after {batch.attempts} attempt(s)"
+    return error.with_context(advice=joined(error.advice, longer))
 
 
 def overtaken(batch: ProducerBatch) -> KafkaError:

@@ -33,6 +33,7 @@ from aioproducer.core.sending.actions import Action, Connect, Dispatch, NodeView
 from aioproducer.core.sending.failures import (
     expiry_of,
     failure_outcome,
+    no_longer_retried,
     overtaken,
     refused_because_of_others,
 )
@@ -87,6 +88,12 @@ class SenderSettings:
     delivery_timeout: float
     principal: Callable[[], str] = this_principal
     """Returns the principal that brokers see, for error messages."""
+
+    def limit_of_retries(self, *, expired: bool) -> str:
+        """Return the option that ended a batch's retries, with its value."""
+        if expired:
+            return f"delivery_timeout_ms={round(self.delivery_timeout * 1000)}"
+        return f"retries={self.retries}"
 
 
 class Sender:
@@ -480,6 +487,7 @@ class Sender:
         if self._sequencer.on_out_of_order(batch):
             self._offsets.on_unknown_predecessor(batch.topic_partition, log_start)
         if now - batch.created_at >= self._settings.delivery_timeout:
+            error = no_longer_retried(batch, error, self._settings.limit_of_retries(expired=True))
             self._fail(batch, error, now=now)
         else:
             delay = self._settings.retry_backoff.delay(batch.attempts - 1, self._rng)
@@ -511,10 +519,8 @@ class Sender:
             self.accumulator.reenqueue(batch, now if at_once else now + delay)
             return
         if error.retriable:
-            error = error.with_context(
-                advice=f"failed to send after {batch.attempts} attempt(s), retries="
-                f"{self._settings.retries}"
-            )
+            limit = self._settings.limit_of_retries(expired=expired)
+            error = no_longer_retried(batch, error, limit)
         self._fail(batch, error, blamed, now=now)
 
     @property

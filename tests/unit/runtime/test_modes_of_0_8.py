@@ -219,7 +219,7 @@ def test_a_failure_after_all_tries_says_so_and_the_next_record_goes_on() -> None
         await producer.start()
         refusing = stage.faults.error(ApiKey.PRODUCE, 6, topic="t", times=None)
         with pytest.raises(
-            NotLeaderOrFollowerError, match=r"failed to send after 4 attempt\(s\), retries=3"
+            NotLeaderOrFollowerError, match=r"raise retries=3, which ended after 4 attempt"
         ):
             await producer.send("t", b"lost")
         stage.faults.remove(refusing)

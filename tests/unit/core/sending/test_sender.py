@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -170,6 +171,26 @@ def test_too_few_replicas_say_whether_the_batch_was_written_before_that(
     error = error_of(batch)
     assert error.code == code  # type: ignore[attr-defined]
     assert error.persistence is persistence
+
+
+@pytest.mark.parametrize(
+    ("limits", "named"),
+    [
+        ({"retries": 0}, "raise retries=0, which ended after 1 attempt(s)"),
+        ({"delivery_timeout": 1.0}, "raise delivery_timeout_ms=1000, which ended after 1"),
+    ],
+)
+@pytest.mark.parametrize("code", [19, 20])
+def test_a_refusal_that_ends_the_retries_keeps_its_own_advice(
+    code: int, limits: dict[str, Any], named: str
+) -> None:
+    core = Core(**limits)
+    batch = core.append()
+    (dispatch,) = core.poll()
+    core.sender.on_response(1, dispatch.batches, answer(refused(code)), core.now + 1)
+    advice = str(error_of(batch).advice)
+    assert "min.insync.replicas" in advice
+    assert named in advice
 
 
 def test_retries_used_up_fails_with_the_last_error() -> None:
