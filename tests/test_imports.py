@@ -1,0 +1,149 @@
+"""No two modules import each other, directly or through others.
+
+Imports for type checkers alone and imports in functions count. A native module is no Python file:
+its `.pyx` is not read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grimp
+import pytest
+
+ROOTS = ("aioproducer", "simulation", "exploration")
+
+KNOWN: dict[str, set[frozenset[str]]] = {
+    "aioproducer": {
+        frozenset({"aioproducer.core.batching.batch", "aioproducer.core.batching.outgoing"}),
+        frozenset({"aioproducer.net.connection", "aioproducer.net.observers"}),
+        frozenset({"aioproducer.net.handshake", "aioproducer.net.security.sasl.authentication"}),
+        frozenset(
+            {
+                "aioproducer.runtime.bulk.run",
+                "aioproducer.runtime.bulk.send_many",
+                "aioproducer.runtime.bulk.target",
+                "aioproducer.runtime.engine",
+                "aioproducer.runtime.observability.interceptors",
+                "aioproducer.runtime.observability.registry",
+                "aioproducer.runtime.observability.rows",
+                "aioproducer.runtime.send.gathering",
+            }
+        ),
+        frozenset({"aioproducer.runtime.send._fast_path_py", "aioproducer.runtime.send.fast_path"}),
+        frozenset({"aioproducer.spark.source", "aioproducer.spark.streaming"}),
+        frozenset(
+            {
+                "aioproducer.testing.broker.api.admin",
+                "aioproducer.testing.broker.api.context",
+                "aioproducer.testing.broker.api.coordinators",
+                "aioproducer.testing.broker.api.fetch",
+                "aioproducer.testing.broker.api.metadata",
+                "aioproducer.testing.broker.api.offsets",
+                "aioproducer.testing.broker.api.produce",
+                "aioproducer.testing.broker.api.sasl",
+                "aioproducer.testing.broker.api.telemetry",
+                "aioproducer.testing.broker.api.transaction_views",
+                "aioproducer.testing.broker.api.transactions",
+                "aioproducer.testing.broker.cluster",
+                "aioproducer.testing.broker.dispatch",
+                "aioproducer.testing.broker.transactions.coordinator",
+                "aioproducer.testing.broker.transactions.endings",
+                "aioproducer.testing.broker.transactions.groups",
+                "aioproducer.testing.broker.transactions.shards",
+            }
+        ),
+        frozenset({"aioproducer.testing.mock_producer", "aioproducer.testing.mock_transactions"}),
+        frozenset(
+            {
+                "aioproducer.testing.world.network",
+                "aioproducer.testing.world.pipe",
+                "aioproducer.testing.world.transport",
+            }
+        ),
+    },
+    "simulation": {
+        frozenset({"simulation.scenario", "simulation.transactions.plan"}),
+        frozenset(
+            {
+                "simulation.simulation",
+                "simulation.transactions.actor",
+                "simulation.transactions.cast",
+                "simulation.transactions.contents",
+                "simulation.transactions.outsider",
+                "simulation.transactions.play",
+            }
+        ),
+    },
+}
+"""Cycles that remain to be cut, per root: each is the modules that reach each other."""
+
+
+def graph_of(root: str) -> grimp.ImportGraph:
+    return grimp.build_graph(root, exclude_type_checking_imports=False, cache_dir=None)
+
+
+def cycles_of(graph: grimp.ImportGraph) -> set[frozenset[str]]:
+    """Return the groups of modules that reach each other by imports."""
+    reached = {module: graph.find_upstream_modules(module) for module in graph.modules}
+    groups = {
+        frozenset({module, *(other for other in others if module in reached[other])})
+        for module, others in reached.items()
+    }
+    return {group for group in groups if len(group) > 1}
+
+
+def described(graph: grimp.ImportGraph, cycle: frozenset[str]) -> str:
+    """Return the imports among the modules of a cycle, one per line."""
+    return "\n".join(
+        f"{importer}:{detail['line_number']}: {detail['line_contents']}"
+        for importer in sorted(cycle)
+        for imported in sorted(graph.find_modules_directly_imported_by(importer) & cycle)
+        for detail in graph.get_import_details(importer=importer, imported=imported)
+    )
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_no_modules_import_each_other(root: str) -> None:
+    graph = graph_of(root)
+    new = cycles_of(graph) - KNOWN.get(root, set())
+    assert not new, "import cycles:\n\n" + "\n\n".join(
+        described(graph, cycle) for cycle in sorted(new, key=sorted)
+    )
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_every_known_cycle_still_exists(root: str) -> None:
+    gone = KNOWN.get(root, set()) - cycles_of(graph_of(root))
+    assert not gone, f"remove from KNOWN: {[sorted(cycle) for cycle in gone]}"
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from loops.first import THING",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from loops import first",
+        "def later():\n    import loops.first",
+    ],
+    ids=["at the top", "for type checkers", "in a function"],
+)
+def test_each_kind_of_import_closes_a_cycle(
+    back: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "loops"
+    package.mkdir()
+    for name, text in {
+        "__init__": "",
+        "first": "import loops.second\nTHING = 1",
+        "second": "from loops import third",
+        "third": back,
+        "user": "import loops.first",
+    }.items():
+        (package / f"{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    graph = graph_of("loops")
+
+    (cycle,) = cycles_of(graph)
+    assert cycle == {"loops.first", "loops.second", "loops.third"}
+    assert "loops.third:" in described(graph, cycle)
