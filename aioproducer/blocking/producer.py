@@ -30,6 +30,7 @@ from aioproducer.blocking.reading import BlockReader
 from aioproducer.blocking.started import Started
 from aioproducer.blocking.transactions import TransactionalCalls
 from aioproducer.client import producer as asynchronous
+from aioproducer.client.lifecycle import warned_of_by_owner
 from aioproducer.config import ConfigInput, ProducerConfig
 from aioproducer.errors import (
     IllegalStateError,
@@ -86,7 +87,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
 
     @hides_arguments
     def __init__(self, config: ConfigInput = None, /, **options: Unpack[ProducerOptions]) -> None:
-        self._producer = asynchronous.Producer(config, **options)
+        self._producer = warned_of_by_owner(asynchronous.Producer(config, **options))
         self._exit_timeout = _EXIT_TIMEOUT_S
         settings = self._producer.config
         self._plain = is_plain(settings.key_serializer, settings.value_serializer)

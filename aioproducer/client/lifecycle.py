@@ -15,7 +15,7 @@ import warnings
 import weakref
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from aioproducer._checks.event_loop import running_loop
 from aioproducer._util import log
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _log = log.get("producer")
 
+_LifeT = TypeVar("_LifeT", bound="Life")
 _live: weakref.WeakSet[Life] = weakref.WeakSet()
 
 
@@ -49,6 +50,9 @@ class State(Enum):
 
 class Life:
     """The part of `Producer` that begins and ends it."""
+
+    _owner_warns = False
+    """Whether an object around this one warns if it is left unclosed; see `warned_of_by_owner`."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
@@ -171,7 +175,8 @@ class Life:
         if getattr(self, "_state", None) is State.RUNNING:
             if self._engine is not None:
                 self._engine.close_soon()
-            self._warn_of_being_unclosed()
+            if not self._owner_warns:
+                self._warn_of_being_unclosed()
 
     def __repr__(self) -> str:
         if not hasattr(self, "_state"):
@@ -245,6 +250,15 @@ class Life:
                 "the producer was started in another event loop than the one running here, if any",
                 advice="use one producer per loop, from coroutines and callbacks of that loop",
             )
+
+
+def warned_of_by_owner(producer: _LifeT) -> _LifeT:
+    """Return a producer that does not warn if it is left unclosed: the object around it does.
+
+    In a reference cycle the collector may end the inner object first.
+    """
+    producer._owner_warns = True
+    return producer
 
 
 def check_in_task(what: str) -> None:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from support.waiting import until
 
 from aioproducer import Producer
 from aioproducer.blocking import Producer as BlockingProducer
+from aioproducer.compat.confluent import Producer as ConfluentProducer
 from aioproducer.errors import (
     DeliveryTimeoutError,
     ProducerClosedError,
@@ -114,6 +116,32 @@ async def test_a_producer_may_be_dropped_in_another_thread(cluster: ThreadedClus
         await asyncio.to_thread(drop)
     await until(lambda: tasks_left() == [])
     assert cluster.values("t") == [b"v"]
+
+
+def test_the_producer_inside_a_blocking_one_leaves_the_warning_to_it(
+    cluster: ThreadedCluster,
+) -> None:
+    producer = BlockingProducer(bootstrap_servers=cluster.bootstrap_servers, **OPTIONS)
+    producer.start()
+    finalized_first_in_a_cycle(producer._producer)
+    producer.close(5)
+
+
+def test_the_producer_inside_the_drop_in_for_confluent_leaves_the_warning_to_it(
+    cluster: ThreadedCluster,
+) -> None:
+    producer = ConfluentProducer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer.list_topics(timeout=10)
+    assert producer._inside.producer is not None
+    finalized_first_in_a_cycle(producer._inside.producer)
+    producer.close()
+
+
+def finalized_first_in_a_cycle(producer: Producer) -> None:
+    """Do what the collector may do to a producer inside another, in another thread than its own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        producer.__del__()
 
 
 def tasks_left() -> list[str]:

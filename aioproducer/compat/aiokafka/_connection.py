@@ -28,6 +28,7 @@ class Connection(Producer):
     """
 
     futures: RecordFutures
+    _owner_warns = True
 
     def _opened(self, engine: ProducerEngine) -> None:
         super()._opened(engine)
@@ -98,6 +99,3 @@ class Connection(Producer):
         """Ask for all topics in use again; return whether a broker answered in time."""
         engine = self._usable()
         return await engine.metadata_task.refresh(self._block_deadline(engine))
-
-    def _warn_of_being_unclosed(self) -> None:
-        """Says nothing: its owner has warned."""

@@ -17,6 +17,7 @@ from zlib import crc32
 
 from aioproducer._util import log
 from aioproducer.client import producer as asynchronous
+from aioproducer.client.lifecycle import warned_of_by_owner
 from aioproducer.compat.confluent._cluster import ClusterMetadata, cluster_of
 from aioproducer.compat.confluent._reports import Record, Reports
 from aioproducer.compat.confluent._settings import Settings
@@ -222,7 +223,7 @@ class Inside:
 
     async def _start(self) -> None:
         while True:
-            producer = asynchronous.Producer(self._config)
+            producer = warned_of_by_owner(asynchronous.Producer(self._config))
             starting = asyncio.ensure_future(producer.start(init_transactions=False))
             try:
                 done, _ = await asyncio.wait({starting}, timeout=_SILENCE_S)
