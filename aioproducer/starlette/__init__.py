@@ -7,6 +7,7 @@ Owns: the public names. Not here: FastAPI, how records are sent.
     background.py    records sent after the response
     live.py          a page that shows what the producer is doing, and its feed
     live_stats.py    what the page shows
+    recording.py     the history that it shows
 
 Needs the extra `aioproducer[starlette]` or `aioproducer[fastapi]`; nothing else imports this
 package.

@@ -29,6 +29,7 @@ from aioproducer.client.producer import Producer
 from aioproducer.config import OPTIONS, ConfigInput, configured
 from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.starlette import limited
+from aioproducer.starlette.recording import recorded
 
 if TYPE_CHECKING:
     from aioproducer.config.option_types import ProducerOptions
@@ -127,8 +128,9 @@ class ProducerLifespan:
             if self._warm_up and not self._in_background:
                 await producer.warm_up(self._warm_up)
             setattr(app.state, _KEY, producer)
-            async with self._inner(app) as state:
-                yield {**(state or {}), _KEY: producer}
+            with recorded(app, producer):
+                async with self._inner(app) as state:
+                    yield {**(state or {}), _KEY: producer}
         finally:
             if warming is not None:
                 warming.cancel()

@@ -10,8 +10,8 @@ names others it is served to this machine only; all other viewers need the `toke
 Behind a proxy on this machine name `hosts`: a proxy that adds no header looks like a local viewer.
 In a server with several processes it shows the one that answers.
 
-Invariants: without a viewer nothing is computed; there are at most `max_viewers`; the page loads
-nothing from anywhere else.
+Invariants: without a viewer only the history is recorded (`recording`), from the application's
+start; there are at most `max_viewers`; the page loads nothing from other hosts.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from aioproducer._util.hosts import is_this_machine
 from aioproducer.starlette.lifespan import producer_of
 from aioproducer.starlette.live_stats import LiveStats, Refusals
+from aioproducer.starlette.recording import Recording
 
 _FILES = Path(__file__).parent
 _MEDIA_TYPES = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
@@ -87,6 +88,7 @@ class LivePage:
         self._origins = frozenset(origins)
         self._viewers = 0
         self._refusals = Refusals()
+        self._recording = Recording()
         self._router = Router(
             [
                 Route("/", self._file),
@@ -140,12 +142,18 @@ class LivePage:
 
     async def _show(self, socket: WebSocket, gone: asyncio.Task[None]) -> None:
         producer, figures = producer_of(socket), LiveStats()
+        self._recording.start(producer)  # if it is mounted where the lifespan does not find it
+        history, seen = self._recording.history, 0
         loop = asyncio.get_running_loop()
         while not gone.done():
+            engine = producer._engine
+            topics = {} if engine is None else engine.stats.topics
             now = figures.take(
-                producer.statistics(), producer.metrics(), loop.time(), self._refusals
+                producer.statistics(), producer.metrics(), loop.time(), self._refusals, topics
             )
-            await socket.send_json({"process": os.getpid(), **now})
+            now |= {"process": os.getpid(), "history": history.since(seen)}
+            seen = history.added
+            await socket.send_json(now)
             await asyncio.wait({gone}, timeout=self._interval_s)
 
     def _may_watch(self, socket: WebSocket) -> bool:

@@ -1,10 +1,10 @@
 """The figures of the live page: the difference between a producer a moment ago and now.
 
-Owns: the figures and their names in the feed. Not here: how they get to the page. Time comes
-in as `now`, seconds of the producer's loop.
+Owns: the figures and their names in the feed, the history of some. Not here: how they get to the
+page. Time comes in as `now`, seconds of the producer's loop.
 
 Invariants: percentiles are those of the last `WINDOW_S` seconds, rates those since the sample
-before; memory is bounded by the window and by the refusals kept.
+before; memory is bounded by the window, the points kept and the refusals kept.
 """
 
 from __future__ import annotations
@@ -14,10 +14,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from aioproducer.core.stats import TopicStats
 from aioproducer.errors import KafkaError
-from aioproducer.runtime.observability.statistics import BrokerStatistics, Statistics
+from aioproducer.metrics.durations import DurationCounts
+from aioproducer.runtime.observability.statistics import (
+    BrokerStatistics,
+    PartitionStatistics,
+    Statistics,
+)
 
 WINDOW_S = 10.0
+POINTS_KEPT = 300
+"""Points of a `History`: five minutes with one per second."""
+TOPICS_SHOWN = 20
 _FAILURES_SHOWN = 10
 _REFUSALS_KEPT = 20
 
@@ -55,10 +64,58 @@ class Refusals:
             yield Failure(topic, count, now - at, text)
 
 
+class _Point(NamedTuple):
+    at: float
+    per_second: float | None
+    p99_ms: float | None
+    buffer: float
+
+
+class History:
+    """Points of the last minutes, of the same producer, for all viewers."""
+
+    def __init__(self) -> None:
+        self.added: int = 0
+        self._points: deque[_Point] = deque(maxlen=POINTS_KEPT)
+        self._times: deque[tuple[float, DurationCounts]] = deque()
+        self._before: tuple[float, int] | None = None
+
+    def add(self, now: float, acknowledged: int, times: DurationCounts, buffer: float) -> None:
+        """Add a point: totals so far, and the share of the buffer in use; the oldest is dropped."""
+        at, earlier = self._before or (now, acknowledged)
+        per_second = (acknowledged - earlier) / (now - at) if now > at else None
+        self._before = now, acknowledged
+        self._times.append((now, times))
+        while len(self._times) > 2 and self._times[1][0] <= now - WINDOW_S:
+            self._times.popleft()
+        p99 = times.since(self._times[0][1]).percentile(0.99)
+        self._points.append(_Point(now, per_second, None if p99 is None else 1000 * p99, buffer))
+        self.added += 1
+
+    def since(self, seen: int) -> dict[str, Any]:
+        """Return the points after the first `seen`, as columns, and the time all points cover."""
+        new = list(self._points)[max(0, len(self._points) - (self.added - seen)) :]
+        return {
+            "kept": POINTS_KEPT,
+            "span_s": self._points[-1].at - self._points[0].at if self._points else 0.0,
+            "per_second": [point.per_second for point in new],
+            "p99_ms": [point.p99_ms for point in new],
+            "buffer": [point.buffer for point in new],
+        }
+
+
+class _TopicTotals(NamedTuple):
+    records: int
+    size: int
+    retried: int
+    failed: int
+
+
 class _Sample(NamedTuple):
     at: float
     statistics: Statistics
     metrics: Mapping[str, float]
+    topics: Mapping[str, _TopicTotals]
 
 
 class LiveStats:
@@ -73,10 +130,11 @@ class LiveStats:
         metrics: Mapping[str, float],
         now: float,
         refusals: Refusals | None = None,
+        topics: Mapping[str, TopicStats] | None = None,
     ) -> dict[str, Any]:
-        """Add a sample; the figures that follow from it and those before."""
+        """Add a sample; return the figures that follow from it and those before."""
         refusals = refusals or Refusals()
-        sample = _Sample(now, statistics, metrics)
+        sample = _Sample(now, statistics, metrics, _totals(topics or {}))
         before = self._samples[-1] if self._samples else sample
         self._samples.append(sample)
         while len(self._samples) > 2 and self._samples[1].at <= now - WINDOW_S:
@@ -94,6 +152,8 @@ class LiveStats:
             },
             "latency_ms": self._latency(sample),
             "buffer": _buffer(statistics),
+            "topics": _topics(before, sample),
+            "topics_left_out": max(0, len(sample.topics) - TOPICS_SHOWN),
             "brokers": list(_brokers(before, sample)),
             "failures": _failures(statistics, refusals.failures(now)),
         }
@@ -122,6 +182,53 @@ def _buffer(statistics: Statistics) -> dict[str, float]:
         "queued": statistics.records_queued,
         "in_flight": statistics.records_in_flight,
         "oldest_s": max((each.oldest_s for each in statistics.partitions.values()), default=0.0),
+    }
+
+
+def _totals(topics: Mapping[str, TopicStats]) -> dict[str, _TopicTotals]:
+    return {
+        name: _TopicTotals(
+            each.records_sent, each.bytes_sent, each.records_retried, each.records_failed
+        )
+        for name, each in topics.items()
+    }
+
+
+def _topics(before: _Sample, sample: _Sample) -> list[dict[str, Any]]:
+    """Return a row for each topic; of many, the busiest ones. Rows are sorted by name."""
+    pending: dict[str, list[PartitionStatistics]] = {}
+    for (topic, _), partition in sample.statistics.partitions.items():
+        pending.setdefault(topic, []).append(partition)
+    elapsed = sample.at - before.at
+    new = {
+        name: each.records - (before.topics[name].records if name in before.topics else 0)
+        for name, each in sample.topics.items()
+    }
+    busiest = sorted(new, key=lambda name: (name not in pending, -new[name], name))[:TOPICS_SHOWN]
+    return [
+        _topic(name, before.topics.get(name), sample.topics[name], elapsed, pending.get(name, ()))
+        for name in sorted(busiest)
+    ]
+
+
+def _topic(
+    name: str,
+    earlier: _TopicTotals | None,
+    now: _TopicTotals,
+    elapsed: float,
+    partitions: Iterable[PartitionStatistics],
+) -> dict[str, Any]:
+    earlier = earlier or _TopicTotals(0, 0, 0, 0)
+    partitions = list(partitions)
+    return {
+        "name": name,
+        "per_second": max(0, now.records - earlier.records) / elapsed if elapsed > 0 else None,
+        "bytes_per_second": max(0, now.size - earlier.size) / elapsed if elapsed > 0 else None,
+        "queued": sum(each.queued_records for each in partitions),
+        "in_flight": sum(each.in_flight_records for each in partitions),
+        "oldest_s": max((each.oldest_s for each in partitions), default=0.0),
+        "retried": now.retried,
+        "failed": now.failed,
     }
 
 

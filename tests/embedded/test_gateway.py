@@ -363,7 +363,7 @@ async def fail_some(brokers: EmbeddedCluster, client: httpx.AsyncClient) -> None
 
 
 async def look(page: Page, name: str) -> None:
-    """Keeps a picture where somebody asked for one."""
+    """Keep a picture in the folder AIOPRODUCER_TEST_SCREENSHOTS, if it is set."""
     if SHOTS:  # with something to see in the lines
         await page.evaluate("new Promise((done) => setTimeout(done, 40_000))")
     picture = await page.screenshot()
@@ -406,7 +406,13 @@ async def test_the_page_shows_what_happens_in_light_and_dark_and_on_a_phone(
 async def shows_figures(page: Page) -> None:
     await page.wait_for("document.querySelector('#status').innerText === 'Live'")
     await page.wait_for("Number(document.querySelector('#rate').innerText.replace(',', '')) > 0")
-    await page.wait_for("document.querySelector('#rate-line path').getAttribute('d').includes('L')")
+    value = "document.querySelector('#rate-line .value')"
+    await page.wait_for(f"({value}?.getAttribute('d') ?? '').split('L').length > 3")
+    await fills_its_card(page)
+    assert await page.evaluate("document.querySelectorAll('#topics tr').length") == 1
+    topic = await page.text("#topics tr")
+    assert topic.startswith("events") and "/s" in topic
+    assert await page.evaluate("document.querySelector('#topics .bad').innerText") == "1"
     for name in ("p50", "p95", "p99", "max"):
         assert float(await page.text(f"#{name}")) > 0
     assert (await page.text("#process")) == str(os.getpid())
@@ -417,6 +423,26 @@ async def shows_figures(page: Page) -> None:
     assert "1 record of events" in failures
     assert not await page.evaluate("document.querySelector('#no-failures').getClientRects().length")
     assert int(await page.text("#refused")) == 1
+
+
+async def fills_its_card(page: Page) -> None:
+    """Each line begins and ends at the edges of its card, however short the history is."""
+    for name in ("rate", "latency", "buffer"):
+        await page.wait_for(f"document.querySelector('#{name}-line .value')")
+        left, right, card_left, card_right = await page.evaluate(
+            "(() => {"
+            f"const line = document.querySelector('#{name}-line');"
+            "const card = line.closest('.card').getBoundingClientRect();"
+            "const drawn = line.getBoundingClientRect();"
+            "return [drawn.left, drawn.right, card.left, card.right]; })()"
+        )
+        assert left - card_left < 24 and card_right - right < 24
+        assert (await page.text(f"#{name}-since")).endswith("ago")
+        assert (await page.text(f"#{name}-highest")).startswith("highest")
+    box = await page.evaluate(
+        "(({x, width}) => [x, width])(document.querySelector('#buffer-line .value').getBBox())"
+    )
+    assert box[0] <= 5 and box[0] + box[1] >= 295  # of 300
 
 
 async def is_accessible(page: Page) -> None:
@@ -434,6 +460,7 @@ async def is_accessible(page: Page) -> None:
         "Throughput",
         "Latency last 10 s",
         "Buffer",
+        "Topics",
         "Brokers",
         "Recent failures",
     ]
@@ -441,7 +468,7 @@ async def is_accessible(page: Page) -> None:
     assert found["meter"] == ["Buffer"]
     assert found["button"] == ["Pause"]
     lines = [name for role in ("image", "img") for name in found.get(role, [])]
-    assert any(name.startswith("Records per second over the last minute") for name in lines)
+    assert any(name.startswith("Records per second over the last ") for name in lines)
     assert all(lines)
 
 
@@ -468,8 +495,8 @@ async def can_be_paused(page: Page) -> None:
 
 async def fits_a_phone(page: Page) -> None:
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    table = "document.querySelector('.scroll')"
-    assert await page.evaluate(f"{table}.scrollWidth <= {table}.clientWidth")
+    tables = "[...document.querySelectorAll('.scroll')]"
+    assert await page.evaluate(f"{tables}.every((each) => each.scrollWidth <= each.clientWidth)")
     assert await page.evaluate("document.querySelector('#pause').offsetHeight") >= 44
     button = "getComputedStyle(document.querySelector('#pause'))"
     assert await page.evaluate(f"{button}.transitionDuration") == "0s"

@@ -6,15 +6,23 @@ from dataclasses import replace
 
 import pytest
 
+from aioproducer.core.stats import TopicStats
 from aioproducer.errors import BufferExhaustedError, BufferFullError
-from aioproducer.metrics.durations import Durations
+from aioproducer.metrics.durations import DurationCounts, Durations
 from aioproducer.runtime.observability.statistics import (
     BrokerStatistics,
     FailureStatistics,
     PartitionStatistics,
     Statistics,
 )
-from aioproducer.starlette.live_stats import WINDOW_S, LiveStats, Refusals
+from aioproducer.starlette.live_stats import (
+    POINTS_KEPT,
+    TOPICS_SHOWN,
+    WINDOW_S,
+    History,
+    LiveStats,
+    Refusals,
+)
 from aioproducer.types import TopicPartition
 
 PLACE = TopicPartition("events", 3)
@@ -116,3 +124,71 @@ def test_refusals_of_many_kinds_take_bounded_room() -> None:
     assert refusals.total == 1000
     assert len(rows) == 20
     assert rows[-1].where == "topic-999"
+
+
+def test_a_topic_has_a_row_with_its_rates_and_pending_records() -> None:
+    figures = LiveStats()
+    pending = PartitionStatistics(1, queued_records=3, in_flight_records=2, oldest_s=1.5)
+    busy = replace(NOW, partitions={PLACE: pending, TopicPartition("events", 4): pending})
+    figures.take(NOW, {}, 0.0, topics={"events": TopicStats(records_sent=10, bytes_sent=100)})
+    sent = TopicStats(records_sent=50, bytes_sent=900, records_retried=4, records_failed=1)
+    topics = {"orders": TopicStats(records_sent=6), "events": sent}
+    events, orders = figures.take(busy, {}, 2.0, topics=topics)["topics"]  # sorted by name
+    assert events == {
+        "name": "events",
+        "per_second": 20,
+        "bytes_per_second": 400,
+        "queued": 6,
+        "in_flight": 4,
+        "oldest_s": 1.5,
+        "retried": 4,
+        "failed": 1,
+    }
+    assert (orders["name"], orders["per_second"], orders["queued"]) == ("orders", 3, 0)
+
+
+def test_of_many_topics_the_busiest_and_those_with_pending_records_are_shown() -> None:
+    figures = LiveStats()
+    figures.take(NOW, {}, 0.0, topics={f"t{n:03}": TopicStats() for n in range(100)})
+    topics = {f"t{n:03}": TopicStats(records_sent=n) for n in range(100)}
+    waits = replace(NOW, partitions={TopicPartition("t000", 0): PartitionStatistics(1)})
+    shown = figures.take(waits, {}, 1.0, topics=topics)
+    names = [row["name"] for row in shown["topics"]]
+    assert names == ["t000", *(f"t{n:03}" for n in range(101 - TOPICS_SHOWN, 100))]
+    assert shown["topics_left_out"] == 100 - TOPICS_SHOWN
+
+
+def test_history_has_rate_latency_and_buffer_of_each_second() -> None:
+    history, durations = History(), Durations()
+    history.add(10.0, 100, durations.snapshot(), 0.25)
+    durations.add(0.005, 40)
+    history.add(12.0, 140, durations.snapshot(), 0.5)
+    found = history.since(0)
+    assert found["span_s"] == 2.0
+    assert found["per_second"] == [None, 20.0]
+    assert found["buffer"] == [0.25, 0.5]
+    assert found["p99_ms"] == [None, pytest.approx(5, rel=0.1)]
+    history.add(30.0, 140, durations.snapshot(), 0.0)
+    history.add(41.0, 140, durations.snapshot(), 0.0)
+    assert history.since(3)["p99_ms"] == [None]  # no record in the window
+
+
+def test_history_gives_only_the_points_that_a_viewer_has_not_seen() -> None:
+    history = History()
+    for second in range(5):
+        history.add(float(second), second, DurationCounts(), 0.0)
+    assert history.added == 5
+    assert len(history.since(3)["per_second"]) == 2
+    assert history.since(5)["per_second"] == []
+    assert history.since(5)["span_s"] == 4.0
+
+
+def test_history_keeps_a_bounded_number_of_points() -> None:
+    history = History()
+    for second in range(5 * POINTS_KEPT):
+        history.add(float(second), second, DurationCounts(), 0.0)
+    found = history.since(0)
+    assert len(found["per_second"]) == found["kept"] == POINTS_KEPT
+    assert found["span_s"] == POINTS_KEPT - 1
+    assert len(history._times) <= WINDOW_S + 2
+    assert len(history.since(history.added - 1)["buffer"]) == 1
