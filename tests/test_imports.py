@@ -15,22 +15,6 @@ ROOTS = ("aioproducer", "simulation", "exploration")
 
 KNOWN: dict[str, set[frozenset[str]]] = {
     "aioproducer": {
-        frozenset({"aioproducer.core.batching.batch", "aioproducer.core.batching.outgoing"}),
-        frozenset({"aioproducer.net.connection", "aioproducer.net.observers"}),
-        frozenset({"aioproducer.net.handshake", "aioproducer.net.security.sasl.authentication"}),
-        frozenset(
-            {
-                "aioproducer.runtime.bulk.run",
-                "aioproducer.runtime.bulk.send_many",
-                "aioproducer.runtime.bulk.target",
-                "aioproducer.runtime.engine",
-                "aioproducer.runtime.observability.interceptors",
-                "aioproducer.runtime.observability.registry",
-                "aioproducer.runtime.observability.rows",
-                "aioproducer.runtime.send.gathering",
-            }
-        ),
-        frozenset({"aioproducer.runtime.send._fast_path_py", "aioproducer.runtime.send.fast_path"}),
         frozenset({"aioproducer.spark.source", "aioproducer.spark.streaming"}),
         frozenset(
             {

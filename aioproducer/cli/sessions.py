@@ -16,7 +16,8 @@ from aioproducer.errors import KafkaError, NodeDisconnectedError
 from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.connection import Connection
 from aioproducer.net.dial.attempt import Streams, open_stream
-from aioproducer.net.handshake import Session, shake_hands
+from aioproducer.net.handshake import shake_hands
+from aioproducer.net.session import Session
 from aioproducer.net.settings import NetSettings
 from aioproducer.runtime import settings as made
 from aioproducer.testing.wire_client import Address, Link, OpenLink

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aioproducer.config.option_types import ProducerOptions
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
-    from aioproducer.runtime.send.fast_path import Lane
+    from aioproducer.runtime.send.fast_path_protocol import Lane
     from aioproducer.runtime.send.unfinished import UnfinishedParts
 
 

@@ -31,6 +31,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from aioproducer._util import log
 from aioproducer.errors import (
@@ -44,7 +45,6 @@ from aioproducer.errors.base import name_of_node
 from aioproducer.net.foreign_services import check_kafka
 from aioproducer.net.in_flight import InFlightRequest
 from aioproducer.net.io_stats import NodeTraffic
-from aioproducer.net.observers import ConnectionObserver
 from aioproducer.net.response_protocol import FrameTap
 from aioproducer.net.responses import BareFrame, answers, decode_answer, describe_end
 from aioproducer.net.security.tls_failures import check_not_tls
@@ -63,6 +63,24 @@ _logger = log.get("net")
 
 class IdleConnectionError(KafkaConnectionError):
     """The client closed the connection because it was idle (connections.max.idle.ms)."""
+
+
+class ConnectionObserver(Protocol):
+    """Listener of connection events; the methods must not raise."""
+
+    def response_received(
+        self, request_type: type[Message], version: int, response: Message
+    ) -> None:
+        """Handle a response; its future is about to be done."""
+
+    def capacity_freed(self) -> None:
+        """Handle free capacity: fewer requests in flight, or an empty write buffer.
+
+        Also called after `response_received`, once all responses received with it were handled.
+        """
+
+    def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
+        """Handle the end of a connection with the number of failed requests."""
 
 
 class Connection:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from aioproducer.errors import (
     NodeDisconnectedError,
@@ -32,81 +31,21 @@ from aioproducer.errors import (
     UnsupportedVersionError,
     error_from_code,
 )
-from aioproducer.net.cluster_check import CHECKING_VERSION, ClusterCheck
-from aioproducer.net.connection import Connection
+from aioproducer.net.cluster_check import CHECKING_VERSION
 from aioproducer.net.legacy_brokers import Age
-from aioproducer.net.responses import BareFrame
 from aioproducer.net.security.hang_ups import in_negotiation
 from aioproducer.net.security.sasl.authentication import NO_MECHANISM, authenticate, wants_sasl
 from aioproducer.net.security.tls_failures import refusal
-from aioproducer.net.settings import NetSettings
+from aioproducer.net.session import Session
 from aioproducer.net.versions import BrokerVersions
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import encode_request
 from aioproducer.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aioproducer.wire.messages.list_offsets import ListOffsetsRequest
 from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from aioproducer.wire.schema import Message
 
 _UNSUPPORTED_VERSION = 35
 _MOST_REMEMBERED = 1_000
 """Limit of APIs and features per connection; Kafka has some dozens."""
-
-
-@dataclass(slots=True)
-class Session:
-    """State of the handshake on one connection."""
-
-    connection: Connection
-    settings: NetSettings
-    check: ClusterCheck
-    host: str
-    deadline: float
-    age: Age = Age.UNKNOWN
-    """The age of the broker, learned from earlier connections and this one."""
-    may_want_sasl: bool = False
-    """True if an earlier connection, without SASL, was closed at its first request."""
-    had_answered: bool = False
-    """True if a request was answered at this address before: then the options are right."""
-    versions: BrokerVersions | None = None
-    lifetime_s: float | None = None
-    """Seconds until the broker requires authentication again (KIP-368); None for no limit."""
-
-    def version_of(self, kind: type[Message]) -> int:
-        """Return the version in which to send a request of this kind."""
-        if self.versions is None:
-            raise TypeError("the versions have to be negotiated first")
-        return self.versions.choose(kind, 0, None, node_id=self.connection.node_id)
-
-    async def request(self, message: Message, version: int) -> Message:
-        """Send one request of the handshake and return its response."""
-        connection = self.connection
-        correlation_id = connection.next_correlation_id()
-        frame = encode_request(message, version, correlation_id, self.settings.client_id)
-        response = await connection.send(
-            [frame],
-            correlation_id=correlation_id,
-            request_type=type(message),
-            version=version,
-            deadline=self.deadline,
-        )
-        if response is None:
-            raise TypeError(f"{type(message).__name__} has no answer to wait for")
-        return response
-
-    async def exchange_frames(self, token: bytes) -> bytes:
-        """Send a SASL token as a bare frame, as before KIP-152; return the broker's token."""
-        connection = self.connection
-        response = await connection.send(
-            [len(token).to_bytes(4, "big") + token],
-            correlation_id=connection.next_correlation_id(),
-            request_type=BareFrame,
-            version=0,
-            deadline=self.deadline,
-        )
-        if not isinstance(response, BareFrame):
-            raise TypeError("a token was not answered by a token")
-        return response.data
 
 
 Step = Callable[[Session], Awaitable[None]]

@@ -51,11 +51,12 @@ from aioproducer.net.context import NodeState, Surroundings
 from aioproducer.net.dial.attempt import Streams, open_stream
 from aioproducer.net.dial.dialer import Address
 from aioproducer.net.foreign_services import ANSWERS_TO_BE_SURE
-from aioproducer.net.handshake import Session, shake_hands
+from aioproducer.net.handshake import shake_hands
 from aioproducer.net.legacy_brokers import PATIENCE_S, Age
 from aioproducer.net.security.hang_ups import on_first_request
 from aioproducer.net.security.sasl.authentication import authenticate, exposed_to
 from aioproducer.net.security.tls_failures import speaks_tls_only
+from aioproducer.net.session import Session
 from aioproducer.net.versions import BrokerVersions, client_obeys_throttle
 from aioproducer.types import Node
 from aioproducer.wire.schema import Message

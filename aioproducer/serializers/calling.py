@@ -128,6 +128,10 @@ class UnfinishedRecord:
         return rest if isinstance(rest, tuple) else await rest
 
 
+Prepare = Callable[[Any, Any, Any, HeadersInput], Prepared | UnfinishedRecord]
+"""Serialize topic, key, value and headers, as `RecordSerializers.prepare` does."""
+
+
 def header_pairs(topic: str, headers: HeadersInput) -> HeaderPairs:
     """Return headers as they are stored.
 

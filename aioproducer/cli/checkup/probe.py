@@ -24,10 +24,11 @@ from aioproducer.cli.sessions import end, hang_up, session_on
 from aioproducer.core.transactions.coordinator_queries import Question
 from aioproducer.errors import KafkaError
 from aioproducer.net.dial.dialer import Address
-from aioproducer.net.handshake import Session, negotiate_versions
+from aioproducer.net.handshake import negotiate_versions
 from aioproducer.net.security.certificates import Certificate, shown_chain
 from aioproducer.net.security.sasl.authentication import authenticate, exposed_to
 from aioproducer.net.security.tls_failures import refusal
+from aioproducer.net.session import Session
 
 _EXPIRES_SOON = timedelta(days=21)
 _T = TypeVar("_T")

@@ -65,7 +65,7 @@ from aioproducer.runtime.delivery import Delivery
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
-    from aioproducer.runtime.send.fast_path import Lane
+    from aioproducer.runtime.send.fast_path_protocol import Lane
 
 __all__ = ["AIOKafkaProducer", "TransactionContext"]
 

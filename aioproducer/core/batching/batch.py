@@ -18,17 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from aioproducer.core.batching.outgoing import OutgoingRecord
 from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.records import RecordBatchBuilder
 from aioproducer.records.batch import HEADER_SIZE, EncodedBatch
 from aioproducer.records.message_set import EncodedMessageSet, records_of
 from aioproducer.records.protocol import BatchBuilder
 from aioproducer.records.reader import DecodedRecord
-from aioproducer.types import Persistence, TimestampType, TopicPartition
+from aioproducer.types import HeaderPairs, Persistence, TimestampType, TopicPartition
 
 NO_PARTITION = -1
 """The partition of records whose topic has no metadata yet."""
@@ -55,6 +54,15 @@ class BatchOutcome(NamedTuple):
         if self.log_append_time_ms is None:
             return TimestampType.CREATE_TIME
         return TimestampType.LOG_APPEND_TIME
+
+
+class SerializedRecord(Protocol):
+    """The parts of a record that are written to a batch."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: HeaderPairs
 
 
 class ProducerBatch:
@@ -200,7 +208,7 @@ class ProducerBatch:
         """Number of listeners; each awaited delivery is one."""
         return len(self.listeners)
 
-    def try_append(self, record: OutgoingRecord) -> bool:
+    def try_append(self, record: SerializedRecord) -> bool:
         """Append one record; return False if the batch is closed or has no room.
 
         The batch is full from then on, and after the last record that it can take.

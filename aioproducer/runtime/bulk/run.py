@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aioproducer.errors import (
     IllegalStateError,
@@ -35,7 +35,7 @@ from aioproducer.errors import (
     KafkaTimeoutError,
     WouldBlockError,
 )
-from aioproducer.records.bulk import Rows, Share
+from aioproducer.records.bulk import Share
 from aioproducer.runtime.bulk.result import (
     FailedRecord,
     SendManyInterruptedError,
@@ -47,10 +47,11 @@ from aioproducer.runtime.send.batch_appender import RECORDS_PER_TURN
 from aioproducer.runtime.send.gathering import Gathering
 from aioproducer.runtime.send.serialization_queue import discard
 from aioproducer.runtime.settings import appender_settings
-from aioproducer.types import HeaderPairs, TopicPartition
+from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
+    from aioproducer.runtime.bulk.rows import RowParts, RowSource
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.runtime.send.unfinished import UnfinishedParts
@@ -59,29 +60,6 @@ Awaited = TypeVar("Awaited")
 
 _TURN_BYTES = 1 << 20
 _REFUSALS_PER_TURN = 100
-
-RowParts = tuple[str | None, bytes | None, bytes | None, HeaderPairs, int | None, int | None]
-"""Topic, key, value, headers, partition and timestamp in ms of one record."""
-
-
-class RowSource(Rows, Protocol):
-    """Rows that can also be read one by one."""
-
-    def record(self, row: int) -> RowParts | UnfinishedParts:
-        """Return one row, or an awaitable of it.
-
-        Raises:
-            KafkaError: it cannot be sent.
-        """
-        ...
-
-
-class ReadyRows(RowSource, Protocol):
-    """Rows that need no serializer."""
-
-    def record(self, row: int) -> RowParts:
-        """See `RowSource`."""
-        ...
 
 
 class BulkRun:

@@ -18,7 +18,8 @@ from aioproducer.errors import InvalidTopicError
 from aioproducer.records.arrow import ArrowChunk, ArrowColumns, ArrowSource
 from aioproducer.records.bulk import UnfilledRows
 from aioproducer.runtime.bulk.result import SendManyResult
-from aioproducer.runtime.bulk.run import BulkRun, ReadyRows, RowParts
+from aioproducer.runtime.bulk.rows import ReadyRows, RowParts
+from aioproducer.runtime.bulk.run import BulkRun
 from aioproducer.runtime.observability.interceptors import InterceptedRows
 from aioproducer.types import HeaderPairs
 

@@ -11,7 +11,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Iterable
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -23,10 +23,11 @@ from aioproducer.runtime.bulk.result import (
     SendManyInterruptedError,
     SendManyResult,
 )
-from aioproducer.runtime.bulk.run import BulkRun, RowParts
+from aioproducer.runtime.bulk.rows import RowParts
+from aioproducer.runtime.bulk.run import BulkRun
 from aioproducer.runtime.send.unfinished import UnfinishedParts
-from aioproducer.serializers.calling import Prepared, UnfinishedRecord, is_plain
-from aioproducer.types import HeadersInput, Record
+from aioproducer.serializers.calling import Prepare, is_plain
+from aioproducer.types import Record
 
 if TYPE_CHECKING:
     from aioproducer.runtime.engine import ProducerEngine
@@ -35,8 +36,6 @@ __all__ = ["FailedRecord", "Item", "SendManyInterruptedError", "SendManyResult",
 
 Item = Any
 """A value, a `(key, value[, headers[, timestamp_ms[, partition]]])` tuple, or a `Record`."""
-
-Prepare = Callable[[Any, Any, Any, HeadersInput], Prepared | UnfinishedRecord]
 
 _LONGEST_TUPLE = 5
 _ITEMS_AT_ONCE = 512

@@ -26,9 +26,9 @@ from aioproducer.types import HeaderPairs, HeadersInput, Record, RecordMetadata,
 
 if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
-    from aioproducer.runtime.bulk.run import ReadyRows, RowParts
-    from aioproducer.runtime.bulk.send_many import Prepare
+    from aioproducer.runtime.bulk.rows import ReadyRows, RowParts
     from aioproducer.runtime.delivery import Delivery
+    from aioproducer.serializers.calling import Prepare
 
 _log = log.get("runtime")
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aioproducer._util import log
 from aioproducer.errors import IllegalStateError
 from aioproducer.metrics import ApplicationMetric, LiveMetric, Metric, MetricKind
-from aioproducer.runtime.observability.rows import NODE_ROWS, PRODUCER_ROWS, TOPIC_ROWS
-
-if TYPE_CHECKING:
-    from aioproducer.runtime.engine import ProducerEngine
+from aioproducer.runtime.observability.rows import (
+    NODE_ROWS,
+    PRODUCER_ROWS,
+    TOPIC_ROWS,
+    Measured,
+)
 
 PRODUCER, TOPIC, NODE, APPLICATION_INFO = (
     "producer-metrics",
@@ -63,13 +65,13 @@ class MetricsRegistry:
         """Remove a metric, if it is registered."""
         self._own.pop(metric.identity, None)
 
-    def live(self, engine: ProducerEngine | None) -> Iterator[LiveMetric]:
+    def live(self, engine: Measured | None) -> Iterator[LiveMetric]:
         """Yield all metrics; equal to those of another call while nothing changes."""
         if engine is not None:
             yield from _of_engine(engine)
         yield from tuple(self._own.values())
 
-    def collect(self, engine: ProducerEngine | None) -> list[Metric]:
+    def collect(self, engine: Measured | None) -> list[Metric]:
         """Return all metrics with their current values."""
         collected = []
         for metric in self.live(engine):
@@ -82,7 +84,7 @@ class MetricsRegistry:
         return collected
 
 
-def _of_engine(engine: ProducerEngine) -> Iterator[LiveMetric]:
+def _of_engine(engine: Measured) -> Iterator[LiveMetric]:
     clock = engine.loop.time
     for row in PRODUCER_ROWS:
         yield LiveMetric(
@@ -100,7 +102,7 @@ def _of_engine(engine: ProducerEngine) -> Iterator[LiveMetric]:
     )
 
 
-def _started_at_ms(engine: ProducerEngine, now: float) -> float:
+def _started_at_ms(engine: Measured, now: float) -> float:
     return engine.started_at_ms
 
 

@@ -8,24 +8,46 @@ selector (`select-*`, `io-*`) are left out: the event loop belongs to the applic
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from aioproducer.core.transactions.operations import OperationKind
 from aioproducer.metrics import MetricKind
 
 if TYPE_CHECKING:
+    import asyncio
+
+    from aioproducer.core.batching.buffer_pool import BufferPool
+    from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.core.stats import ProducerStats, TopicStats
+    from aioproducer.net.client import NetworkClient
     from aioproducer.net.io_stats import NodeTraffic, Traffic
-    from aioproducer.runtime.engine import ProducerEngine
+    from aioproducer.runtime.send.whole_batch import WholeBatchAppender
+    from aioproducer.runtime.tasks.transactions import TransactionTask
 
 _GAUGE, _COUNTER = MetricKind.GAUGE, MetricKind.COUNTER
 _NS = 1_000_000_000
 
 
+class Measured(Protocol):
+    """The parts of a started producer that its metrics are read from."""
+
+    started_at_ms: int
+    loop: asyncio.AbstractEventLoop
+    stats: ProducerStats
+    metadata: Metadata
+    pool: BufferPool
+    client: NetworkClient
+    appender: WholeBatchAppender
+    transactions: TransactionTask | None
+
+    def buffer_wait_ratio(self) -> float:
+        """Return the part of the time since the start in which calls waited for memory."""
+
+
 class _View(NamedTuple):
     """A producer at one moment."""
 
-    engine: ProducerEngine
+    engine: Measured
     now: float
 
     @property
@@ -79,7 +101,7 @@ class _Row(NamedTuple):
     read: Callable[[_View], float]
     description: str
 
-    def value(self, engine: ProducerEngine, now: float) -> float:
+    def value(self, engine: Measured, now: float) -> float:
         return self.read(_View(engine, now))
 
 
@@ -351,7 +373,7 @@ PRODUCER_ROWS = (
 """Metrics without tags; `record-send-total` counts accepted records, before the first attempt."""
 
 
-def producer_values(engine: ProducerEngine | None) -> dict[str, float]:
+def producer_values(engine: Measured | None) -> dict[str, float]:
     """Return the producer's own metrics by Java's names, with underscores instead of dashes."""
     if engine is None:
         return {}

@@ -6,7 +6,7 @@ from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.core.batching.partitioners import BuiltInPartitioner
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.runtime.delivery._delivery_py import Delivery
-from aioproducer.runtime.send.fast_path import LaneSettings, OpenBatch
+from aioproducer.runtime.send.fast_path_protocol import LaneSettings, OpenBatch
 from aioproducer.types import HeadersInput, TopicMetadata
 
 def wall_clock_ms() -> int: ...

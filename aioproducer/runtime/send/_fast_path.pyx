@@ -2,8 +2,8 @@
 # cython: binding=False, embedsignature=False, auto_pickle=False
 """The fast path of `send()` in native code: from arguments to an appended record.
 
-`fast_path.py` has the contract; `_fast_path_py.py` is the pure-Python implementation. Also here:
-the object that `producer.send(...)` returns (`SendCall`). Of other native code only
+`fast_path_protocol.py` has the contract; `_fast_path_py.py` is the pure-Python implementation. Also
+here: the object that `producer.send(...)` returns (`SendCall`). Of other native code only
 `aioproducer.records._native` and `_delivery.pyx` are used.
 
 Ownership and lifetime
@@ -123,7 +123,7 @@ cdef class TopicLane:
 
 @cython.final
 cdef class FastLane:
-    """See `fast_path.py`."""
+    """See `fast_path_protocol.py`."""
 
     cdef public Py_ssize_t waiting
     cdef public Py_ssize_t records_this_turn
@@ -315,7 +315,7 @@ cdef class FastLane:
         return lane
 
     def adopt(self, meta, batch, sticky, bint is_spare=False, /):
-        """See `fast_path.Lane`."""
+        """See `fast_path_protocol.Lane`."""
         cdef TopicLane lane = self.topics.get(meta.name)
         if not self.open:
             return

@@ -1,4 +1,4 @@
-"""Pure-Python implementation of the fast path; `fast_path.py` has the contract.
+"""Pure-Python implementation of the fast path; `fast_path_protocol.py` has the contract.
 
 `_fast_path.pyx` is the native one, with the same names and results.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aioproducer.core.batching.partitioners import BuiltInPartitioner
     from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.records.protocol import BatchBuilder
-    from aioproducer.runtime.send.fast_path import LaneSettings, OpenBatch
+    from aioproducer.runtime.send.fast_path_protocol import LaneSettings, OpenBatch
     from aioproducer.types import TopicMetadata
 
 _TIMESTAMPS = 2**63
@@ -56,7 +56,7 @@ class _TopicLane:
 
 
 class FastLane:
-    """See `fast_path.py`."""
+    """See `fast_path_protocol.py`."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class FastLane:
         is_spare: bool = False,
         /,
     ) -> None:
-        """See `fast_path.Lane`."""
+        """See `fast_path_protocol.Lane`."""
         if not self.open:
             return
         lane = self._topics.get(meta.name)

@@ -23,7 +23,8 @@ from aioproducer.core.batching.partitioners import BuiltInPartitioner
 from aioproducer.errors import KafkaError, SerializationError
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime.delivery import Delivery
-from aioproducer.runtime.send.fast_path import FastLane, LaneSettings
+from aioproducer.runtime.send.fast_path import FastLane
+from aioproducer.runtime.send.fast_path_protocol import LaneSettings
 from aioproducer.runtime.send.sticky import Stickiness
 from aioproducer.runtime.send.validation import RecordCheck
 from aioproducer.types import HeaderPairs
@@ -274,7 +275,7 @@ class Placing:
         headers: HeaderPairs,
         size: int,
     ) -> Delivery | None:
-        """Append a record that the fast path has checked; see `fast_path.OpenBatch`."""
+        """Append a record that the fast path has checked; see `fast_path_protocol.OpenBatch`."""
         if not self._check.takes_headers:
             return None
         record = OutgoingRecord(

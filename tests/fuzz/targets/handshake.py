@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from aioproducer.errors import KafkaError, UnsupportedVersionError
 from aioproducer.net.cluster_check import ClusterCheck
-from aioproducer.net.handshake import Session, shake_hands
+from aioproducer.net.handshake import shake_hands
+from aioproducer.net.session import Session
 from aioproducer.net.settings import NetSettings
 from aioproducer.net.versions import BrokerVersions
 from aioproducer.wire.framing import REQUEST_TYPES, encode_response

@@ -35,8 +35,8 @@ from aioproducer.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from aioproducer.net.handshake import Session
     from aioproducer.net.security.sasl import Mechanism
+    from aioproducer.net.session import Session
 
 _KNOWN_MECHANISMS = (
     "SCRAM-SHA-512",

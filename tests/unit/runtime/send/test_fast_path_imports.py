@@ -9,6 +9,7 @@ from pathlib import Path
 import aioproducer
 from aioproducer.runtime.send import _fast_path_py
 from aioproducer.runtime.send import fast_path as lane
+from aioproducer.runtime.send.fast_path_protocol import Lane
 
 PACKAGE = Path(aioproducer.__file__).parent
 BELOW = {
@@ -66,7 +67,7 @@ def test_both_forms_of_the_lane_and_the_stub_have_the_same_members():
         for node in stubbed.body
         if isinstance(node, ast.FunctionDef | ast.AnnAssign)
     }
-    contract = {*vars(lane.Lane), *lane.Lane.__annotations__}
+    contract = {*vars(Lane), *Lane.__annotations__}
     assert public(members) == public(contract)
     assert public(members) <= public(dir(lane.FastLane)) | {*_pure_attributes()}
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from aioproducer.runtime.send._fast_path_py import FastLane
-from aioproducer.runtime.send.fast_path import LaneSettings
+from aioproducer.runtime.send.fast_path_protocol import LaneSettings
 
 
 class Builder:
