@@ -16,35 +16,6 @@ ROOTS = ("aioproducer", "simulation", "exploration")
 KNOWN: dict[str, set[frozenset[str]]] = {
     "aioproducer": {
         frozenset({"aioproducer.spark.source", "aioproducer.spark.streaming"}),
-        frozenset(
-            {
-                "aioproducer.testing.broker.api.admin",
-                "aioproducer.testing.broker.api.context",
-                "aioproducer.testing.broker.api.coordinators",
-                "aioproducer.testing.broker.api.fetch",
-                "aioproducer.testing.broker.api.metadata",
-                "aioproducer.testing.broker.api.offsets",
-                "aioproducer.testing.broker.api.produce",
-                "aioproducer.testing.broker.api.sasl",
-                "aioproducer.testing.broker.api.telemetry",
-                "aioproducer.testing.broker.api.transaction_views",
-                "aioproducer.testing.broker.api.transactions",
-                "aioproducer.testing.broker.cluster",
-                "aioproducer.testing.broker.dispatch",
-                "aioproducer.testing.broker.transactions.coordinator",
-                "aioproducer.testing.broker.transactions.endings",
-                "aioproducer.testing.broker.transactions.groups",
-                "aioproducer.testing.broker.transactions.shards",
-            }
-        ),
-        frozenset({"aioproducer.testing.mock_producer", "aioproducer.testing.mock_transactions"}),
-        frozenset(
-            {
-                "aioproducer.testing.world.network",
-                "aioproducer.testing.world.pipe",
-                "aioproducer.testing.world.transport",
-            }
-        ),
     },
     "simulation": {
         frozenset({"simulation.scenario", "simulation.transactions.plan"}),

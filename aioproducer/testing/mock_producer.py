@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from aioproducer._util.arguments import seconds_of, timeout_of
@@ -44,7 +44,7 @@ from aioproducer.runtime.send.serialization_queue import SerializationQueue
 from aioproducer.runtime.tasks.closing import UserObjects
 from aioproducer.testing.mock_bulk import send_arrow, send_many
 from aioproducer.testing.mock_records import MockRecord, WaitingRecords
-from aioproducer.testing.mock_transactions import MockTransactions
+from aioproducer.testing.mock_transactions import MockCall, MockTransactions
 from aioproducer.types import (
     HeadersInput,
     OffsetAndMetadata,
@@ -57,11 +57,6 @@ from aioproducer.types import (
 if TYPE_CHECKING:
     from aioproducer.runtime.send.unfinished import UnfinishedParts
     from aioproducer.runtime.tasks.transactions import TransactionTask
-
-MockCall = Literal[
-    "send", "flush", "close", "partitions_for", "init", "begin", "send_offsets", "commit", "abort"
-]
-"""Calls that a test may let fail."""
 
 _INSTANCE = UUID(int=1)
 

@@ -9,7 +9,7 @@ producer has them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 from aioproducer.errors import (
     IllegalStateError,
@@ -24,9 +24,35 @@ from aioproducer.types import (
 )
 
 if TYPE_CHECKING:
-    from aioproducer.testing.mock_producer import MockProducer
+    from aioproducer.config import ProducerConfig
+    from aioproducer.testing.mock_records import MockRecord
+
+MockCall = Literal[
+    "send", "flush", "close", "partitions_for", "init", "begin", "send_offsets", "commit", "abort"
+]
+"""Calls that a test may let fail."""
 
 _Offsets = dict[str, dict[TopicPartition, OffsetAndMetadata]]
+
+
+class RecordsOfProducer(Protocol):
+    """The parts of a `MockProducer` that its transactions use."""
+
+    history: list[MockRecord]
+    uncommitted: list[MockRecord]
+
+    @property
+    def config(self) -> ProducerConfig:
+        """The options in force."""
+
+    def raise_scripted(self, call: MockCall) -> None:
+        """Raise what the test wants a call of transactions to raise."""
+
+    def complete_all(self) -> None:
+        """Acknowledge everything that waits."""
+
+    def drop_transaction(self) -> None:
+        """Drop the records of the open transaction."""
 
 
 class MockTransactions:
@@ -41,7 +67,7 @@ class MockTransactions:
         committed_offsets: those of each that has committed.
     """
 
-    def __init__(self, producer: MockProducer) -> None:
+    def __init__(self, producer: RecordsOfProducer) -> None:
         self.number: int = 0
         self.commits: int = 0
         self.aborts: int = 0

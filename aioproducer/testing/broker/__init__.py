@@ -5,7 +5,7 @@ offsets, responses, scripted faults. Not here: sockets, tasks, the clock (`now_m
 random source (`rng` is passed in). `aioproducer.testing.embedded` serves it on TCP.
 
     settings, refusal < log, producers, markers, telemetry < topics, placement, validation
-        < transactions/* < api/* < dispatch < cluster
+        < transactions/* < shared_state < api/* < dispatch < cluster
 """
 
 from aioproducer.testing.broker.cluster import ClusterState

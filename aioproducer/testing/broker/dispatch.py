@@ -44,8 +44,8 @@ from aioproducer.wire.primitives import MALFORMED, ElementBudget
 from aioproducer.wire.schema import Message
 
 if TYPE_CHECKING:
-    from aioproducer.testing.broker.cluster import ClusterState
     from aioproducer.testing.broker.faults import ConnectionFault
+    from aioproducer.testing.broker.shared_state import SharedState
 
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """What a client may call itself (KIP-511)."""
@@ -159,7 +159,7 @@ _WITH_A_PLUGIN = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELE
 
 
 def respond(
-    cluster: ClusterState,
+    cluster: SharedState,
     node_id: int,
     header: RequestHeader,
     now_ms: int,
@@ -237,7 +237,7 @@ def _struck(fault: ConnectionFault, frame: bytes | None) -> Reply:
     )
 
 
-def _served_api(cluster: ClusterState, api_key: int) -> tuple[ApiKey, Api] | None:
+def _served_api(cluster: SharedState, api_key: int) -> tuple[ApiKey, Api] | None:
     try:
         key = ApiKey(api_key)
     except ValueError:
@@ -251,7 +251,7 @@ def _served_api(cluster: ClusterState, api_key: int) -> tuple[ApiKey, Api] | Non
     return None if override is None else (key, Api(*override, api.handler))
 
 
-def _advertised(cluster: ClusterState) -> list[ApiVersion]:
+def _advertised(cluster: SharedState) -> list[ApiVersion]:
     served = filter(None, (_served_api(cluster, key) for key in SERVED))
     return [_range_of(key, api) for key, api in served]
 

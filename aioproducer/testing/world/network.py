@@ -24,7 +24,7 @@ from typing import Protocol
 from aioproducer.net.dial.dialer import Address
 from aioproducer.testing.world.pipe import Content, Pipe, Quiet, Signal
 from aioproducer.testing.world.trace import Trace
-from aioproducer.testing.world.transport import ClientTransport
+from aioproducer.testing.world.transport import ClientTransport, Tap
 from aioproducer.testing.world.weather import Direction, Weather
 
 _MOST_PIECES = 4
@@ -42,19 +42,6 @@ class BrokerEnd(Protocol):
 
     def peer_gone(self) -> None:
         """Handle the client's close or reset; nothing more will come."""
-
-
-class Tap(Protocol):
-    """A listener for what a process sends and receives on one connection."""
-
-    def sent(self, data: bytes) -> None:
-        """Note bytes that have left the process's machine."""
-
-    def received(self, data: bytes) -> None:
-        """Note bytes that have come to the process."""
-
-    def ended(self) -> None:
-        """Note that the process's end of the connection is closed."""
 
 
 class Listener(Protocol):

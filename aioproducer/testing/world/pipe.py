@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from aioproducer.testing.world.network import SimNetwork
     from aioproducer.testing.world.weather import Direction
 
 _PIECE_GAP_S = 0.0005
@@ -38,12 +37,30 @@ class Quiet(NamedTuple):
 Content = bytes | Signal | Quiet
 
 
+class Route(Protocol):
+    """The network between the producer and its brokers."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def is_held(self, node_id: int, direction: Direction) -> bool:
+        """Return whether bytes stay under way for now."""
+
+    def latency(self, node_id: int, direction: Direction) -> float:
+        """Return the delay of the next bytes."""
+
+    def transmission_s(self, node_id: int, direction: Direction, size: int) -> float:
+        """Return the time until so many bytes are on their way."""
+
+    def pieces(self, data: bytes) -> Sequence[Content]:
+        """Return the data as it will arrive."""
+
+
 class Pipe:
     """One direction of a connection: an ordered line of what is under way."""
 
     def __init__(
         self,
-        network: SimNetwork,
+        network: Route,
         node_id: int,
         direction: Direction,
         arrive: Callable[[Content], None],

@@ -12,14 +12,46 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from aioproducer.testing.world.pipe import Content, Quiet, Signal
 
-if TYPE_CHECKING:
-    from aioproducer.testing.world.network import SimConnection, Tap
-
 _ROUNDING_S = 0.001
+
+
+class Tap(Protocol):
+    """A listener for what a process sends and receives on one connection."""
+
+    def sent(self, data: bytes) -> None:
+        """Note bytes that have left the process's machine."""
+
+    def received(self, data: bytes) -> None:
+        """Note bytes that have come to the process."""
+
+    def ended(self) -> None:
+        """Note that the process's end of the connection is closed."""
+
+
+class ClientEnd(Protocol):
+    """The producer's end of a connection, as its transport uses it."""
+
+    tap: Tap | None
+
+    @property
+    def room(self) -> int:
+        """Bytes the send window takes now."""
+
+    def send(self, data: bytes) -> None:
+        """Send bytes from the producer's machine."""
+
+    def leave(self, *, orderly: bool) -> None:
+        """Close the producer's socket; what the window held may arrive after that or not."""
+
+    def pause(self) -> None:
+        """Stop reading at the producer."""
+
+    def resume(self) -> None:
+        """Read again at the producer."""
 
 
 class _Waiting(NamedTuple):
@@ -84,7 +116,7 @@ class ClientTransport(asyncio.Transport):
         self,
         loop: asyncio.AbstractEventLoop,
         protocol: asyncio.Protocol,
-        connection: SimConnection,
+        connection: ClientEnd,
     ) -> None:
         super().__init__()
         self.is_lost: bool = False

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 
 from aioproducer.net.dial.dialer import Address
-from aioproducer.testing.world.network import SimNetwork, Tap
-from aioproducer.testing.world.transport import ClientTransport
+from aioproducer.testing.world.network import SimNetwork
+from aioproducer.testing.world.transport import ClientTransport, Tap
 
 
 class Line:

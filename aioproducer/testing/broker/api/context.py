@@ -18,8 +18,8 @@ from aioproducer.types import TopicPartition
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from aioproducer.testing.broker.cluster import ClusterState
     from aioproducer.testing.broker.faults import ErrorAnswer
+    from aioproducer.testing.broker.shared_state import SharedState
     from aioproducer.wire.api_keys import ApiKey
     from aioproducer.wire.schema import Message
 
@@ -82,7 +82,7 @@ class RequestContext:
         deadline_ms: When a long poll that already waited has to end; None on first sight.
     """
 
-    cluster: ClusterState
+    cluster: SharedState
     node_id: int
     api: ApiKey
     version: int

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aioproducer import errors
 from aioproducer.testing.broker.refusal import RefusedError
-from aioproducer.testing.broker.transactions.endings import RETRY_MS, Ending
+from aioproducer.testing.broker.transactions.endings import RETRY_MS, Ending, MarkedLogs
 from aioproducer.testing.broker.transactions.shards import (
     OFFSETS_TOPIC,
     CoordinatorKind,
@@ -31,7 +31,7 @@ from aioproducer.testing.broker.transactions.states import (
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
-    from aioproducer.testing.broker.cluster import ClusterState
+    from aioproducer.testing.broker.settings import ClusterSettings
 
 
 class Admission(Enum):
@@ -52,6 +52,19 @@ class Admission(Enum):
         return errors.TransactionAbortableError
 
 
+class CoordinatedCluster(MarkedLogs, Protocol):
+    """The parts of a cluster that its transaction coordinators use."""
+
+    settings: ClusterSettings
+
+    @property
+    def transaction_version(self) -> int:
+        """The finalized level of the feature `transaction.version`."""
+
+    def new_producer_id(self) -> int:
+        """Return an unused producer id (KIP-98)."""
+
+
 class TransactionCoordinators:
     """All transactions of one cluster.
 
@@ -63,7 +76,7 @@ class TransactionCoordinators:
             carried out.
     """
 
-    def __init__(self, cluster: ClusterState, shards: CoordinatorShards) -> None:
+    def __init__(self, cluster: CoordinatedCluster, shards: CoordinatorShards) -> None:
         self.transactions: dict[str, Transaction] = {}
         self.overtaken: set[ProducerIdentity] = set()
         self.displaced: set[ProducerIdentity] = set()

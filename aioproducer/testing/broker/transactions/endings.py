@@ -12,18 +12,41 @@ in a log twice, which changes nothing for a reader.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from aioproducer.testing.broker.markers import Marker
 from aioproducer.testing.broker.topics import NO_LEADER, Partition
 from aioproducer.testing.broker.transactions.shards import OFFSETS_TOPIC
-from aioproducer.testing.broker.transactions.states import Transaction
+from aioproducer.testing.broker.transactions.states import ProducerIdentity, Transaction
 from aioproducer.types import TopicPartition
 
-if TYPE_CHECKING:
-    from aioproducer.testing.broker.cluster import ClusterState
-
 RETRY_MS = 10
+
+
+class PendingOffsets(Protocol):
+    """The offsets that groups have in open transactions."""
+
+    def end_transaction(
+        self, shard: Partition, producer: ProducerIdentity, *, commit: bool
+    ) -> None:
+        """Apply a marker to a partition of the offsets topic."""
+
+
+class MarkedLogs(Protocol):
+    """The parts of a cluster that get markers."""
+
+    @property
+    def groups(self) -> PendingOffsets:
+        """The offsets of its groups."""
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """Return a partition, also of an internal topic, or None."""
+
+    def is_reachable(self, node_id: int) -> bool:
+        """Return whether other brokers get a response from that one."""
+
+    def notify(self, topic: str, partition: int) -> None:
+        """Notify the subscribers that a partition changed."""
 
 
 class _Written(NamedTuple):
@@ -56,13 +79,13 @@ class Ending:
         self.transaction.unmarked = set(self.transaction.partitions)
         self._written.clear()
 
-    def step(self, cluster: ClusterState, now_ms: int) -> bool:
+    def step(self, cluster: MarkedLogs, now_ms: int) -> bool:
         """Write one marker, or finish one; return whether there was progress."""
         return any(
             self._advance(cluster, where, now_ms) for where in sorted(self.transaction.unmarked)
         )
 
-    def _advance(self, cluster: ClusterState, where: TopicPartition, now_ms: int) -> bool:
+    def _advance(self, cluster: MarkedLogs, where: TopicPartition, now_ms: int) -> bool:
         partition = cluster.partition(*where)
         if partition is None:  # Deleted meanwhile: there is nothing left to be marked.
             self.transaction.unmarked.discard(where)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from aioproducer import errors
 from aioproducer.testing.broker.refusal import RefusedError
@@ -25,9 +25,6 @@ from aioproducer.testing.broker.transactions.coordinator import (
 from aioproducer.testing.broker.transactions.shards import CoordinatorKind, CoordinatorShards
 from aioproducer.testing.broker.transactions.states import ProducerIdentity
 from aioproducer.types import TopicPartition
-
-if TYPE_CHECKING:
-    from aioproducer.testing.broker.cluster import ClusterState
 
 _NO_GENERATION = -1
 
@@ -127,12 +124,10 @@ class GroupCoordinators:
 
     def __init__(
         self,
-        cluster: ClusterState,
         shards: CoordinatorShards,
         transactions: TransactionCoordinators,
     ) -> None:
         self.groups: dict[str, Group] = {}
-        self._cluster = cluster
         self._shards = shards
         self._transactions = transactions
         self._position = 0

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aioproducer import errors
 from aioproducer.testing.broker.refusal import RefusedError
 from aioproducer.testing.broker.topics import NO_LEADER, Partition
 
 if TYPE_CHECKING:
-    from aioproducer.testing.broker.cluster import ClusterState
+    from aioproducer.testing.broker.settings import ClusterSettings
 
 TRANSACTION_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
 
@@ -43,10 +43,22 @@ class _Loading:
     ready_ms: int
 
 
+class InternalTopics(Protocol):
+    """The parts of a cluster that coordinators are found by."""
+
+    settings: ClusterSettings
+
+    def internal_partitions(self, topic: str, count: int) -> list[Partition]:
+        """Return the partitions of an internal topic, which is created when first asked for."""
+
+    def is_reachable(self, node_id: int) -> bool:
+        """Return whether other brokers get a response from that one."""
+
+
 class CoordinatorShards:
     """The coordinators of one cluster."""
 
-    def __init__(self, cluster: ClusterState) -> None:
+    def __init__(self, cluster: InternalTopics) -> None:
         self._cluster = cluster
         self._loadings: dict[tuple[str, int], _Loading] = {}
 
