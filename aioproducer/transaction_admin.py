@@ -62,7 +62,7 @@ class TransactionAdmin:
     Every call raises `KafkaTimeoutError` after `max_block_ms` without an outcome; it may be
     repeated.
 
-    Example:
+    Examples:
         >>> async with TransactionAdmin(bootstrap_servers="localhost:9092") as admin:
         ...     await admin.finish(prepared, commit=True)
     """

@@ -14,6 +14,7 @@ from tools.site.links import broken_links
 from tools.site.markdown import BrokenLinkError, page_text
 from tools.site.pages import every_page
 
+import aioproducer
 from aioproducer import errors
 from aioproducer.config import OPTIONS
 from aioproducer.config.names import VERDICTS
@@ -23,7 +24,9 @@ from aioproducer.errors.advice import ADVICE
 @pytest.fixture(scope="module")
 def assembled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site") / "docs"
-    assemble(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("GITHUB_REPOSITORY", raising=False)
+        assemble(folder)
     return folder / "pages"
 
 
@@ -58,19 +61,33 @@ def anchors(text: str) -> set[str]:
     slugs = {
         re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", each).strip().lower()) for each in headings
     }
-    return slugs | set(re.findall(r'<a id="([^"]+)"', text))
+    own = re.findall(r'<a id="([^"]+)"', text) + re.findall(r"\{ #(\w+) \}", text)
+    return slugs | set(own)
+
+
+def entries(text: str) -> dict[str, str]:
+    """The text of each heading of the third level, by its anchor."""
+    parts = re.split(r"^###? ", text, flags=re.MULTILINE)[1:]
+    found = (re.match(r"`\w+` \{ #(\w+) \}\n\n(.*)", part, re.DOTALL) for part in parts)
+    return {match[1]: match[2] for match in found if match}
 
 
 def test_the_options_page_has_every_option_with_what_there_is_to_know() -> None:
-    text = options.page()
+    found = entries(options.page())
+    assert set(found) == set(OPTIONS)
     for option in OPTIONS.values():
-        (line,) = (line for line in text.splitlines() if f'<a id="{option.name}"></a>' in line)
-        assert option.doc.replace("|", "\\|") in line
-        assert f"`{option.kafka_name}`" in line
+        text = found[option.name]
+        assert option.doc in text
+        assert f"`{option.kafka_name}`" in text
         if not option.required and not isinstance(option.default, tuple):
-            assert f"`{option.default!r}`" in line
-    assert "`linger_ms`<br>`linger.ms` | `5` | ms | " in text
-    assert "`batch_size`<br>`batch.size` | `16384` | bytes | " in text
+            assert f"default `{option.default!r}`" in text
+        assert option.constraint.text.replace("|", "&#124;") in text
+        for name in options.accepted(option):
+            assert f"`{name}`" in text
+    assert found["linger_ms"].startswith("default `5` · ms · `linger.ms` in files")
+    assert found["batch_size"].startswith("default `16384` · bytes · ")
+    assert "Also accepted: " in found["linger_ms"]
+    assert "`queue.buffering.max.ms`" in found["linger_ms"]
 
 
 def test_the_options_page_has_every_name_of_other_clients() -> None:
@@ -84,19 +101,41 @@ def test_the_options_page_has_every_name_of_other_clients() -> None:
 
 
 def test_the_error_catalogue_has_every_error_with_all_three_answers() -> None:
-    rows = [line.split(" | ") for line in catalogue.page().splitlines() if line.startswith("| <a")]
-    named = {re.sub(r".*`(\w+)`.*", r"\1", row[0]) for row in rows}
+    found = entries(catalogue.page())
     families = {"KafkaError", "BrokerError", "RetriableBrokerError", "InvalidMetadataError"}
     public = {
-        name
+        name.lower()
         for name, value in vars(errors).items()
-        if isinstance(value, type) and issubclass(value, errors.KafkaError)
+        if isinstance(value, type) and issubclass(value, errors.KafkaError) and name not in families
     }
-    assert public - families - {"UnknownBrokerError"} <= named
-    for row in rows:
-        assert all(cell.strip(" |") for cell in row), row
-        assert row[-1] != "None |", row
+    assert public - {"unknownbrokererror"} <= set(found)
+    answers = re.compile(
+        r"\S.*\n\n- Written: \S.*\n- What to do: (?!None)\S.*\n\n(## .*)?", re.DOTALL
+    )
+    for name, text in found.items():
+        assert answers.match(text), name
     assert set(catalogue.CLIENT) == {error.__name__ for error in catalogue.client_errors()}
+
+
+def test_pages_name_and_link_their_sources_where_the_repository_has_an_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://code.example")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "shop/aioproducer")
+    assemble(tmp_path / "docs")
+    page = (tmp_path / "docs/pages/web.md").read_text(encoding="utf-8")
+    repository = "https://code.example/shop/aioproducer"
+    assert f"[`aioproducer/docs/web.md`]({repository}/edit/main/aioproducer/docs/web.md)" in page
+    configuration = (tmp_path / "docs/zensical.toml").read_text(encoding="utf-8")
+    assert f'repo_url = "{repository}"' in configuration
+    assert f'site_name = "aioproducer {aioproducer.__version__}"' in configuration
+    kips = (tmp_path / "docs/pages/reference/options.md").read_text(encoding="utf-8")
+    assert f"{repository}/edit/main/aioproducer/config/table.py" in kips
+
+
+def test_pages_name_their_sources_without_an_address(assembled: Path) -> None:
+    text = (assembled / "web.md").read_text(encoding="utf-8")
+    assert text.endswith("Source of this page: `aioproducer/docs/web.md`\n{ .source }\n")
 
 
 def test_a_link_to_nothing_is_refused_and_one_to_a_source_becomes_its_text() -> None:

@@ -70,7 +70,7 @@ class TransactionalCalls:
 
         Left normally it commits, left by an exception it aborts.
 
-        Example:
+        Examples:
             >>> with producer.transaction() as tx:
             ...     producer.send("orders", b"value")
             ...     tx.send_offsets({TopicPartition("in", 0): 42}, "group")

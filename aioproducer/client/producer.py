@@ -52,7 +52,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         ConfigError: an option is unknown, out of range or contradicts another.
         TypeError: `config` is something else.
 
-    Example:
+    Examples:
         >>> async with Producer(bootstrap_servers="localhost:9092") as producer:
         ...     delivery = await producer.send("orders", b"value", key=b"key")
         ...     metadata = await delivery

@@ -38,7 +38,7 @@ class SourcePosition:
         topic: an existing topic, such as the one that is written to; only its name is used.
         partition: one of its partitions; as many positions fit into a group as there are.
 
-    Example:
+    Examples:
         >>> position = SourcePosition("orders-loader", "orders")
         >>> at = await position.read(producer)
         >>> async with producer.transaction() as tx:

@@ -157,7 +157,7 @@ class TransactionalCalls(Life):
         One is open at a time; what any task sends meanwhile belongs to it. Left normally it
         commits, and raises what `commit_transaction` raises; left by an exception it aborts.
 
-        Example:
+        Examples:
             >>> async with producer.transaction() as tx:
             ...     await producer.send("orders", b"value")
             ...     await tx.send_offsets({TopicPartition("in", 0): 42}, "group")

@@ -85,7 +85,7 @@ def batch_writer(
     Raises:
         ConfigError: an option cannot work, or exactly once is asked for without a `query`.
 
-    Example:
+    Examples:
         >>> counts.writeStream.outputMode("update").foreachBatch(
         ...     batch_writer({"kafka.bootstrap.servers": "localhost:9092", "topic": "counts"})
         ... )

@@ -30,7 +30,7 @@ async def publish_quietly(
 
     Of failures of the same kind for the same topic only some are logged one by one.
 
-    Example:
+    Examples:
         >>> background.add_task(publish_quietly, producer, "orders", b"value")
     """
     try:

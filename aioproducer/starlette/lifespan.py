@@ -76,7 +76,7 @@ class ProducerLifespan:
         ConfigError: an option is wrong; at once, not when the server starts.
         ValueError: `close_timeout_s` is negative or NaN, or `start` is something else.
 
-    Example:
+    Examples:
         >>> app = FastAPI(lifespan=ProducerLifespan(bootstrap_servers="localhost:9092"))
     """
 

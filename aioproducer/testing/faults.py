@@ -31,7 +31,7 @@ _MOST_CODES = 1000
 class FaultScript:
     """The faults of a cluster, as `cluster.faults`.
 
-    Example:
+    Examples:
         >>> cluster.faults.next("produce", partition=0).answers("NOT_LEADER_OR_FOLLOWER")
         >>> fault = cluster.faults.every("produce", node_id=2).drops_the_connection()
         >>> fault.struck

@@ -8,26 +8,30 @@ Owns: the steps, and the generator's configuration. Must not know: the pages.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+from aioproducer import __version__
 from tools.site.links import broken_links
 from tools.site.markdown import page_text
-from tools.site.pages import ROOT, SECTIONS, every_page
+from tools.site.pages import ROOT, SECTIONS, Page, every_page
 
 BUILD = ROOT / "build" / "docs"
 SITE = BUILD / "site"
 
 _CONFIGURATION = """\
 [project]
-site_name = "aioproducer"
+site_name = "aioproducer {version}"
 site_description = "The asyncio-native producer client for Apache Kafka"
 docs_dir = "pages"
 site_dir = "site"
 extra_css = ["site.css"]
+extra_javascript = ["site.js"]
 strict = true
+{repository}
 nav = [
 {nav}
 ]
@@ -45,16 +49,21 @@ features = [
 ]
 
 [[project.theme.palette]]
+media = "(prefers-color-scheme)"
+toggle.icon = "lucide/sun-moon"
+toggle.name = "Colors of the system; switch to light"
+
+[[project.theme.palette]]
 media = "(prefers-color-scheme: light)"
 scheme = "default"
 toggle.icon = "lucide/sun"
-toggle.name = "Dark"
+toggle.name = "Light; switch to dark"
 
 [[project.theme.palette]]
 media = "(prefers-color-scheme: dark)"
 scheme = "slate"
 toggle.icon = "lucide/moon"
-toggle.name = "Light"
+toggle.name = "Dark; switch to the system's colors"
 
 [project.markdown_extensions.toc]
 permalink = true
@@ -69,6 +78,7 @@ paths = ["{root}"]
 
 [project.plugins.mkdocstrings.handlers.python.options]
 docstring_style = "google"
+docstring_section_style = "list"
 heading_level = 3
 show_root_heading = false
 show_root_toc_entry = false
@@ -81,10 +91,7 @@ filters = ["!^_"]
 inherited_members = ["aioproducer"]
 """
 
-_STYLE = """\
-/* Names in a table's first column stay in one piece where there is room. */
-.md-typeset table:has(td > a[id]) td:first-child { min-width: 13rem; }
-"""
+_ASSETS = Path(__file__).parent / "assets"
 
 
 def assemble(folder: Path) -> None:
@@ -95,15 +102,37 @@ def assemble(folder: Path) -> None:
     for page in every_page():
         file = folder / "pages" / page.target
         file.parent.mkdir(parents=True, exist_ok=True)
-        text = page_text(page.text(), page.home, targets, _in_repository, pictures)
-        file.write_text(text, encoding="utf-8")
+        text = page_text(page.text(), page.home, targets, _in_repository, pictures, repository())
+        file.write_text(text + source_line(page, repository()), encoding="utf-8")
     for picture in pictures:
         place = folder / "pages" / picture
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / picture, place)
-    (folder / "pages" / "site.css").write_text(_STYLE, encoding="utf-8")
-    configuration = _CONFIGURATION.format(root=ROOT, nav=_navigation())
+    for asset in _ASSETS.iterdir():
+        shutil.copy(asset, folder / "pages" / asset.name)
+    address = repository()
+    configuration = _CONFIGURATION.format(
+        root=ROOT,
+        nav=_navigation(),
+        version=__version__,
+        repository=f'repo_url = "{address}"' if address else "",
+    )
     (folder / "zensical.toml").write_text(configuration, encoding="utf-8")
+
+
+def repository() -> str | None:
+    """Return the address of the repository, if the build runs in its continuous integration."""
+    server, name = (os.environ.get(f"GITHUB_{each}") for each in ("SERVER_URL", "REPOSITORY"))
+    return f"{server}/{name}" if server and name else None
+
+
+def source_line(page: Page, address: str | None) -> str:
+    """Return the last line of a page: the file to change, with a link if there is an address."""
+    files = ", ".join(
+        f"[`{file}`]({address}/edit/main/{file})" if address else f"`{file}`"
+        for file in page.made_of
+    )
+    return f"\n\nSource of this page: {files}\n{{ .source }}\n"
 
 
 def _in_repository(name: str) -> bool:
@@ -121,11 +150,11 @@ def _navigation() -> str:
     return "\n".join(lines)
 
 
-def generator(*arguments: str) -> int:
+def generator(folder: Path, *arguments: str) -> int:
     """Run the generator on what was assembled; its exit code, 1 if it complains and goes on."""
     command = [sys.executable, "-m", "zensical", *arguments]
     with subprocess.Popen(
-        command, cwd=BUILD, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         complaints = 0
         for line in process.stdout or ():
@@ -134,20 +163,25 @@ def generator(*arguments: str) -> int:
     return process.returncode or bool(complaints)
 
 
-def main(arguments: list[str]) -> int:
-    """Build, or serve."""
-    assemble(BUILD)
-    if arguments == ["serve"]:
-        return generator("serve")
-    shutil.rmtree(SITE, ignore_errors=True)
-    code = generator("build", "--clean", "--strict")
-    if code:
+def build(folder: Path) -> int:
+    """Build the site into `folder/site`; return 0 if there is no warning and no broken link."""
+    assemble(folder)
+    site = folder / "site"
+    if code := generator(folder, "build", "--clean", "--strict"):
         return code
-    broken = broken_links(SITE)
+    broken = broken_links(site)
     print(
-        "\n".join(broken) or f"{len(list(SITE.rglob('*.html')))} pages, every link leads somewhere"
+        "\n".join(broken) or f"{len(list(site.rglob('*.html')))} pages, every link leads somewhere"
     )
     return 1 if broken else 0
+
+
+def main(arguments: list[str]) -> int:
+    """Build, or serve."""
+    if arguments == ["serve"]:
+        assemble(BUILD)
+        return generator(BUILD, "serve")
+    return build(BUILD)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import aioproducer
 from aioproducer import ProducerConfig
 
 CONFIG_CALLS = ["from_properties", "from_env", "from_file", "replace"]
@@ -40,6 +42,12 @@ class Module(NamedTuple):
     def exists(self) -> bool:
         """Whether this version has the module."""
         return importlib.util.find_spec(self.name) is not None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The file with the module's docstring."""
+        file = Path(importlib.import_module(self.name).__file__ or "")
+        return (file.relative_to(Path(aioproducer.__file__).parents[1]).as_posix(),)
 
     def page(self) -> str:
         """The page in Markdown, for mkdocstrings to fill in."""

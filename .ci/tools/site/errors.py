@@ -1,8 +1,7 @@
-"""The error catalogue, made of the error tables and the advice table: what happened, may it be
-written, what to do.
+"""The page of all errors, generated from the error tables and the advice table.
 
-Owns: the page, and for errors that arise in the client the two answers their classes do not carry.
-Must not know: broker codes one by one; families, effects and the codes that precede the append tell.
+Each error has a heading, hence an anchor and an entry of the search. `CLIENT` has, for errors of the
+client, what their classes do not: whether the record may have been written, and what to do.
 """
 
 from __future__ import annotations
@@ -16,27 +15,32 @@ from aioproducer.core.sending.produce_rules import SURELY_REFUSED
 from aioproducer.errors import BrokerError, KafkaError, TransactionEffect, broker, broker_internal
 from aioproducer.errors.advice import ADVICE
 
+FILES: Final = (
+    "aioproducer/errors/__init__.py",
+    "aioproducer/errors/broker.py",
+    "aioproducer/errors/broker_internal.py",
+    "aioproducer/errors/advice.py",
+)
+
 INTRODUCTION: Final = """\
 # Errors
 
-Every error is a `KafkaError`. It carries what is known as attributes: `topic`, `partition`, `node_id`, `elapsed_ms`,
-`advice`, and
+Every error is a `KafkaError`. It has the attributes `topic`, `partition`, `node_id`, `elapsed_ms` and `advice`, as far as
+they apply, and these two:
 
-- `retriable`: whether the same operation may succeed when it is tried again. The producer has done so already, until
-  `delivery_timeout_ms`;
-- `persistence`: of a record, `NOT_PERSISTED` (it never will stand in the log) or `POSSIBLY_PERSISTED` (an attempt may
-  have been written). It sums up all attempts, so look at it rather than at the class of the last error.
+- `retriable`: the same operation may succeed later. The producer has already retried it until `delivery_timeout_ms`.
+- `persistence` of a record: `NOT_PERSISTED` (it is not in the log and never will be) or `POSSIBLY_PERSISTED` (an attempt may
+  have been written). It covers all attempts, so decide by it and not by the class of the last error.
 
-A program that publishes a record again after `POSSIBLY_PERSISTED` may write it twice; after `NOT_PERSISTED` it does
-not.
+If you publish a record again after `POSSIBLY_PERSISTED`, it may be written twice. After `NOT_PERSISTED` it is not.
 
 """
 
 TROUBLES: Final = """
 ## What to do
 
-`advice` of an error, and the last part of its text, come from this table; more than one may apply. `aioproducer doctor`
-finds most of these and has the same codes.
+The attribute `advice` of an error, and the last part of its text, come from this table. More than one row may apply.
+`aioproducer doctor` finds most of these problems and prints the same codes.
 
 | code | what to do |
 |---|---|
@@ -48,43 +52,49 @@ def see(*codes: str) -> str:
     return "See " + ", ".join(f"[`{code}`](#{code})" for code in codes if ADVICE[code]) + "."
 
 
-_NEVER: Final = "no: the call raised it"
-_ASK: Final = "`persistence` tells"
-_NO_RECORD: Final = "no record is concerned"
+_NEVER: Final = "no, the call itself raised the error"
+_ASK: Final = "see the attribute `persistence`"
+_NO_RECORD: Final = "does not apply to a record"
 
 CLIENT: Final[dict[str, tuple[str, str]]] = {
-    "ConfigError": (_NO_RECORD, "Correct the option; the text names it, and what it may be."),
-    "IllegalStateError": (_NEVER, "Call in the order that `start`, `send` and `close` want."),
-    "ProducerClosedError": (_ASK, "Close after the last `send`; give `close` the time it needs."),
+    "ConfigError": (_NO_RECORD, "Correct the option; the error names it and the valid values."),
+    "IllegalStateError": (_NEVER, "Call `start`, then the send methods, then `close`."),
+    "ProducerClosedError": (
+        _ASK,
+        "Close after the last `send`, with a timeout that is long enough.",
+    ),
     "WrongLoopError": (_NEVER, "Use the producer in the loop that started it, or one per loop."),
     "ForkedError": (_NEVER, ""),
     "ProducerFailedError": (
         _ASK,
-        "Close it and start a new one; please report it, with its cause.",
+        "Close it and start a new one. Please report it with its cause.",
     ),
-    "RecordsPurgedError": (_ASK, "It was asked for by `purge()`."),
+    "RecordsPurgedError": (_ASK, "Nothing: your program called `purge()`."),
     "RecordsFailedError": (_ASK, ""),
     "BatchRefusedError": (_ASK, ""),
-    "TransactionAbortedError": ("no: its transaction was aborted", "Do the transaction again."),
+    "TransactionAbortedError": ("no: its transaction was aborted", "Repeat the transaction."),
     "FatalTransactionError": (
-        "no, unless the transaction was committed or prepared; a `CommitOutcomeUnknownError` says "
-        "where that is open",
+        "no, unless the transaction was committed or prepared; `CommitOutcomeUnknownError` is raised "
+        "if that is unknown",
         "",
     ),
-    "CommitOutcomeUnknownError": ("all of its transaction, or nothing of it", ""),
+    "CommitOutcomeUnknownError": ("the whole transaction or none of it", ""),
     "PreparedTransactionEndedError": (
-        "as the text says: it was committed, or aborted",
-        "Compare with what the decision was; somebody else, or the time limit, ended it.",
+        "the error says whether it was committed or aborted",
+        "Compare with your decision; another client or the timeout ended the transaction.",
     ),
     "PreparedTransactionUnknownError": ("possibly", ""),
-    "SerializationError": (_NEVER, "Correct the data; `part` and `path` say where."),
-    "SchemaRegistryError": (_NEVER, "See `status`; try again if it is `retriable`."),
+    "SerializationError": (_NEVER, "Correct the data at `part` and `path`."),
+    "SchemaRegistryError": (_NEVER, "See `status`; retry if it is `retriable`."),
     "SchemaNotFoundError": (_NEVER, "Register the schema when you deploy."),
-    "IncompatibleSchemaError": (_NEVER, "Change the schema so that readers can follow: `details`."),
+    "IncompatibleSchemaError": (
+        _NEVER,
+        "Change the schema so that it is compatible; see `details`.",
+    ),
     "InvalidPartitionError": (_NEVER, ""),
     "WouldBlockError": (_NEVER, ""),
     "BufferFullError": (_NEVER, ""),
-    "KafkaTimeoutError": (_ASK, "The text says which wait; try again, or give it more time."),
+    "KafkaTimeoutError": (_ASK, "Retry, or raise the timeout that the error names."),
     "BufferExhaustedError": (_NEVER, ""),
     "MetadataTimeoutError": (
         _NEVER,
@@ -92,16 +102,16 @@ CLIENT: Final[dict[str, tuple[str, str]]] = {
     ),
     "DeliveryTimeoutError": (
         _ASK,
-        "The text says what it waited for. "
+        "The error says what the record waited for. "
         + see(
             "advertised-unreachable", "broker-away", "too-few-replicas", "partition-without-leader"
         ),
     ),
-    "RequestTimeoutError": (_ASK, "It was tried again. " + see("no-answer", "broker-away")),
+    "RequestTimeoutError": (_ASK, "The producer has retried. " + see("no-answer", "broker-away")),
     "NotKafkaError": (_NEVER, ""),
     "KafkaConnectionError": (
         _ASK,
-        "It was tried again. "
+        "The producer has retried. "
         + see("port-refused", "port-unreachable", "advertised-unreachable", "broker-away"),
     ),
     "TlsError": (
@@ -115,50 +125,45 @@ CLIENT: Final[dict[str, tuple[str, str]]] = {
             "client-certificate-refused",
         ),
     ),
-    "NodeDisconnectedError": (_ASK, "It was tried again. " + see("hung-up", "sasl-expected")),
+    "NodeDisconnectedError": (_ASK, "The producer has retried. " + see("hung-up", "sasl-expected")),
     "ConnectionSetupTimeoutError": (
         _ASK,
-        "It was tried again. " + see("port-silent", "advertised-unreachable"),
+        "The producer has retried. " + see("port-silent", "advertised-unreachable"),
     ),
     "NameResolutionError": (
         _ASK,
-        "It was tried again. " + see("name-unresolved", "advertised-unreachable"),
+        "The producer has retried. " + see("name-unresolved", "advertised-unreachable"),
     ),
     "ProxyError": (_ASK, ""),
     "ProxyAuthenticationError": (_NO_RECORD, ""),
     "BootstrapError": (_NO_RECORD, ""),
     "NotConnectedError": (_NO_RECORD, ""),
     "ProtocolError": (_ASK, see("not-kafka", "tls-expected", "sasl-expected")),
-    "UnsupportedCodecError": (_NO_RECORD, "Install the codec's library; the text names it."),
+    "UnsupportedCodecError": (_NO_RECORD, "Install the library that the error names."),
     "AuthenticationError": (_ASK, ""),
     "AuthorizationError": (_ASK, ""),
 }
-"""Errors that arise in the client: may the record be written, and what to do where no advice is."""
+"""Errors of the client: whether the record may have been written, what to do without an advice."""
 
 _FAMILIES: Final = frozenset(
     {"KafkaError", "BrokerError", "RetriableBrokerError", "InvalidMetadataError"}
 )
 _EFFECTS: Final = {
-    TransactionEffect.NONE: "It is not tried again; the broker's log says more.",
-    TransactionEffect.ABORTABLE: "It is not tried again; a transaction has to be aborted and done again.",
-    TransactionEffect.RECOVERABLE: "Close this producer; a new one goes on.",
-    TransactionEffect.FATAL: "Close this producer; a new one would meet the same.",
+    TransactionEffect.NONE: "The producer does not retry; see the broker's log.",
+    TransactionEffect.ABORTABLE: "The producer does not retry; abort the transaction and repeat it.",
+    TransactionEffect.RECOVERABLE: "Close this producer and create a new one.",
+    TransactionEffect.FATAL: "Close this producer; a new one would fail in the same way.",
 }
 
 
 def page() -> str:
-    """The page in Markdown."""
-    parts = [INTRODUCTION, "## From the client\n\n"]
-    parts.append("| error | what happened | may it be written | what to do |\n|---|---|---|---|\n")
-    parts += map(_client_row, client_errors())
+    """Return the page in Markdown."""
+    parts = [INTRODUCTION, "## From the client\n\n", *map(_client_entry, client_errors())]
     for title, table in (
         ("From brokers", broker),
         ("From brokers, to others than producers", broker_internal),
     ):
-        parts.append(f"\n## {title}\n\n")
-        parts.append("| error | code | what happened | may it be written | what to do |\n")
-        parts.append("|---|---:|---|---|---|\n")
-        parts += map(_broker_row, _rows_of(table))
+        parts += [f"## {title}\n\n", *map(_broker_entry, _rows_of(table))]
     parts.append(TROUBLES)
     parts += [f'| <a id="{code}"></a>`{code}` | {advice} |\n' for code, advice in ADVICE.items()]
     return "".join(parts)
@@ -179,6 +184,11 @@ def client_errors() -> list[type[KafkaError]]:
     )
 
 
+def every_error() -> list[type[KafkaError]]:
+    """Return the errors that have an entry on the page."""
+    return [*client_errors(), *_rows_of(broker), *_rows_of(broker_internal)]
+
+
 def _rows_of(table: ModuleType) -> list[type[BrokerError]]:
     """The codes that a table gives a class to."""
     rows: list[type[BrokerError]] = [
@@ -189,29 +199,32 @@ def _rows_of(table: ModuleType) -> list[type[BrokerError]]:
     return sorted((row for row in rows if row is not BrokerError), key=lambda row: row.code)
 
 
-def _client_row(error: type[KafkaError]) -> str:
+def _client_entry(error: type[KafkaError]) -> str:
     written, what = CLIENT[error.__name__]
-    return f"| {_name(error)} | {_doc(error)} | {written} | {what or error.advice} |\n"
+    return _entry(error, _doc(error), written, what or error.advice or "")
 
 
-def _broker_row(error: type[BrokerError]) -> str:
+def _broker_entry(error: type[BrokerError]) -> str:
     written = "not by this attempt" if error.code in SURELY_REFUSED else "possibly"
-    cells = (_name(error), str(error.code), _doc(error), written, _remedy(error))
-    return f"| {' | '.join(cells)} |\n"
+    return _entry(error, f"Error code {error.code}: {_doc(error)}", written, _remedy(error))
+
+
+def _entry(error: type[KafkaError], happened: str, written: str, remedy: str) -> str:
+    name = error.__name__
+    return (
+        f"### `{name}` {{ #{name.lower()} }}\n\n{happened}\n\n"
+        f"- Written: {written}\n- What to do: {remedy}\n\n"
+    )
 
 
 def _remedy(error: type[BrokerError]) -> str:
     if error.advice:
         return error.advice
     if error.retriable:
-        return "Nothing: the producer tries again until `delivery_timeout_ms`."
+        return "Nothing: the producer retries until `delivery_timeout_ms`."
     return (
-        _EFFECTS[error.transaction_effect] or "It is not tried again; the broker's log says more."
+        _EFFECTS[error.transaction_effect] or "The producer does not retry; see the broker's log."
     )
-
-
-def _name(error: type[KafkaError]) -> str:
-    return f'<a id="{error.__name__.lower()}"></a>`{error.__name__}`'
 
 
 def _doc(error: type[KafkaError]) -> str:

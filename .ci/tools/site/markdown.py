@@ -3,7 +3,8 @@
 Owns: both translations. Must not know: which pages there are.
 
 Invariants: code, fenced or in backticks, stays as it is; a link to a file of the repository that is
-neither a page nor a picture becomes its text; one to nothing is an error.
+neither a page nor a picture leads to the repository's address, or becomes its text without one; a
+link to nothing is an error.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ def page_text(
     targets: Mapping[str, str],
     exists: Callable[[str], bool],
     pictures: set[str],
+    repository: str | None = None,
 ) -> str:
     """Translate a page.
 
@@ -40,6 +42,7 @@ def page_text(
         targets: the place on the site of each file that is a page, of this one too.
         exists: whether the repository has a file.
         pictures: collects the pictures that are shown, from the repository's root.
+        repository: its address, to which links to its files lead; None makes them plain text.
 
     Raises:
         BrokenLinkError: a link leads to no file.
@@ -58,7 +61,7 @@ def page_text(
             pictures.add(file)
             place = file
         elif place is None:
-            return label
+            return f"[{label}]({repository}/blob/main/{file})" if repository else label
         return f"{bang}[{label}]({relative(place)}{'#' * bool(anchor)}{anchor})"
 
     def shown(match: re.Match[str]) -> str:

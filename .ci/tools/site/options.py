@@ -1,6 +1,6 @@
-"""The page of all options and of other clients' names for them, made of the tables.
+"""The page of all options and of other clients' names for them, generated from the tables.
 
-Owns: the page. Must not know: any single option.
+Each option has a heading, hence an anchor and an entry of the search.
 """
 
 from __future__ import annotations
@@ -34,38 +34,43 @@ _OTHER_UNITS = {
 }
 _NOT_JAVAS = {"aioproducer", "Kafka 0.8", "librdkafka"}
 
+FILES = ("aioproducer/config/table.py", "aioproducer/config/table_security.py")
+
 INTRODUCTION = """\
 # Options
 
-Every option of a producer, made from the table in the code. As keyword arguments they are written with underscores,
-in properties with dots: in a mapping given to `Producer`, in files, and after the command line's `-X`. A default of
-`None` means what the text says, or that there is none.
+All options of a producer. Write them with underscores as keyword arguments, and with dots in files, in mappings given to
+`Producer`, and after `-X` on the command line. The default `None` means that the option is not set.
 
-Names of other clients are understood in the same places: [the table](#names-of-other-clients).
+The same places accept [names of other clients](#names-of-other-clients).
 
 """
 
 OTHER_NAMES = """\
 ## Names of other clients
 
-Every name that Java's clients (producer, consumer, admin, Streams, Connect, Kafka's and Confluent's serializers),
-librdkafka, confluent-kafka, aiokafka, kafka-python and the producer of Kafka 0.8 document is known, with dots or with
-underscores. It sets an option, has no effect, which one warning in the log of `aioproducer.producer` says for all of
-them, or raises `ConfigError`. A name that is in no table raises `ConfigError` with the nearest name that is.
+aioproducer accepts every documented name, with dots or underscores, of Java's clients (producer, consumer, admin, Streams,
+Connect, Kafka's and Confluent's serializers), librdkafka, confluent-kafka, aiokafka, kafka-python and the producer of
+Kafka 0.8. Such a name does one of these:
 
-Of two names for one option only one may be given, unless both say the same. `request.timeout.ms` counts more than
-`socket.timeout.ms`, and librdkafka's `topic.metadata.refresh.interval.ms` more than its `metadata.max.age.ms`.
+- it sets an option;
+- it has no effect: one warning of the logger `aioproducer.producer` lists all of them;
+- it raises `ConfigError`, as do all other names; the error suggests the nearest valid name.
+
+If two names set the same option, they need the same value; otherwise `ConfigError` is raised. There are two exceptions:
+`request.timeout.ms` takes precedence over `socket.timeout.ms`, and librdkafka's `topic.metadata.refresh.interval.ms` over
+its `metadata.max.age.ms`.
 
 """
 
 
 def page() -> str:
-    """The page in Markdown."""
-    tables = (
-        _table(title, [OPTIONS[name] for name in names if name in OPTIONS])
+    """Return the page in Markdown."""
+    sections = (
+        f"## {title}\n\n" + "".join(_entry(OPTIONS[name]) for name in names if name in OPTIONS)
         for title, names in _sections()
     )
-    return "".join((INTRODUCTION, *tables, _other_names()))
+    return "".join((INTRODUCTION, *sections, _other_names()))
 
 
 def _sections() -> list[tuple[str, list[str]]]:
@@ -82,24 +87,29 @@ def _sections() -> list[tuple[str, list[str]]]:
     return [(title, names) for title, names in sections if any(map(OPTIONS.get, names))]
 
 
-def _table(title: str, rows: list[Option]) -> str:
-    lines = [f"## {title}\n\n", "| option, Java's name | default | unit | meaning |\n"]
-    lines.append("|---|---|---|---|\n")
-    for row in rows:
-        cells = (
-            f'<a id="{row.name}"></a>`{row.name}`<br>{_foreign_name(row)}',
-            "**required**" if row.required else f"`{_shown(row)}`",
-            unit(row),
-            _meaning(row),
-        )
-        lines.append(f"| {' | '.join(cells)} |\n")
-    return "".join((*lines, "\n"))
+def _entry(row: Option) -> str:
+    facts = [
+        "**required**" if row.required else f"default `{_shown(row)}`",
+        unit(row),
+        _foreign_name(row),
+    ]
+    if row.constraint.text:
+        facts.append(row.constraint.text.replace("|", "&#124;"))
+    lines = [f"### `{row.name}` {{ #{row.name} }}", " · ".join(facts), _meaning(row)]
+    if others := accepted(row):
+        lines.append("Also accepted: " + ", ".join(f"`{name}`" for name in others) + ".")
+    return "\n\n".join(lines) + "\n\n"
+
+
+def accepted(row: Option) -> list[str]:
+    """Return the names of other clients that set an option."""
+    return sorted(name for name, alias in ALIASES.items() if alias.option == row.name)
 
 
 def _foreign_name(row: Option) -> str:
     if row.source in _NOT_JAVAS:
-        return f"none; `{row.kafka_name}` in files"
-    return f"`{row.kafka_name}`"
+        return f"`{row.kafka_name}` in files, not in Java"
+    return f"`{row.kafka_name}` in files"
 
 
 def _shown(row: Option) -> str:
@@ -115,12 +125,7 @@ def unit(row: Option) -> str:
 
 
 def _meaning(row: Option) -> str:
-    text = row.doc.replace("|", "\\|")
-    if row.constraint.text:
-        text += f" Limit: {row.constraint.text.replace('|', '&#124;')}."
-    if row.source not in {"Kafka", "aioproducer"}:
-        text += f" ({row.source})"
-    return text
+    return row.doc if row.source in {"Kafka", "aioproducer"} else f"{row.doc} ({row.source})"
 
 
 def _other_names() -> str:

@@ -15,11 +15,15 @@ ROOT = Path(__file__).parents[3]
 
 
 class Page(NamedTuple):
-    """One page: its title, its place on the site, and the file or the function it comes from."""
+    """One page: its title, its place on the site, and the file or the function it comes from.
+
+    `files` are those that such a function reads.
+    """
 
     title: str
     target: str
     source: str | Callable[[], str]
+    files: tuple[str, ...] = ()
 
     @property
     def exists(self) -> bool:
@@ -30,6 +34,11 @@ class Page(NamedTuple):
     def home(self) -> str:
         """Where links are relative to: its file; one made by a function counts as a guide."""
         return self.source if isinstance(self.source, str) else f"aioproducer/docs/{self.target}"
+
+    @property
+    def made_of(self) -> tuple[str, ...]:
+        """The files to edit for another text."""
+        return (self.source,) if isinstance(self.source, str) else self.files
 
     def text(self) -> str:
         """The page in Markdown, links as in its source."""
@@ -73,10 +82,12 @@ _ALL: dict[str, list[Page]] = {
     "Reference": [
         _guide("Delivery guarantees", "guarantees"),
         _guide("Comparison", "comparison"),
-        Page("Options", "reference/options.md", options.page),
-        Page("Errors", "reference/errors.md", errors.page),
+        Page("Options", "reference/options.md", options.page, options.FILES),
+        Page("Errors", "reference/errors.md", errors.page, errors.FILES),
         *(
-            Page(f"API: {module.title}", f"reference/api/{module.file}.md", module.page)
+            Page(
+                f"API: {module.title}", f"reference/api/{module.file}.md", module.page, module.files
+            )
             for module in api.MODULES
             if module.exists
         ),
