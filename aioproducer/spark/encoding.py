@@ -6,6 +6,7 @@ a task and puts a binary column in their place. Schemas are asked for once per w
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import base64
 import json
@@ -227,7 +228,10 @@ class _Encoder:
         subject = topic_name if part.subject is None else partial(_named, part.subject)
         try:
             if part.format == "protobuf":
-                return self._protobuf(self._registry, subject, auto_register)
+                # A large schema takes a while.
+                return await asyncio.to_thread(
+                    self._protobuf, self._registry, subject, auto_register
+                )
             from aioproducer.serializers import AvroSerializer, JsonSchemaSerializer
 
             make = AvroSerializer if part.format == "avro" else JsonSchemaSerializer

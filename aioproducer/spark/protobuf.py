@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from aioproducer.errors import SchemaRegistryError
+from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers import ProtobufSerializer, SchemaRegistry
 from aioproducer.serializers.protocol import SerializationContext, refusal
-from aioproducer.serializers.registry.base import Encode, RegistrySerializer, SchemaUse
+from aioproducer.serializers.registry.base import Encode, Plan, RegistrySerializer, SchemaUse
 from aioproducer.serializers.registry.protobuf import index_path
+from aioproducer.serializers.registry.protobuf_bounds import SchemaSize
 from aioproducer.serializers.registry.schema import RegisteredSchema, Schema
 from aioproducer.serializers.registry.subjects import SubjectStrategy
 from aioproducer.serializers.registry.wire_format import message_indexes
@@ -20,6 +21,10 @@ from aioproducer.spark.protobuf_files import file_of, files_in, message_in
 if TYPE_CHECKING:
     import pyarrow as pa
     from google.protobuf.message import Message
+
+
+_MOST_PATHS: Final = 50
+"""A subject's newest schema may change any number of times."""
 
 
 class RowProtobufSerializer(RegistrySerializer):
@@ -68,38 +73,57 @@ class RowProtobufSerializer(RegistrySerializer):
 
     async def _schema(self, context: SerializationContext) -> Schema:
         assert self._own is not None
-        self._writer(self._own_type)  # before anything is registered
+        await asyncio.to_thread(self._writer, self._own_type)  # before anything is registered
         return await self._own._schema(context)
 
     async def _encoder(self, schema: Schema) -> Encode:
-        if self._own is not None:
-            message = self._own_type
-        else:
-            message = await self._registered(schema)
-        self._paths[schema] = message_indexes(index_path(message.DESCRIPTOR))
-        make = self._writer(message).message
+        texts: list[tuple[str, str]] = []
+        if self._own is None:
+            if schema.type != "PROTOBUF":
+                raise SchemaRegistryError(f"the registered schema is {schema.type}, not PROTOBUF")
+            found = await self._registry.referenced(schema, schema_format=self._format)
+            texts = [(reference.name, each.text) for reference, each in found]
+        # A large schema takes a while.
+        message, path, make = await asyncio.to_thread(self._prepared, schema.text, texts)
+        if len(self._paths) >= _MOST_PATHS:
+            self._paths.clear()
+        self._paths[schema] = path
+        # Of the class: a field of this name would hide the method of its messages.
+        write = message.SerializeToString
 
         def encode(row: Mapping[str, Any], context: SerializationContext) -> bytes:
             try:
-                payload: bytes = make(row).SerializeToString()
+                payload: bytes = write(make(row))
             except FieldError as error:
                 raise refusal(context, error.reason, path=error.path) from None
             return payload
 
         return encode
 
-    async def _registered(self, schema: Schema) -> type[Message]:
-        """Return the type of a schema that the registry gave, with what it refers to."""
-        if schema.type != "PROTOBUF":
-            raise SchemaRegistryError(f"the registered schema is {schema.type}, not PROTOBUF")
-        found = await self._registry.referenced(schema, schema_format=self._format)
-        imports = {reference.name: file_of(each.text) for reference, each in found}
-        # A large schema takes a while.
-        return await asyncio.to_thread(
-            message_in, file_of(schema.text), imports, self._message_name
-        )
+    def _prepared(
+        self, text: str, references: Sequence[tuple[str, str]]
+    ) -> tuple[type[Message], bytes, Callable[[Mapping[str, Any]], Message]]:
+        """Return the type of a registered schema, its place in there, and what makes messages."""
+        if self._own is not None:
+            message = self._own_type
+        else:
+            size = SchemaSize()
+            main = file_of(text, size)
+            imports = {name: file_of(each, size) for name, each in references}
+            message = message_in(main, imports, self._message_name)
+        path = message_indexes(index_path(message.DESCRIPTOR))
+        return message, path, self._writer(message).message
 
-    def _indexes(self, found: RegisteredSchema) -> bytes:
+    async def _plan_of(self, found: RegisteredSchema, good_until: float) -> Plan:
+        try:
+            return await super()._plan_of(found, good_until)
+        except ConfigError as error:
+            raise ConfigError(
+                f"version {found.version} of subject {found.subject}: {error.message}",
+                advice=error.advice,
+            ) from None
+
+    async def _indexes(self, found: RegisteredSchema) -> bytes:
         return self._paths[found.schema]
 
     def _writer(self, message: type[Message]) -> RowWriter:

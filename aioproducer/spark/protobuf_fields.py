@@ -19,14 +19,15 @@ name, null in an array, two columns of one `oneof`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer.errors import ConfigError
-from aioproducer.spark.protobuf_files import DECIMAL
+from aioproducer.spark.protobuf_files import DECIMAL, OWN_FILES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +43,9 @@ _WRAPPERS: Final = frozenset(
     for name in ("Bool", "Bytes", "Double", "Float", "Int32", "Int64", "String", "UInt32", "UInt64")
 )
 _INTEGERS: Final = {"int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint"}
+_MOST_NAMED: Final = 50
+_MOST_COMPARED: Final = 1_000
+"""Names that an error lists, and those that are compared with a wrong one."""
 _NAMES: Final = {
     **_INTEGERS,
     "bool": "boolean",
@@ -213,7 +217,7 @@ def _message(descriptor: Descriptor, kind: pa.DataType, path: str) -> Convert | 
     import pyarrow as pa
     from google.protobuf.message_factory import GetMessageClass
 
-    name, message = descriptor.full_name, GetMessageClass(descriptor)
+    name, message = _special_name(descriptor), GetMessageClass(descriptor)
     if pa.types.is_struct(kind):
         return RowWriter(message, kind, path).message
     if name == f"{_GOOGLE}Timestamp":
@@ -228,17 +232,23 @@ def _message(descriptor: Descriptor, kind: pa.DataType, path: str) -> Convert | 
     return None
 
 
+def _special_name(descriptor: Descriptor) -> str:
+    """Return the name of a type that Google or Confluent defines; of a schema's own type, none."""
+    return str(descriptor.full_name) if descriptor.file.name in OWN_FILES else ""
+
+
 def _enum(enum: EnumDescriptor, kind: pa.DataType, path: str) -> Convert | None:
     if str(kind) in _INTEGERS:
         return _same
     if spark_name(kind) != "string":
         return None
     numbers = {value.name: value.number for value in enum.values}
+    names = _listed(numbers)
 
     def convert(value: str) -> int:
         number: int | None = numbers.get(value)
         if number is None:
-            raise FieldError(path, f"is no value of {enum.full_name}: {', '.join(numbers)}")
+            raise FieldError(path, f"is no value of {enum.full_name}: {names}")
         return number
 
     return convert
@@ -354,17 +364,18 @@ def _joined(path: str, name: str) -> str:
 
 
 def _no_field(descriptor: Descriptor, name: str, path: str) -> ConfigError:
-    names = list(_field_names(descriptor))
+    names = [field.name for field in islice(descriptor.fields, _MOST_COMPARED)]
     nearest = get_close_matches(name, names, n=1, cutoff=0.6)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
     return ConfigError(
         f"column {_joined(path, name)!r} has no field in {descriptor.full_name}{hint}",
-        advice=f"drop or rename the column; the fields are {', '.join(names) or 'none'}",
+        advice=f"drop or rename the column; the fields are {_listed(names)}",
     )
 
 
-def _field_names(descriptor: Descriptor) -> Iterator[str]:
-    return (field.name for field in descriptor.fields)
+def _listed(names: Collection[str]) -> str:
+    shown = ", ".join(islice(names, _MOST_NAMED)) or "none"
+    return shown if len(names) <= _MOST_NAMED else f"{shown} and {len(names) - _MOST_NAMED} more"
 
 
 def _mismatch(field: FieldDescriptor, kind: pa.DataType, path: str) -> ConfigError:
@@ -405,7 +416,7 @@ def _castable_element(field: FieldDescriptor) -> str:
     if field.enum_type is not None:
         return "string"
     if field.message_type is not None:
-        name = field.message_type.full_name
+        name = _special_name(field.message_type)
         special = {
             f"{_GOOGLE}Timestamp": "timestamp",
             f"{_GOOGLE}Duration": "interval day to second",

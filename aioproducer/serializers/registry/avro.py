@@ -25,6 +25,7 @@ from aioproducer.serializers.registry.base import (
     RegistrySerializer,
     SchemaIdPlace,
     SchemaUse,
+    prepared,
 )
 from aioproducer.serializers.registry.client import SchemaRegistry
 from aioproducer.serializers.registry.schema import Schema, SchemaReference
@@ -117,9 +118,9 @@ class AvroSerializer(RegistrySerializer):
 
     async def _encoder(self, schema: Schema) -> Encode:
         texts = [each.text for _, each in await self._registry.referenced(schema)]
+        size = len(schema.text) + sum(map(len, texts))
         try:
-            resolved, _ = resolve(json.loads(schema.text), map(json.loads, texts))
-            writer = AvroWriter(resolved, strict=self._strict)
+            resolved, writer = await prepared(size, self._writer, schema.text, texts)
         except (AvroSchemaError, ValueError) as error:
             raise SchemaRegistryError(f"the registered schema is no Avro schema: {error}") from None
         except RecursionError:
@@ -140,6 +141,10 @@ class AvroSerializer(RegistrySerializer):
                 raise refusal(context, mismatch.reason, path=mismatch.path or None) from None
 
         return encode
+
+    def _writer(self, text: str, referenced: Sequence[str]) -> tuple[Any, AvroWriter]:
+        resolved, _ = resolve(json.loads(text), map(json.loads, referenced))
+        return resolved, AvroWriter(resolved, strict=self._strict)
 
     def _made_dict(self, data: Any) -> Any:
         assert self._to_dict is not None

@@ -18,13 +18,14 @@ Invariants
 
 from __future__ import annotations
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 from aioproducer._util import log
 from aioproducer.errors import ConfigError, SchemaRegistryError
@@ -39,6 +40,9 @@ from aioproducer.serializers.registry.schema import (
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
 from aioproducer.serializers.registry.wire_format import header_content, prefix
 
+T = TypeVar("T")
+P = ParamSpec("P")
+
 Encode = Callable[[Any, SerializationContext], bytes]
 """Writes the payload: what follows the schema's id and Protobuf's message indexes."""
 
@@ -46,6 +50,8 @@ SchemaIdPlace = Literal["payload", "header"]
 """Where a record says which schema it has."""
 
 _MOST_PLANS: Final = 10_000
+_LARGE: Final = 64 * 1024
+"""Schemas of more characters are prepared in a thread; 2 MiB take some seconds."""
 _SHORTEST_REFRESH_S: Final = 1.0
 """How long an old plan is used at least before the next record asks for a new one once more."""
 _log = log.get("producer")
@@ -70,7 +76,9 @@ class SchemaUse:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class Plan:
+    """The way to write the records of one subject; `good_until` in seconds of the clock."""
+
     prefix: bytes
     header: bytes | None
     encode: Encode
@@ -86,7 +94,7 @@ class RegistrySerializer(ABC):
     def __init__(self, registry: SchemaRegistry, use: SchemaUse) -> None:
         self._registry = registry
         self._use = use
-        self._plans: dict[str, _Plan] = {}
+        self._plans: dict[str, Plan] = {}
 
     def serialize(
         self, data: Any, context: SerializationContext
@@ -106,7 +114,7 @@ class RegistrySerializer(ABC):
             return self._serialize_later(data, context, subject)
         return _written(plan, data, context)
 
-    def _refresh_soon(self, plan: _Plan, context: SerializationContext, subject: str) -> bool:
+    def _refresh_soon(self, plan: Plan, context: SerializationContext, subject: str) -> bool:
         """Ask for a new plan in the background; False when that cannot be or is not wanted."""
         registry = self._registry
         if not registry.latest_ttl or not registry.in_background(
@@ -146,7 +154,7 @@ class RegistrySerializer(ABC):
     def _full_name(self) -> str | None:
         return self._name()
 
-    async def _plan(self, context: SerializationContext, subject: str) -> _Plan:
+    async def _plan(self, context: SerializationContext, subject: str) -> Plan:
         use, registry = self._use, self._registry
         if use.use_latest_version:
             latest = await registry.latest(subject, schema_format=self._format)
@@ -158,20 +166,20 @@ class RegistrySerializer(ABC):
             found = await registry.lookup(subject, schema, normalize=use.normalize)
         return await self._plan_of(found, inf)
 
-    async def _plan_of(self, found: RegisteredSchema, good_until: float) -> _Plan:
+    async def _plan_of(self, found: RegisteredSchema, good_until: float) -> Plan:
         if not self._use.ignore_rules:
             refuse_rules(found, "`ignore_rules=True`")
         encode = await self._encoder(found.schema)
-        indexes = self._indexes(found)
+        indexes = await self._indexes(found)
         if self._use.schema_id_in == "payload":
-            return _Plan(prefix(found.id) + indexes, None, encode, good_until)
+            return Plan(prefix(found.id) + indexes, None, encode, good_until)
         if found.guid is None:
             raise SchemaRegistryError(
                 f"the registry gives no GUID for version {found.version} of subject "
                 f"{found.subject}, which `schema_id_in='header'` needs",
                 advice="use Confluent Schema Registry 8.0 or later, or `schema_id_in='payload'`",
             )
-        return _Plan(b"", header_content(found.guid) + indexes, encode, good_until)
+        return Plan(b"", header_content(found.guid) + indexes, encode, good_until)
 
     @abstractmethod
     def _name(self) -> str | None:
@@ -185,13 +193,29 @@ class RegistrySerializer(ABC):
     async def _encoder(self, schema: Schema) -> Encode:
         """Return the encoder for payloads of a schema."""
 
-    def _indexes(self, found: RegisteredSchema) -> bytes:
+    async def _indexes(self, found: RegisteredSchema) -> bytes:
         """Return the bytes after the schema's id: Protobuf's path to the message's type."""
         del found
         return b""
 
 
-def _written(plan: _Plan, data: Any, context: SerializationContext) -> bytes:
+async def prepared(
+    characters: int, prepare: Callable[P, T], *arguments: P.args, **named: P.kwargs
+) -> T:
+    """Return what `prepare` makes of schemas, in a thread if they are large.
+
+    Args:
+        characters: How long the schemas are together.
+        prepare: Needs no event loop.
+        arguments: Its arguments.
+        named: Its arguments by name.
+    """
+    if characters > _LARGE:
+        return await asyncio.to_thread(prepare, *arguments, **named)
+    return prepare(*arguments, **named)
+
+
+def _written(plan: Plan, data: Any, context: SerializationContext) -> bytes:
     payload = plan.encode(data, context)
     headers, name = context.headers, f"__{context.part}_schema_id"
     if headers:

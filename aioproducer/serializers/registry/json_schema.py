@@ -8,7 +8,6 @@ Invariant: what is validated is what is written, read back from its JSON.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
@@ -24,6 +23,7 @@ from aioproducer.serializers.registry.base import (
     RegistrySerializer,
     SchemaIdPlace,
     SchemaUse,
+    prepared,
 )
 from aioproducer.serializers.registry.client import SchemaRegistry
 from aioproducer.serializers.registry.json_patterns import (
@@ -38,8 +38,6 @@ from aioproducer.serializers.registry.patterns import PatternError
 from aioproducer.serializers.registry.schema import Schema, SchemaReference, schema_refusal
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
 
-_LARGE: Final = 64 * 1024
-"""Schemas of more characters are prepared in a thread; 2 MiB take some seconds."""
 _LONGEST_SHOWN: Final = 200
 _MOST_NAMED: Final = 20
 
@@ -135,10 +133,7 @@ class JsonSchemaSerializer(RegistrySerializer):
             for reference, each in await self._registry.referenced(schema)
         }
         size = len(schema.text) + sum(len(each.text) for each in referenced.values())
-        if size > _LARGE:
-            validator, originals = await asyncio.to_thread(_validator, schema, referenced)
-        else:
-            validator, originals = _validator(schema, referenced)
+        validator, originals = await prepared(size, _validator, schema, referenced)
 
         def encode(data: Any, context: SerializationContext) -> bytes:
             made = write(data, context)

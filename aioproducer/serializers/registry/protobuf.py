@@ -12,6 +12,7 @@ Invariants
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
@@ -22,6 +23,7 @@ from aioproducer.serializers.registry.base import (
     RegistrySerializer,
     SchemaIdPlace,
     SchemaUse,
+    prepared,
 )
 from aioproducer.serializers.registry.client import SchemaRegistry
 from aioproducer.serializers.registry.protobuf_names import path_in
@@ -103,34 +105,38 @@ class ProtobufSerializer(RegistrySerializer):
         return str(self._descriptor.full_name)
 
     async def _schema(self, context: SerializationContext) -> Schema:
-        return await self._schema_of(self._descriptor.file, context)
+        *imported, main = _imports_first(self._descriptor.file)
+        found: dict[str, SchemaReference] = {}
+        for file in imported:
+            found[file.name] = await self._reference(file, found, context)
+        return _schema_of(main, found)
 
-    async def _schema_of(self, file: FileDescriptor, context: SerializationContext) -> Schema:
-        """Return a file's schema, after everything it imports."""
-        references = []
-        for imported in file.dependencies:
-            if imported.name.startswith(_BUILT_IN):
-                continue
-            schema = await self._schema_of(imported, context)
-            subject = self._reference_subject(context, imported.name)
-            if not isinstance(subject, str):
-                kind = type(subject).__name__
-                raise schema_refusal(context, f"reference_subject returned {kind}, not str")
-            ask = self._registry.ensure if self._use.auto_register else self._registry.lookup
-            found = await ask(subject, schema, normalize=self._use.normalize)
-            references.append(SchemaReference(imported.name, subject, found.version))
-        text = base64.b64encode(file.serialized_pb).decode("ascii")
-        return Schema(text, "PROTOBUF", tuple(references))
+    async def _reference(
+        self,
+        file: FileDescriptor,
+        found: Mapping[str, SchemaReference],
+        context: SerializationContext,
+    ) -> SchemaReference:
+        """Return where an imported file is registered; `found` has what it imports itself."""
+        subject = self._reference_subject(context, file.name)
+        if not isinstance(subject, str):
+            kind = type(subject).__name__
+            raise schema_refusal(context, f"reference_subject returned {kind}, not str")
+        ask = self._registry.ensure if self._use.auto_register else self._registry.lookup
+        schema = _schema_of(file, found)
+        registered = await ask(subject, schema, normalize=self._use.normalize)
+        return SchemaReference(file.name, subject, registered.version)
 
     async def _encoder(self, schema: Schema) -> Encode:
         del schema
         return self._encode
 
-    def _indexes(self, found: RegisteredSchema) -> bytes:
+    async def _indexes(self, found: RegisteredSchema) -> bytes:
         if not self._use.use_latest_version:
             return self._path
         # The newest schema may have the type at another place than the generated class.
-        path = path_in(found.schema.text, str(self._descriptor.full_name))
+        text = found.schema.text
+        path = await prepared(len(text), path_in, text, str(self._descriptor.full_name))
         if path is None:
             raise SchemaRegistryError(
                 f"version {found.version} of subject {found.subject} has no message "
@@ -149,6 +155,34 @@ class ProtobufSerializer(RegistrySerializer):
             missing = data.FindInitializationErrors()
             path = missing[0] if missing else None
             raise refusal(context, "is required and not set", path=path) from None
+
+
+def _imports_first(file: FileDescriptor) -> list[FileDescriptor]:
+    """Return a file and all that it imports, each once and after its own imports.
+
+    What is built in is left out.
+    """
+    done: dict[str, FileDescriptor] = {}
+    opened: set[str] = set()
+    waiting = [file]
+    while waiting:
+        each = waiting[-1]
+        if each.name in done or each.name in opened:
+            done.setdefault(each.name, waiting.pop())
+            continue
+        opened.add(each.name)
+        waiting += [imported for imported in _own_imports(each)[::-1] if imported.name not in done]
+    return list(done.values())
+
+
+def _own_imports(file: FileDescriptor) -> list[FileDescriptor]:
+    return [each for each in file.dependencies if not each.name.startswith(_BUILT_IN)]
+
+
+def _schema_of(file: FileDescriptor, found: Mapping[str, SchemaReference]) -> Schema:
+    """Return a file's schema; `found` has the references to what it imports."""
+    text = base64.b64encode(file.serialized_pb).decode("ascii")
+    return Schema(text, "PROTOBUF", tuple(found[each.name] for each in _own_imports(file)))
 
 
 def index_path(descriptor: Descriptor) -> list[int]:

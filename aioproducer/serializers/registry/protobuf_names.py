@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from aioproducer.serializers.registry.protobuf_bounds import LONGEST_NAME, fields_in
+
 _TOKEN: Final = re.compile(
     r"""
     //[^\n]* | /\*.*?(?:\*/|\Z)
@@ -26,7 +28,6 @@ _TOKEN: Final = re.compile(
 )
 """Comments and strings without an end go to the end: so each text takes linear time."""
 
-_LONGEST_NAME: Final = 500
 _DEEPEST: Final = 100
 """As Protobuf's own parsers; deeper types and longer names are left out."""
 
@@ -40,9 +41,9 @@ def path_in(text: str, wanted: str) -> list[int] | None:
     """
     try:
         file = memoryview(base64.b64decode(text, validate=True))
-        packages = [_text(each) for number, each in _fields(file) if number == _PACKAGE]
+        packages = [_text(each) for number, each in fields_in(file) if number == _PACKAGE]
         return _path_in_file(file, packages[-1] if packages else "", wanted)
-    except (ValueError, IndexError):
+    except ValueError:
         return _path_in_source(text, wanted)
 
 
@@ -55,10 +56,6 @@ _MESSAGE_TYPE: Final = 4
 _NAME: Final = 1
 _NESTED_TYPE: Final = 3
 """Fields of a `DescriptorProto`."""
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_LONGEST_VARINT: Final = 10
-_MOST_FIELDS: Final = 50_000
-"""In one message; each takes 2 us."""
 
 
 def _path_in_file(file: memoryview, package: str, wanted: str) -> list[int] | None:
@@ -67,7 +64,7 @@ def _path_in_file(file: memoryview, package: str, wanted: str) -> list[int] | No
     while scope is not None:
         inside = scope
         scope = None
-        types = (each for number, each in _fields(inside) if number == tag)
+        types = (each for number, each in fields_in(inside) if number == tag)
         for number, each in enumerate(types):
             name = _joined(outer, _name_of(each))
             if name is not None and f"{wanted}.".startswith(f"{name}."):
@@ -80,55 +77,16 @@ def _path_in_file(file: memoryview, package: str, wanted: str) -> list[int] | No
 
 
 def _name_of(message_type: memoryview) -> str:
-    return next((_text(each) for number, each in _fields(message_type) if number == _NAME), "")
+    return next((_text(each) for number, each in fields_in(message_type) if number == _NAME), "")
 
 
 def _text(data: memoryview) -> str:
-    return str(data[: 4 * _LONGEST_NAME], "utf-8")
-
-
-def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Yield the number and the content of each field of a message; nothing for a number.
-
-    Raises:
-        ValueError: This is no message.
-        IndexError: It ends within a field.
-    """
-    place, end, left = 0, len(message), _MOST_FIELDS
-    while place < end:
-        left -= 1
-        if left < 0:
-            raise ValueError("this has more fields than any schema")
-        key, place = _varint(message, place)
-        kind, size = key & 7, 0
-        if kind == _VARINT:
-            _, place = _varint(message, place)
-        elif kind == _BYTES:
-            size, place = _varint(message, place)
-        elif kind in (_FIXED32, _FIXED64):
-            place += 4 if kind == _FIXED32 else 8
-        else:
-            raise ValueError("this is no field")
-        if place + size > end or not key >> 3:
-            raise ValueError("a field has no end")
-        yield key >> 3, message[place : place + size]
-        place += size
-
-
-def _varint(message: memoryview, place: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 7 * _LONGEST_VARINT, 7):
-        byte = message[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, place
-    raise ValueError("a number is too long")
+    return str(data[: 4 * LONGEST_NAME], "utf-8")
 
 
 def _joined(outer: str | None, name: str) -> str | None:
     """Return the full name of a type, None where it is too long or that of the outer type is."""
-    if outer is None or len(outer) + len(name) > _LONGEST_NAME:
+    if outer is None or len(outer) + len(name) > LONGEST_NAME:
         return None
     return f"{outer}.{name}" if outer else name
 
