@@ -58,7 +58,7 @@ def test_a_producer_that_acknowledges_before_the_broker_answers_is_found_out(
             self._succeed(batch, BatchOutcome(base_offset=0), batch.last_attempt_at)
 
     monkeypatch.setattr(Sender, "on_dispatched", acknowledge)
-    assert "delivered_is_true" in _oracles_that_notice(Setup(), "delivered_is_true")
+    assert "misplaced" in _oracles_that_notice(Setup(), "misplaced")
 
 
 def test_a_cluster_that_drops_an_acknowledged_record_is_found_out(
@@ -73,7 +73,7 @@ def test_a_cluster_that_drops_an_acknowledged_record_is_found_out(
         simulation.loop.call_at(55.0, lose)
 
     setup = Setup(sabotage=lose_the_last_batch)
-    assert "delivered_is_true" in _oracles_that_notice(setup, "delivered_is_true")
+    assert "lost" in _oracles_that_notice(setup, "lost")
 
 
 def test_a_log_that_changes_a_record_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_a_failure_that_wrongly_says_not_persisted_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ProducerBatch, "persistence", lambda self: Persistence.NOT_PERSISTED)
-    assert "not_persisted_is_true" in _oracles_that_notice(Setup(), "not_persisted_is_true")
+    assert "wrongly not persisted" in _oracles_that_notice(Setup(), "wrongly not persisted")
 
 
 def test_a_loss_that_is_reported_without_proof_is_found_out(
@@ -167,7 +167,7 @@ def test_a_retry_behind_younger_batches_is_found_out(monkeypatch: pytest.MonkeyP
         "batch_size": 300,
         "enable_idempotence": False,
     }
-    assert "order_is_kept" in _oracles_that_notice(Setup(options=options), "order_is_kept")
+    assert "reordered" in _oracles_that_notice(Setup(options=options), "reordered")
 
 
 def test_memory_that_is_reused_while_it_may_still_be_sent_is_found_out(

@@ -124,8 +124,8 @@ def test_a_cluster_that_commits_what_was_aborted_is_found_out(
         return append(self, marker._replace(is_commit=True), now_ms)
 
     monkeypatch.setattr(ReplicatedPartition, "append_marker", commit)
-    noticed = _oracles_that_notice("what_is_not_committed_is_invisible")
-    assert "what_is_not_committed_is_invisible" in noticed
+    noticed = _oracles_that_notice("leaked")
+    assert "leaked" in noticed
 
 
 def test_a_cluster_that_aborts_what_was_committed_in_one_partition_is_found_out(
@@ -137,8 +137,8 @@ def test_a_cluster_that_aborts_what_was_committed_in_one_partition_is_found_out(
         return append(self, marker._replace(is_commit=marker.is_commit and self.index > 0), now_ms)
 
     monkeypatch.setattr(ReplicatedPartition, "append_marker", abort)
-    noticed = _oracles_that_notice("what_is_committed_is_whole")
-    assert "what_is_committed_is_whole" in noticed
+    noticed = _oracles_that_notice("missing")
+    assert "missing" in noticed
 
 
 def test_a_cluster_that_forgets_markers_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,59 +78,17 @@ def judge_transactions(evidence: Evidence) -> list[Violation]:
 # -- the guarantees --------------------------------------------------------------------------------
 
 
-def what_is_committed_is_whole(r: _Reading) -> Iterator[str]:
-    """Every accepted record of a transaction whose commit returned is visible, once."""
-    for tx in r.book.transactions:
-        if tx.outcome is not Outcome.COMMITTED:
-            continue
-        for entry in r.contents[tx.number]:
-            copies = len(r.seen.get(entry.name, ()))
-            if entry.fate is Fate.ACCEPTED and copies != 1:
-                yield f"{tx.label} is committed, and {entry.label} is visible {copies} times"
-
-
-def what_is_not_committed_is_invisible(r: _Reading) -> Iterator[str]:
-    """Nothing of a transaction that was aborted, refused, or never to be committed."""
-    for tx in r.book.transactions:
-        if not tx.must_be_absent:
-            continue
-        for entry in r.contents[tx.number]:
-            for where, offset in r.seen.get(entry.name, ()):
-                asked = "" if tx.commit_asked_at is not None else ", never to be committed"
-                yield (
-                    f"{tx.label} is {tx.outcome.value}{asked}, and {entry.label} is visible at "
-                    f"{where.partition}@{offset}"
-                )
-
-
-def what_is_unknown_is_all_or_nothing(r: _Reading) -> Iterator[str]:
-    """An accepted record is visible if and only if the others of its transaction are."""
-    for tx in r.book.transactions:
-        certain = [each for each in r.contents[tx.number] if each.fate is Fate.ACCEPTED]
-        visible = sum(each.name in r.seen for each in certain)
-        if 0 < visible < len(certain):
-            yield f"{visible} of {len(certain)} records of {tx.label} are visible"
-
-
-def nothing_is_visible_twice(r: _Reading) -> Iterator[str]:
-    """No record has two visible copies."""
-    for name, copies in r.seen.items():
-        if len(copies) > 1:
-            yield f"{name!r} is visible {len(copies)} times"
-
-
-def no_commit_after_a_loss(r: _Reading) -> Iterator[str]:
-    """No commit returns if a record failed, or was refused while the transaction was open."""
+def no_commit_after_a_refusal(r: _Reading) -> Iterator[str]:
+    """No commit returns if a record was refused while the transaction was open."""
     for tx in r.book.transactions:
         closed_at = tx.closed_at
         if tx.outcome is not Outcome.COMMITTED or closed_at is None:
             continue
         for entry in r.contents[tx.number]:
             settled = entry.settled_at
-            lost = entry.fate is Fate.ACCEPTED and entry.error is not None
-            if entry.fate is Fate.REFUSED and settled is not None and settled < closed_at:
-                lost = isinstance(entry.error, _LOSSES)
-            if lost:
+            if entry.fate is not Fate.REFUSED or settled is None or settled >= closed_at:
+                continue
+            if isinstance(entry.error, _LOSSES):
                 yield f"{tx.label} is committed although {entry.label} failed: {entry.error}"
 
 
@@ -308,11 +266,7 @@ def transforms_are_exactly_once(r: _Reading) -> Iterator[str]:
 
 
 ORACLES = (
-    what_is_committed_is_whole,
-    what_is_not_committed_is_invisible,
-    what_is_unknown_is_all_or_nothing,
-    nothing_is_visible_twice,
-    no_commit_after_a_loss,
+    no_commit_after_a_refusal,
     records_belong_to_a_transaction,
     sends_do_not_outlive_their_transaction,
     a_fenced_producer_is_done,

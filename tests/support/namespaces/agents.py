@@ -121,11 +121,11 @@ class Load:
         self._client = client(ClientSettings(**settings), self._ledger)
         await self._client.start()
         self._sending = asyncio.create_task(self._send(self._client, per_second))
-        await until(lambda: bool(self._ledger.places))
+        await until(lambda: self._ledger.acknowledged > 0)
 
     async def acknowledged(self) -> int:
         """How many records so far."""
-        return len(self._ledger.places)
+        return self._ledger.acknowledged
 
     async def finish(self, patience_s: float) -> tuple[str, int]:
         """Waits for all outcomes; gives the pickled ledger, in hex, and the number of retries."""

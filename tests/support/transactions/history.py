@@ -1,7 +1,7 @@
 """What a client was told about each transaction, and the verdict when the log has been read.
 
-Owns: the outcomes of numbered transactions and their comparison with what is visible. Must not
-know: clients, brokers, faults, time.
+Owns: the outcomes of numbered transactions, and their counts. Not here: clients, brokers, faults,
+time, and what contradicts what is visible: `support.checker`.
 
     begun --commit called--> committing --it returned--> committed
       |                          |
@@ -21,6 +21,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from support import checker
+from support.checker import End, Kind, Logged, Place, check
+
 VALUE_BYTES = 100
 _DIGITS = 8
 
@@ -38,6 +41,14 @@ _BEFORE = {
     State.COMMITTING: {State.BEGUN},
     State.COMMITTED: {State.COMMITTING},
     State.ABORTED: {State.BEGUN, State.COMMITTING},
+}
+
+
+_ENDS = {
+    State.BEGUN: (),
+    State.COMMITTING: (End.ASKED,),
+    State.COMMITTED: (End.ASKED, End.COMMITTED),
+    State.ABORTED: (End.ABORTED,),
 }
 
 
@@ -196,45 +207,61 @@ def judge(
         stuck: Partitions in which a transaction is still open.
     """
     transactions = history.transactions
-    seen: Counter[tuple[int, int]] = Counter()
-    newest: dict[int, tuple[int, int]] = {}
-    strange = reordered = 0
-    for entry in sorted(log):
-        sent = transactions.get(entry.number)
-        if sent is None or entry.total != sent.total or not 0 <= entry.turn < sent.total:
-            strange += 1
-            continue
-        place = (entry.number, entry.turn)
-        seen[place] += 1
-        if seen[place] == 1:
-            reordered += place < newest.get(entry.partition, place)
-            newest[entry.partition] = max(place, newest.get(entry.partition, place))
-    visible = Counter(number for number, _ in seen)
+    logged = [_logged(transactions, entry) for entry in log]
+    found = Counter(anomaly.kind for anomaly in check(_as_told(history), logged))
+    ours = [entry.name for entry in logged if entry.name[0] is not _STRANGE]
+    visible = Counter(number for number, _ in set(ours))
     unknown = _in(transactions, State.COMMITTING)
-    hidden = {**_in(transactions, State.BEGUN), **_in(transactions, State.ABORTED)}
-    committed = _in(transactions, State.COMMITTED)
     whole = {number for number, each in unknown.items() if visible[number] == each.total}
     moved = (
-        n for n, each in transactions.items() if each.offsets and n in committed.keys() | whole
+        number
+        for number, each in transactions.items()
+        if each.offsets and (each.state is State.COMMITTED or number in whole)
     )
     return Verdict(
         begun=len(transactions),
-        committed=len(committed),
+        committed=history.count(State.COMMITTED),
         aborted=history.count(State.ABORTED),
         never_committed=history.count(State.BEGUN),
         unknown_whole=len(whole),
         unknown_absent=sum(visible[number] == 0 for number in unknown),
-        records=seen.total(),
-        missing=sum(each.total - visible[number] for number, each in committed.items()),
-        torn=sum(0 < visible[number] < each.total for number, each in unknown.items()),
-        leaked=sum(visible[number] for number in hidden),
-        duplicated=seen.total() - len(seen),
-        reordered=reordered,
-        strange=strange,
+        records=len(ours),
+        missing=found[Kind.MISSING],
+        torn=found[Kind.TORN],
+        leaked=found[Kind.LEAKED],
+        duplicated=found[Kind.DUPLICATED],
+        reordered=found[Kind.REORDERED],
+        strange=found[Kind.PHANTOM],
         committed_losses=history.committed_losses,
         position_wrong=int((position or 0) != max(moved, default=-1) + 1),
         stuck=stuck,
     )
+
+
+_STRANGE = object()
+
+
+def _logged(transactions: dict[int, Transaction], entry: Entry) -> Logged:
+    """Return a visible record under the name that `_as_told` has given it, or a strange one."""
+    sent = transactions.get(entry.number)
+    is_ours = sent is not None and entry.total == sent.total and 0 <= entry.turn < sent.total
+    name = (entry.number, entry.turn) if is_ours else (_STRANGE, entry)
+    return Logged(Place(entry.partition, entry.offset), name)
+
+
+def _as_told(history: History) -> checker.History:
+    """Return the history for the checker; of single records these clients tell no outcome."""
+    told = checker.History()
+    for number in sorted(history.transactions):
+        each = history.transactions[number]
+        told.begin(number)
+        for turn in range(each.total):
+            told.offer((number, turn), writer="all", transaction=number)
+            told.accept((number, turn))
+            told.abandon((number, turn))
+        for end in _ENDS[each.state]:
+            told.end(number, end)
+    return told
 
 
 def _in(transactions: dict[int, Transaction], state: State) -> dict[int, Transaction]:

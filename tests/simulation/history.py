@@ -1,0 +1,96 @@
+"""The history of a run, as the checker takes it: from the books, and the logs as readers get them.
+
+Owns: the translation. Not here: what contradicts what, see `support.checker`; guarantees that only
+a simulation can observe, see `simulation.oracles`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from support.checker import Anomaly, End, History, Logged, Place, Promises, check
+
+from aioproducer.records.batch import DecodedRecord
+from aioproducer.types import Persistence, TopicPartition
+from simulation.evidence import Evidence, name_of
+from simulation.ledger import Entry, Fate
+from simulation.transactions.book import Outcome, TransactionBook
+from simulation.transactions.view import committed_view
+
+
+def contradictions(e: Evidence) -> list[Anomaly]:
+    """Return what clients were told and the logs contradict."""
+    config = e.config
+    single = config.max_in_flight_requests_per_connection == 1
+    promises = Promises(
+        kept=config.acks_value != 0,
+        once=config.effective_idempotence,
+        ordered=(config.effective_idempotence or single) and not e.may_lose,
+    )
+    return check(_told(e), _logs(e), promises, lost=_lost(e))
+
+
+def _told(e: Evidence) -> History:
+    history = History()
+    for entry in e.ledger.entries:
+        writer = None if entry.task < 0 else entry.task
+        history.offer(entry.name, writer=writer, transaction=entry.transaction)
+        _tell_outcome(history, entry)
+    if e.transactions is not None:
+        _tell_ends(history, e.transactions)
+    return history
+
+
+def _tell_outcome(history: History, entry: Entry) -> None:
+    """Tell the outcome as often as the client was; an open one never."""
+    if entry.fate in {Fate.REFUSED, Fate.CANCELLED}:
+        history.refuse(entry.name)
+        return
+    if entry.fate is not Fate.ACCEPTED:
+        history.abandon(entry.name)
+        return
+    history.accept(entry.name)
+    error, metadata = entry.error, entry.metadata
+    for _ in range(1 if entry.notices is None else entry.notices):
+        if error is not None:
+            absent = error.persistence is Persistence.NOT_PERSISTED
+            history.fail(entry.name, not_persisted=absent)
+        elif metadata is not None and metadata.offset is not None:
+            history.acknowledge(entry.name, Place(metadata.topic_partition, metadata.offset))
+        elif entry.is_acknowledged:
+            history.acknowledge(entry.name)
+        elif not entry.is_open:
+            history.abandon(entry.name)
+
+
+def _tell_ends(history: History, book: TransactionBook) -> None:
+    for tx in book.transactions:
+        history.begin(tx.number)
+        if tx.must_be_absent:
+            history.end(tx.number, End.ABORTED)
+        else:
+            history.end(tx.number, End.ASKED)
+            if tx.outcome is Outcome.COMMITTED:
+                history.end(tx.number, End.COMMITTED)
+
+
+def _logs(e: Evidence) -> Iterator[Logged]:
+    if e.transactions is None:
+        for where, log in e.logs.items():
+            yield from (_logged(where, record) for record in log.values())
+        return
+    for where, partition in e.partitions():
+        visible = committed_view(partition.log.batches).records
+        for record in e.logs[where].values():
+            yield _logged(where, record, visible=record.offset in visible)
+
+
+def _lost(e: Evidence) -> list[Logged]:
+    """Return what leaders had and their successors did not, where that may happen."""
+    if not e.may_lose:
+        return []
+    return [_logged(where, record) for where, lost in e.lost.items() for record in lost]
+
+
+def _logged(where: TopicPartition, record: DecodedRecord, *, visible: bool = True) -> Logged:
+    return Logged(Place(where, record.offset), name_of(record), visible)
