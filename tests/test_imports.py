@@ -14,9 +14,6 @@ import pytest
 ROOTS = ("aioproducer", "simulation", "exploration")
 
 KNOWN: dict[str, set[frozenset[str]]] = {
-    "aioproducer": {
-        frozenset({"aioproducer.spark.source", "aioproducer.spark.streaming"}),
-    },
     "simulation": {
         frozenset({"simulation.scenario", "simulation.transactions.plan"}),
         frozenset(

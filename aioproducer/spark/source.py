@@ -1,37 +1,28 @@
-"""The data source as PySpark sees it, and the writer of batch jobs.
+"""The data source as PySpark sees it: start with `AioproducerSource`.
 
-Owns: Spark's calls for batch writes, what is refused on the driver. Not here: how rows are sent. It
-is imported in every session that searches for data sources, so it imports PySpark's own module and
-nothing else that costs.
-
-Spark pickles a writer into every task, and runs commit and abort in other processes on other
-copies: all they need travels in the plan or in the tasks' messages.
+Owns: the calls that make readers and writers, what is refused on the driver. Not here: the writers,
+how rows are sent. It is imported in every session that searches for data sources, so it imports
+PySpark's own module and nothing else that costs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from aioproducer._checks.extras import required
 from aioproducer._util.secrets import hides_arguments
 
 with required(__name__, "spark"):
+    from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
     from pyspark.sql.datasource import (
-        DataSource,
         DataSourceArrowWriter,
         DataSourceReader,
         DataSourceStreamArrowWriter,
-        WriterCommitMessage,
     )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
-
-    from aioproducer.spark.plan import SinkPlan, TaskPlace
-    from aioproducer.spark.task import TaskReport
 
 _OPTION: Final = "option."
 _SERVERS: Final = "kafka.bootstrap.servers"
@@ -85,6 +76,7 @@ class AioproducerSource(DataSource):
         """
         from aioproducer.spark.plan import SinkPlan
         from aioproducer.spark.task import spare_collector
+        from aioproducer.spark.writers import BatchWriter
 
         spare_collector()
         given = self._known("write", schema)
@@ -101,8 +93,8 @@ class AioproducerSource(DataSource):
         appends the whole result, and the newest record of a key counts.
         """
         from aioproducer.spark.plan import SinkPlan
-        from aioproducer.spark.streaming import StreamWriter
         from aioproducer.spark.task import spare_collector
+        from aioproducer.spark.writers import StreamWriter
 
         spare_collector()
         return StreamWriter(SinkPlan.of_stream(self._known("stream", schema), _fields(schema)))
@@ -139,54 +131,3 @@ def _of_new_table(given: Mapping[str, str]) -> dict[str, str] | None:
 
 def _fields(schema: StructType) -> list[tuple[str, str]]:
     return [(field.name, field.dataType.simpleString()) for field in schema.fields]
-
-
-@dataclass
-class TaskMessage(WriterCommitMessage):
-    """The report of a task to the driver."""
-
-    report: TaskReport
-
-
-class BatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame."""
-
-    def __init__(self, plan: SinkPlan) -> None:
-        self._plan = plan
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Send the rows of one task."""
-        from aioproducer.spark.task import write_task
-
-        return TaskMessage(write_task(self._plan, this_task(), self._plan.epoch, iterator))
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit: all tasks have succeeded."""
-        from aioproducer.spark.task import commit, spare_collector
-
-        spare_collector()
-        commit(self._plan, self._plan.epoch.epoch, reports_of(messages))
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort: a task failed for good, or the commit did."""
-        from aioproducer.spark.task import abort, spare_collector
-
-        spare_collector()
-        abort(self._plan, self._plan.epoch.epoch, reports_of(messages))
-
-
-def reports_of(messages: list[WriterCommitMessage | None]) -> list[TaskReport | None]:
-    """Return the reports of the tasks; None for one that sent none."""
-    return [each.report if isinstance(each, TaskMessage) else None for each in messages]
-
-
-def this_task() -> TaskPlace:
-    """Return the task this runs in."""
-    from pyspark import TaskContext
-
-    from aioproducer.spark.plan import TaskPlace
-
-    context = TaskContext.get()
-    if context is None:  # a driver that calls the writer by itself
-        return TaskPlace(0, 0)
-    return TaskPlace(context.partitionId(), context.attemptNumber())

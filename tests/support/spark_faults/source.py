@@ -31,9 +31,9 @@ from pyspark import TaskContext
 from aioproducer.spark.decision import Decision, Part
 from aioproducer.spark.ledger import Ledger
 from aioproducer.spark.options import Guarantee
-from aioproducer.spark.source import AioproducerSource, TaskMessage
-from aioproducer.spark.streaming import StreamWriter
+from aioproducer.spark.source import AioproducerSource
 from aioproducer.spark.two_phase import TwoPhaseCommit
+from aioproducer.spark.writers import StreamWriter, TaskMessage
 from aioproducer.types import PreparedTransaction
 from support.spark_faults.deaths import MOMENTS, PLANNED, kill_executor
 

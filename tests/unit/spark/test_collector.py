@@ -44,7 +44,8 @@ def test_planners_and_committers_freeze_with_their_second_request(
     freezes: list[int], process: str
 ) -> None:
     types: Any = pytest.importorskip("pyspark.sql.types", reason="needs pyspark")
-    from aioproducer.spark.source import AioproducerSource, BatchWriter
+    from aioproducer.spark.source import AioproducerSource
+    from aioproducer.spark.writers import BatchWriter
 
     schema = types.StructType([types.StructField("value", types.StringType())])
     source = AioproducerSource(dict(SERVERS))

@@ -176,7 +176,7 @@ class Stream:
         from aioproducer.spark.plan import Epoch
 
         self._monkeypatch.setattr(
-            "aioproducer.spark.streaming._this_epoch", lambda: Epoch(number, "query")
+            "aioproducer.spark.writers._this_epoch", lambda: Epoch(number, "query")
         )
         return copied(copied(self.source).streamWriter(SCHEMA, overwrite))
 

@@ -1,0 +1,124 @@
+"""The writers of batch jobs and of streams: Spark's calls for writes.
+
+Owns: which epoch a task works for, the tasks' messages. Not here: how rows are sent.
+
+Spark pickles a writer into every task, and runs commit and abort in other processes on other
+copies: all they need travels in the plan or in the tasks' messages.
+
+Spark makes a stream's writer for each micro-batch and pickles it for the tasks, and makes others to
+commit and abort; tasks get the batch number by a local property alone. So exactly once begins when
+a writer is pickled: the only moment on the driver that comes once per batch and before its tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from aioproducer.errors import IllegalStateError
+from aioproducer.spark.plan import Epoch, TaskPlace
+from aioproducer.spark.task import abort, commit, spare_collector, write_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from aioproducer.spark.plan import SinkPlan
+    from aioproducer.spark.task import TaskReport
+
+_BATCH = "streaming.sql.batchId"
+_QUERY = "sql.streaming.queryId"
+
+
+@dataclass
+class TaskMessage(WriterCommitMessage):
+    """The report of a task to the driver."""
+
+    report: TaskReport
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame."""
+
+    def __init__(self, plan: SinkPlan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """Send the rows of one task."""
+        return TaskMessage(write_task(self._plan, _this_task(), self._plan.epoch, iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit: all tasks have succeeded."""
+        spare_collector()
+        commit(self._plan, self._plan.epoch.epoch, _reports_of(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Abort: a task failed for good, or the commit did."""
+        spare_collector()
+        abort(self._plan, self._plan.epoch.epoch, _reports_of(messages))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes micro-batches."""
+
+    def __init__(self, plan: SinkPlan) -> None:
+        self._plan = plan
+        self._is_begun = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Spark pickles a writer twice, in the function of the tasks and by itself."""
+        if not self._is_begun:
+            self._plan, self._is_begun = self._plan.begun(), True
+        return self.__dict__
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """Send the rows of one task of a micro-batch."""
+        return TaskMessage(write_task(self._plan, _this_task(), _this_epoch(), iterator))
+
+    def commit(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803
+    ) -> None:
+        """Commit: all tasks of the batch have succeeded."""
+        commit(self._plan, batchId, _reports_of(messages))
+
+    def abort(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803
+    ) -> None:
+        """Abort: a task failed for good, or the commit did."""
+        abort(self._plan, batchId, _reports_of(messages))
+
+
+def _reports_of(messages: list[WriterCommitMessage | None]) -> list[TaskReport | None]:
+    """Return the reports of the tasks; None for one that sent none."""
+    return [each.report if isinstance(each, TaskMessage) else None for each in messages]
+
+
+def _this_task() -> TaskPlace:
+    """Return the task this runs in."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:  # a driver that calls the writer by itself
+        return TaskPlace(0, 0)
+    return TaskPlace(context.partitionId(), context.attemptNumber())
+
+
+def _this_epoch() -> Epoch:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    batch = None if context is None else context.getLocalProperty(_BATCH)
+    query = None if context is None else context.getLocalProperty(_QUERY)
+    if batch is None or query is None:
+        raise IllegalStateError("Spark gives this task no number of its micro-batch")
+    return Epoch(int(batch), query)
