@@ -73,6 +73,7 @@ _ALL: dict[str, list[Page]] = {
         _guide("Kafka sinks compared", "spark_comparison"),
         _guide("Testing", "testing"),
         _guide("Monitoring", "monitoring"),
+        Page("Dashboard and alerts", "observability.md", "examples/observability/README.md"),
         _guide("Logging", "logging"),
         _guide("Deployment", "deployment"),
         _guide("Troubleshooting", "troubleshooting"),
