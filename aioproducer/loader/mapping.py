@@ -160,6 +160,8 @@ class _CompiledMapping:
             reason = f"no field {error.args[0]!r}"
         except ValueError as error:
             reason = str(error)
+        except RecursionError:
+            reason = "nested too deeply"
         return BadRow(reason, row_text(batch, index))
 
     def _row_value(self, fields: Fields) -> bytes | None:
@@ -241,7 +243,10 @@ def row_text(batch: RowBatch, index: int) -> bytes:
         return batch.lines[index]
     if batch.columns is not None and all(isinstance(field, str) for field in fields):
         return _csv_line(fields)
-    text = json.dumps(_named(fields, batch.columns), default=repr)
+    try:
+        text = json.dumps(_named(fields, batch.columns), default=repr)
+    except (RecursionError, TypeError, ValueError) as error:
+        text = json.dumps(f"no JSON form: {error}")
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -14,6 +14,7 @@ from typing import Protocol
 from aioproducer.errors import ConfigError
 from aioproducer.loader.mapping import RecordMapping
 from aioproducer.loader.progress import Progress
+from aioproducer.loader.streams import STDIN
 from aioproducer.loader.window import DeliveryLike
 from aioproducer.types import HeadersInput
 
@@ -122,12 +123,15 @@ def check_paths(
         path = Path(given)
         for other_name, other in named:
             if _is_same(path, other):
-                raise ConfigError(f"{name} {path} is the same file as {other_name} {other}")
+                shown = "standard input" if str(other) == STDIN else other
+                raise ConfigError(f"{name} {path} is the same file as {other_name} {shown}")
         named.append((name, path))
 
 
 def _is_same(one: Path, other: Path) -> bool:
     try:
+        if str(other) == STDIN:  # a shell has opened the file
+            return os.path.samestat(one.stat(), os.fstat(0)) and one.is_file()
         return one.samefile(other) and one.is_file()
     except OSError:  # one of them does not exist yet
         return one.resolve() == other.resolve()

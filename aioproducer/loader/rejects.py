@@ -15,6 +15,7 @@ Invariants
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import stat
@@ -96,8 +97,11 @@ class DeadLetterFile:
         try:
             yield
         except OSError as error:
+            reason = error.strerror or str(error)
+            if error.errno == errno.ENXIO:
+                reason = "it is a pipe that no process reads"
             raise DeadLetterError(
-                f"cannot write the dead-letter file {self.path}: {error.strerror or error}"
+                f"cannot write the dead-letter file {self.path}: {reason}"
             ) from error
 
 
@@ -113,17 +117,21 @@ def _opened(path: Path) -> int:
     others_write = bool(path.parent.stat().st_mode & stat.S_IWOTH)
     no_link = os.O_NOFOLLOW if others_write else 0
     try:
-        descriptor = os.open(path, _APPEND & ~os.O_CREAT | no_link)
+        # Without O_NONBLOCK, opening a named pipe would wait for its reader, and the loop with it.
+        nonblock = getattr(os, "O_NONBLOCK", 0)
+        descriptor = os.open(path, _APPEND & ~os.O_CREAT | no_link | nonblock)
     except FileNotFoundError:
         # O_EXCL: a link to a file that is not there makes none.
         descriptor = os.open(path, _APPEND | os.O_EXCL, 0o600)
-    status = os.fstat(descriptor)
-    if others_write and stat.S_ISREG(status.st_mode) and status.st_uid != os.geteuid():
+    # A named pipe of another user as well: its reader would get the rows.
+    if others_write and os.fstat(descriptor).st_uid != os.geteuid():
         os.close(descriptor)
         raise DeadLetterError(
             f"{path} belongs to another user, in a directory where all users may write",
             advice="name a file in a directory of yours for the dead letters",
         )
+    if hasattr(os, "O_NONBLOCK"):
+        os.set_blocking(descriptor, True)
     return descriptor
 
 

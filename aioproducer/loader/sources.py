@@ -107,8 +107,8 @@ class FileSource:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files; not standard input."""
-        return tuple(Path(file) for file in self._files if file != STDIN)
+        """The files; `-` is standard input."""
+        return tuple(map(Path, self._files))
 
     @property
     def total_bytes(self) -> int | None:

@@ -20,6 +20,9 @@ TimestampUnit = Literal["s", "ms", "us", "ns"]
 
 _PER_SECOND: Final[Mapping[str, int]] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _MAX_PARTITION = 2**31 - 1
+_MAX_MILLIS = 2**63 - 1
+_MAX_EXPONENT = 30
+"""Of decimals that become whole numbers: `1E+999999` would take a minute and megabytes."""
 
 
 def to_bytes(value: Any) -> bytes | None:
@@ -48,6 +51,8 @@ def to_json(value: Any) -> str:
         return _encode(value)
     except ValueError:
         return _encode(_finite(value))
+    except TypeError as error:  # of a mapping whose keys are no texts
+        raise ValueError(f"a value has no JSON form: {error}") from None
 
 
 def timestamp_ms(value: Any, unit: TimestampUnit) -> int | None:
@@ -70,6 +75,8 @@ def timestamp_ms(value: Any, unit: TimestampUnit) -> int | None:
         raise ValueError(f"{_shown(value)} is no timestamp")
     if millis < 0:
         raise ValueError(f"{_shown(value)} is before 1970, which Kafka cannot store")
+    if millis > _MAX_MILLIS:
+        raise ValueError(f"{_shown(value)} is later than Kafka can store")
     return millis
 
 
@@ -78,7 +85,7 @@ def partition_number(value: Any) -> int | None:
     if value is None or value == "":
         return None
     try:
-        number = int(value)
+        number = int(_bounded(value) if isinstance(value, Decimal) else value)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{_shown(value)} is no partition number") from None
     if not 0 <= number <= _MAX_PARTITION or (isinstance(value, float) and number != value):
@@ -99,10 +106,18 @@ def _parsed_time(text: str) -> datetime | Decimal:
 
 
 def _scaled(value: int | float | Decimal, unit: TimestampUnit) -> int:
-    number = Decimal(value)
-    if not number.is_finite():
-        raise ValueError(f"{_shown(value)} is no timestamp")
+    try:
+        number = _bounded(Decimal(value))
+    except ValueError:
+        raise ValueError(f"{_shown(value)} is no timestamp") from None
     return math.floor(number * 1000 / _PER_SECOND[unit])
+
+
+def _bounded(number: Decimal) -> Decimal:
+    """Return a decimal that has a whole part of few digits; raise `ValueError` for others."""
+    if not number.is_finite() or number.adjusted() > _MAX_EXPONENT:
+        raise ValueError("it is no number, or too large")
+    return number
 
 
 def _shown(value: Any) -> str:

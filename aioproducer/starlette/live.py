@@ -49,8 +49,20 @@ _HEADERS = {
 _NOT_FOR_HERE = (
     "This page is served to this machine only, or to the names given as LivePage(hosts=[...])."
 )
-_FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
-"""Headers of a proxy, which connects from this machine for others."""
+_FORWARDED = (
+    "cf-connecting-ip",
+    "client-ip",
+    "forwarded",
+    "true-client-ip",
+    "via",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-",
+    "x-forwarded",
+    "x-original-",
+    "x-real-ip",
+)
+"""Beginnings of the headers of a proxy, which connects from this machine for others."""
 _POLICY_VIOLATION, _TRY_AGAIN_LATER = 1008, 1013
 
 
@@ -65,9 +77,12 @@ class LivePage:
             `ops.example.com`; without one it is served to this machine only. A request for any
             other name is refused, as a foreign page sends it that had its own name resolve here.
         token: what viewers have to give, as in `/live/?token=...`; None: nothing, because the
-            application or a proxy lets operators alone get here.
+            application or a proxy lets operators alone get here. An empty one is refused.
         origins: other origins than the page's own from which the feed may be read, such as
             `https://ops.example.com`; needed behind a proxy that changes `Host`.
+
+    Raises:
+        ValueError: `token` or a name in `hosts` is empty, or `hosts` is a text.
     """
 
     def __init__(
@@ -80,6 +95,10 @@ class LivePage:
         token: str | None = None,
         origins: Collection[str] = (),
     ) -> None:
+        if isinstance(hosts, str) or not all(hosts):
+            raise ValueError(f"hosts takes a list of names, not {hosts!r}")
+        if token == "":
+            raise ValueError("an empty token guards nothing: give a token, or None")
         self._title = title
         self._interval_s = interval_s
         self._max_viewers = max_viewers
@@ -174,7 +193,7 @@ class LivePage:
         if name in self._hosts:
             return True
         client = connection.client
-        is_forwarded = any(header in connection.headers for header in _FORWARDED)
+        is_forwarded = any(name.startswith(_FORWARDED) for name in connection.headers)
         is_local = client is not None and is_this_machine(client.host) and not is_forwarded
         return is_this_machine(name) and (is_local or bool(self._hosts))
 

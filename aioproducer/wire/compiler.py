@@ -186,7 +186,7 @@ def _emit_decoder(src: _Source, layout: _Layout) -> None:
         if layout.tagged:
             _decode_tagged(src, layout)
         elif layout.flexible:
-            src.add("pos = skip_tags(data, pos) if data[pos] else pos + 1")
+            src.add("pos = skip_tags(data, pos, budget) if data[pos] else pos + 1")
         arguments = ", ".join(f"{field.name}=v_{field.name}" for field in layout.fields)
         src.add(f"return {src.bind('Struct', layout.cls)}({arguments}), pos")
 
@@ -318,7 +318,7 @@ def _weight(element: Primitive | type[Struct]) -> int:
 def _decode_tagged(src: _Source, layout: _Layout) -> None:
     for field in layout.tagged:
         src.add(f"v_{field.name} = {src.bind('default', field.make_default)}()")
-    src.add("tags, pos = read_tag_count(data, pos)")
+    src.add("tags, pos = read_tag_count(data, pos, budget)")
     with src.block("for _ in range(tags):"):
         src.add("tag, end, pos = read_tag(data, pos)")
         for index, field in enumerate(layout.tagged):

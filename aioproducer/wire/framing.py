@@ -26,6 +26,7 @@ from aioproducer.wire.primitives import (
     MALFORMED,
     UNENCODABLE,
     Buffer,
+    ElementBudget,
     read_nullable_string,
     skip_tags,
     write_nullable_string,
@@ -152,7 +153,7 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
         client_id, pos = read_nullable_string(frame, _REQUEST_HEADER.size)
         request_type = REQUEST_TYPES.get(api_key)
         if request_type is not None and request_type.is_flexible(api_version):
-            pos = skip_tags(frame, pos)
+            pos = skip_tags(frame, pos, ElementBudget())
     except MALFORMED as error:
         raise ProtocolError(f"malformed request header: {error}") from error
     return RequestHeader(api_key, api_version, correlation_id, client_id, memoryview(frame)[pos:])
@@ -191,7 +192,7 @@ def decode_response(
         (correlation_id,) = CORRELATION_ID.unpack_from(frame)
         pos = CORRELATION_ID.size
         if _has_header_tags(response_type, version):
-            pos = skip_tags(frame, pos)
+            pos = skip_tags(frame, pos, ElementBudget())
     except MALFORMED as error:
         raise ProtocolError(f"malformed response header: {error}") from error
     return correlation_id, response_type.decode_from(frame, pos, version)

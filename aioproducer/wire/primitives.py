@@ -24,12 +24,14 @@ Buffer = bytes | memoryview
 
 MAX_ARRAY_ELEMENTS = 1_000_000
 MAX_MESSAGE_ELEMENTS = 2_000_000
-"""Elements of all arrays of one message, nested ones included: each costs memory and time far above
-its bytes on the wire."""
+"""Elements of all arrays of one message, nested ones included, and its tagged fields: each costs
+memory and time far above its bytes on the wire."""
 STRUCT_WEIGHT = 16
 """How many numbers an element with fields counts for: 125,000 of them take about a second."""
 OBJECT_WEIGHT = 4
 """How many numbers a string, bytes or a UUID counts for."""
+TAG_WEIGHT = 4
+"""How many numbers a tagged field counts for, known or not: each struct may have its own."""
 MAX_TAGS = 10_000
 MAX_STRING_BYTES = 0x7FFF
 """Kafka strings are at most 32,767 bytes of UTF-8, compact ones too (`MessageDataGenerator`)."""
@@ -66,7 +68,10 @@ def tag_size_mismatch(tag: int, stop: int, pos: int) -> ProtocolError:
 
 
 class ElementBudget:
-    """The number of array elements that the message being decoded may still have, by weight."""
+    """The number of array elements and tagged fields that the message being decoded may still have.
+
+    They count by weight.
+    """
 
     __slots__ = ("left",)
 
@@ -78,7 +83,7 @@ def too_many_elements(pos: int) -> ProtocolError:
     """Return the error of a message whose arrays exceed `MAX_MESSAGE_ELEMENTS` in total."""
     return ProtocolError(
         f"more than {MAX_MESSAGE_ELEMENTS} array elements before offset {pos}, of which those with "
-        f"fields count {STRUCT_WEIGHT} times"
+        f"fields count {STRUCT_WEIGHT} times, and tagged fields {TAG_WEIGHT} times"
     )
 
 
@@ -234,11 +239,14 @@ def write_nullable_compact_string(out: bytearray, value: str | None) -> None:
 # --- tagged fields ------------------------------------------------------------------------------
 
 
-def read_tag_count(data: Buffer, pos: int) -> tuple[int, int]:
+def read_tag_count(data: Buffer, pos: int, budget: ElementBudget) -> tuple[int, int]:
     """Return the number of tagged fields that follow (KIP-482)."""
     count, pos = read_uvarint(data, pos)
     if count > MAX_TAGS:
         raise ProtocolError(f"{count} tagged fields at offset {pos} are over the limit")
+    budget.left -= count * TAG_WEIGHT
+    if budget.left < 0:
+        raise too_many_elements(pos)
     return count, pos
 
 
@@ -251,9 +259,9 @@ def read_tag(data: Buffer, pos: int) -> tuple[int, int, int]:
     return tag, pos + length, pos
 
 
-def skip_tags(data: Buffer, pos: int) -> int:
+def skip_tags(data: Buffer, pos: int, budget: ElementBudget) -> int:
     """Pass over a whole section of tagged fields, none of which is known."""
-    count, pos = read_tag_count(data, pos)
+    count, pos = read_tag_count(data, pos, budget)
     for _ in range(count):
         _, pos, _ = read_tag(data, pos)
     return pos

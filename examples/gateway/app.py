@@ -55,6 +55,7 @@ from aioproducer.starlette import (
 TOPIC = "events"
 LARGEST_EVENT = 2 * 1024 * 1024
 THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
+PROXYS = ("forwarded", "via", "x-forwarded", "x-real-ip")
 MOST_UNANSWERED = 1_000
 SLOWEST_BODY_S = 30.0
 # Every request awaits its event, so a linger would only add latency.
@@ -125,7 +126,7 @@ class Guard:
 def is_local(connection: HTTPConnection) -> bool:
     """Return whether a client is on this machine, and no proxy for one that is not."""
     client, headers = connection.client, connection.headers
-    if client is None or "x-forwarded-for" in headers or "forwarded" in headers:
+    if client is None or any(name.startswith(PROXYS) for name in headers):
         return False
     try:
         return ipaddress.ip_address(client.host).is_loopback
@@ -139,7 +140,8 @@ def create_app(
     hosts: Sequence[str] = (),
     token: str | None = None,
 ) -> Starlette:
-    if hosts and not token:
+    token = token or None  # an empty one, as of an empty variable, guards nothing
+    if hosts and token is None:
         raise ValueError("set GATEWAY_TOKEN too: without it every host could publish")
     page = LivePage("Gateway", hosts=hosts, token=token)
     routes = [

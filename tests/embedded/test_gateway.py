@@ -212,6 +212,8 @@ async def test_no_more_is_kept_than_an_event_may_have(brokers: EmbeddedCluster) 
         ("10.0.0.7", {}, False),
         ("127.0.0.1", {"X-Forwarded-For": "10.0.0.7"}, False),
         ("127.0.0.1", {"Forwarded": "for=10.0.0.7"}, False),
+        ("127.0.0.1", {"X-Real-IP": "10.0.0.7"}, False),
+        ("127.0.0.1", {"Via": "1.1 proxy"}, False),
         ("no address", {}, False),
     ],
 )
@@ -223,6 +225,30 @@ async def test_without_a_token_other_machines_are_refused_whatever_host_they_nam
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8000") as asking:
         answer = await asking.post("/events", headers=headers)
     assert answer.status_code == (200 if is_served else 403)
+
+
+async def test_an_empty_token_does_not_let_other_machines_in() -> None:
+    module = example("gateway/app.py")
+    app = module.create_app(module.producing("localhost:1"), token="")
+    transport = httpx.ASGITransport(app, client=("10.0.0.7", 4711))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8000") as asking:
+        assert (await asking.post("/events?token=")).status_code == 403
+
+
+@pytest.mark.parametrize("options", [{"token": ""}, {"hosts": [""]}, {"hosts": "ops.example"}])
+def test_a_live_page_that_nothing_guards_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"empty token|list of names"):
+        LivePage(**options)
+
+
+@pytest.mark.parametrize(
+    "header", ["Via", "X-Forwarded-Proto", "CF-Connecting-IP", "X-Client-IP", "True-Client-IP"]
+)
+async def test_the_page_knows_requests_that_a_proxy_passes_on(header: str) -> None:
+    transport = httpx.ASGITransport(LivePage(), client=("127.0.0.1", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as asking:
+        assert (await asking.get("/")).status_code == 200
+        assert (await asking.get("/", headers={header: "x"})).status_code == 403
 
 
 async def test_a_token_guards_what_other_machines_reach(brokers: EmbeddedCluster) -> None:

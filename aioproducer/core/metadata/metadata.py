@@ -427,12 +427,13 @@ class Metadata:
     ) -> dict[str, TopicMetadata | None]:
         """Return the topics of a response for the cluster; None for those to remove.
 
-        Topics that are not in use are ignored: Metadata v0 responses can have all topics.
+        Topics that are not in use are ignored: Metadata v0 responses can have all topics. Of a
+        topic that comes again, the first entry counts: each takes time for all known partitions.
         """
         taken: dict[str, TopicMetadata | None] = {}
         for entry in described:
             live = self._topics.get(entry.name) if entry.name is not None else None
-            if live is None:
+            if live is None or live.name in taken:
                 continue
             self._pending.pop(live.name, None)
             taken[live.name] = live.take(

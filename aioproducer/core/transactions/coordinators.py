@@ -38,6 +38,7 @@ from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import (
     AuthenticationError,
     ConcurrentTransactionsError,
+    CoordinatorNotAvailableError,
     IllegalStateError,
     KafkaError,
     UnsupportedVersionError,
@@ -176,7 +177,10 @@ class CoordinatorDialogue:
     def _on_producer_id(
         self, request: TransactionalRequest, response: InitProducerIdResponse, now: float
     ) -> None:
-        if self._taken(request, Answered(response.error_code), now):
+        code = response.error_code
+        if not code and not response.producer_id >= 0 <= response.producer_epoch:
+            code = CoordinatorNotAvailableError.code  # no producer id: asked again elsewhere
+        if self._taken(request, Answered(code), now):
             self._manager.on_identity(
                 ProducerIdentity(response.producer_id, response.producer_epoch)
             )

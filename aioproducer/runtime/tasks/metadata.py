@@ -334,7 +334,11 @@ class MetadataTask:
         after = self._metadata.cluster.cluster_id
         if before is not None and after != before:
             self._nodes_told = None
-            _log.warning(
+            # Rarely: a broker may name another cluster in each answer.
+            self.warnings.warning(
+                self._loop.time(),
+                "cluster",
+                "another",
                 "another cluster answers now: %s instead of %s; topics count as created anew, and "
                 "records that were not acknowledged are written there",
                 after,

@@ -31,6 +31,7 @@ from aioproducer.errors import (
     KafkaError,
     NodeDisconnectedError,
     ProducerFailedError,
+    ProtocolError,
     UnsupportedVersionError,
 )
 from aioproducer.net.client import NetworkClient, PreparedRequest
@@ -325,11 +326,14 @@ class SenderTask:
     def _on_identity_answer(self, node_id: int, future: asyncio.Future[Message | None]) -> None:
         failure, answer = outcome_of(future)
         if isinstance(answer, InitProducerIdResponse) and not answer.error_code:
-            self._sender.on_identity(ProducerIdentity(answer.producer_id, answer.producer_epoch))
-            self.warnings.recovered(self._now(), _PRODUCER_ID, "there is a producer id")
-            self.wake()
-            return
-        if isinstance(answer, InitProducerIdResponse):
+            if answer.producer_id >= 0 <= answer.producer_epoch:
+                identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
+                self._sender.on_identity(identity)
+                self.warnings.recovered(self._now(), _PRODUCER_ID, "there is a producer id")
+                self.wake()
+                return
+            failure = ProtocolError("InitProducerId was answered without a producer id")
+        elif isinstance(answer, InitProducerIdResponse):
             failure = self._sender.refusal_of_identity(answer.error_code)
         failure = failure or NodeDisconnectedError("no answer to InitProducerId")
         self._on_identity_failure(failure.with_context(node_id=node_id))

@@ -110,6 +110,18 @@ def test_row_whose_value_cannot_be_made_is_rejected_with_its_text() -> None:
     assert late == BadRow("'soon' is no timestamp", b"soon,x")
 
 
+@pytest.mark.parametrize("depth", [5_000, 100_000])
+def test_row_that_is_nested_too_deeply_is_rejected_alone(depth: int) -> None:
+    nested: object = float("inf")
+    for _ in range(depth):
+        nested = [nested]
+    batch = batch_of({"a": nested}, {"a": 1}, columns=None)
+    bad, good = mapped(batch, key=("a",))
+    assert isinstance(bad, BadRow)
+    assert bad.reason == "nested too deeply"
+    assert isinstance(good, MappedRecord)
+
+
 def test_bad_rows_stay_bad() -> None:
     bad = BadRow("why", b"text")
     assert mapped(batch_of(bad)) == [bad]

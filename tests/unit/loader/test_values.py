@@ -72,6 +72,11 @@ def test_value_without_json_form_is_refused() -> None:
         to_json({"a": object()})
 
 
+def test_keys_that_are_no_texts_have_no_json_form() -> None:
+    with pytest.raises(ValueError, match="has no JSON form"):
+        to_json({(1, 2): 3})
+
+
 MOMENT = datetime(2013, 1, 1, 10, tzinfo=UTC)
 MOMENT_MS = 1_357_034_400_000
 
@@ -105,6 +110,12 @@ def test_what_is_no_timestamp_is_refused(value: object) -> None:
         timestamp_ms(value, "ms")
 
 
+@pytest.mark.parametrize("value", ["1e999999", "1e999990", "9" * 30, "1e99999999999", 10**4000])
+def test_a_number_without_bound_is_no_timestamp_and_takes_no_time(value: object) -> None:
+    with pytest.raises(ValueError, match=r"no timestamp|later than"):
+        timestamp_ms(value, "ms")  # a minute, or OverflowError
+
+
 @given(st.integers(0, 2**40))
 def test_units_agree(millis: int) -> None:
     assert timestamp_ms(millis, "ms") == timestamp_ms(millis * 1000, "us") == millis
@@ -113,6 +124,7 @@ def test_units_agree(millis: int) -> None:
 
 def test_partition_numbers() -> None:
     assert [partition_number(value) for value in (None, "", "7", 3, 2.0)] == [None, None, 7, 3, 2]
-    for bad in ("x", "-1", -1, 1.5, 2**31, float("nan"), object()):
+    large = (Decimal("1e999990"), Decimal("NaN"), Decimal("-1e999990"))
+    for bad in ("x", "-1", -1, 1.5, 2**31, float("nan"), object(), *large):
         with pytest.raises(ValueError, match="no partition number"):
             partition_number(bad)

@@ -106,6 +106,45 @@ def test_a_dead_letter_file_of_another_user_gets_no_rows(
     assert not (tmp_path / "not there yet").exists()
 
 
+async def test_a_dead_letter_file_on_standard_input_is_not_emptied(tmp_path: Path) -> None:
+    dead = tmp_path / "dead"
+    dead.write_text(DEAD)
+    given, before = os.open(dead, os.O_RDONLY), os.dup(0)
+    try:
+        os.dup2(given, 0)
+        for name in ("-", "/dev/stdin", "/proc/self/fd/0"):
+            with pytest.raises(ConfigError, match="is the same file as the input"):
+                loader(FileSource(name, format="ndjson"), dead_letter=dead)
+        loader(FileSource("-", format="ndjson"), dead_letter=tmp_path / "other")
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+        os.close(given)
+    assert dead.read_text() == DEAD
+
+
+def test_a_pipe_of_another_user_gets_no_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o1777)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        DeadLetterFile(pipe).close()
+        monkeypatch.setattr(os, "geteuid", lambda: 4711)
+        with pytest.raises(DeadLetterError, match="another user"):
+            DeadLetterFile(pipe)
+    finally:
+        os.close(reader)
+
+
+def test_a_pipe_that_no_process_reads_is_an_error_and_no_wait(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DeadLetterError, match="no process reads"):
+        DeadLetterFile(tmp_path / "pipe")
+
+
 def test_a_link_to_a_file_that_is_not_there_makes_none(tmp_path: Path) -> None:
     link, target = tmp_path / "dead", tmp_path / "not there"
     link.symlink_to(target)

@@ -162,7 +162,7 @@ def test_unknown_tagged_fields_are_skipped_whole(tags: list[tuple[int, bytes]]) 
     p.write_uvarint(data, len(tags))
     for tag, content in tags:
         p.write_tag(data, tag, content)
-    assert p.skip_tags(bytes(data) + b"rest", 0) == len(data)
+    assert p.skip_tags(bytes(data) + b"rest", 0, p.ElementBudget()) == len(data)
 
 
 def test_more_than_ten_thousand_tags_are_refused() -> None:
@@ -171,12 +171,12 @@ def test_more_than_ten_thousand_tags_are_refused() -> None:
         p.write_uvarint(data, count)
         data += b"\x05\x00" * count
         if fits:
-            assert p.skip_tags(bytes(data), 0) == len(data)
+            assert p.skip_tags(bytes(data), 0, p.ElementBudget()) == len(data)
         else:
             with pytest.raises(ProtocolError, match="over the limit"):
-                p.skip_tags(bytes(data), 0)
+                p.skip_tags(bytes(data), 0, p.ElementBudget())
 
 
 def test_a_tagged_field_may_not_reach_past_the_end() -> None:
     with pytest.raises(ProtocolError):
-        p.skip_tags(b"\x01\x00\x05abcd", 0)
+        p.skip_tags(b"\x01\x00\x05abcd", 0, p.ElementBudget())

@@ -15,6 +15,7 @@ from aioproducer.wire.messages import (
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
+    ProduceResponse,
 )
 from aioproducer.wire.primitives import MAX_MESSAGE_ELEMENTS, OBJECT_WEIGHT, STRUCT_WEIGHT
 from aioproducer.wire.schema import (
@@ -321,6 +322,19 @@ def test_what_a_hostile_answer_becomes_takes_little_time_and_memory() -> None:
         tracemalloc.stop()
     assert len(found.topics) == 2
     assert most < 120_000_000
+
+
+@pytest.mark.parametrize("tag", [b"\x00\x09" + bytes(9), b"\x4d\x00"], ids=["known", "unknown"])
+def test_tagged_fields_of_all_elements_together_are_bounded(tag: bytes) -> None:
+    """Each element may have 10,000: 100 MB of them took half a minute."""
+    partition = bytes(30) + b"\x01\x00" + b"\x90\x4e" + tag * 10_000
+
+    def answer(partitions: int) -> bytes:
+        return b"\x02\x02t" + bytes([1 + partitions]) + partition * partitions + bytes(6)
+
+    assert len(ProduceResponse.decode(answer(40), 10).responses[0].partition_responses) == 40
+    with pytest.raises(ProtocolError, match="tagged fields 4 times"):
+        ProduceResponse.decode(answer(60), 10)
 
 
 @pytest.mark.parametrize("kind", ["names", "ids"])

@@ -349,6 +349,21 @@ def test_an_answer_with_more_brokers_than_any_cluster_has_is_a_failed_update():
     assert "10001 brokers, more than 10000" in metadata.explain_failures().text
 
 
+def test_of_a_topic_that_is_described_many_times_the_first_entry_counts():
+    metadata = new_metadata()
+    metadata.add_topic("t", 0)
+    recreated = []
+    metadata.on_recreated = recreated.append
+    whole = topic("t", *[(1, 5)] * 20_000)
+    others = [topic("t", (2, 6), topic_id=each) for each in (ID_A, ID_B) * 5_000]
+    begun = time.process_time()
+    answer(metadata, 0, whole, *others)  # each merged with 20,000 partitions
+    assert time.process_time() - begun < 10
+    assert len(metadata.topic("t").partitions) == 20_000
+    assert metadata.leader_of(TopicPartition("t", 0)) == 1
+    assert recreated == []
+
+
 def test_a_list_of_brokers_for_another_purpose_has_the_same_bound():
     answered = response(nodes=range(MAX_BROKERS + 1))
     with pytest.raises(ProtocolError, match="10001 brokers, more than 10000"):

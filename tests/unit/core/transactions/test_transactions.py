@@ -750,6 +750,17 @@ def test_a_producer_that_a_late_addition_may_have_fenced_says_so(rpc: Rpc, code:
     assert f"a late request of this producer has fenced it: {rpc.value}" in str(stage.manager.error)
 
 
+def test_a_producer_id_that_is_none_is_asked_for_again() -> None:
+    stage = Stage()
+    stage.producer_id = -1
+    operation = stage.manager.init()
+    stage.respond(stage.request(Rpc.INIT_PRODUCER_ID))
+    assert not operation.done
+    stage.producer_id = 7
+    stage.done(operation)
+    assert stage.manager.identity == (7, stage.epoch)
+
+
 @pytest.mark.parametrize("level", [1, 2])
 def test_a_producer_that_a_late_init_producer_id_may_have_fenced_says_so(level: int) -> None:
     stage = Stage(level)
