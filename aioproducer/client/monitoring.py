@@ -46,7 +46,7 @@ class MeasuringCalls(Life):
 
     def all_metrics(self) -> Sequence[Metric]:
         """Return every metric: of the producer, its topics and brokers, and the application."""
-        return self._registry.collect(self._engine)
+        return self._registry().collect(self._engine)
 
     def register_metric(self, metric: ApplicationMetric) -> None:
         """Add a metric of the application to `all_metrics` and to telemetry (KIP-1076).
@@ -56,11 +56,11 @@ class MeasuringCalls(Life):
         Raises:
             IllegalStateError: its group is one of the producer's own.
         """
-        self._registry.register(metric)
+        self._registry().register(metric)
 
     def unregister_metric(self, metric: ApplicationMetric) -> None:
         """Take a metric of the application away."""
-        self._registry.unregister(metric)
+        self._registry().unregister(metric)
 
     async def client_instance_id(self, timeout: float | None = None) -> UUID:
         """Return the id under which this producer's telemetry reaches the brokers (KIP-714).
@@ -88,7 +88,6 @@ class MeasuringCalls(Life):
 
         return statistics(self._engine, self.config.client_id, self._state_name)
 
-    @property
     def _registry(self) -> MetricsRegistry:
         # Made when first used: a producer without a metrics reader does not import the registry.
         if self._own_metrics is None:

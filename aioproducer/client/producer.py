@@ -244,7 +244,7 @@ class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
         # Imported here, so that `import aioproducer` stays light.
         from aioproducer.runtime.engine import ProducerEngine
 
-        return ProducerEngine(self._config, loop, registry=self._registry)
+        return ProducerEngine(self._config, loop, registry=self._registry())
 
     def _opened(self, engine: ProducerEngine) -> None:
         """Let records that need neither a serializer nor a wait past everything here."""

@@ -152,19 +152,18 @@ class Connection:
             and (self._flush_task is None or self._flush_task.done())
         )
 
-    @property
-    def can_write(self) -> bool:
-        """Whether the transport accepts a request; if not, `capacity_freed` will be called."""
+    def accepts_request(self) -> bool:
+        """Return whether the transport accepts a request; else `capacity_freed` is called later."""
         if self._transport.get_write_buffer_size() <= WRITE_HIGH_WATER:
             return True
         self._watch_flush()
         return False
 
     def takes_more(self, max_in_flight: int) -> bool:
-        """Return whether fewer requests than that are in flight, and `can_write`."""
+        """Return whether fewer requests than that are in flight, and `accepts_request()`."""
         if len(self._awaiting) + len(self._unflushed) >= max_in_flight:
             return False
-        return not self._transport.get_write_buffer_size() or self.can_write
+        return not self._transport.get_write_buffer_size() or self.accepts_request()
 
     def next_correlation_id(self) -> int:
         """Return the correlation id for the next `send`; int32, never negative, wraps around."""

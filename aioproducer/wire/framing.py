@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from struct import Struct
 
 from aioproducer.errors import ProtocolError
@@ -60,24 +61,8 @@ class RequestHeader:
 class _RequestTypes(Mapping[ApiKey, type[Message]]):
     """The request class of each declared API; its module is imported on first look-up."""
 
-    def __init__(self) -> None:
-        self._found: dict[ApiKey, type[Message]] = {}
-
     def __getitem__(self, key: ApiKey) -> type[Message]:
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = self._find(key)
-        return found
-
-    def _find(self, key: ApiKey) -> type[Message]:
-        try:
-            name = ApiKey(key).name
-        except ValueError:
-            raise KeyError(key) from None
-        found = getattr(messages, "".join(map(str.capitalize, name.split("_"))) + "Request", None)
-        if found is None:
-            raise KeyError(key)
-        return found  # type: ignore[no-any-return]
+        return _request_type(key)
 
     def __iter__(self) -> Iterator[ApiKey]:
         declared = set(messages.CLASSES)
@@ -85,6 +70,18 @@ class _RequestTypes(Mapping[ApiKey, type[Message]]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+@cache
+def _request_type(key: int) -> type[Message]:
+    try:
+        name = ApiKey(key).name
+    except ValueError:
+        raise KeyError(key) from None
+    found = getattr(messages, "".join(map(str.capitalize, name.split("_"))) + "Request", None)
+    if found is None:
+        raise KeyError(key)
+    return found  # type: ignore[no-any-return]
 
 
 REQUEST_TYPES: Mapping[ApiKey, type[Message]] = _RequestTypes()

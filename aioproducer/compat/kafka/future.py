@@ -51,14 +51,13 @@ class FutureRecordMetadata:
             raise is logged.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_header_size", "_outcome", "_ran", "_runner", "_steps")
+    __slots__ = ("__weakref__", "_handle", "_header_size", "_ran", "_runner", "_steps")
 
     error_on_callbacks: bool = False
 
     def __init__(self, handle: Handle, header_size: int) -> None:
         self._handle = handle
         self._header_size = header_size
-        self._outcome: Outcome | None = None
         self._steps: list[Step] | None = None
         self._ran: threading.Event | None = None
         self._runner: int | None = None
@@ -143,17 +142,12 @@ class FutureRecordMetadata:
         return True
 
     def _known(self) -> Outcome:
-        if self._outcome is None and self._handle.done():
-            error = self._handle.exception()
-            made: Outcome = (
-                (metadata_of(self._handle.result(), self._header_size), None)
-                if error is None
-                else (None, translated(error))
-            )
-            with _lock:  # all callers get the same object
-                if self._outcome is None:
-                    self._outcome = made
-        return self._outcome or (None, None)
+        if not self._handle.done():
+            return None, None
+        error = self._handle.exception()
+        if error is not None:
+            return None, translated(error)
+        return metadata_of(self._handle.result(), self._header_size), None
 
     def _add(self, step: Step) -> Self:
         with _lock:

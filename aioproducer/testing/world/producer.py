@@ -52,7 +52,7 @@ class SimProducer(Producer):
             dialer=self._dialer or world.network,
             rng=world.chance.of(self._purpose),
             wall_ms=world.wall_ms,
-            registry=self._registry,
+            registry=self._registry(),
         )
         _poison_free_memory(engine.pool)
         return engine

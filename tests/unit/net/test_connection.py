@@ -333,14 +333,14 @@ async def test_a_request_without_answer_times_out_while_its_bytes_are_stuck() ->
 async def test_a_full_write_buffer_refuses_and_tells_when_it_is_empty() -> None:
     async with connected() as it:
         it.transport.stall()
-        assert it.connection.can_write
+        assert it.connection.accepts_request()
         request = it.tell([bytes(WRITE_HIGH_WATER + 1)])
-        assert not it.connection.can_write
+        assert not it.connection.accepts_request()
         await asyncio.sleep(1)
         assert it.observer.freed == 0
         it.transport.resume()
         await request
-        assert it.connection.can_write
+        assert it.connection.accepts_request()
         assert it.observer.freed == 1
 
 
