@@ -6,11 +6,14 @@ Reporters such as Sentry or rich show the locals of every frame of a traceback. 
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from typing import Any, Final, NoReturn, Self, SupportsIndex, TypeVar
+from urllib.parse import quote, quote_plus
 
 F = TypeVar("F", bound=Callable[..., Any])
 E = TypeVar("E", bound=BaseException)
@@ -18,6 +21,9 @@ E = TypeVar("E", bound=BaseException)
 _COROUTINE: Final = 0x80  # inspect.CO_COROUTINE
 _USER_INFO: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.DOTALL)
 """Up to the last `@`: a password that is not percent-encoded may contain `/`, `?` and `#`."""
+_HIDDEN: Final = "***"
+_SHORTEST: Final = 4
+_RECOGNISED: Final = 16
 _OPTION_NAME: Final = re.compile(r"[a-z0-9._-]{1,80}|[A-Za-z0-9._-]{1,40}")
 
 
@@ -142,6 +148,35 @@ def without_login(url: str) -> str:
         before, found, _ = text.partition(mark)
         text = f"{before}{found}***" if found else before
     return text
+
+
+def without_secrets(text: str, sent: Iterable[str | None]) -> str:
+    """Return a peer's text without the secrets that it was sent, however it has encoded them.
+
+    Servers quote the request in their refusals. Secrets of less than four characters are kept, as
+    their absence from the text would give them away.
+
+    Args:
+        text: All of it: the beginning of a secret at its end would not be found.
+        sent: Passwords, tokens, contents of headers.
+    """
+    for form in sorted({form for secret in sent for form in _forms(secret or "")}, key=len)[::-1]:
+        if len(form) > _RECOGNISED:  # it may have been shortened
+            text = re.sub(re.escape(form[:_RECOGNISED]) + r"[^\s\"'<>,;]*", _HIDDEN, text)
+        text = text.replace(form, _HIDDEN)
+    return text
+
+
+def _forms(secret: str) -> Iterator[str]:
+    if len(secret) < _SHORTEST:
+        return
+    data = secret.encode("utf-8", "surrogatepass")
+    yield secret
+    yield quote(data, safe="")
+    yield quote_plus(data)
+    yield json.dumps(secret)[1:-1]
+    for encoded in (base64.b64encode(data), base64.urlsafe_b64encode(data)):
+        yield encoded.decode().rstrip("=")
 
 
 def shown_name(name: str) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from aioproducer._checks.extras import SCHEMA_REGISTRY as EXTRA
 from aioproducer._checks.extras import needed
+from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.errors import (
     ConfigError,
@@ -320,6 +321,7 @@ class _Encoder:
 _encoders: dict[tuple[Any, ...], _Encoder] = {}
 
 
+@hides_arguments
 def _encoder(part: EncodedPart, options: SourceOptions, kind: pa.DataType) -> _Encoder:
     """Return this process's encoder for a part and a registry, and for columns of Protobuf."""
     registry = options.registry()

@@ -293,6 +293,7 @@ class SourceOptions:
         """Whether headers are read or written."""
         return _flag(self.own, "includeHeaders", "true")
 
+    @hides_arguments
     def registry(self) -> dict[str, Any]:
         """Return the arguments of this process's `SchemaRegistry`, and `auto_register`.
 

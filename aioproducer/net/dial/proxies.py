@@ -18,6 +18,7 @@ from base64 import b64encode
 from typing import Protocol
 
 from aioproducer._util.hosts import is_host
+from aioproducer._util.secrets import without_secrets
 from aioproducer.config.proxy_url import ProxyUrl
 from aioproducer.errors import ProxyAuthenticationError
 from aioproducer.net.dial.rejected import RefusedDialError
@@ -133,6 +134,7 @@ def _socks_address(host: str) -> bytes:
 async def _http_connect(proxy: ProxyUrl, channel: Channel, host: str, port: int) -> None:
     target = b"%b:%d" % (_http_host(host), port)
     lines = [b"CONNECT %b HTTP/1.1" % target, b"Host: %b" % target]
+    login = b""
     if proxy.username is not None:
         login = b64encode(proxy.username + b":" + proxy.password)
         lines.append(b"Proxy-Authorization: Basic %b" % login)
@@ -149,7 +151,8 @@ async def _http_connect(proxy: ProxyUrl, channel: Channel, host: str, port: int)
             else "the proxy refused the user name or the password"
         )
     if not 200 <= status < 300:
-        words = (found[2] or b"").decode("latin-1")[:_SHOWN]
+        sent = (login.decode(), proxy.password.decode("utf-8", "replace"))
+        words = without_secrets((found[2] or b"").decode("utf-8", "replace"), sent)[:_SHOWN]
         raise ProxyFailedError(f"the proxy did not connect: {status} {words!r}")
     if head.index(_HEAD_END) + len(_HEAD_END) < len(head):
         raise ProxyFailedError("the proxy sent more than its answer")

@@ -25,7 +25,7 @@ from urllib.parse import quote_plus, urlencode
 from aioproducer._checks.extras import needed
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer._util.bounded_http import UnboundedAnswerError, exchange
-from aioproducer._util.secrets import Unpicklable, hides_arguments
+from aioproducer._util.secrets import Unpicklable, hides_arguments, without_secrets
 from aioproducer.errors import AuthenticationError, KafkaConnectionError
 from aioproducer.net.security.tokens import as_token, seconds_in
 from aioproducer.types import OAuthToken
@@ -89,6 +89,7 @@ class TokenEndpoint:
         self._settings = settings
         self._extensions = extensions
         self._assertions = assertions
+        self._sent: tuple[str | None, ...] = (settings.client_secret,)
         self._rng = rng
 
     @hides_arguments
@@ -118,13 +119,16 @@ class TokenEndpoint:
                     attempt += 1
                     if time.monotonic() + delay >= deadline:
                         raise KafkaConnectionError(
-                            f"no token after {attempt} attempt(s): {_reason(error)}"
+                            f"no token after {attempt} attempt(s): {self._reason(error)}"
                         ) from None
                     await asyncio.sleep(delay)
 
     async def _ask(self, client: httpx.AsyncClient) -> OAuthToken:
         settings, asked_at = self._settings, time.time()
         headers, form = await self._request()
+        credentials = headers.get("Authorization", "").removeprefix("Basic ")
+        assertion = form.get("assertion") or form.get("client_assertion")
+        self._sent = (settings.client_secret, credentials, assertion)
         try:
             async with asyncio.timeout(settings.connect_timeout_s + settings.read_timeout_s):
                 status, body = await exchange(
@@ -148,7 +152,7 @@ class TokenEndpoint:
                 for key in ("error", "error_description")
                 if isinstance(value := answer.get(key), str)
             ]
-            text = ": ".join(told)[:_LONGEST_TEXT]
+            text = without_secrets(": ".join(told), self._sent)[:_LONGEST_TEXT]
             raise AuthenticationError(
                 f"the token endpoint answered HTTP {status}" + (f" ({text})" if text else ""),
                 advice=_ADVICE,
@@ -161,6 +165,9 @@ class TokenEndpoint:
         if token.expires_at is None and life is not None:
             return OAuthToken(value, asked_at + life, self._extensions)
         return token
+
+    def _reason(self, error: Exception) -> str:
+        return without_secrets(str(error) or type(error).__name__, self._sent)[:_LONGEST_TEXT]
 
     async def _request(self) -> tuple[dict[str, str], dict[str, str]]:
         settings = self._settings
@@ -205,10 +212,6 @@ def _object(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return answer if isinstance(answer, dict) else {}
-
-
-def _reason(error: Exception) -> str:
-    return (str(error) or type(error).__name__)[:_LONGEST_TEXT]
 
 
 def token_file(path: str, extensions: dict[str, str]) -> Callable[[], Awaitable[OAuthToken]]:

@@ -29,7 +29,13 @@ from aioproducer._util import log
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer._util.bounded_http import UnboundedAnswerError, exchange
 from aioproducer._util.hosts import is_exposed
-from aioproducer._util.secrets import Unpicklable, cleared, hides_arguments, without_login
+from aioproducer._util.secrets import (
+    Unpicklable,
+    cleared,
+    hides_arguments,
+    without_login,
+    without_secrets,
+)
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.errors.advice import ADVICE
 from aioproducer.serializers.registry.answers import RETRIABLE_STATUSES, refusal_of
@@ -134,6 +140,7 @@ class RegistryConnection:
         self._transport = transport
         self._rng = rng
         self._first = 0
+        self._sent: list[str] = []
         self._warn_of_exposure()
         self._client: httpx.AsyncClient | None = None
 
@@ -200,14 +207,16 @@ class RegistryConnection:
         if isinstance(error, self._httpx.LocalProtocolError):
             # Its text quotes what was to be sent, such as credentials.
             return SchemaRegistryError(f"{what}: the request cannot be sent to {url}")
-        return _unreachable(what, url, error)
+        reason = without_secrets(str(error) or type(error).__name__, self._sent)
+        return _unreachable(what, url, error, reason)
 
     async def _ask(self, method: str, url: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
         client = await self._open()
         async with asyncio.timeout(self._settings.request_timeout):
             headers = await self._headers()
+            self._sent = self._secrets_in(headers)
             try:
-                return await exchange(
+                status, answer = await exchange(
                     client,
                     method,
                     url,
@@ -219,6 +228,17 @@ class RegistryConnection:
                 raise SchemaRegistryError(
                     f"the answer of the schema registry is refused: {error}"
                 ) from None
+        if not 200 <= status < 300:
+            text = without_secrets(answer.decode("utf-8", "replace"), self._sent)
+            answer = text.encode()
+        return status, answer
+
+    def _secrets_in(self, headers: Mapping[str, str]) -> list[str]:
+        """Return what a refusal must not quote of a request."""
+        sent = [value for name, value in headers.items() if _SECRET_HEADER.search(name)]
+        sent += [value.partition(" ")[2] for value in sent]
+        pair = self._settings.basic_auth
+        return sent if pair is None else [*sent, pair[1]]
 
     async def _open(self) -> httpx.AsyncClient:
         if self._client is not None:
@@ -294,14 +314,14 @@ def check_headers(headers: Mapping[str, str], bearer_token: object) -> None:
         )
 
 
-def _unreachable(what: str, url: str, error: Exception) -> SchemaRegistryError:
-    reason = str(error) or type(error).__name__
+def _unreachable(what: str, url: str, error: Exception, reason: str) -> SchemaRegistryError:
     failure = SchemaRegistryError(
         f"{what}: the schema registry at {url} does not answer: {reason}",
         advice=ADVICE["registry-unreachable"],
     )
     failure.retriable = True
-    failure.__cause__ = error
+    if reason in (str(error), type(error).__name__):
+        failure.__cause__ = error
     return failure
 
 

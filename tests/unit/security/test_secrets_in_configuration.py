@@ -209,6 +209,40 @@ def test_calls_for_spark_show_none() -> None:
     assert SECRET not in shown_by(failed.value)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"value.schema": '{"type": 5}'},
+        {"value.schema": "x", "value.format": "json-schema"},
+        {"value.schema": "x", "value.format": "protobuf"},
+        {"schema.registry.url": "ftp://registry"},
+    ],
+)
+def test_no_option_of_a_registry_for_spark_shows_its_login(
+    wrong: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    from aioproducer.spark.encoding import encode_batches, encoded_parts
+    from aioproducer.spark.options import SourceOptions
+
+    monkeypatch.setenv("LOGIN", f"me:{SECRET}")
+    monkeypatch.setenv("AIOPRODUCER_ALLOW", "env:LOGIN")
+    given = {
+        "kafka.bootstrap.servers": "broker:9092",
+        "topic": "t",
+        "value.format": "avro",
+        "schema.registry.url": "http://registry",
+        "schema.registry.user.info.env": "LOGIN",
+    }
+    options = SourceOptions.parse(given | wrong, "write")
+    _, parts = encoded_parts([("x", "bigint")], options)
+    batch = pa.RecordBatch.from_arrays([pa.array([1])], ["x"])
+    columns: Any = None
+    with pytest.raises(ConfigError) as raised:
+        list(encode_batches(iter([batch]), parts, options, 0, columns))
+    assert SECRET not in shown_by(raised.value)
+
+
 @pytest.mark.parametrize("method", ["schema", "reader", "writer", "streamWriter"])
 def test_the_source_for_spark_shows_none(method: str) -> None:
     types = pytest.importorskip("pyspark.sql.types")

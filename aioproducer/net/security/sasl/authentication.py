@@ -10,12 +10,13 @@ never a token.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from aioproducer._util.hosts import is_this_machine
-from aioproducer._util.secrets import hides_arguments
+from aioproducer._util.secrets import hides_arguments, without_secrets
 from aioproducer.errors import (
     AuthenticationError,
     IllegalSaslStateError,
@@ -52,6 +53,8 @@ _READABLE = {
     "AWS_MSK_IAM": "a signed request with the session token",
 }
 """Reusable secrets that these mechanisms send in plain text."""
+_DIVIDERS = re.compile(rb"[\0\x01\" ,]")
+_SHORTEST_SECRET = 20
 NO_MECHANISM = "?"
 """An unknown mechanism: a listener with SASL answers with its mechanisms."""
 
@@ -170,12 +173,24 @@ async def _choose(session: Session, name: str) -> _Carry:
         if not isinstance(response, SaslAuthenticateResponse):
             raise TypeError(f"SaslAuthenticate answered by {type(response).__name__}")
         if response.error_code:
-            raise _refused(response.error_code, response.error_message, who)
+            text = response.error_message
+            if text:
+                text = without_secrets(text, _secrets_in(name, token))
+            raise _refused(response.error_code, text, who)
         lifetime_ms = response.session_lifetime_ms
         session.lifetime_s = lifetime_ms / 1000 if lifetime_ms > 0 else None
         return response.auth_bytes
 
     return carry
+
+
+def _secrets_in(mechanism: str, token: bytes) -> list[str]:
+    """Return what a broker's error must not quote of a token, apart from the user name."""
+    if mechanism == "PLAIN":
+        parts = [token.rpartition(b"\0")[2]]
+    else:
+        parts = [part for part in _DIVIDERS.split(token) if len(part) >= _SHORTEST_SECRET]
+    return [part.decode("utf-8", "replace") for part in parts]
 
 
 def wants_sasl(mechanisms: Sequence[str], session: Session) -> AuthenticationError:

@@ -6,12 +6,14 @@ import json
 import re
 from collections.abc import AsyncGenerator
 
+from aioproducer._util.secrets import without_secrets
 from aioproducer.errors import AuthenticationError
 from aioproducer.net.security.tokens import TokenSource
 
 _SEPARATOR = "\x01"
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _NAME = re.compile(r"[A-Za-z]+")
+_SHOWN = 200
 _VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
 
 
@@ -39,7 +41,8 @@ class OAuthBearer:
         if answer:
             # The broker answers this with the actual error, which ends the exchange.
             yield _SEPARATOR.encode()
-            raise AuthenticationError(f"the broker refused the OAuth token: {_status(answer)}")
+            status = without_secrets(_status(answer), [token.value, *token.extensions.values()])
+            raise AuthenticationError(f"the broker refused the OAuth token: {status[:_SHOWN]}")
 
 
 def _status(answer: bytes) -> str:
@@ -47,4 +50,4 @@ def _status(answer: bytes) -> str:
         status = json.loads(answer).get("status")
     except (ValueError, AttributeError, RecursionError):
         status = None
-    return status[:200] if isinstance(status, str) else "no reason given"
+    return status if isinstance(status, str) else "no reason given"

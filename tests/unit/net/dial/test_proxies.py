@@ -256,3 +256,23 @@ def test_any_answer_in_any_pieces_is_a_way_through_or_a_known_error(
     # In pieces the end of an HTTP head may come alone, and what follows stays unread.
     if scheme == "socks5" or not answer.partition(b"\r\n\r\n")[2]:
         assert cut == whole
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        "open sesame",
+        "open%20sesame",
+        "open+sesame",
+        "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==",
+        "b3BlbiBzZXNhbWU=",
+    ],
+)
+def test_a_login_that_an_http_proxy_quotes_is_not_shown(quoted: str) -> None:
+    with pytest.raises(ProxyFailedError, match=r"502 'who is .*\*\*\*") as caught:
+        talk(
+            "http://Aladdin:open%20sesame@proxy:1",
+            f"HTTP/1.1 502 who is {quoted}\r\n\r\n".encode(),
+        )
+    assert "sesame" not in str(caught.value)
+    assert "c2VzYW" not in str(caught.value)
