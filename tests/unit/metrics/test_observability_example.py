@@ -16,6 +16,7 @@ import yaml
 from support.children import ROOT
 from support.programs import example
 
+from aioproducer.config import OPTIONS
 from aioproducer.runtime.observability.rows import PRODUCER_ROWS
 from aioproducer.testing import run_virtual
 from aioproducer.testing.virtual import VirtualKafka
@@ -122,6 +123,15 @@ def test_alerts_say_what_happens_and_are_in_the_readme() -> None:
         assert rule["annotations"]["summary"] and rule["annotations"]["description"]
         assert f"| `{rule['alert']}` | " in readme
     assert readme.count("| `Producer") == len(rules())
+
+
+def test_options_that_the_readme_and_the_alerts_name_exist() -> None:
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
+    texts = [rule["annotations"]["description"] for rule in rules()]
+    named = set(re.findall(r"`([a-z]+_[a-z_]+)`", readme))
+    named |= {word for text in texts for word in re.findall(r"\b[a-z]+_[a-z_]+\b", text)}
+    assert "on_delivery_error" in named
+    assert named <= {*OPTIONS, "producer_byte_rate"}  # the quota's name in Kafka
 
 
 def test_grafana_is_provisioned_with_the_dashboard_and_prometheus() -> None:
