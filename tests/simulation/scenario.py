@@ -8,15 +8,13 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from aioproducer.testing.broker import ClusterSettings, TopicSpec
 from aioproducer.testing.world.cluster import ReplicationTiming
 from aioproducer.testing.world.faults import Shape
 from aioproducer.testing.world.spec import WorldSpec
-
-if TYPE_CHECKING:
-    from simulation.transactions.plan import Plan
+from simulation.transactions.plan import OUTPUT_TOPIC, Plan
 
 CHAOS_S = 60.0
 """How long producers work, and faults may strike at most; then everything heals."""
@@ -31,6 +29,13 @@ _WINDOWS = {
     0.1: (64 * 1024, 256 * 1024),
 }
 """Send windows by latency: a small one over a long way could not carry a request in its time."""
+
+_LEAST_TIMEOUT_IN_LATENCIES = 80
+"""A transaction over many partitions takes dozens of round trips before V2."""
+_LEAST_BLOCK_IN_LATENCIES = 40
+"""With memory for two batches a record waits for others' announcements and acknowledgements."""
+
+_MEANINGLESS = ("enable_idempotence", "retries")
 
 
 class Pause(NamedTuple):
@@ -123,6 +128,21 @@ def draw_scenario(rng: random.Random, *, unclean_elections: bool = False) -> Sce
         purges=rng.random() < 0.2,
     )
     return replace(scenario, options={**scenario.options, **_bounds(rng)})
+
+
+def with_plan(scenario: Scenario, plan: Plan, rng: random.Random) -> Scenario:
+    """The scenario with transactions, which ask for certain options."""
+    options: dict[str, Any] = {
+        name: value for name, value in scenario.options.items() if name not in _MEANINGLESS
+    }
+    least = int(_LEAST_TIMEOUT_IN_LATENCIES * scenario.base_latency_s * 1000)
+    options |= {"acks": "all", "transaction_timeout_ms": max(least, plan.timeout_ms)}
+    least = int(_LEAST_BLOCK_IN_LATENCIES * scenario.base_latency_s * 1000)
+    options["max_block_ms"] = max(least, options["max_block_ms"])
+    topics: Mapping[str, TopicSpec] = scenario.topics
+    if any(seat.reads for seat in plan.seats):
+        topics = {**topics, OUTPUT_TOPIC: TopicSpec(rng.randint(1, 3), rng.choice((3, 3, 2, 1)))}
+    return replace(scenario, options=options, topics=topics, transactions=plan)
 
 
 def _topics(rng: random.Random) -> dict[str, TopicSpec]:

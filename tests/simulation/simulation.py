@@ -43,12 +43,12 @@ from simulation.faults import draw_schedule
 from simulation.ledger import Alarm, Entry, Fate, Ledger
 from simulation.liveness import LivenessWatch, recovery_bound
 from simulation.oracles import Violation, judge, recoveries
-from simulation.scenario import CHAOS_S, Scenario, draw_scenario
+from simulation.scenario import CHAOS_S, Scenario, draw_scenario, with_plan
 from simulation.themes import Theme, draw_theme, draw_transactional_theme
 from simulation.transactions.book import TransactionBook
 from simulation.transactions.cast import Cast
 from simulation.transactions.oracles import judge_transactions
-from simulation.transactions.plan import Plan, draw_plan, with_plan
+from simulation.transactions.plan import Plan, draw_plan
 from simulation.transactions.play import TransactionalPlay
 from simulation.workload import Workload
 

@@ -8,5 +8,5 @@ Owns: everything that only transactional runs have.
     manners     what a process may send when               contents   what goes into transactions
     oracles     what must be true                          actor      one incarnation at work
     cast        incarnations come and go                   play       one run
-    outsider    decides about what is prepared
+    outsider    decides about what is prepared          context    what they share
 """

@@ -33,6 +33,7 @@ from simulation.ledger import Source
 from simulation.scenario import CHAOS_S
 from simulation.transactions.book import ActorEntry, Outcome, TransactionEntry
 from simulation.transactions.contents import ENDS, Contents
+from simulation.transactions.context import ExpelledError, RunContext
 from simulation.transactions.line import Line
 from simulation.transactions.outsider import Outsider
 from simulation.transactions.patience import Caller, GaveUpError
@@ -40,17 +41,12 @@ from simulation.transactions.plan import Seat
 
 if TYPE_CHECKING:
     from aioproducer.types import PreparedTransaction
-    from simulation.transactions.cast import Cast
     from simulation.transactions.consumer import SimConsumer
 
 _SHARE_FOUND_OUT = 0.5
 """Of the commits whose outcome is unknown."""
 _HASTE_S = 0.0001
 """No answer comes that soon."""
-
-
-class ExpelledError(KafkaError):
-    """The consumer group goes on without this process."""
 
 
 class HandedOverError(KafkaError):
@@ -76,7 +72,7 @@ class Actor:
 
     def __init__(
         self,
-        cast: Cast,
+        context: RunContext,
         seat: Seat,
         entry: ActorEntry,
         producer: SimProducer,
@@ -90,14 +86,14 @@ class Actor:
         self.gone: bool = False
         self.work: asyncio.Future[None] | None = None
         self._line = line
-        self._cast = cast
+        self._context = context
         self._rng = rng
-        self._loop = cast.loop
-        self._ledger = cast.ledger
+        self._loop = context.loop
+        self._ledger = context.ledger
         self._caller = Caller(
-            entry.name, producer.config.max_block_ms / 1000, rng, cast.ledger, cast.trace
+            entry.name, producer.config.max_block_ms / 1000, rng, context.ledger, context.trace
         )
-        self.contents: Contents = Contents(cast, seat, producer, self._caller, rng)
+        self.contents: Contents = Contents(context, seat, producer, self._caller, rng)
 
     @property
     def consumer(self) -> SimConsumer | None:
@@ -113,9 +109,9 @@ class Actor:
         """Works until the time is over or the producer is at its end."""
         try:
             if await self.start():
-                if self._cast.in_haste and self.consumer is None:
+                if self._context.in_haste and self.consumer is None:
                     await self._in_haste()
-                while self._loop.time() < CHAOS_S and not self._cast.closing:
+                while self._loop.time() < CHAOS_S and not self._context.closing:
                     await self.transaction()
         except asyncio.CancelledError:
             if not self.gone:
@@ -133,8 +129,8 @@ class Actor:
         identity = None if transactions is None else transactions.manager.identity
         if identity is not None:
             who = ProducerIdentity(*identity)
-            self.entry.was_shut_out = self._cast.cluster.transactions.has_shut_out(who)
-        self._cast.trace(f"{self.entry.name} ends with {type(error).__name__}")
+            self.entry.was_shut_out = self._context.cluster.transactions.has_shut_out(who)
+        self._context.trace(f"{self.entry.name} ends with {type(error).__name__}")
 
     def kill(self) -> None:
         """The process dies: nothing of it reaches anybody any more."""
@@ -150,12 +146,12 @@ class Actor:
             limit = 2 * self.producer.config.max_block_ms / 1000
             await self._caller.bounded("start", self.producer.start(), limit)
         except KafkaError as error:
-            self._cast.trace(f"{name} does not start: {error!r}")
+            self._context.trace(f"{name} does not start: {error!r}")
             self.entry.ended_with = error
             return False
         self.entry.ready_at = self._loop.time()
-        self._cast.trace(f"{name} is ready")
-        self.contents.consumer = self._cast.make_consumer(self)
+        self._context.trace(f"{name} is ready")
+        self.contents.consumer = self._context.make_consumer(self.seat, self.entry.name)
         return True
 
     async def dispose(self, timeout: float | None = 0) -> None:
@@ -178,13 +174,13 @@ class Actor:
                 await asyncio.sleep(rng.choice((0.05, 0.2, 0.5)))
                 return
         style = rng.choice((self._by_calls, self._by_calls, self._in_block, self._in_cut_block))
-        share = self._cast.share_prepared
+        share = self._context.share_prepared
         if share and rng.random() < share:
             style = self._prepared
         tx = await style(sources)
         if self.consumer is not None and (tx is None or tx.outcome is not Outcome.COMMITTED):
-            self._cast.rejoin(self)
-        await asyncio.sleep(self._cast.pause(self.seat))
+            self._context.rejoin(self.consumer, superseded=self.superseded)
+        await asyncio.sleep(self._context.pause(self.seat))
 
     async def calm_transaction(
         self, fill: Callable[[TransactionEntry], Awaitable[None]]
@@ -209,7 +205,7 @@ class Actor:
 
     async def _in_haste(self) -> None:
         """One transaction without a record; what its sends learn later is for none of the next."""
-        rng = self._cast.chance_of(f"haste of {self.entry.name}")
+        rng = self._context.chance_of(f"haste of {self.entry.name}")
         if await self._begin():
             tx = self._open()
             self.contents.straggle(rng, rng.randint(1, 4))
@@ -228,9 +224,11 @@ class Actor:
         commit, way = rng.random() < 0.7, rng.choice(("leave", "wait", "decide as well"))
         if commit:
             tx.commit_asked_at = self._loop.time()
-        outsider = Outsider(self._cast, tx, prepared, commit=commit, alone=way != "decide as well")
+        outsider = Outsider(
+            self._context, tx, prepared, commit=commit, alone=way != "decide as well"
+        )
         deciding = asyncio.ensure_future(outsider.decide())
-        self._cast.attend(deciding)
+        self._context.attend(deciding)
         if way == "leave":
             raise HandedOverError(f"{tx.label} is prepared")
         if way == "wait":
@@ -249,10 +247,10 @@ class Actor:
         try:
             await self._caller.call("prepare", prepare)
         except TransactionAbortableError as error:
-            self._cast.trace(f"{tx.label} cannot be prepared: {error!r}")
+            self._context.trace(f"{tx.label} cannot be prepared: {error!r}")
             await self._abort(tx)
             return None
-        self._cast.trace(f"{tx.label} is prepared")
+        self._context.trace(f"{tx.label} is prepared")
         tx.prepared = found[-1]
         return tx.prepared
 
@@ -279,7 +277,7 @@ class Actor:
                 raise
             except IllegalStateError:
                 # The commit had been refused, and the block's abort of it was cut off.
-                self._cast.trace(f"{opened[0].label} was given up")
+                self._context.trace(f"{opened[0].label} was given up")
         return opened[0] if opened else None
 
     async def _leave(self, block: Awaitable[None], opened: Sequence[TransactionEntry]) -> None:
@@ -330,12 +328,12 @@ class Actor:
                 # A commit that is refused is followed by an abort.
                 self._caller.check("leaving a block", left_at, 2)
         tx.tell(Outcome.COMMITTED)
-        self._cast.trace(f"{tx.label} is committed by its block")
+        self._context.trace(f"{tx.label} is committed by its block")
 
     def _open(self) -> TransactionEntry:
-        tx = self._cast.book.begin(self.entry.name, self._loop.time())
+        tx = self._context.book.begin(self.entry.name, self._loop.time())
         self.contents.begin(tx)
-        self._cast.trace(f"{tx.label} begins")
+        self._context.trace(f"{tx.label} begins")
         return tx
 
     # -- calls ------------------------------------------------------------------------------------
@@ -352,7 +350,7 @@ class Actor:
 
     async def _initialize(self, error: KafkaError) -> None:
         """The next epoch was refused for now."""
-        self._cast.trace(f"{self.entry.name} asks again after {error!r}")
+        self._context.trace(f"{self.entry.name} asks again after {error!r}")
         try:
             await self._caller.call("init", self.producer.init_transactions)
         except (*ENDS, GaveUpError):
@@ -371,7 +369,7 @@ class Actor:
             may_be_a_lie = isinstance(error.__cause__, InvalidTxnStateError)
             if tx.prepared is None or not may_be_a_lie:
                 tx.tell(Outcome.REFUSED)
-            self._cast.trace(f"{tx.label} cannot be committed: {error!r}")
+            self._context.trace(f"{tx.label} cannot be committed: {error!r}")
             await self._caller.call("abort", self.producer.abort_transaction)
             tx.tell(Outcome.REFUSED)
         except ENDS as error:
@@ -379,20 +377,20 @@ class Actor:
             raise
         else:
             tx.tell(Outcome.COMMITTED)
-            self._cast.trace(f"{tx.label} is committed")
+            self._context.trace(f"{tx.label} is committed")
 
     def _note_end(self, tx: TransactionEntry, error: KafkaError) -> None:
         """What the producer's end tells of a commit; somebody outside may find out the rest."""
         if error.persistence is Persistence.NOT_PERSISTED:
-            self._cast.trace(f"{tx.label} is not committed: {error!r}")
+            self._context.trace(f"{tx.label} is not committed: {error!r}")
             tx.tell(Outcome.REFUSED)
         elif isinstance(error, CommitOutcomeUnknownError) and error.transaction is not None:
-            self._cast.trace(f"{tx.label} may be committed")
-            if self._cast.chance_of(f"outcome of {tx.label}").random() < _SHARE_FOUND_OUT:
-                outsider = Outsider(self._cast, tx, error.transaction, commit=True, alone=False)
-                self._cast.attend(asyncio.ensure_future(outsider.decide()))
+            self._context.trace(f"{tx.label} may be committed")
+            if self._context.chance_of(f"outcome of {tx.label}").random() < _SHARE_FOUND_OUT:
+                outsider = Outsider(self._context, tx, error.transaction, commit=True, alone=False)
+                self._context.attend(asyncio.ensure_future(outsider.decide()))
 
     async def _abort(self, tx: TransactionEntry) -> None:
         await self._caller.call("abort", self.producer.abort_transaction)
         tx.tell(Outcome.ABORTED)
-        self._cast.trace(f"{tx.label} is aborted")
+        self._context.trace(f"{tx.label} is aborted")

@@ -27,12 +27,12 @@ from aioproducer.testing.world.producer import SimProducer
 from simulation.ledger import Entry, Source
 from simulation.scenario import CHAOS_S
 from simulation.transactions.book import TransactionEntry
+from simulation.transactions.context import RunContext
 from simulation.transactions.patience import Caller
 from simulation.transactions.plan import OUTPUT_TOPIC, Seat
 from simulation.workload import Workload
 
 if TYPE_CHECKING:
-    from simulation.transactions.cast import Cast
     from simulation.transactions.consumer import SimConsumer
 
 ENDS = (
@@ -55,24 +55,29 @@ class Contents:
     """
 
     def __init__(
-        self, cast: Cast, seat: Seat, producer: SimProducer, caller: Caller, rng: random.Random
+        self,
+        context: RunContext,
+        seat: Seat,
+        producer: SimProducer,
+        caller: Caller,
+        rng: random.Random,
     ) -> None:
         self.consumer: SimConsumer | None = None
-        self._cast = cast
+        self._context = context
         self._seat = seat
         self._producer = producer
         self._caller = caller
         self._rng = rng
-        self._first_task = len(cast.book.actors) * _TASKS_PER_ACTOR
+        self._first_task = len(context.book.actors) * _TASKS_PER_ACTOR
         self._tasks = 0
         self._stragglers: list[asyncio.Future[None]] = []
         self._work = Workload(
             producer,
-            cast.input_shape,
-            cast.ledger,
-            cast.trace,
-            cast.wall_ms,
-            purges=cast.purges,
+            context.input_shape,
+            context.ledger,
+            context.trace,
+            context.wall_ms,
+            purges=context.purges,
         )
 
     def begin(self, tx: TransactionEntry) -> None:
@@ -92,17 +97,17 @@ class Contents:
             await self._make_up()
         else:
             await self.transform(tx, sources)
-        if rng.random() < 0.05 and self._cast.timeout_s <= CHAOS_S / 10:
+        if rng.random() < 0.05 and self._context.timeout_s <= CHAOS_S / 10:
             tx.overslept = True
-            await asyncio.sleep(self._cast.timeout_s * rng.uniform(1.0, 1.6))
+            await asyncio.sleep(self._context.timeout_s * rng.uniform(1.0, 1.6))
         elif rng.random() < 0.3:
             await asyncio.sleep(rng.choice((0.0, 0.01, 0.2, 1.0)))
 
     async def _make_up(self) -> None:
         rng = self._rng
-        usual = self._cast.burst_sizes(self._seat)
+        usual = self._context.burst_sizes(self._seat)
         sizes = [rng.choice(usual) for _ in range(rng.choice((0, 1, 1, 2, 3)))]
-        self._cast.spend(self._seat, sum(sizes))
+        self._context.spend(self._seat, sum(sizes))
         if sizes and rng.random() < 0.12:
             self.straggle(self._own_chance(), sizes.pop())
         if rng.random() < 0.4:
@@ -132,7 +137,7 @@ class Contents:
         try:
             await work
         except KafkaError as error:
-            self._cast.trace(f"a burst ends with {type(error).__name__}")
+            self._context.trace(f"a burst ends with {type(error).__name__}")
 
     async def transform(self, tx: TransactionEntry, sources: Sequence[Source]) -> None:
         """Makes a record of every one that was read, and commits how far that was."""
@@ -151,7 +156,7 @@ class Contents:
         task = self._next_task()
         name = b"<%d/of %s>" % (task, source.name.strip(b"<>"))
         entry = Entry(
-            name, task, OUTPUT_TOPIC, None, source.name, name, (), None, self._cast.loop.time()
+            name, task, OUTPUT_TOPIC, None, source.name, name, (), None, self._context.loop.time()
         )
         entry.source = source
         await self._quietly(self._send_and_watch(entry))
@@ -180,4 +185,4 @@ class Contents:
         except ENDS:
             raise
         except KafkaError as error:
-            self._cast.trace(f"{tx.label}: send_offsets raises {type(error).__name__}")
+            self._context.trace(f"{tx.label}: send_offsets raises {type(error).__name__}")

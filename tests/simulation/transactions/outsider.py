@@ -22,12 +22,12 @@ from aioproducer.errors import (
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.transaction_admin import TransactionAdmin
 from simulation.transactions.book import Outcome, TransactionEntry
+from simulation.transactions.context import RunContext
 from simulation.transactions.patience import Caller, GaveUpError
 
 if TYPE_CHECKING:
     from aioproducer.net.dial.dialer import Dialer
     from aioproducer.types import PreparedTransaction
-    from simulation.transactions.cast import Cast
 
 _TRIES = 6
 """An answer that is wrong by a fault comes three times at most."""
@@ -50,7 +50,7 @@ class Outsider:
     """Decides about one prepared transaction.
 
     Args:
-        cast: Whose it is.
+        context: The run it belongs to.
         tx: What the books say of it.
         prepared: What its process has handed over.
         commit: The decision.
@@ -59,25 +59,25 @@ class Outsider:
 
     def __init__(
         self,
-        cast: Cast,
+        context: RunContext,
         tx: TransactionEntry,
         prepared: PreparedTransaction,
         *,
         commit: bool,
         alone: bool,
     ) -> None:
-        self._cast = cast
+        self._context = context
         self._tx = tx
         self._prepared = prepared
         self._commit = commit
         self._alone = alone
-        self._loop = cast.loop
-        self._rng = cast.chance_of(f"outsider {tx.number}")
-        config = cast.config_without_id()
+        self._loop = context.loop
+        self._rng = context.chance_of(f"outsider {tx.number}")
+        config = context.config_without_id()
         name = f"the outsider of {tx.label}"
         block = 2 * config.max_block_ms / 1000  # an end that is refused makes a second question
-        self._caller = Caller(name, block, self._rng, cast.ledger, cast.trace)
-        self._admin = SimAdmin(config, cast.network, self._rng)
+        self._caller = Caller(name, block, self._rng, context.ledger, context.trace)
+        self._admin = SimAdmin(config, context.network, self._rng)
 
     async def decide(self) -> None:
         """Ends it, with luck; and comes back to it later."""
@@ -89,7 +89,7 @@ class Outsider:
         if known:
             # A connection that is kept would make a late decision no different from the first.
             later = asyncio.ensure_future(self._come_back())
-            self._cast.attend(later)
+            self._context.attend(later)
 
     async def _until_told(self) -> bool:
         """Whether there is an outcome, known or lost for good."""
@@ -103,7 +103,7 @@ class Outsider:
             except GaveUpError:
                 return False
             except KafkaError as error:
-                self._cast.trace(f"{self._tx.label} is not ended yet: {error!r}")
+                self._context.trace(f"{self._tx.label} is not ended yet: {error!r}")
             else:
                 return True
             await asyncio.sleep(_AGAIN_S)
@@ -119,7 +119,7 @@ class Outsider:
                     try:
                         await self._end(commit=commit)
                     except KafkaError as error:
-                        self._cast.trace(f"{self._tx.label} was left alone: {error!r}")
+                        self._context.trace(f"{self._tx.label} was left alone: {error!r}")
 
     async def _end(self, *, commit: bool) -> None:
         """One decision, and what it says of the transaction's fate."""
@@ -131,12 +131,12 @@ class Outsider:
         try:
             await self._caller.call("finish", finish)
         except PreparedTransactionEndedError as error:
-            self._cast.trace(f"{tx.label} has ended otherwise: {error}")
+            self._context.trace(f"{tx.label} has ended otherwise: {error}")
             tx.tell(Outcome.REFUSED if commit else Outcome.COMMITTED)
             if was_open and self._alone:
                 tx.lose(self._loop.time())
         else:
-            self._cast.trace(f"{tx.label} is ended from outside, commit={commit}")
+            self._context.trace(f"{tx.label} is ended from outside, commit={commit}")
             if not self._prepared.empty:
                 tx.tell(Outcome.COMMITTED if commit else Outcome.ABORTED)
 
@@ -149,6 +149,6 @@ class Outsider:
         try:
             await self._caller.call("still_prepared", ask)
         except KafkaError as error:
-            self._cast.trace(f"nobody says whether {self._tx.label} is prepared: {error!r}")
+            self._context.trace(f"nobody says whether {self._tx.label} is prepared: {error!r}")
         if answers and not answers[-1]:
             self._tx.lose(self._loop.time())

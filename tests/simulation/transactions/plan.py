@@ -9,24 +9,14 @@ sometimes the one before has not gone yet.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from aioproducer.testing.broker import ClusterSettings, TopicSpec
-from simulation.scenario import Scenario
+from aioproducer.testing.broker import ClusterSettings
 
 OUTPUT_TOPIC = "out"
 
 _SHARE = 0.38
 """So many of the runs are transactional."""
-
-_LEAST_TIMEOUT_IN_LATENCIES = 80
-"""A transaction over many partitions takes dozens of round trips before V2."""
-_LEAST_BLOCK_IN_LATENCIES = 40
-"""With memory for two batches a record waits for others' announcements and acknowledgements."""
-
-_MEANINGLESS = ("enable_idempotence", "retries")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +90,3 @@ def draw_plan(rng: random.Random) -> Plan | None:
         shards=rng.choice((1, 3)),
         share_prepared=rng.choice((0.0, 0.0, 0.0, 0.0, 0.4)),
     )
-
-
-def with_plan(scenario: Scenario, plan: Plan, rng: random.Random) -> Scenario:
-    """The scenario with transactions, which ask for certain options."""
-    options: dict[str, Any] = {
-        name: value for name, value in scenario.options.items() if name not in _MEANINGLESS
-    }
-    least = int(_LEAST_TIMEOUT_IN_LATENCIES * scenario.base_latency_s * 1000)
-    options |= {"acks": "all", "transaction_timeout_ms": max(least, plan.timeout_ms)}
-    least = int(_LEAST_BLOCK_IN_LATENCIES * scenario.base_latency_s * 1000)
-    options["max_block_ms"] = max(least, options["max_block_ms"])
-    topics: Mapping[str, TopicSpec] = scenario.topics
-    if any(seat.reads for seat in plan.seats):
-        topics = {**topics, OUTPUT_TOPIC: TopicSpec(rng.randint(1, 3), rng.choice((3, 3, 2, 1)))}
-    return replace(scenario, options=options, topics=topics, transactions=plan)

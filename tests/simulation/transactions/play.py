@@ -19,9 +19,9 @@ from simulation.transactions.book import Outcome, TransactionEntry
 from simulation.transactions.plan import Seat
 
 if TYPE_CHECKING:
-    from simulation.simulation import Simulation
     from simulation.transactions.actor import Actor
     from simulation.transactions.cast import Cast
+    from simulation.transactions.context import Run
 
 _SETTLING_S = 10.0
 _TRIES = 5
@@ -32,25 +32,25 @@ _MOST_READ = 60
 class TransactionalPlay:
     """Plays a run with its cast."""
 
-    def __init__(self, simulation: Simulation, cast: Cast) -> None:
-        self._simulation = simulation
+    def __init__(self, run: Run, cast: Cast) -> None:
+        self._run = run
         self._cast = cast
-        self._loop = simulation.loop
-        self._ledger = simulation.ledger
+        self._loop = run.loop
+        self._ledger = run.ledger
 
     async def run(self) -> None:
         """Until everybody has closed, one way or the other."""
         self._cast.start()
-        closes_at = self._simulation.scenario.closes_at
+        closes_at = self._run.scenario.closes_at
         if closes_at is None:
             await self._end_in_peace()
         else:
             await self._end_in_haste(closes_at)
 
     async def _end_in_peace(self) -> None:
-        heals_at = self._simulation.scenario.heals_at
+        heals_at = self._run.scenario.heals_at
         await asyncio.sleep(max(0.0, heals_at - self._loop.time()))
-        self._simulation.world.heal()
+        self._run.world.heal()
         await self._cast.finished()
         await asyncio.sleep(_SETTLING_S)
         seats = sorted(self._cast.seats.values(), key=lambda seat: seat.reads is not None)
@@ -60,10 +60,10 @@ class TransactionalPlay:
 
     async def _end_in_haste(self, at: float) -> None:
         await asyncio.sleep(max(0.0, at - self._loop.time()))
-        self._simulation.trace("everybody closes")
-        await self.close(self._simulation.scenario.close_timeout_s)
+        self._run.trace("everybody closes")
+        await self.close(self._run.scenario.close_timeout_s)
         await self._cast.finished()
-        self._simulation.world.heal()
+        self._run.world.heal()
 
     async def close(self, timeout: float | None) -> None:
         """Closes every producer that may still be open."""
@@ -134,6 +134,6 @@ class TransactionalPlay:
 
             tx = await actor.calm_transaction(partial(actor.contents.transform, sources=sources))
             if tx.outcome is not Outcome.COMMITTED:
-                self._cast.rejoin(actor)
+                self._cast.rejoin(consumer, superseded=actor.superseded)
                 most = max(1, most // 2)  # memory may not do for so many at a time
         return False
