@@ -30,7 +30,7 @@ from aioproducer.loader import (
     NdjsonFormat,
     RecordMapping,
 )
-from aioproducer.loader.formats import MAX_ROW_BYTES
+from aioproducer.loader.formats.text import MAX_ROW_BYTES
 from aioproducer.loader.values import TimestampUnit
 
 

@@ -15,7 +15,7 @@ from aioproducer.cli.groups import grouped
 from aioproducer.cli.loading import LoadJob, run_load
 from aioproducer.cli.pointers import run_connected
 from aioproducer.loader import FileSource, LinesFormat, LoadOptions, RecordMapping
-from aioproducer.loader.formats import KEY_VALUE_COLUMNS
+from aioproducer.loader.formats.text import KEY_VALUE_COLUMNS
 
 EXAMPLES = options.examples(
     "echo hello | aioproducer produce -t greetings",

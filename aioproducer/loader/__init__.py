@@ -10,7 +10,6 @@ terminal, Spark. Delivery is at least once, or exactly once in transactions; eve
 acknowledged, failed or rejected.
 """
 
-from aioproducer.loader.avro import AvroFormat
 from aioproducer.loader.avro_values import AvroValues, avro_values
 from aioproducer.loader.errors import (
     DeadLetterError,
@@ -20,12 +19,14 @@ from aioproducer.loader.errors import (
     SourceError,
     StateError,
 )
-from aioproducer.loader.formats import CsvFormat, Format, LinesFormat, NdjsonFormat
+from aioproducer.loader.formats.avro import AvroFormat
+from aioproducer.loader.formats.chunks import Format
+from aioproducer.loader.formats.orc import OrcFormat
+from aioproducer.loader.formats.parquet import ParquetFormat
+from aioproducer.loader.formats.text import CsvFormat, LinesFormat, NdjsonFormat
 from aioproducer.loader.loader import Loader
 from aioproducer.loader.mapping import RecordMapping
 from aioproducer.loader.options import LoadOptions, ProducerLike
-from aioproducer.loader.orc import OrcFormat
-from aioproducer.loader.parquet import ParquetFormat
 from aioproducer.loader.progress import LoadResult, Progress
 from aioproducer.loader.rows import BadRow, Position, RowBatch, Source
 from aioproducer.loader.sources import FORMATS, FileSource, RowsSource

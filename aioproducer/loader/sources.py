@@ -20,11 +20,12 @@ from typing import Any
 
 from aioproducer._util.printable import printable
 from aioproducer.errors import ConfigError
-from aioproducer.loader.avro import AvroFormat
 from aioproducer.loader.errors import SourceError
-from aioproducer.loader.formats import CsvFormat, Format, LinesFormat, NdjsonFormat
-from aioproducer.loader.orc import OrcFormat
-from aioproducer.loader.parquet import ParquetFormat
+from aioproducer.loader.formats.avro import AvroFormat
+from aioproducer.loader.formats.chunks import Format
+from aioproducer.loader.formats.orc import OrcFormat
+from aioproducer.loader.formats.parquet import ParquetFormat
+from aioproducer.loader.formats.text import CsvFormat, LinesFormat, NdjsonFormat
 from aioproducer.loader.rows import Position, RowBatch
 from aioproducer.loader.streams import STDIN, Member, ReadInterruptedError, members
 

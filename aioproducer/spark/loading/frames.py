@@ -20,7 +20,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer.loader.errors import SourceError
-from aioproducer.loader.formats import CsvFormat, Format, LinesFormat, NdjsonFormat
+from aioproducer.loader.formats.chunks import Format
+from aioproducer.loader.formats.text import CsvFormat, LinesFormat, NdjsonFormat
 from aioproducer.spark.loading.files import unescaped
 
 if TYPE_CHECKING:

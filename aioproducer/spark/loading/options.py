@@ -16,7 +16,7 @@ from aioproducer.loader.progress import Progress
 from aioproducer.spark.loading.files import STEP_BYTES
 
 if TYPE_CHECKING:
-    from aioproducer.loader.formats import Format
+    from aioproducer.loader.formats.chunks import Format
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,12 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from aioproducer.loader.arrow_rows import fields_of
-from aioproducer.loader.avro import avro_rows
 from aioproducer.loader.errors import RejectedRowError, SourceError
-from aioproducer.loader.formats import Chunk, CsvFormat, LinesFormat, NdjsonFormat
-from aioproducer.loader.lines import cut_lines
+from aioproducer.loader.formats.arrow_rows import fields_of
+from aioproducer.loader.formats.avro import avro_rows
+from aioproducer.loader.formats.chunks import Chunk
+from aioproducer.loader.formats.lines import cut_lines
+from aioproducer.loader.formats.text import CsvFormat, LinesFormat, NdjsonFormat
 from aioproducer.loader.mapping import MappedRecord, RecordMapping, RowMapper
 from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Fields, RowBatch
 from aioproducer.spark.loading.frames import BROKEN, FILE, Input

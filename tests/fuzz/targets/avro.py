@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import fastavro
 
-from aioproducer.loader.avro import avro_rows
 from aioproducer.loader.errors import SourceError
+from aioproducer.loader.formats.avro import avro_rows
 from fuzz.guard import Target, require
 
 _MOST_ROWS = 2000

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-from aioproducer.loader.formats import Chunk, Format
+from aioproducer.loader.formats.chunks import Chunk, Format
 from aioproducer.loader.rows import RowBatch, Source
 
 

@@ -29,7 +29,7 @@ def test_parquet_with_a_row_of_millions_is_refused_by_name(tmp_path: Path) -> No
 def test_a_column_of_too_many_list_values_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aioproducer.loader import parquet as module
+    from aioproducer.loader.formats import parquet as module
 
     monkeypatch.setattr(module, "_MAX_LIST_VALUES", 1000)
     path = tmp_path / "many.parquet"
@@ -51,7 +51,7 @@ def test_rows_without_columns_are_refused(tmp_path: Path) -> None:
 def test_lists_structs_and_maps_are_read_in_parts_that_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aioproducer.loader import arrow_rows
+    from aioproducer.loader.formats import arrow_rows
 
     kinds = {
         "l": pyarrow.list_(pyarrow.int64()),
@@ -76,7 +76,7 @@ def test_lists_structs_and_maps_are_read_in_parts_that_fit(
 def test_orc_of_more_rows_than_its_bytes_account_for_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aioproducer.loader import orc as module
+    from aioproducer.loader.formats import orc as module
 
     path = tmp_path / "equal.orc"
     orc.write_table(pyarrow.table({"a": pyarrow.array([0] * 2_000_000)}), path)

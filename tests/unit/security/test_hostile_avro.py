@@ -21,8 +21,8 @@ import zstandard
 from aioproducer._util.varints import varint, zigzag
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.loader import AvroValues, FileSource
-from aioproducer.loader.avro import avro_rows
 from aioproducer.loader.errors import SourceError
+from aioproducer.loader.formats.avro import avro_rows
 from aioproducer.serializers import AvroSerializer, SchemaRegistry
 
 SYNC = b"s" * 16
@@ -350,7 +350,7 @@ def test_a_large_block_of_rows_with_arrays_is_read() -> None:
 
 
 def test_too_little_memory_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aioproducer.loader import avro
+    from aioproducer.loader.formats import avro
 
     path = tmp_path / "a.avro"
     path.write_bytes(container(record("long"), (1, b"\x02")))

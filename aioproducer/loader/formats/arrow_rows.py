@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from aioproducer.loader.errors import SourceError
-from aioproducer.loader.formats import Chunk, too_few_rows
+from aioproducer.loader.formats.chunks import Chunk, too_few_rows
 
 _MAX_ROWS = 1000
 _MAX_VALUES = 4 << 20

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any, Final
 
-from aioproducer.loader.avro_container import Container
 from aioproducer.loader.errors import SourceError
-from aioproducer.loader.formats import Chunk, too_few_rows
+from aioproducer.loader.formats.avro_container import Container
+from aioproducer.loader.formats.chunks import Chunk, too_few_rows
 from aioproducer.serializers.registry.avro_bounds import Bounds, bounds_of
 from aioproducer.serializers.registry.avro_schema import AvroSchemaError, resolve, without_defaults
 

@@ -18,35 +18,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from aioproducer.errors import ConfigError
 from aioproducer.loader.errors import SourceError
-from aioproducer.loader.lines import CutLine, read_lines
+from aioproducer.loader.formats.chunks import Chunk, too_few_rows
+from aioproducer.loader.formats.lines import CutLine, read_lines
 from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Fields
 
 MAX_ROW_BYTES = 1024 * 1024
 KEY_VALUE_COLUMNS = ("key", "value")
 """The columns of lines with a key separator."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Rows of one member that follow each other; the fields are those of `RowBatch`."""
-
-    first_row: int
-    fields: Sequence[Fields | BadRow]
-    columns: tuple[str, ...] | None
-    lines: Sequence[bytes] | None = None
-    lines_are_json: bool = False
-
-
-class Format(Protocol):
-    """A way to turn one stream into rows."""
-
-    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
-        """Return the rows after the first `skip`; `stack` closes what is opened for them."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,8 +259,3 @@ def _behind(skip: int, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
             )
     if seen < skip:
         raise too_few_rows(seen, skip)
-
-
-def too_few_rows(seen: int, skip: int) -> SourceError:
-    """Return the error of an input that ends before the position to resume from."""
-    return SourceError(f"it has {seen:,} rows where at least {skip:,} were read before")

@@ -13,9 +13,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from aioproducer.loader.arrow_rows import chunks_after, import_pyarrow, rows_at_once
 from aioproducer.loader.errors import SourceError
-from aioproducer.loader.formats import Chunk
+from aioproducer.loader.formats.arrow_rows import chunks_after, import_pyarrow, rows_at_once
+from aioproducer.loader.formats.chunks import Chunk
 from aioproducer.loader.streams import seekable
 
 _ROWS_ALWAYS_READ = 1_000_000

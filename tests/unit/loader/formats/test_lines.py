@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioproducer.loader.lines import CutLine, read_lines
+from aioproducer.loader.formats.lines import CutLine, read_lines
 from loader.fakes import Chunks
 
 

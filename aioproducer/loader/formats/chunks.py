@@ -1,0 +1,36 @@
+"""`Format`, the interface of all formats, and `Chunk`, the rows that it yields."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Protocol
+
+from aioproducer.loader.errors import SourceError
+from aioproducer.loader.rows import BadRow, Fields
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows of one member that follow each other; the fields are those of `RowBatch`."""
+
+    first_row: int
+    fields: Sequence[Fields | BadRow]
+    columns: tuple[str, ...] | None
+    lines: Sequence[bytes] | None = None
+    lines_are_json: bool = False
+
+
+class Format(Protocol):
+    """A way to turn one stream into rows."""
+
+    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
+        """Return the rows after the first `skip`; `stack` closes what is opened for them."""
+        ...
+
+
+def too_few_rows(seen: int, skip: int) -> SourceError:
+    """Return the error of an input that ends before the position to resume from."""
+    return SourceError(f"it has {seen:,} rows where at least {skip:,} were read before")
