@@ -10,6 +10,7 @@ from support.pages import DOCS
 from tools.site import errors as catalogue
 from tools.site import options
 from tools.site.__main__ import assemble
+from tools.site.api import MODULES, Module
 from tools.site.links import broken_links
 from tools.site.markdown import BrokenLinkError, page_text
 from tools.site.pages import every_page
@@ -136,6 +137,26 @@ def test_pages_name_and_link_their_sources_where_the_repository_has_an_address(
 def test_pages_name_their_sources_without_an_address(assembled: Path) -> None:
     text = (assembled / "web.md").read_text(encoding="utf-8")
     assert text.endswith("Source of this page: `aioproducer/docs/web.md`\n{ .source }\n")
+
+
+@pytest.mark.parametrize("module", [each for each in MODULES if each.whole])
+def test_drop_ins_are_described_by_code_and_a_table_of_differences(module: Module) -> None:
+    text = module.page()
+    assert re.search(r"^```python\nfrom aioproducer\.compat\.\w+ import ", text, re.MULTILINE)
+    client = {"compat": "aiokafka", "compat-kafka": "kafka-python"}.get(module.file)
+    header, rows = text.split(f"| {client or 'confluent-kafka'} | here |\n|---|---|\n")
+    assert header.endswith("What differs on purpose:\n\n")
+    table = rows.split("\n\n", 1)[0].splitlines()
+    assert len(table) > 10
+    assert all(re.fullmatch(r"\| [^|]+ \| [^|]+ \|", row) for row in table)
+
+
+def test_reference_pages_begin_with_the_names_that_users_call() -> None:
+    first = {each.file: re.findall(r"^## (\w+)", each.page(), re.MULTILINE)[0] for each in MODULES}
+    assert first["testing"] == "MockProducer"
+    assert first["blocking"] == first["producer"] == "Producer"
+    assert first["fastapi"] == first["starlette"] == "ProducerLifespan"
+    assert first["loader"] == "Loader"
 
 
 def test_a_link_to_nothing_is_refused_and_one_to_a_source_becomes_its_text() -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import re
+import textwrap
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -71,10 +73,29 @@ def _names(module: ModuleType) -> list[str]:
 
 
 def _as_text(doc: str, *, whole: bool) -> str:
-    """A module's docstring: its first line, or all of it as it stands."""
-    if whole:
-        return f"```text\n{doc}\n```\n\n"
-    return doc.split("\n\n", 1)[0].replace("\n", " ") + "\n\n"
+    """Return a module's docstring in Markdown: its first line, or all of it."""
+    if not whole:
+        return doc.split("\n\n", 1)[0].replace("\n", " ") + "\n\n"
+    compared = re.search(r" \((\S+) -> here\)", doc)
+    there = compared[1] if compared else "there"
+    doc = doc.replace(compared[0], "") if compared else doc
+    paragraphs = re.split(r"\n\n+(?=\S|    \S)", doc)
+    return "\n\n".join(_paragraph(each, there) for each in paragraphs) + "\n\n"
+
+
+def _paragraph(text: str, there: str) -> str:
+    """Return a paragraph in Markdown: four spaces begin a program, `- this -> that` a table.
+
+    `there` is the heading of the table's first column.
+    """
+    if text.startswith("    "):
+        return f"```python\n{textwrap.dedent(text)}\n```"
+    if text.startswith("- "):
+        items = [" ".join(item.split()) for item in re.split(r"^- ", text, flags=re.MULTILINE)[1:]]
+        if all(" -> " in item for item in items):
+            rows = (f"| {item.replace(' -> ', ' | ', 1)} |" for item in items)
+            return "\n".join((f"| {there} | here |", "|---|---|", *rows))
+    return text
 
 
 def _found(path: str) -> Any:
@@ -105,9 +126,26 @@ MODULES = (
             "aioproducer.runtime.observability.statistics.Statistics",
         ),
     ),
-    Module("blocking producer", "blocking", "aioproducer.blocking"),
-    Module("transactions from outside", "transaction_admin", "aioproducer.transaction_admin"),
-    Module("serializers", "serializers", "aioproducer.serializers"),
+    Module("blocking producer", "blocking", "aioproducer.blocking", first=("Producer",)),
+    Module(
+        "transactions from outside",
+        "transaction_admin",
+        "aioproducer.transaction_admin",
+        first=("TransactionAdmin",),
+    ),
+    Module(
+        "serializers",
+        "serializers",
+        "aioproducer.serializers",
+        first=(
+            "JsonSerializer",
+            "StringSerializer",
+            "SchemaRegistry",
+            "AvroSerializer",
+            "JsonSchemaSerializer",
+            "ProtobufSerializer",
+        ),
+    ),
     Module("partitioners", "partitioners", "aioproducer.partitioners"),
     Module(
         "interceptors",
@@ -115,15 +153,44 @@ MODULES = (
         "aioproducer.interceptors",
         only=("Interceptor", "ClusterListener", "ClusterInfo"),
     ),
-    Module("loading", "loader", "aioproducer.loader"),
-    Module("testing", "testing", "aioproducer.testing"),
+    Module(
+        "loading",
+        "loader",
+        "aioproducer.loader",
+        first=("Loader", "LoadOptions", "FileSource", "LoadResult"),
+    ),
+    Module(
+        "testing",
+        "testing",
+        "aioproducer.testing",
+        first=(
+            "MockProducer",
+            "EmbeddedCluster",
+            "ThreadedCluster",
+            "FaultScript",
+            "run_virtual",
+            "VirtualKafka",
+            "read_topic",
+            "create_topic",
+        ),
+    ),
     Module("Prometheus", "prometheus", "aioproducer.metrics.prometheus"),
     Module("OpenTelemetry", "opentelemetry", "aioproducer.metrics.opentelemetry"),
     Module("OpenTelemetry's instrumentor", "otel", "aioproducer.contrib.otel"),
     Module("FastStream", "faststream", "aioproducer.contrib.faststream"),
-    Module("FastAPI", "fastapi", "aioproducer.fastapi"),
-    Module("Starlette", "starlette", "aioproducer.starlette"),
-    Module("Spark", "spark", "aioproducer.spark"),
+    Module(
+        "FastAPI",
+        "fastapi",
+        "aioproducer.fastapi",
+        first=("ProducerLifespan", "producer_of", "answer_kafka_errors", "LivePage"),
+    ),
+    Module(
+        "Starlette",
+        "starlette",
+        "aioproducer.starlette",
+        first=("ProducerLifespan", "producer_of", "answer_kafka_errors", "LivePage"),
+    ),
+    Module("Spark", "spark", "aioproducer.spark", first=("register", "batch_writer")),
     Module(
         "aiokafka's interface",
         "compat",

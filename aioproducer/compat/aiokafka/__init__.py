@@ -12,43 +12,38 @@ Errors have aiokafka's names, codes and attributes, and details in `__cause__`. 
 has imported `aiokafka.errors` they are instances of aiokafka's classes as well, so that a handler
 such as `except aiokafka.errors.KafkaError` needs no change; results are aiokafka's named tuples.
 
-What differs, on purpose:
+What differs on purpose (aiokafka -> here):
 
-  aiokafka                                          here
-  ------------------------------------------------  ------------------------------------------------
-  commits a transaction although a record of it     the commit raises that record's error; then
-  failed                                            abort
-  `stop()`, a commit, an idempotent record wait     each wait ends: `request_timeout_ms` for calls,
-  for ever                                          the delivery limit below for records
-  a batch fails `request_timeout_ms` after its      after twice that and `linger_ms`; with
-  creation, an idempotent one never                 idempotence after two minutes at least
-  every record of a batch reports the timestamp     each its own
-  of the first
-  a failed `start()` leaves connections open        nothing is left open; `start()` may be repeated
-  `start()` gives up at the first refusal           goes on trying for `request_timeout_ms`
-  waits for topics whose names no topic can have    InvalidTopicError at once
-  a second `start()`, `send()` before `start()`     IllegalStateError
-  leak or hang
-  an expired or refused batch of an idempotent      the producer goes on (KIP-360)
-  producer lets every later one fail
-  a record that the broker refuses takes its batch    only that record fails; those of one
-  along                                             `send_batch()` fail together
-  begin, commit or abort at the wrong time is an    IllegalOperation, always
-  AssertionError, and nothing under `python -O`
-  after a fatal error: AssertionError               that error again: ProducerFenced and others
-  `abort_transaction()` sends what is queued first  records not yet sent fail with KafkaError
-  negative timestamps and offsets are sent          ValueError
-  wrong addresses, negative times and sizes are     ValueError from the constructor
-  met later, or never
-  `send_batch()` of something else kills the        TypeError
-  producer
-  the constructor needs a running loop              it needs none; the loop of `start()` counts
-  records without a key: a random partition each    the same share of batches per partition
-                                                    (KIP-794)
-  one batch of a partition may wait                 32 MiB of batches, over all partitions
-  `producer.client` is aiokafka's client            a view: what OpenTelemetry, ddtrace, kstreams
-                                                    and faust use of it (`_client.ClientView`)
-  `sasl_kerberos_domain_name` is used               ValueError: brokers go by their own host names
+- commits a transaction although a record of it failed -> the commit raises that record's error;
+  then abort
+- `stop()`, a commit, an idempotent record wait for ever -> each wait ends: `request_timeout_ms`
+  for calls, the delivery limit below for records
+- a batch fails `request_timeout_ms` after its creation, an idempotent one never -> after twice
+  that and `linger_ms`; with idempotence after two minutes at least
+- every record of a batch reports the timestamp of the first -> each its own
+- a failed `start()` leaves connections open -> nothing is left open; `start()` may be repeated
+- `start()` gives up at the first refusal -> goes on trying for `request_timeout_ms`
+- waits for topics whose names no topic can have -> InvalidTopicError at once
+- a second `start()`, `send()` before `start()` leak or hang -> IllegalStateError
+- an expired or refused batch of an idempotent producer lets every later one fail -> the producer
+  goes on (KIP-360)
+- a record that the broker refuses takes its batch along -> only that record fails; those of one
+  `send_batch()` fail together
+- begin, commit or abort at the wrong time is an AssertionError, and nothing under `python -O` ->
+  IllegalOperation, always
+- after a fatal error: AssertionError -> that error again: ProducerFenced and others
+- `abort_transaction()` sends what is queued first -> records not yet sent fail with KafkaError
+- negative timestamps and offsets are sent -> ValueError
+- wrong addresses, negative times and sizes are met later, or never -> ValueError from the
+  constructor
+- `send_batch()` of something else kills the producer -> TypeError
+- the constructor needs a running loop -> it needs none; the loop of `start()` counts
+- records without a key: a random partition each -> the same share of batches per partition
+  (KIP-794)
+- one batch of a partition may wait -> 32 MiB of batches, over all partitions
+- `producer.client` is aiokafka's client -> a view: what OpenTelemetry, ddtrace, kstreams and
+  faust use of it (`_client.ClientView`)
+- `sasl_kerberos_domain_name` is used -> ValueError: brokers go by their own host names
 """
 
 from importlib import import_module

@@ -8,29 +8,26 @@ the whole module: names that are not here, such as `Consumer`, are confluent-kaf
 In a program that has imported `confluent_kafka`, errors and messages are instances of its classes
 as well. Each exception has an `aioproducer.KafkaError` as its `__cause__`.
 
-What differs, on purpose:
+What differs on purpose (confluent-kafka -> here):
 
-  confluent-kafka                                   here
-  ------------------------------------------------  ------------------------------------------------
-  `enable.idempotence` is false                     it is on, unless another option forbids it
-  a record without a callback counts in `len()`     it counts until its outcome is known
-  until `poll()` was called
-  the delivered message has no headers              it has those of the record
-  a dropped producer loses what is not sent         it is closed in the background, and delivers
-  `error_cb` has every broken connection            it has what keeps the producer from starting
-  `stats_cb` has all of librdkafka's statistics     it has the totals; see `aioproducer.metrics`
-  `oauth_cb` is called in a thread of librdkafka    in a worker thread
-  `logger` gets librdkafka's log                    no effect: logs go to the logger `aioproducer`
-  `send_offsets_to_transaction` with the object of  as well; without an installed client, an
-  `consumer_group_metadata()`                       `aioproducer.ConsumerGroupMetadata`
-  `AIOProducer` has threads and a second buffer     it has neither: `linger.ms` makes batches
-  `AIOProducer.produce()` takes no headers          it does
-  `batch.size` is 1,000,000                         131,072: a batch's memory is allocated whole
-  values and keys are text or `bytes`               `bytearray` and `memoryview` as well
-  `throttle_cb` is called                           it is not, with a warning; see the metric
-                                                    `produce-throttle-time-avg`
-  1.3 us of user CPU per record of 100 bytes with   2.4 us (CPython 3.11); without callbacks 1.5 us
-  a callback, 0.9 us without                        (measured in turns on the same machine)
+- `enable.idempotence` is false -> it is on, unless another option forbids it
+- a record without a callback counts in `len()` until `poll()` was called -> it counts until its
+  outcome is known
+- the delivered message has no headers -> it has those of the record
+- a dropped producer loses what is not sent -> it is closed in the background, and delivers
+- `error_cb` has every broken connection -> it has what keeps the producer from starting
+- `stats_cb` has all of librdkafka's statistics -> it has the totals; see `aioproducer.metrics`
+- `oauth_cb` is called in a thread of librdkafka -> in a worker thread
+- `logger` gets librdkafka's log -> no effect: logs go to the logger `aioproducer`
+- `send_offsets_to_transaction` with the object of `consumer_group_metadata()` -> as well; without
+  an installed client, an `aioproducer.ConsumerGroupMetadata`
+- `AIOProducer` has threads and a second buffer -> it has neither: `linger.ms` makes batches
+- `AIOProducer.produce()` takes no headers -> it does
+- `batch.size` is 1,000,000 -> 131,072: a batch's memory is allocated whole
+- values and keys are text or `bytes` -> `bytearray` and `memoryview` as well
+- `throttle_cb` is called -> it is not, with a warning; see the metric `produce-throttle-time-avg`
+- 1.3 us of user CPU per record of 100 bytes with a callback, 0.9 us without -> 2.4 us (CPython
+  3.11); without callbacks 1.5 us (measured in turns on the same machine)
 """
 
 from typing import Any

@@ -8,26 +8,24 @@ for the whole module: names that are not here, such as `KafkaConsumer`, are kafk
 In a program that has imported `kafka`, errors are instances of kafka-python's classes as well, and
 metadata is its named tuple. Each error has an `aioproducer.KafkaError` as its `__cause__`.
 
-What differs, on purpose:
+What differs on purpose (kafka-python -> here):
 
-  kafka-python                                      here
-  ------------------------------------------------  ------------------------------------------------
-  records without a key: a random partition each    one partition per batch (KIP-794), equal shares
-  `close()` raises KafkaTimeoutError and leaves     what is left fails with IllegalStateError, and
-  the producer open when its timeout ends           everything is released
-  unflushed records have one second at exit         ten seconds
-  a dropped producer has one second                 it is closed in the background, and delivers
-  a record that the broker refuses takes its batch  only that record fails
-  along
-  a failed record that is not asked about is silent it is logged
-  `send()` in a callback may wait for ever          KafkaTimeoutError where it would have to wait
-  an unknown option is a ValueError, other mistakes KafkaConfigurationError, which is a ValueError
-  KafkaConfigurationError                           as well
-  `metric_reporters` are kafka-python's classes     objects, see `aioproducer.metrics.reporters`
-  `metrics(raw=True)` has KafkaMetric objects       `aioproducer.metrics.Metric` by `MetricName`
-  a partitioner's `on_new_batch` is called          it is not
-  `kafka_client`, `socket_options`, `ssl_crlfile`,  refused, with what to do instead
-  `sasl_kerberos_name`, `.._domain_name`
+- records without a key: a random partition each -> one partition per batch (KIP-794), equal
+  shares
+- `close()` raises KafkaTimeoutError and leaves the producer open when its timeout ends -> what is
+  left fails with IllegalStateError, and everything is released
+- unflushed records have one second at exit -> ten seconds
+- a dropped producer has one second -> it is closed in the background, and delivers
+- a record that the broker refuses takes its batch along -> only that record fails
+- a failed record that is not asked about is silent -> it is logged
+- `send()` in a callback may wait for ever -> KafkaTimeoutError where it would have to wait
+- an unknown option is a ValueError, other mistakes KafkaConfigurationError ->
+  KafkaConfigurationError, which is a ValueError as well
+- `metric_reporters` are kafka-python's classes -> objects, see `aioproducer.metrics.reporters`
+- `metrics(raw=True)` has KafkaMetric objects -> `aioproducer.metrics.Metric` by `MetricName`
+- a partitioner's `on_new_batch` is called -> it is not
+- `kafka_client`, `socket_options`, `ssl_crlfile`, `sasl_kerberos_name`, `.._domain_name` ->
+  refused, with what to do instead
 """
 
 from typing import Any
