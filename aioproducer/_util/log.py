@@ -56,7 +56,7 @@ class _Repeated:
         interval_s: for how long after that others are left out.
         seen_at: when the last one was written or left out.
         recovered_at: when the trouble ended; None while it lasts.
-        is_told: whether there is a line about the trouble since it began.
+        is_reported: whether there is a line about the trouble since it began.
         left_out: how many lines were, since the last one.
         line: the last one that was left out, with its arguments.
     """
@@ -64,7 +64,7 @@ class _Repeated:
     __slots__ = (
         "began_at",
         "interval_s",
-        "is_told",
+        "is_reported",
         "left_out",
         "line",
         "recovered_at",
@@ -76,7 +76,7 @@ class _Repeated:
         self.began_at = self.written_at = self.seen_at = now
         self.interval_s = FIRST_INTERVAL_S
         self.recovered_at: float | None = None
-        self.is_told = True
+        self.is_reported = True
         self.left_out = 0
         self.line: tuple[str, tuple[object, ...]] = ("", ())
 
@@ -123,15 +123,15 @@ class RateLimitedLog:
         entry = self._recent.pop(key, None)
         if entry is None or entry.is_over(now):
             if entry is not None:
-                self._tell_left_out(entry, now)
+                self._log_left_out(entry, now)
             elif len(self._recent) >= _MAX_CAUSES:
-                self._tell_left_out(self._recent.pop(next(iter(self._recent))), now)
+                self._log_left_out(self._recent.pop(next(iter(self._recent))), now)
             self._recent[key] = _Repeated(now)
             self._logger.log(self._level, msg, *args)
             return True
         entry.seen_at = now
         if entry.recovered_at is not None:
-            entry.recovered_at, entry.began_at, entry.is_told = None, now, False
+            entry.recovered_at, entry.began_at, entry.is_reported = None, now, False
         if now - entry.written_at < entry.interval_s:
             entry.left_out += 1
             entry.line = (msg, args)
@@ -139,7 +139,7 @@ class RateLimitedLog:
             return False
         entry.interval_s = min(entry.interval_s * 2, LONGEST_INTERVAL_S)
         entry.written_at = now
-        entry.is_told = True
+        entry.is_reported = True
         self._recent[key] = entry
         entry.line = (msg, args)
         self._write(entry, entry.left_out)
@@ -161,7 +161,7 @@ class RateLimitedLog:
         for entry in over:
             entry.recovered_at = now
         # Trouble without a line has none about its end either; what was left out is written later.
-        if not any(entry.is_told for entry in over):
+        if not any(entry.is_reported for entry in over):
             return
         left_out = sum(entry.left_out for entry in over)
         self._logger.log(
@@ -181,10 +181,10 @@ class RateLimitedLog:
             now: As for `warning`.
         """
         for entry in self._recent.values():
-            self._tell_left_out(entry, now)
+            self._log_left_out(entry, now)
         self._recent.clear()
 
-    def _tell_left_out(self, entry: _Repeated, now: float) -> None:
+    def _log_left_out(self, entry: _Repeated, now: float) -> None:
         """Write the last line that was left out, and when it was: it may not be true any more."""
         if entry.left_out:
             msg, args = entry.line

@@ -28,7 +28,7 @@ from aioproducer.blocking.loop_side import LoopSideProducer
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.blocking.reading import BlockReader
 from aioproducer.blocking.started import Started
-from aioproducer.blocking.transactions import TransactionalCalls
+from aioproducer.blocking.transactions import TransactionsMixin
 from aioproducer.client import producer as asynchronous
 from aioproducer.client.lifecycle import warned_of_by_owner
 from aioproducer.config import ConfigInput, ProducerConfig
@@ -66,7 +66,7 @@ class _State(Enum):
     CLOSED = "closed"
 
 
-class Producer(ClosedOnLeaving, TransactionalCalls):
+class Producer(ClosedOnLeaving, TransactionsMixin):
     """A Kafka producer for threads: `aioproducer.Producer` in a separate loop and thread.
 
     Use it from any number of threads, as a context manager or with `start()` and `close()`. One
@@ -101,7 +101,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
             self._size_limit = -1
         self._thread = LoopThread(f"aioproducer {settings.client_id}")
         self._state = _State.NEW
-        self._life = threading.Lock()
+        self._state_lock = threading.Lock()
         self._started: Started[LoopSideProducer] | None = None
         self._admit: Callable[[], object] | None = None
 
@@ -135,7 +135,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
     def start(self, *, init_transactions: bool = True, wait: bool = True) -> None:
         """Connect to the cluster; wait and raise as `aioproducer.Producer.start`."""
         self._thread.check_may_wait()
-        with self._life:
+        with self._state_lock:
             if self._state is not _State.NEW:
                 raise IllegalStateError(
                     f"a producer starts once; this one is {self._state.value}",
@@ -279,8 +279,8 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         if (
             partitions is None
             or size > self._size_limit
-            or (partition is not None and not _is_usual(partition, partitions))
-            or (timestamp_ms is not None and not _is_usual(timestamp_ms, _TIMESTAMPS))
+            or (partition is not None and not _is_in_range(partition, partitions))
+            or (timestamp_ms is not None and not _is_in_range(timestamp_ms, _TIMESTAMPS))
         ):
             return self._send_through_loop(loop_side, entry)
         loop_side.submissions.put(entry, size)
@@ -392,27 +392,27 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
 
     def health(self) -> Health:
         """Return what works right now; see `aioproducer.Producer.health`."""
-        return self._look(self._producer.health)
+        return self._read(self._producer.health)
 
     def metrics(self) -> Mapping[str, float]:
         """Return totals and gauges by Java's metric names (with underscores)."""
-        return self._look(self._producer.metrics)
+        return self._read(self._producer.metrics)
 
     def all_metrics(self) -> Sequence[Metric]:
         """Return every metric: of the producer, its topics and brokers, and the application."""
-        return self._look(self._producer.all_metrics)
+        return self._read(self._producer.all_metrics)
 
     def statistics(self) -> Statistics:
         """Return queues, requests in flight and memory now, per broker and partition."""
-        return self._look(self._producer.statistics)
+        return self._read(self._producer.statistics)
 
     def register_metric(self, metric: ApplicationMetric) -> None:
         """See `aioproducer.Producer.register_metric`; the metric is read in the loop's thread."""
-        self._look(lambda: self._producer.register_metric(metric))
+        self._read(lambda: self._producer.register_metric(metric))
 
     def unregister_metric(self, metric: ApplicationMetric) -> None:
         """Take a metric of the application away."""
-        self._look(lambda: self._producer.unregister_metric(metric))
+        self._read(lambda: self._producer.unregister_metric(metric))
 
     def client_instance_id(self, timeout: float | None = None) -> UUID:
         """See `aioproducer.Producer.client_instance_id`."""
@@ -453,7 +453,7 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
             "the producer is closed", advice="create a new producer to send more"
         )
 
-    def _look(self, at: Callable[[], T]) -> T:
+    def _read(self, at: Callable[[], T]) -> T:
         if self._state is not _State.RUNNING or self._thread.is_here:
             return at()
 
@@ -516,5 +516,5 @@ class Producer(ClosedOnLeaving, TransactionalCalls):
         return handle
 
 
-def _is_usual(number: object, limit: int) -> bool:
+def _is_in_range(number: object, limit: int) -> bool:
     return number.__class__ is int and 0 <= number < limit

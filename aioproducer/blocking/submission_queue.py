@@ -84,7 +84,7 @@ class SubmissionQueue:
         self._delivery_timeout = config.delivery_timeout_ms / 1000
         # Of the loop alone:
         self._in_hand: list[Entry] = []
-        self._patient_until = 0.0
+        self._retry_until = 0.0
         self._rounds = 0
         self._watchers: list[tuple[int, asyncio.Future[None]]] = []
         self._more: asyncio.Event = asyncio.Event()
@@ -215,7 +215,7 @@ class SubmissionQueue:
 
     async def _append_all(self) -> None:
         append = self._engine.appender.lane.append
-        self._patient_until = self._engine.loop.time() + self._delivery_timeout
+        self._retry_until = self._engine.loop.time() + self._delivery_timeout
         for handle, topic, value, key, headers, partition, timestamp_ms in self._in_hand:
             outcome: Delivery | Refused | None
             try:
@@ -242,7 +242,7 @@ class SubmissionQueue:
     ) -> Delivery:
         engine = self._engine
         arguments = (topic, key, value, headers, partition, timestamp_ms)
-        while engine.loop.time() < self._patient_until and topic in self.topics:
+        while engine.loop.time() < self._retry_until and topic in self.topics:
             engine.check_usable()
             try:
                 return await engine.appender.append(*arguments)

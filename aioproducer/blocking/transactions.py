@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class TransactionalCalls:
+class TransactionsMixin:
     """The transactional part of the blocking `Producer`; needs `transactional_id`."""
 
     _producer: Producer
@@ -81,7 +81,7 @@ class TransactionalCalls:
 class Transaction:
     """One transaction as a context manager; see `Producer.transaction`."""
 
-    def __init__(self, producer: TransactionalCalls, transaction: AsyncTransaction) -> None:
+    def __init__(self, producer: TransactionsMixin, transaction: AsyncTransaction) -> None:
         self._producer = producer
         self._transaction = transaction
 
@@ -103,7 +103,7 @@ class Transaction:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if exc is None and self._transaction.told_at_the_end():
+        if exc is None and self._transaction.has_ended_with_producer():
             return
         try:
             self._producer.run(lambda: self._transaction.__aexit__(exc_type, exc, traceback))

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from aioproducer.cli.sessions import hang_up
+from aioproducer.cli.sessions import abort_stream
 from aioproducer.client.producer import Producer
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import BootstrapError
@@ -71,7 +71,7 @@ async def _listens(dialer: Dialer, host: str, port: int, reasons: dict[str, str]
             except OSError as error:
                 reasons[f"{host}:{port}"] = (error.strerror or str(error)).lower()
                 continue
-            await hang_up(writer)
+            await abort_stream(writer)
             return True
     except OSError as error:
         reasons[f"{host}:{port}"] = (error.strerror or str(error)).lower()

@@ -98,8 +98,8 @@ class PerfRun:
         self._stopped = False
         self._sampled = -(-plan.records // _SAMPLES)
         self._loop = asyncio.get_running_loop()
-        self._started_at = self._looked_at = self._loop.time()
-        self._looked_upon = (0, 0)
+        self._started_at = self._reported_at = self._loop.time()
+        self._reported = (0, 0)
 
     def stop(self) -> None:
         """Send no more."""
@@ -109,7 +109,7 @@ class PerfRun:
         """Send everything and wait for the acknowledgements."""
         # Random bytes, the same in every run: codecs cannot shrink them.
         value = random.Random(0).randbytes(self._plan.size)
-        self._started_at = self._looked_at = self._loop.time()
+        self._started_at = self._reported_at = self._loop.time()
         for start in range(0, self._plan.records, _RECORDS_PER_TURN):
             if self._stopped:
                 break
@@ -149,14 +149,14 @@ class PerfRun:
 
     def _report_periodically(self) -> None:
         now = self._loop.time()
-        lasted_s = now - self._looked_at
+        lasted_s = now - self._reported_at
         if lasted_s < self._every_s:
             return
         self._count()
         seen = self._seen
-        acknowledged, samples = self._looked_upon
-        self._looked_at = now
-        self._looked_upon = (seen.acknowledged, len(seen.latencies_s))
+        acknowledged, samples = self._reported
+        self._reported_at = now
+        self._reported = (seen.acknowledged, len(seen.latencies_s))
         self._on_interval(
             Interval(
                 seen.elapsed_s,

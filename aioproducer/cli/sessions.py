@@ -57,7 +57,7 @@ async def end(session: Session) -> None:
     await session.connection.wait_closed()
 
 
-async def hang_up(writer: asyncio.StreamWriter) -> None:
+async def abort_stream(writer: asyncio.StreamWriter) -> None:
     """End a connection without a session at once."""
     writer.transport.abort()
     with suppress(OSError):

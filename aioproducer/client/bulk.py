@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from aioproducer.client.lifecycle import Life
+from aioproducer.client.lifecycle import ProducerLifecycle
 
 if TYPE_CHECKING:
     from aioproducer.runtime.bulk.send_many import Item, SendManyResult
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aioproducer.types import HeadersInput
 
 
-class BulkCalls(Life):
+class BulkSendMixin(ProducerLifecycle):
     """The part of `Producer` that sends many records at once."""
 
     def _prepare(

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 _log = log.get("producer")
 
-_LifeT = TypeVar("_LifeT", bound="Life")
-_live: weakref.WeakSet[Life] = weakref.WeakSet()
+_ProducerT = TypeVar("_ProducerT", bound="ProducerLifecycle")
+_live: weakref.WeakSet[ProducerLifecycle] = weakref.WeakSet()
 
 
 class State(Enum):
@@ -48,7 +48,7 @@ class State(Enum):
     FORKED = "forked"
 
 
-class Life:
+class ProducerLifecycle:
     """The part of `Producer` that begins and ends it."""
 
     _owner_warns = False
@@ -252,7 +252,7 @@ class Life:
             )
 
 
-def warned_of_by_owner(producer: _LifeT) -> _LifeT:
+def warned_of_by_owner(producer: _ProducerT) -> _ProducerT:
     """Return a producer that does not warn if it is left unclosed: the object around it does.
 
     In a reference cycle the collector may end the inner object first.

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from aioproducer._util.arguments import seconds_of
-from aioproducer.client.lifecycle import Life
+from aioproducer.client.lifecycle import ProducerLifecycle
 from aioproducer.errors import IllegalStateError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aioproducer.runtime.observability.statistics import Statistics
 
 
-class MeasuringCalls(Life):
+class MetricsMixin(ProducerLifecycle):
     """The part of `Producer` with its health and metrics."""
 
     _own_metrics: MetricsRegistry | None = None

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from aioproducer._util.arguments import timeout_of
 from aioproducer._util.secrets import hides_arguments
-from aioproducer.client.bulk import BulkCalls
+from aioproducer.client.bulk import BulkSendMixin
 from aioproducer.client.lifecycle import check_in_task
-from aioproducer.client.monitoring import MeasuringCalls
-from aioproducer.client.transactions import TransactionalCalls
+from aioproducer.client.monitoring import MetricsMixin
+from aioproducer.client.transactions import TransactionsMixin
 from aioproducer.config import ConfigInput, configured
 from aioproducer.errors import InvalidTopicError, WouldBlockError
 from aioproducer.serializers.calling import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from aioproducer.runtime.send.unfinished import UnfinishedParts
 
 
-class Producer(BulkCalls, TransactionalCalls, MeasuringCalls):
+class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
     """An asyncio-native Kafka producer.
 
     Constructing one needs no running loop; it binds to the loop `start()` runs in. Use it as an

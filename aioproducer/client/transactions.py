@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from aioproducer._util.arguments import index_of
-from aioproducer.client.lifecycle import Life, State
+from aioproducer.client.lifecycle import ProducerLifecycle, State
 from aioproducer.errors import (
     IllegalStateError,
     KafkaError,
@@ -52,7 +52,7 @@ _GENERATION = Struct("=i")
 _MAX_OFFSET = 2**63 - 1
 
 
-class TransactionalCalls(Life):
+class TransactionsMixin(ProducerLifecycle):
     """The transactional part of `Producer`; needs `transactional_id`."""
 
     async def init_transactions(self) -> None:
@@ -195,7 +195,7 @@ class TransactionalCalls(Life):
 class Transaction:
     """One transaction as an async context manager; see `Producer.transaction`."""
 
-    def __init__(self, producer: TransactionalCalls) -> None:
+    def __init__(self, producer: TransactionsMixin) -> None:
         self._producer = producer
         self._number: int | None = None
 
@@ -230,7 +230,7 @@ class Transaction:
         else:
             await self._abort(exc)
 
-    def told_at_the_end(self) -> bool:
+    def has_ended_with_producer(self) -> bool:
         """Return whether the producer is at its end and nothing is left to do for this transaction.
 
         Raises:

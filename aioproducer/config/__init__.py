@@ -81,8 +81,8 @@ class ProducerConfig(SecurityOptions):
             if missing:
                 raise ConfigError(f"{' and '.join(missing)} must be given")
             apply_rules(values, chosen)
-            for name, settled in values.items():
-                object.__setattr__(self, name, settled)
+            for name, resolved in values.items():
+                object.__setattr__(self, name, resolved)
             object.__setattr__(self, "explicitly_set", chosen)
 
     @classmethod

@@ -109,7 +109,7 @@ def _check_idempotence(values: Values, chosen: frozenset[str]) -> None:
     idempotence_requested(values, chosen)
 
 
-def _settle_delivery_timeout(values: Values, chosen: frozenset[str]) -> None:
+def _resolve_delivery_timeout(values: Values, chosen: frozenset[str]) -> None:
     linger = min(values["linger_ms"], _INT_MAX)
     needed = min(linger + values["request_timeout_ms"], _INT_MAX)
     if values["delivery_timeout_ms"] >= needed:
@@ -124,21 +124,21 @@ def _settle_delivery_timeout(values: Values, chosen: frozenset[str]) -> None:
     values["delivery_timeout_ms"] = needed
 
 
-def _settle_reconnect_backoff(values: Values, chosen: frozenset[str]) -> None:
+def _resolve_reconnect_backoff(values: Values, chosen: frozenset[str]) -> None:
     if "reconnect_backoff_ms" in chosen and "reconnect_backoff_max_ms" not in chosen:
         values["reconnect_backoff_max_ms"] = values["reconnect_backoff_ms"]
 
 
-def _settle_client_id(values: Values, chosen: frozenset[str]) -> None:
+def _resolve_client_id(values: Values, chosen: frozenset[str]) -> None:
     if "client_id" not in chosen:
         values["client_id"] = f"producer-{values['transactional_id'] or next(_client_numbers)}"
 
 
-def _settle_batch_size(values: Values, chosen: frozenset[str]) -> None:
+def _resolve_batch_size(values: Values, chosen: frozenset[str]) -> None:
     values["batch_size"] = max(1, values["batch_size"])
 
 
-def _settle_acks(values: Values, chosen: frozenset[str]) -> None:
+def _resolve_acks(values: Values, chosen: frozenset[str]) -> None:
     number = acks_number(values["acks"])
     values["acks"] = "all" if number == -1 else number
 
@@ -164,7 +164,7 @@ def _check_way(values: Values, chosen: frozenset[str]) -> None:
         )
 
 
-def _settle_partitioner(values: Values, chosen: frozenset[str]) -> None:
+def _resolve_partitioner(values: Values, chosen: frozenset[str]) -> None:
     given = values["partitioner"]
     usable = callable(given) or callable(getattr(given, "partition", None))
     if isinstance(given, str):
@@ -210,7 +210,7 @@ def _check_interceptors(values: Values, chosen: frozenset[str]) -> None:
         check_interceptors(given)
 
 
-def _settle_reporters(values: Values, chosen: frozenset[str]) -> None:
+def _resolve_reporters(values: Values, chosen: frozenset[str]) -> None:
     given = values["metric_reporters"]
     if not isinstance(given, Sequence):
         raise ConfigError(f"metric_reporters must be a sequence of objects or names, not {given!r}")
@@ -237,15 +237,15 @@ _RULES: Final[tuple[Callable[[Values, frozenset[str]], None], ...]] = (
     _check_way,
     _check_callables,
     _check_interceptors,
-    _settle_reporters,
-    _settle_acks,
-    _settle_batch_size,
-    _settle_partitioner,
-    _settle_reconnect_backoff,
-    _settle_delivery_timeout,
+    _resolve_reporters,
+    _resolve_acks,
+    _resolve_batch_size,
+    _resolve_partitioner,
+    _resolve_reconnect_backoff,
+    _resolve_delivery_timeout,
     _check_idempotence,
     _check_transactions,
-    _settle_client_id,
+    _resolve_client_id,
     check_security,
     _warn_of_seconds,
 )

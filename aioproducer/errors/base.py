@@ -116,9 +116,9 @@ class KafkaError(Exception):
 
     def because_of(self, cause: KafkaError) -> Self:
         """Return a copy whose text ends with the cause's, with the advice of both."""
-        told = f"{self.message}: {cause.without_advice()}"
+        text = f"{self.message}: {cause.without_advice()}"
         clone = copy(self)
-        clone.args = (told, *self.args[1:])
+        clone.args = (text, *self.args[1:])
         clone._learn({"advice": joined(cause.advice, self.advice)})
         clone.__cause__ = cause
         return clone

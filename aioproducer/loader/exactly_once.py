@@ -117,9 +117,9 @@ class LoadTransactions:
         """
         if self._committing is None:
             self._committing = asyncio.create_task(self._commit(state))
-        await self.settled()
+        await self.wait_for_commit()
 
-    async def settled(self) -> None:
+    async def wait_for_commit(self) -> None:
         """Return when a commit that was begun has its outcome."""
         if self._committing is not None:
             await asyncio.shield(self._committing)

@@ -97,9 +97,9 @@ class Loader:
         """The position up to which all is settled, and committed, at this moment."""
         if self._transactions is not None:
             return self._transactions.committed or self._before
-        return self._settled()
+        return self._current_state()
 
-    def _settled(self) -> LoadState:
+    def _current_state(self) -> LoadState:
         whole = self._exhausted and len(self._window) == 0 and self._window.failure is None
         return replace(self._window.state(), complete=whole)
 
@@ -135,7 +135,7 @@ class Loader:
             await self._run()
         finally:
             reporting.cancel()
-            self._window.settle()
+            self._window.pop_finished()
             self._emit()
             self._end()
         return LoadResult(self.progress, self.state)
@@ -224,7 +224,7 @@ class Loader:
         """Commit what is left, or aborts it; return why it could not."""
         if failure is None:
             try:
-                await transactions.settled()
+                await transactions.wait_for_commit()
                 await self._commit(transactions)
             except Exception as error:
                 failure = error
@@ -237,7 +237,7 @@ class Loader:
             raise self._window.failure
         if failure is not None:
             raise failure
-        state = self._settled()
+        state = self._current_state()
         await asyncio.to_thread(self._save, state)
         await transactions.commit(state)
         self._refusals.on_commit()
@@ -349,11 +349,11 @@ class Loader:
     async def _make_room(self) -> None:
         """Settle what can be; wait while too much is open; let the loop do other things."""
         window = self._window
-        window.settle()
+        window.pop_finished()
         room = self._options.max_outstanding - self._rows_per_turn
         while len(window) > room and window.failure is None:
             await _known(window.head)
-            window.settle()
+            window.pop_finished()
         if window.failure is not None:
             raise window.failure
         await asyncio.sleep(0)
@@ -365,10 +365,10 @@ class Loader:
             await self._producer.flush()
         except Exception as error:
             failure = error
-        self._window.settle()
+        self._window.pop_finished()
         while self._window.head is not None:
             await _known(self._window.head)
-            self._window.settle()
+            self._window.pop_finished()
         return failure
 
     async def _save_now_and_then(self, reader: SourceReader) -> None:

@@ -74,7 +74,7 @@ class LoadState:
             topic=str(content["topic"]),
             position=None if position is None else _position(position),
             complete=bool(content["complete"]),
-            settled=_settled(content["settled"]),
+            settled=_counts_of(content["settled"]),
         )
 
 
@@ -86,7 +86,7 @@ def _position(content: Mapping[str, Any]) -> Position:
     return Position(file, member, row)
 
 
-def _settled(content: Mapping[str, Any]) -> Settled:
+def _counts_of(content: Mapping[str, Any]) -> Settled:
     for count in content.values():
         _check_count(count)
     return Settled(**content)

@@ -106,7 +106,7 @@ class Window:
         outcome = self._rows[0][0]
         return None if isinstance(outcome, _KNOWN) else outcome
 
-    def settle(self) -> None:
+    def pop_finished(self) -> None:
         """Remove every row at the head that has its outcome."""
         rows = self._rows
         while rows:

@@ -47,7 +47,7 @@ def read(producer: Measured) -> Sequence[Metric]:
 
     def collect() -> None:
         if answer.set_running_or_notify_cancel():
-            _settle(answer, producer.all_metrics)
+            _set_outcome(answer, producer.all_metrics)
 
     with suppress(RuntimeError, TimeoutError):  # the loop was closed meanwhile, or is too busy
         loop.call_soon_threadsafe(collect)
@@ -56,7 +56,7 @@ def read(producer: Measured) -> Sequence[Metric]:
     return ()
 
 
-def _settle(answer: Future[Sequence[Metric]], work: Callable[[], Sequence[Metric]]) -> None:
+def _set_outcome(answer: Future[Sequence[Metric]], work: Callable[[], Sequence[Metric]]) -> None:
     try:
         answer.set_result(work())
     except Exception as error:

@@ -132,8 +132,8 @@ class AttemptNumbers:
                     f"epoch {epoch} is over: this process has worked for epoch {latest.epoch} since"
                 )
             # A retry of the last decision's ends finds its ids as they were left.
-            is_behind = latest.owner == owner and decided is not None and decided > latest.epoch
-            number = 0 if is_behind else latest.used
+            is_lagging = latest.owner == owner and decided is not None and decided > latest.epoch
+            number = 0 if is_lagging else latest.used
             self._latest[key] = _Latest(owner, epoch, number + 1)
             return self._worker, number
 

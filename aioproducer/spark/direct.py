@@ -130,7 +130,7 @@ class DirectEpochs:
         self.leave()
         for _ in range(_TRIES):
             # Settles what other drivers have left; then none may have decided before this began.
-            settled = plan.driver().plan()
+            decided = plan.driver().plan()
             producer = Producer(plan.config(), transactional_id=f"{plan.prefix}-driver")
             producer.start()
             try:
@@ -139,9 +139,9 @@ class DirectEpochs:
                 producer.close(0)
                 raise
             found = (None, None) if last is None else (last.epoch, last.owner)
-            if found == (settled.decided, settled.decided_by):
-                self._producer, self._decided = producer, settled
-                return producer, settled
+            if found == (decided.decided, decided.decided_by):
+                self._producer, self._decided = producer, decided
+                return producer, decided
             producer.close(0)
         raise SupersededError(
             "another query or job with this transactional.id.prefix decides epochs at the same "

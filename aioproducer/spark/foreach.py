@@ -15,7 +15,7 @@ from aioproducer._util.secrets import hides_arguments
 from aioproducer.errors import ConfigError
 from aioproducer.runtime.native import missing_core, warn_once
 from aioproducer.spark.options import Guarantee, SourceOptions
-from aioproducer.spark.wording import in_users_words
+from aioproducer.spark.wording import option_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -149,7 +149,7 @@ class _BatchWriter:
             self._pause = self._last_pause
             return None
         self._last_pause = 0
-        with in_users_words(self._parsed.kafka):
+        with option_errors(self._parsed.kafka):
             report = self._written(frame, batch, table.to_batches())
         warn_once(_LOG, missing_core())
         if report is None:

@@ -107,7 +107,9 @@ class Ledger(TransactionAdmin):
 
     async def find_groups(self) -> None:
         """Find the coordinator of the group that keeps decisions; other requests run meanwhile."""
-        groups = [self.names.prefix] if self.used_once else [self.names.prefix, self._settled_group]
+        groups = (
+            [self.names.prefix] if self.used_once else [self.names.prefix, self._completed_group]
+        )
         await self._asks().find_coordinators(CoordinatorKind.GROUP, groups)
 
     async def take_over(self) -> PreparedTransaction:
@@ -260,18 +262,18 @@ class Ledger(TransactionAdmin):
 
     async def last_decision_and_end(self) -> tuple[Decision | None, bool]:
         """`last_decision`, and whether every end of it was acknowledged."""
-        settled = coordinator_queries.committed(self._settled_group, None)
-        last, found = await together(self.last_decision(), self._asks().ask(settled))
-        return last, last is not None and _settled(last) in found.values()
+        completed = coordinator_queries.committed(self._completed_group, None)
+        last, found = await together(self.last_decision(), self._asks().ask(completed))
+        return last, last is not None and _completion_of(last) in found.values()
 
-    async def settle(self, decision: Decision) -> None:
+    async def record_completion(self, decision: Decision) -> None:
         """Record that every end of the decision was acknowledged and need not be repeated."""
         if self.used_once:
             return
         try:
             place = TopicPartition(self._topic, 0)
             await self._asks().ask(
-                coordinator_queries.commit(self._settled_group, {place: _settled(decision)})
+                coordinator_queries.commit(self._completed_group, {place: _completion_of(decision)})
             )
         except KafkaError as error:
             _log.info("epoch %d will be checked once more: %s", decision.epoch, error)
@@ -287,7 +289,7 @@ class Ledger(TransactionAdmin):
         return self._shared_client
 
     @property
-    def _settled_group(self) -> str:
+    def _completed_group(self) -> str:
         return f"{self.names.prefix}-settled"
 
     async def _described(self, names: Iterable[str]) -> dict[str, TransactionDescription]:
@@ -303,7 +305,7 @@ async def is_over(asks: CoordinatorClient, driver: PreparedTransaction) -> bool:
     return found is None or found.state != _IDLE or (found.producer_id, found.epoch) != identity
 
 
-def _settled(decision: Decision) -> OffsetAndMetadata:
+def _completion_of(decision: Decision) -> OffsetAndMetadata:
     return OffsetAndMetadata(decision.epoch + 1, decision.owner)
 
 

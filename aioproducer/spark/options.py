@@ -29,7 +29,7 @@ from aioproducer.config.permissions import VARIABLE as PERMISSIONS
 from aioproducer.config.permissions import Permissions
 from aioproducer.config.reading import all_names, is_known, option_set_by
 from aioproducer.errors import ConfigError
-from aioproducer.spark.wording import FROM_ENVIRONMENT, KAFKA, VARIABLE, in_users_words
+from aioproducer.spark.wording import FROM_ENVIRONMENT, KAFKA, VARIABLE, option_errors
 
 _SERVERS: Final = "bootstrap.servers"
 
@@ -347,7 +347,7 @@ class SourceOptions:
                 given[stem] = environ[variable]
         chosen = {_dotted(name) for name in given}
         defaults = {name: value for name, value in DEFAULTS.items() if name not in chosen}
-        with in_users_words(given):
+        with option_errors(given):
             return ProducerConfig.from_properties(defaults | given)
 
     def _check_formats(self) -> None:

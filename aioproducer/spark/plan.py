@@ -33,7 +33,7 @@ from aioproducer.spark.exactly_once import (
 from aioproducer.spark.options import Guarantee, SourceOptions
 from aioproducer.spark.pool import Kind
 from aioproducer.spark.schema import plan_columns
-from aioproducer.spark.wording import in_users_words
+from aioproducer.spark.wording import option_errors
 from aioproducer.transaction_admin import TransactionAdmin
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class SinkPlan:
         if self.options.guarantee is not Guarantee.EXACTLY_ONCE or self.exactly_once is not None:
             self.end_orphans()
             return self
-        with in_users_words(self.options.kafka):
+        with option_errors(self.options.kafka):
             return replace(self, exactly_once=self.driver().plan())
 
     def end_orphans(self) -> None:

@@ -21,7 +21,7 @@ from aioproducer.errors import ConfigError
 from aioproducer.records.batch import DecodedRecord
 from aioproducer.spark.options import SourceOptions
 from aioproducer.spark.reading import EARLIEST, LATEST, Fetched, TopicRange
-from aioproducer.spark.wording import in_users_words
+from aioproducer.spark.wording import option_errors
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -122,7 +122,7 @@ class TopicReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one task per partition that has anything to read; on the driver."""
-        with in_users_words(self._options.kafka), _running() as run:
+        with option_errors(self._options.kafka), _running() as run:
             earliest, latest = run(self._limits)
         starts = self._chosen("startingoffsets", "earliest", earliest, latest)
         ends = self._chosen("endingoffsets", "latest", earliest, latest)
@@ -139,7 +139,7 @@ class TopicReader(DataSourceReader):
         """Yield the rows of one task."""
         if not isinstance(partition, OffsetRange):  # Spark hands over what `partitions` gave
             return
-        with in_users_words(self._options.kafka), _running() as run:
+        with option_errors(self._options.kafka), _running() as run:
             source = self._range()
             run(source.__aenter__)
             try:

@@ -116,9 +116,9 @@ class RowWindow:
         """Note when the newest batch was handed over; see `drop`."""
         self._kept[-1] = self._kept[-1]._replace(mark=mark)
 
-    def drop(self, is_settled: Callable[[int], bool]) -> None:
+    def drop(self, is_complete: Callable[[int], bool]) -> None:
         """Let go the oldest batches, as long as this holds for their marks."""
-        while self._kept and (mark := self._kept[0].mark) is not None and is_settled(mark):
+        while self._kept and (mark := self._kept[0].mark) is not None and is_complete(mark):
             self._drop_oldest()
 
     def clear(self) -> None:

@@ -157,7 +157,7 @@ class _Sending:
     async def run(self) -> Sent:
         while not self._ended:
             self._run = self._new_run()
-            await self._settle(await self._completed())
+            await self._record_outcomes(await self._completed())
         return self._sent
 
     def _new_run(self) -> BulkRun:
@@ -270,7 +270,7 @@ class _Sending:
                 yield start, min(start + _ROWS_AT_ONCE, end)
             begin = end + 1
 
-    async def _settle(self, result: SendManyResult) -> None:
+    async def _record_outcomes(self, result: SendManyResult) -> None:
         """Account for rows that have their outcome, and send refused ones where they go."""
         for place, (low, high) in result.offsets.items():
             known = self._sent.offsets.get(place, (low, high))

@@ -32,7 +32,7 @@ from aioproducer.spark.replay import (
 )
 from aioproducer.spark.rows import KEPT_BYTES, RefusedRow
 from aioproducer.spark.sending import Sent, Target, send_batches
-from aioproducer.spark.wording import in_users_words
+from aioproducer.spark.wording import option_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,7 +76,7 @@ def write_task(
         KafkaError: the producer could not start or go on.
     """
     spare_collector()
-    with in_users_words(plan.options.kafka):
+    with option_errors(plan.options.kafka):
         return _written(plan, place, epoch, batches)
 
 
@@ -231,7 +231,7 @@ def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> 
         warn_once(_LOG, None if each is None else each.missing_core)
     how = ""
     if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
-        with in_users_words(plan.options.kafka):
+        with option_errors(plan.options.kafka):
             done = plan.committed(epoch, _results(reports))
         took = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in done.seconds.items())
         how = ", skipped" if done.skipped else f", {done.transactions} transactions: {took}"
@@ -243,7 +243,7 @@ def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> 
 def abort(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> None:
     """Give up what the tasks have prepared; what was written at least once stays."""
     if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
-        with in_users_words(plan.options.kafka):
+        with option_errors(plan.options.kafka):
             plan.aborted(epoch, _results(reports))
     plan.end_orphans()
     _LOG.warning("epoch %d not written: %s", epoch, _totals(reports))

@@ -227,8 +227,8 @@ class TwoPhaseCommit:
 
     async def _last(self) -> Decision | None:
         """Return the last decision, once all of it is visible."""
-        last, is_settled = await self._ledger.last_decision_and_end()
-        if last is not None and not is_settled:
+        last, is_completed = await self._ledger.last_decision_and_end()
+        if last is not None and not is_completed:
             await self._finish(last)
         return last
 
@@ -248,7 +248,7 @@ class TwoPhaseCommit:
             if self._accept_lost != decision.epoch:
                 raise error
             _log.error("accepted by accept.lost.epoch: %s", error.message)
-        await self._ledger.settle(decision)
+        await self._ledger.record_completion(decision)
 
     async def _is_committed(self, part: Part) -> bool:
         try:

@@ -29,7 +29,7 @@ _SHORTEST: Final = 4
 
 
 @contextmanager
-def in_users_words(kafka: Mapping[str, str]) -> Iterator[None]:
+def option_errors(kafka: Mapping[str, str]) -> Iterator[None]:
     """Rewrite the errors that leave this block.
 
     Args:

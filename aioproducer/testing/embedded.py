@@ -29,7 +29,7 @@ from aioproducer.testing.broker import (
     TelemetrySubscription,
     TopicSpec,
 )
-from aioproducer.testing.embedded_server import BrokerServer, PartitionWatch
+from aioproducer.testing.embedded_server import BrokerServer, PartitionTracker
 from aioproducer.testing.faults import FaultScript
 from aioproducer.testing.security import ListenerSecurity
 from aioproducer.types import TopicPartition
@@ -93,14 +93,14 @@ class EmbeddedCluster:
         )
         self._clock_ms = clock_ms
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._alarm: asyncio.TimerHandle | None = None
-        self._watch = PartitionWatch()
-        self.state.subscribe(self._watch.changed)
-        self.state.subscribe_wakeups(self._set_alarm)
+        self._timer: asyncio.TimerHandle | None = None
+        self._tracker = PartitionTracker()
+        self.state.subscribe(self._tracker.changed)
+        self.state.subscribe_wakeups(self._set_timer)
         self.security: ListenerSecurity = security or ListenerSecurity()
         self._servers = {
             spec.node_id: BrokerServer(
-                self.state, spec.node_id, self._watch, clock_ms, self.security
+                self.state, spec.node_id, self._tracker, clock_ms, self.security
             )
             for spec in specs
         }
@@ -139,7 +139,7 @@ class EmbeddedCluster:
             OSError: A port is taken; nothing is left listening then.
         """
         self._loop = asyncio.get_running_loop()
-        self._set_alarm(self.state.next_wakeup_ms)
+        self._set_timer(self.state.next_wakeup_ms)
         try:
             for node_id, server in self._servers.items():
                 spec = self.state.brokers[node_id]
@@ -153,7 +153,7 @@ class EmbeddedCluster:
     async def stop(self) -> None:
         """Close every connection and every port; may be called twice."""
         self._loop = None
-        self._clear_alarm()
+        self._clear_timer()
         for server in self._servers.values():
             await server.stop()
 
@@ -213,27 +213,27 @@ class EmbeddedCluster:
 
     def long_polls(self, topic: str, partition: int) -> int:
         """Return how many fetches wait for a partition to change."""
-        return self._watch.watchers(TopicPartition(topic, partition))
+        return self._tracker.watchers(TopicPartition(topic, partition))
 
     def connection_count(self, node_id: int) -> int:
         """Return how many clients are connected to a broker."""
         return self._servers[node_id].connection_count
 
-    def _set_alarm(self, due_ms: int | None) -> None:
-        self._clear_alarm()
+    def _set_timer(self, due_ms: int | None) -> None:
+        self._clear_timer()
         if due_ms is not None and self._loop is not None:
             wait_s = max(0, due_ms - self._clock_ms()) / 1000
-            self._alarm = self._loop.call_later(wait_s, self._advance)
+            self._timer = self._loop.call_later(wait_s, self._advance)
 
-    def _clear_alarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+    def _clear_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _advance(self) -> None:
         self.state.advance(self._clock_ms())
         # Also when nothing changed: the loop's clock and the brokers' may differ a little.
-        self._set_alarm(self.state.next_wakeup_ms)
+        self._set_timer(self.state.next_wakeup_ms)
 
 
 async def serve(

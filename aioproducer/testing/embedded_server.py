@@ -32,7 +32,7 @@ _READ_AHEAD_BYTES = 1024 * 1024
 _TLS_CLOSE_S = 1.0
 
 
-class PartitionWatch:
+class PartitionTracker:
     """Wakes the long polls that watch a partition when it changes."""
 
     def __init__(self) -> None:
@@ -72,14 +72,14 @@ class BrokerServer:
         self,
         state: ClusterState,
         node_id: int,
-        watch: PartitionWatch,
+        tracker: PartitionTracker,
         clock_ms: Callable[[], int],
         security: ListenerSecurity,
     ) -> None:
         self._state = state
         self._security = security
         self._node_id = node_id
-        self._watch = watch
+        self._tracker = tracker
         self._clock_ms = clock_ms
         self._server: asyncio.Server | None = None
         self._kept_port: socket.socket | None = None
@@ -211,7 +211,7 @@ class BrokerServer:
         reply = self._state.respond(self._node_id, header, now_ms)
         while reply.wait is not None:
             left_ms = reply.wait.deadline_ms - now_ms
-            await self._watch.wait(reply.wait.poll.watching, left_ms / 1000)
+            await self._tracker.wait(reply.wait.poll.watching, left_ms / 1000)
             now_ms = self._clock_ms()
             reply = self._state.respond(self._node_id, header, now_ms, wait=reply.wait)
         return reply

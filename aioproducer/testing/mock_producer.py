@@ -229,13 +229,13 @@ class MockProducer(Producer):
         timestamp_ms: int | None = None,
     ) -> Delivery:
         """See `Producer.send`."""
-        ticket = self._admit()
+        transaction_epoch = self._admit()
         record = Record(value, key, headers, timestamp_ms, partition, topic)
         made = self._interception.show(record, self._prepare)
         parts = made if isinstance(made, tuple) else made.known
         if parts is not made or self._serializing.is_queued(parts[0]):
             with self._interception.telling(parts):
-                parts = await self._finished(parts[0], made, ticket)
+                parts = await self._finished(parts[0], made, transaction_epoch)
         return self._take(parts)
 
     def send_nowait(
@@ -431,11 +431,11 @@ class MockProducer(Producer):
             self._waiting.end_all(error)
 
     async def _finished(
-        self, topic: str, made: ShownParts | UnfinishedParts, ticket: int
+        self, topic: str, made: ShownParts | UnfinishedParts, transaction_epoch: int
     ) -> ShownParts:
         with self._serializing.enter(topic) as place:
             parts = await self._serializing.finish(place, made)
-        if self._admit() != ticket:
+        if self._admit() != transaction_epoch:
             raise IllegalStateError("the record's transaction ended while send() waited")
         return parts
 

@@ -193,7 +193,7 @@ async def stream_part(
         reading = await _Reading.begin(client, topic, isolation_level, read_from, partition)
         if follow:
             reading.follow()
-        async with aclosing(reading.batches(postpone=True)) as batches:
+        async with aclosing(reading.batches(extend_deadline=True)) as batches:
             async for found in batches:
                 yield found
 
@@ -353,7 +353,7 @@ class _Reading:
         self._end = dict.fromkeys(self._end, sys.maxsize)
 
     async def batches(
-        self, *, postpone: bool = False
+        self, *, extend_deadline: bool = False
     ) -> AsyncGenerator[tuple[TopicPartition, list[DecodedRecord]], None]:
         """Yield what is read.
 
@@ -366,8 +366,8 @@ class _Reading:
                 while by_leader := _by_leader(self._led(leaders)):
                     for node_id, indexes in by_leader.items():
                         fetched = await self._fetch(node_id, indexes)
-                        if postpone:
-                            self._client.postpone()
+                        if extend_deadline:
+                            self._client.extend_deadline()
                         for data in fetched:
                             for found in self._decode(data):
                                 yield found

@@ -235,7 +235,7 @@ class WireClient:
                 failure: KafkaError = error
             await self.pause(failure)
 
-    def postpone(self) -> None:
+    def extend_deadline(self) -> None:
         """Start the time for everything that is asked anew."""
         self._deadline = asyncio.get_running_loop().time() + self._timeout_s
 

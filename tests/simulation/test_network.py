@@ -12,7 +12,7 @@ from aioproducer.net.dial.dialer import Address
 from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.testing.world.network import SimConnection, SimNetwork
 from aioproducer.testing.world.trace import Trace
-from aioproducer.testing.world.weather import Condition, Direction, Trouble
+from aioproducer.testing.world.weather import Condition, Direction, Effect
 
 _ADDRESS = Address("10.0.0.1", 9092)
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -163,7 +163,7 @@ def test_a_broker_that_does_not_read_fills_the_window() -> None:
 
 def test_through_a_narrow_link_bytes_go_slowly() -> None:
     net = _Net()
-    net.network.weather.add(Condition(Trouble.NARROW, 1, until=100.0, bytes_per_s=1000.0))
+    net.network.weather.add(Condition(Effect.NARROW, 1, until=100.0, bytes_per_s=1000.0))
 
     async def work() -> None:
         _, writer = await net.dial()
@@ -183,7 +183,7 @@ def test_a_black_hole_delays_bytes_and_loses_none() -> None:
     async def work() -> None:
         _, writer = await net.dial()
         condition = net.network.weather.add(
-            Condition(Trouble.HELD, 1, until=10.0, direction=Direction.TO_BROKER)
+            Condition(Effect.HELD, 1, until=10.0, direction=Direction.TO_BROKER)
         )
         writer.write(b"late")
         await asyncio.sleep(5)
@@ -248,10 +248,10 @@ def test_a_machine_that_went_off_says_nothing_and_resets_once_it_is_back() -> No
     net.run(work)
 
 
-@pytest.mark.parametrize("trouble", [Trouble.REFUSING, Trouble.NO_NAME])
-def test_dials_fail_with_an_oserror(trouble: Trouble) -> None:
+@pytest.mark.parametrize("effect", [Effect.REFUSING, Effect.NO_NAME])
+def test_dials_fail_with_an_oserror(effect: Effect) -> None:
     net = _Net()
-    condition = net.network.weather.add(Condition(trouble, 1, until=10.0))
+    condition = net.network.weather.add(Condition(effect, 1, until=10.0))
 
     async def work() -> None:
         with pytest.raises(OSError):
@@ -268,7 +268,7 @@ def test_dials_fail_with_an_oserror(trouble: Trouble) -> None:
 
 def test_a_slow_accept_takes_its_time() -> None:
     net = _Net()
-    net.network.weather.add(Condition(Trouble.SLOW_ACCEPT, None, until=10.0, seconds=3.0))
+    net.network.weather.add(Condition(Effect.SLOW_ACCEPT, None, until=10.0, seconds=3.0))
 
     async def work() -> None:
         _, writer = await net.dial()

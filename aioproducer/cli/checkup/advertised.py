@@ -22,7 +22,7 @@ _OUT_OF_REACH = frozenset({"name", "port"})
 def out_of_reach(node: Node, failed: Finding, bootstrap_hosts: Iterable[str]) -> Finding:
     """Return the finding of a broker that cannot be used at its advertised address."""
     reachable = failed.check not in _OUT_OF_REACH
-    trouble = CheckFailedError(
+    failure = CheckFailedError(
         "advertised-refused" if reachable else "advertised-unreachable",
         f"broker {node.id} advertises {failed.about}: {failed.found}",
         failed.advice
@@ -31,14 +31,14 @@ def out_of_reach(node: Node, failed: Finding, bootstrap_hosts: Iterable[str]) ->
         *failed.details,
         exit_code=failed.exit_code if reachable else ExitCode.UNREACHABLE,
     )
-    return trouble.finding("advertised", failed.about)
+    return failure.finding("advertised", failed.about)
 
 
 def shared(nodes: Iterable[Node]) -> Iterator[Finding]:
     """Yield a finding per address that several brokers advertise."""
     for (host, port), count in Counter((node.host, node.port) for node in nodes).items():
         if count > 1:
-            trouble = CheckFailedError(
+            failure = CheckFailedError(
                 "address-shared", f"{count} brokers advertise {host}:{port}", status=Status.WARN
             )
-            yield trouble.finding("advertised", f"{host}:{port}")
+            yield failure.finding("advertised", f"{host}:{port}")

@@ -73,12 +73,12 @@ class Checkup:
         """Examine everything there is to examine."""
         missing = missing_core()
         if missing is not None:
-            trouble = CheckFailedError("native-core-missing", missing, status=Status.WARN)
-            self._report_trouble("package", "aioproducer", trouble)
+            failure = CheckFailedError("native-core-missing", missing, status=Status.WARN)
+            self._report_failure("package", "aioproducer", failure)
         try:
             context = ProbeContext.of(self._config, self._scope.step_s)
         except ConfigError as error:
-            self._report_trouble("options", "", _refused_options(error))
+            self._report_failure("options", "", _refused_options(error))
             return
         try:
             async with asyncio.timeout(self._scope.total_s):
@@ -89,7 +89,7 @@ class Checkup:
                 f"not done within {self._scope.total_s:g} s",
                 exit_code=ExitCode.UNREACHABLE,
             )
-            self._report_trouble("time", "", late)
+            self._report_failure("time", "", late)
         finally:
             await asyncio.gather(*(probe.close() for probe in self._probes))
 
@@ -122,7 +122,7 @@ class Checkup:
             for probe, walk in walks:
                 findings = await walk
                 self._report(*findings)
-                if _is_well(findings):
+                if _is_healthy(findings):
                     reached.append(probe)
         finally:
             await _ended(walk for _, walk in walks)
@@ -136,18 +136,18 @@ class Checkup:
                 answer = await probe.ask(requests.cluster_and_topic(self._scope.topic))
                 self._report(_cluster(probe.place, answer, first))
                 first = first or answer
-            except CheckFailedError as trouble:
-                self._report_trouble("cluster", probe.place, await self._why_mute(probe, trouble))
+            except CheckFailedError as failure:
+                self._report_failure("cluster", probe.place, await self._why_mute(probe, failure))
                 reached.remove(probe)
             except KafkaError as error:
-                self._report_trouble("cluster", probe.place, _refused("metadata-refused", error))
+                self._report_failure("cluster", probe.place, _refused("metadata-refused", error))
                 reached.remove(probe)
         return first if first is not None and first.brokers else None
 
-    async def _why_mute(self, probe: BrokerProbe, trouble: CheckFailedError) -> CheckFailedError:
+    async def _why_mute(self, probe: BrokerProbe, failure: CheckFailedError) -> CheckFailedError:
         """Explain a silent server: for SASL it answers ApiVersions, and closes on anything else."""
         if self._wants_sasl or not (mechanisms := await probe.offered_mechanisms()):
-            return trouble
+            return failure
         return CheckFailedError(
             "sasl-expected",
             f"the listener wants SASL and offers {', '.join(sorted(mechanisms))}; "
@@ -236,21 +236,21 @@ class Checkup:
             node = await guide.ask(find_coordinator(key))
             coordinator = self._brokers.get(node.id)
             if coordinator is None:
-                trouble = CheckFailedError(
+                failure = CheckFailedError(
                     "coordinator-unavailable",
                     f"its coordinator, broker {node.id}, cannot be reached (see above)",
                     exit_code=ExitCode.UNREACHABLE,
                 )
-                self._report_trouble(check, name, trouble)
+                self._report_failure(check, name, failure)
                 return
             state = await coordinator.ask(describe(name))
         except AuthorizationError as error:
-            self._report_trouble(check, name, _refused("transactional-id-unauthorized", error))
-        except CheckFailedError as trouble:
-            self._report_trouble(check, name, trouble)
+            self._report_failure(check, name, _refused("transactional-id-unauthorized", error))
+        except CheckFailedError as failure:
+            self._report_failure(check, name, failure)
         except KafkaError as error:
             code = "coordinator-unavailable" if error.retriable else "transaction-state-unknown"
-            self._report_trouble(check, name, _refused(code, error, warns=not error.retriable))
+            self._report_failure(check, name, _refused(code, error, warns=not error.retriable))
         else:
             known = "not used yet" if state is None else f"state {state.state}"
             self._report(Finding.good(check, name, f"coordinated by broker {node.id}, {known}"))
@@ -262,8 +262,8 @@ class Checkup:
             self.findings.append(finding)
             self._on_finding(finding)
 
-    def _report_trouble(self, check: str, about: str, trouble: CheckFailedError) -> None:
-        self._report(trouble.finding(check, about))
+    def _report_failure(self, check: str, about: str, failure: CheckFailedError) -> None:
+        self._report(failure.finding(check, about))
 
 
 async def _walk(probe: BrokerProbe) -> list[Finding]:
@@ -272,9 +272,9 @@ async def _walk(probe: BrokerProbe) -> list[Finding]:
     for check, step in probe.steps():
         try:
             findings.append(await step())
-        except CheckFailedError as trouble:
-            findings.append(trouble.finding(check, probe.place))
-            if trouble.status is Status.FAIL:
+        except CheckFailedError as failure:
+            findings.append(failure.finding(check, probe.place))
+            if failure.status is Status.FAIL:
                 break
     return findings
 
@@ -287,7 +287,7 @@ async def _ended(tasks: Iterable[asyncio.Future[list[Finding]]]) -> None:
     await asyncio.gather(*running, return_exceptions=True)
 
 
-def _is_well(findings: Iterable[Finding]) -> bool:
+def _is_healthy(findings: Iterable[Finding]) -> bool:
     return all(each.status is not Status.FAIL for each in findings)
 
 
@@ -296,12 +296,12 @@ def _cluster(place: str, answer: MetadataResponse, first: MetadataResponse | Non
         found = f"cluster {answer.cluster_id}, but the server before is of {first.cluster_id}"
         return CheckFailedError("clusters-differ", found).finding("cluster", place)
     if not answer.brokers:
-        trouble = CheckFailedError(
+        failure = CheckFailedError(
             "no-brokers",
             "it has no broker in its metadata, not even itself",
             exit_code=ExitCode.UNREACHABLE,
         )
-        return trouble.finding("cluster", place)
+        return failure.finding("cluster", place)
     count = f"{len(answer.brokers)} broker{'s' if len(answer.brokers) > 1 else ''}"
     return Finding.good("cluster", place, f"cluster {answer.cluster_id}, {count}")
 

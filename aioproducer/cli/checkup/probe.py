@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from aioproducer.cli.checkup import handshake_troubles as troubles
+from aioproducer.cli.checkup import handshake_failures as failures
 from aioproducer.cli.checkup import requests
 from aioproducer.cli.checkup.findings import CheckFailedError, Finding, Status
 from aioproducer.cli.checkup.probe_context import READ_AHEAD_BYTES, ProbeContext
 from aioproducer.cli.checkup.releases import guessed_release
 from aioproducer.cli.exit_codes import ExitCode
-from aioproducer.cli.sessions import end, hang_up, session_on
+from aioproducer.cli.sessions import abort_stream, end, session_on
 from aioproducer.core.transactions.coordinator_queries import Question
 from aioproducer.errors import KafkaError
 from aioproducer.net.dial.dialer import Address
@@ -61,7 +61,7 @@ class BrokerProbe:
         if self._session is not None:
             await end(self._session)
         elif self._stream is not None:
-            await hang_up(self._stream[1])
+            await abort_stream(self._stream[1])
         self._session = self._stream = None
 
     # -- the steps -------------------------------------------------------------------------------
@@ -124,12 +124,12 @@ class BrokerProbe:
         except KafkaError as error:
             refused = refusal(error.__cause__, self._host)
             if refused is not None:
-                raise troubles.of_tls_refusal(refused, ()) from None
+                raise failures.of_tls_refusal(refused, ()) from None
             if not self._context.uses_tls and await self._is_for_tls():
                 raise CheckFailedError(
                     "tls-expected", f"the port {self._port} expects TLS, and we sent none"
                 ) from None
-            raise troubles.of_first_exchange(error, uses_tls=self._context.uses_tls) from None
+            raise failures.of_first_exchange(error, uses_tls=self._context.uses_tls) from None
         if session.versions is None:
             raise CheckFailedError("not-kafka", "the broker named no versions")
         features = [f"{name} {level}" for name, level in sorted(session.versions.features.items())]
@@ -145,7 +145,7 @@ class BrokerProbe:
         try:
             await authenticate(session)
         except KafkaError as error:
-            raise troubles.of_sasl(error, name) from None
+            raise failures.of_sasl(error, name) from None
         way = self._addresses[0].via
         exposed = exposed_to(
             mechanism,
@@ -180,7 +180,7 @@ class BrokerProbe:
         try:
             answer = await session.request(question.make(version), version)
         except KafkaError as error:
-            raise troubles.of_exchange(error) from None
+            raise failures.of_exchange(error) from None
         return question.read(answer)
 
     async def offered_mechanisms(self) -> list[str]:
@@ -223,7 +223,7 @@ class BrokerProbe:
             )
         except OSError as error:
             return error
-        await hang_up(writer)
+        await abort_stream(writer)
         return None
 
     async def _encrypt(self) -> Any:
@@ -241,7 +241,7 @@ class BrokerProbe:
             ) from None
         except OSError as error:
             chain = await self._shown_to_anybody(address, name)
-            raise troubles.of_tls(error, chain) from None
+            raise failures.of_tls(error, chain) from None
         return self._stream[1].get_extra_info("ssl_object")
 
     async def _shown_to_anybody(self, address: Address, name: str) -> list[Certificate]:

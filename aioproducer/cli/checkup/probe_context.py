@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from aioproducer.cli.sessions import hang_up
+from aioproducer.cli.sessions import abort_stream
 from aioproducer.config import ProducerConfig
 from aioproducer.net.dial.dialer import Address, Dialer
 from aioproducer.net.security.tls_probe import speaks_tls
@@ -76,7 +76,7 @@ class ProbeContext:
                 await writer.start_tls(context, server_hostname=name)
                 yield writer.get_extra_info("ssl_object")
             finally:
-                await hang_up(writer)
+                await abort_stream(writer)
 
     async def speaks_tls(self, address: Address, name: str) -> bool:
         """Return whether the server uses TLS, with any certificate."""

@@ -27,7 +27,7 @@ TIMESTAMP_TYPE = "message.timestamp.type"
 _NUMBER = re.compile("[0-9]{1,10}")
 _WRITE = 4
 """Its number in Java's AclOperation."""
-_NOT_TOLD = -(2**31)
+_NOT_RETURNED = -(2**31)
 _NO_LEADER = -1
 _MOST_NAMED = 8
 
@@ -51,10 +51,10 @@ def topic_findings(
     if topic is None or (code and code != LeaderNotAvailableError.code):
         yield _missing(name, code, principal).finding("topic", name)
         return
-    troubles = list(_troubles(topic, configs or {}, acks=acks))
-    for trouble in troubles:
-        yield trouble.finding("topic", name)
-    if not troubles:
+    failures = list(_failures(topic, configs or {}, acks=acks))
+    for failure in failures:
+        yield failure.finding("topic", name)
+    if not failures:
         yield Finding.good("topic", name, _summary(topic, configs))
 
 
@@ -63,7 +63,7 @@ def write_permission(
 ) -> Finding:
     """Return whether this principal may write, according to the broker (KIP-430)."""
     allowed = topic.topic_authorized_operations
-    if allowed == _NOT_TOLD:
+    if allowed == _NOT_RETURNED:
         return Finding.skipped(
             "authorization",
             name,
@@ -72,8 +72,8 @@ def write_permission(
         )
     if not allowed & 1 << _WRITE:
         found = f"{principal} may not WRITE to the topic"
-        trouble = CheckFailedError("write-unauthorized", found)
-        return trouble.finding("authorization", name)
+        failure = CheckFailedError("write-unauthorized", found)
+        return failure.finding("authorization", name)
     return Finding.good("authorization", name, f"{principal} may WRITE to the topic")
 
 
@@ -84,7 +84,7 @@ def _missing(name: str, code: int, principal: str) -> CheckFailedError:
     return CheckFailedError(known, error.without_advice(), advice)
 
 
-def _troubles(
+def _failures(
     topic: MetadataResponseTopic, configs: Mapping[str, str], *, acks: str
 ) -> Iterator[CheckFailedError]:
     headless = [each for each in topic.partitions if each.leader_id == _NO_LEADER]
@@ -94,8 +94,8 @@ def _troubles(
             f"{_named(headless)} without a leader: nothing can be written there",
             exit_code=ExitCode.UNREACHABLE,
         )
-    told = configs.get(MIN_IN_SYNC, "")
-    needed = int(told) if _NUMBER.fullmatch(told) else 0
+    configured = configs.get(MIN_IN_SYNC, "")
+    needed = int(configured) if _NUMBER.fullmatch(configured) else 0
     scarce = [each for each in topic.partitions if len(each.isr_nodes) < needed]
     if scarce:
         yield CheckFailedError(

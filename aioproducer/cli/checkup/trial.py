@@ -32,7 +32,7 @@ async def write_one(config: ProducerConfig, topic: str, within_s: float) -> list
         reason = str(error) or f"no acknowledgement within {within_s:g} s"
         return [_failed(topic, CheckFailedError("write-failed", reason))]
     except KafkaError as error:
-        return [_failed(topic, _trouble(error))]
+        return [_failed(topic, _failure_of(error))]
     acknowledged_ms = _now_ms()
     findings = [
         Finding.good(
@@ -63,7 +63,7 @@ async def _write(config: ProducerConfig, topic: str) -> RecordMetadata:
         await producer.close(timeout=0)
 
 
-def _trouble(error: KafkaError) -> CheckFailedError:
+def _failure_of(error: KafkaError) -> CheckFailedError:
     code = "write-failed"
     if isinstance(error, AuthorizationError):
         code = "write-unauthorized"
@@ -77,8 +77,8 @@ def _trouble(error: KafkaError) -> CheckFailedError:
     )
 
 
-def _failed(topic: str, trouble: CheckFailedError) -> Finding:
-    return trouble.finding("write", topic)
+def _failed(topic: str, failure: CheckFailedError) -> Finding:
+    return failure.finding("write", topic)
 
 
 def _now_ms() -> int:

@@ -147,7 +147,7 @@ def checked_headers(headers: list[tuple[str, bytes | None]] | None) -> HeaderPai
         return ()
     if not isinstance(headers, list):
         raise TypeError(f"Expected list, got {type(headers).__name__}")
-    if all(map(_is_usual, headers)):
+    if all(map(_is_plain, headers)):
         return tuple(headers)
     pairs = []
     for header in headers:
@@ -160,7 +160,7 @@ def checked_headers(headers: list[tuple[str, bytes | None]] | None) -> HeaderPai
     return tuple(pairs)
 
 
-def _is_usual(header: Any) -> bool:
+def _is_plain(header: Any) -> bool:
     return (
         type(header) is tuple
         and len(header) == 2

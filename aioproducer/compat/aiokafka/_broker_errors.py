@@ -119,7 +119,7 @@ class BrokerResponseError(KafkaError):
         stale: bool = False,
     ) -> None:
         super().__init_subclass__()
-        if errno is None:  # a user's class, or one that `kin` makes
+        if errno is None:  # a user's class, or one that `shared_class` makes
             return
         cls.errno = errno
         cls.retriable = retriable or stale

@@ -15,7 +15,7 @@ from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aioproducer.compat.aiokafka import errors
-from aioproducer.compat.aiokafka._error_base import kin
+from aioproducer.compat.aiokafka._error_base import shared_class
 from aioproducer.compat.aiokafka._translation import translated, translating
 from aioproducer.compat.aiokafka.errors import (
     IllegalArgumentError,
@@ -24,7 +24,7 @@ from aioproducer.compat.aiokafka.errors import (
     NodeNotReadyError,
     RequestTimedOutError,
 )
-from aioproducer.compat.aiokafka.structs import BrokerMetadata, TopicPartition, kin_struct
+from aioproducer.compat.aiokafka.structs import BrokerMetadata, TopicPartition, shared_struct
 from aioproducer.core.transactions import coordinator_queries
 from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
@@ -70,7 +70,7 @@ class ClusterView:
             A future of this object, which fails if no broker answers within `request_timeout_ms`.
         """
         if self._client is None:
-            raise kin(IllegalStateError)("the producer is not started")
+            raise shared_class(IllegalStateError)("the producer is not started")
         return asyncio.ensure_future(self._client._update_cluster())
 
     @property
@@ -120,7 +120,7 @@ class ClusterView:
     def partitions_for_broker(self, broker_id: int) -> set[TopicPartition] | None:
         """Return the known partitions that a broker leads, or None if there are none."""
         cluster = self._cluster
-        struct = kin_struct(TopicPartition)
+        struct = shared_struct(TopicPartition)
         led = {
             struct(topic.name, each.partition)
             for topic in (() if cluster is None else cluster.topics.values())
@@ -199,7 +199,7 @@ class ClientView:
         with translating():
             has_answer = await self._running().refresh_metadata()
         if not has_answer:
-            raise kin(errors.KafkaConnectionError)(
+            raise shared_class(errors.KafkaConnectionError)(
                 f"no broker has answered within {self._request_timeout_ms} ms"
             )
 
@@ -268,15 +268,15 @@ class ClientView:
             raise TypeError(f"aiokafka's requests can be sent, not {type(request).__name__}")
         if key in _REFUSED:
             name = type(request).__name__
-            raise kin(IllegalArgumentError)(f"{name} cannot be sent here: {_REFUSED[key]}")
+            raise shared_class(IllegalArgumentError)(f"{name} cannot be sent here: {_REFUSED[key]}")
         self._running()
         exchange = _Exchange(request)
         try:
             frame = await self._requester().relay(node_id, exchange.encoded)
         except KafkaTimeoutError as error:
-            raise kin(RequestTimedOutError)(str(error)) from error
+            raise shared_class(RequestTimedOutError)(str(error)) from error
         except KafkaConnectionError as error:
-            raise kin(NodeNotReadyError)(str(error)) from error
+            raise shared_class(NodeNotReadyError)(str(error)) from error
         except KafkaError as error:
             raise translated(error) from error
         return exchange.decoded(frame)
@@ -307,7 +307,7 @@ class ClientView:
 
     def _running(self) -> Connection:
         if self._connection is None:
-            raise kin(IllegalStateError)("the producer is not started")
+            raise shared_class(IllegalStateError)("the producer is not started")
         with translating():
             self._connection.check_running()
         return self._connection
@@ -410,8 +410,8 @@ class _Exchange:
             return self._struct.RESPONSE_TYPE.decode(data)
         except ValueError as error:
             name = type(self._struct).__name__
-            raise kin(KafkaProtocolError)(f"the response to {name}: {error}") from error
+            raise shared_class(KafkaProtocolError)(f"the response to {name}: {error}") from error
 
 
 def _broker(node: Node) -> BrokerMetadata:
-    return kin_struct(BrokerMetadata)(node.id, node.host, node.port, node.rack)
+    return shared_struct(BrokerMetadata)(node.id, node.host, node.port, node.rack)

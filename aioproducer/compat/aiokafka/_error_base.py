@@ -1,4 +1,4 @@
-"""The root of aiokafka's errors (`KafkaError`), and the class that is raised for one (`kin`).
+"""The root of aiokafka's errors (`KafkaError`), and the class to raise for one (`shared_class`).
 
 Invariants
 - aiokafka is never imported here. A handler such as `except aiokafka.errors.KafkaError` is only
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, cast
 
-from aioproducer.compat._kin import AnyError, counterpart, joined
+from aioproducer.compat._shared_classes import AnyError, counterpart, joined
 
-__all__ = ["KafkaError", "kin"]
+__all__ = ["KafkaError", "shared_class"]
 
 
 class KafkaError(RuntimeError):
@@ -36,7 +36,7 @@ class KafkaError(RuntimeError):
         return f"{name}: {RuntimeError.__str__(self)}" if self.args else name
 
 
-def kin(error_class: type[AnyError]) -> type[AnyError]:
+def shared_class(error_class: type[AnyError]) -> type[AnyError]:
     """Return the class to raise: also a subclass of aiokafka's, if that is imported."""
     own: Any = error_class
     theirs = counterpart("aiokafka.errors", own.__name__)

@@ -16,7 +16,7 @@ from aioproducer.compat.aiokafka._translation import (
     record_metadata,
     translated,
 )
-from aioproducer.compat.aiokafka.structs import RecordMetadata, TopicPartition, kin_struct
+from aioproducer.compat.aiokafka.structs import RecordMetadata, TopicPartition, shared_struct
 from aioproducer.errors import KafkaError
 from aioproducer.runtime.delivery import Delivery
 
@@ -111,12 +111,12 @@ class RecordFutures:
             # A listener of the batch is far cheaper than a callback with a context, and setting a
             # future's result runs no other code.
             self._open[batch] = group
-            batch.add_listener(group, self._settle)
+            batch.add_listener(group, self._complete)
         else:
-            self._settle(group)
+            self._complete(group)
         return future
 
-    def _settle(self, group: object) -> None:
+    def _complete(self, group: object) -> None:
         """Give the futures of a batch their results."""
         assert isinstance(group, _Group)
         self._open.pop(group.batch, None)
@@ -124,14 +124,14 @@ class RecordFutures:
         outcome = acknowledgement(batch) if self.acknowledged else None
         if outcome is None:
             for future, delivery in zip(group.futures, deliveries, strict=True):
-                self._settle_one(future, delivery)
+                self._complete_one(future, delivery)
             return
         found = acknowledged_metadata(batch, outcome, deliveries)
         for future, metadata in zip(group.futures, found, strict=True):
             if not future.done():
                 future.set_result(metadata)
 
-    def _settle_one(self, future: Outcome, delivery: Delivery) -> None:
+    def _complete_one(self, future: Outcome, delivery: Delivery) -> None:
         if future.done():
             return
         error = delivery.exception()
@@ -160,13 +160,13 @@ def batch_future(batch: ProducerBatch | None, *, acknowledged: bool) -> Outcome:
         return future
     listener = (future, batch, acknowledged)
     if batch.outcome is None:
-        batch.add_listener(listener, _settle_batch)
+        batch.add_listener(listener, _complete_batch)
     else:
-        _settle_batch(listener)
+        _complete_batch(listener)
     return future
 
 
-def _settle_batch(listener: object) -> None:
+def _complete_batch(listener: object) -> None:
     future, batch, acknowledged = cast("tuple[Outcome, ProducerBatch, bool]", listener)
     outcome = batch.outcome
     batch.retrieved = batch.count  # a future that fails unseen is reported by asyncio
@@ -182,10 +182,10 @@ def _settle_batch(listener: object) -> None:
         return
     place, stamped = batch.topic_partition, outcome.log_append_time_ms
     future.set_result(
-        kin_struct(RecordMetadata)(
+        shared_struct(RecordMetadata)(
             place.topic,
             place.partition,
-            kin_struct(TopicPartition)(*place),
+            shared_struct(TopicPartition)(*place),
             -1 if outcome.base_offset is None else outcome.base_offset,
             -1 if stamped is None else stamped,  # the broker names no one timestamp for many
             outcome.timestamp_type.value,

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from aioproducer.compat.aiokafka._connection import Connection
-from aioproducer.compat.aiokafka._error_base import kin
+from aioproducer.compat.aiokafka._error_base import shared_class
 from aioproducer.compat.aiokafka._offsets import checked_group, checked_offsets
 from aioproducer.compat.aiokafka._translation import translating
 from aioproducer.compat.aiokafka.errors import IllegalOperation
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
 
 
-class TransactionalCalls:
+class TransactionsMixin:
     """The calls that need a `transactional_id`."""
 
     _config: ProducerConfig
@@ -65,7 +65,7 @@ class TransactionalCalls:
         """
         connection = self._transactional()
         if not connection.in_transaction:
-            raise kin(IllegalOperation)("Not in the middle of a transaction")
+            raise shared_class(IllegalOperation)("Not in the middle of a transaction")
         group = checked_group(group_id)
         with translating():
             await connection.send_offsets_to_transaction(checked_offsets(offsets), group)
@@ -77,7 +77,9 @@ class TransactionalCalls:
 
     def _transactional(self) -> Connection:
         if self._config.transactional_id is None:
-            raise kin(IllegalOperation)("You need to configure transaction_id to use transactions")
+            raise shared_class(IllegalOperation)(
+                "You need to configure transaction_id to use transactions"
+            )
         return self._running()
 
 
@@ -88,7 +90,7 @@ class TransactionContext:
     aborts, and the exception goes on; what goes wrong with that abort becomes a note of it.
     """
 
-    def __init__(self, producer: TransactionalCalls) -> None:
+    def __init__(self, producer: TransactionsMixin) -> None:
         self._producer = producer
         self._block: Transaction | None = None
 

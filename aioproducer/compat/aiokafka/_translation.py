@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from aioproducer import errors as ours
 from aioproducer.compat._translation import Translation
 from aioproducer.compat.aiokafka import errors
-from aioproducer.compat.aiokafka._error_base import kin
-from aioproducer.compat.aiokafka.structs import RecordMetadata, TopicPartition, kin_struct
+from aioproducer.compat.aiokafka._error_base import shared_class
+from aioproducer.compat.aiokafka.structs import RecordMetadata, TopicPartition, shared_struct
 from aioproducer.runtime.delivery import Delivery
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _ROWS: Final[tuple[tuple[type[Exception], type[Exception]], ...]] = (
     (ours.SerializationError, TypeError),
 )
 _TRANSLATION: Final = Translation(
-    _ROWS, errors.for_code, errors.AuthenticationFailedError, errors.KafkaError, kin
+    _ROWS, errors.for_code, errors.AuthenticationFailedError, errors.KafkaError, shared_class
 )
 
 _new_tuple: Final = tuple.__new__
@@ -53,8 +53,8 @@ def acknowledged_metadata(
     batch: ProducerBatch, outcome: BatchOutcome, deliveries: Iterable[Delivery]
 ) -> list[RecordMetadata]:
     """Return the acknowledgements of records of one batch in aiokafka's shape."""
-    struct, (topic, partition) = kin_struct(RecordMetadata), batch.topic_partition
-    place = kin_struct(TopicPartition)(topic, partition)
+    struct, (topic, partition) = shared_struct(RecordMetadata), batch.topic_partition
+    place = shared_struct(TopicPartition)(topic, partition)
     base, stamped = outcome.base_offset, outcome.log_append_time_ms
     kind = 0 if stamped is None else 1  # a `TimestampType` without the cost of its `value`
     start = outcome.log_start_offset
@@ -75,10 +75,10 @@ def record_metadata(delivery: Delivery) -> RecordMetadata:
         return acknowledged_metadata(batch, outcome, (delivery,))[0]
     metadata = delivery.result()
     found = batch.outcome_of(index)
-    return kin_struct(RecordMetadata)(
+    return shared_struct(RecordMetadata)(
         metadata.topic,
         metadata.partition,
-        kin_struct(TopicPartition)(metadata.topic, metadata.partition),
+        shared_struct(TopicPartition)(metadata.topic, metadata.partition),
         -1 if metadata.offset is None else metadata.offset,
         metadata.timestamp_ms,
         metadata.timestamp_type.value,

@@ -39,9 +39,9 @@ from aioproducer.compat.aiokafka._client import (
     TransactionView,
 )
 from aioproducer.compat.aiokafka._connection import Connection
-from aioproducer.compat.aiokafka._error_base import kin
+from aioproducer.compat.aiokafka._error_base import shared_class
 from aioproducer.compat.aiokafka._outcomes import RecordFutures
-from aioproducer.compat.aiokafka._transactions import TransactionalCalls, TransactionContext
+from aioproducer.compat.aiokafka._transactions import TransactionContext, TransactionsMixin
 from aioproducer.compat.aiokafka._translation import record_metadata, translated, translating
 from aioproducer.compat.aiokafka.abc import AbstractTokenProvider
 from aioproducer.compat.aiokafka.errors import (
@@ -75,7 +75,7 @@ _DEFAULT_PARTITIONER: Final = DefaultPartitioner()
 Headers = list[tuple[str, bytes | None]] | None
 
 
-class AIOKafkaProducer(TransactionalCalls):
+class AIOKafkaProducer(TransactionsMixin):
     """aiokafka 0.14's producer; its parameters, defaults and calls.
 
     See `aioproducer.compat.aiokafka` for what is different on purpose.
@@ -210,9 +210,9 @@ class AIOKafkaProducer(TransactionalCalls):
         if self._loop is not None and self._loop is not loop:
             raise AssertionError("Please create objects with the same loop as running with")
         if self._stopped:
-            raise kin(ProducerClosed)()
+            raise shared_class(ProducerClosed)()
         if self._connection is not None:
-            raise kin(IllegalStateError)("the producer is started already")
+            raise shared_class(IllegalStateError)("the producer is started already")
         self._loop = loop
         connection = self._connection = Connection(self._config)
         try:
@@ -387,7 +387,9 @@ class AIOKafkaProducer(TransactionalCalls):
         del key, value, serialized_value
         every = self._metadata.partitions_for_topic(topic)
         if every is None:
-            raise kin(UnknownTopicOrPartitionError)(f"the metadata of {topic!r} is not fetched yet")
+            raise shared_class(UnknownTopicOrPartitionError)(
+                f"the metadata of {topic!r} is not fetched yet"
+            )
         if partition is not None:
             if not partition >= 0:
                 raise AssertionError
@@ -405,9 +407,9 @@ class AIOKafkaProducer(TransactionalCalls):
 
     def _running(self) -> Connection:
         if self._stopped:
-            raise kin(ProducerClosed)()
+            raise shared_class(ProducerClosed)()
         if self._connection is None:
-            raise kin(IllegalStateError)("the producer is not started")
+            raise shared_class(IllegalStateError)("the producer is not started")
         return self._connection
 
     def _accept_at_once(
@@ -487,7 +489,7 @@ class AIOKafkaProducer(TransactionalCalls):
 
     def _check_transaction(self, connection: Connection) -> None:
         if self._config.transactional_id is not None and not connection.in_transaction:
-            raise kin(IllegalOperation)("Can't send messages while not in transaction")
+            raise shared_class(IllegalOperation)("Can't send messages while not in transaction")
 
     def _check_size(self, key: bytes | None, value: bytes | None, pairs: HeaderPairs) -> None:
         limit = self._config.max_request_size - BATCH_OVERHEAD - RECORD_OVERHEAD
@@ -495,7 +497,7 @@ class AIOKafkaProducer(TransactionalCalls):
             return
         size = BATCH_OVERHEAD + RECORD_OVERHEAD + content_size(key, value, pairs)
         if size > self._config.max_request_size:
-            raise kin(MessageSizeTooLargeError)(
+            raise shared_class(MessageSizeTooLargeError)(
                 f"The message is {size} bytes when serialized which is larger than the maximum "
                 "request size you have configured with the max_request_size configuration"
             )

@@ -95,7 +95,7 @@ class ConsumerRecord(Generic[KT_co, VT_co]):
     headers: Sequence[tuple[str, bytes]]
 
 
-def kin_struct(own: type[AnyTuple]) -> type[AnyTuple]:
+def shared_struct(own: type[AnyTuple]) -> type[AnyTuple]:
     """Return the class of results: aiokafka's of the same name, if that is imported."""
     theirs: type[AnyTuple] | None = getattr(sys.modules.get("aiokafka.structs"), own.__name__, None)
     return own if theirs is None else theirs

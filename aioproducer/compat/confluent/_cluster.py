@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from aioproducer.compat._kin import counterpart
+from aioproducer.compat._shared_classes import counterpart
 from aioproducer.compat.confluent import errors
 from aioproducer.wire.messages import MetadataResponse
 

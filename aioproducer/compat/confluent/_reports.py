@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aioproducer.runtime.delivery import Delivery
 
 _log = log.get("producer")
-_LOOK_S: Final = 1.0
+_POLL_S: Final = 1.0
 
 
 class Record(NamedTuple):
@@ -126,7 +126,7 @@ class Reports:
             self.count < self._max_records and self.bytes + size <= self._max_bytes
         )
 
-    def forget(self, record: Record) -> None:
+    def release(self, record: Record) -> None:
         """Count a record no more."""
         with self._lock:
             self.count -= 1
@@ -166,7 +166,7 @@ class Reports:
 
     def _serve_group(self, group: Group) -> int:
         """Call the callbacks of a batch; those after one that raises are left for the next time."""
-        message_class, is_delivered = errors.kin(Message), group.is_delivered
+        message_class, is_delivered = errors.shared_class(Message), group.is_delivered
         pairs, lock, at, served = group.pairs, self._lock, group.at, 0
         try:
             while pairs:
@@ -182,7 +182,7 @@ class Reports:
                 if error is None:
                     record.on_delivery(None, _delivered(message_class, record, delivery, at))
                 else:
-                    _tell(record, error, delivery.partition, at)
+                    _call_back(record, error, delivery.partition, at)
         finally:
             with lock:
                 if not pairs and self.ready and self.ready[0] is group:
@@ -194,10 +194,10 @@ class Reports:
             self._pollers += 1
             try:
                 while not self.ready and not self.silent and not (enough and enough()):
-                    left = _LOOK_S if deadline is None else deadline - time.monotonic()
+                    left = _POLL_S if deadline is None else deadline - time.monotonic()
                     if left <= 0:
                         return
-                    self._wake.wait(min(left, _LOOK_S))
+                    self._wake.wait(min(left, _POLL_S))
             finally:
                 self._pollers -= 1
 
@@ -217,8 +217,8 @@ class Reports:
     def error(self, error: OwnError) -> None:
         """Report an error that concerns no single record."""
         if self._error_cb is not None:
-            callback, told = self._error_cb, translated(error)
-            self.add(lambda: callback(told))
+            callback, reported = self._error_cb, translated(error)
+            self.add(lambda: callback(reported))
 
     # -- in the loop's thread --------------------------------------------------------------------
 
@@ -231,7 +231,7 @@ class Reports:
             batch.add_listener(group, self._on_batch)
         return group
 
-    def watch(self, record: Record, delivery: Delivery) -> None:
+    def report_when_done(self, record: Record, delivery: Delivery) -> None:
         """Report a delivery when it is done."""
         if delivery.done():
             group = Group(delivery._batch)
@@ -254,7 +254,7 @@ class Reports:
             self._silently(1, record.size)
         else:
             now = time.monotonic()
-            self.add(lambda: self._tell_failure(record, error, now))
+            self.add(lambda: self._report_failure(record, error, now))
 
     # -- private ---------------------------------------------------------------------------------
 
@@ -279,28 +279,28 @@ class Reports:
             self.silent += count
         self.wake()
 
-    def _tell_failure(self, record: Record, error: OwnError, at: float) -> None:
-        self.forget(record)
-        _tell(record, error, record.partition, at)
+    def _report_failure(self, record: Record, error: OwnError, at: float) -> None:
+        self.release(record)
+        _call_back(record, error, record.partition, at)
 
 
-def _tell(record: Record, error: OwnError, partition: int | None, at: float) -> None:
-    told = translated(error)
+def _call_back(record: Record, error: OwnError, partition: int | None, at: float) -> None:
+    reported = translated(error)
     timestamp = (TIMESTAMP_NOT_AVAILABLE, -1)
     if record.timestamp_ms is not None:
         timestamp = (TIMESTAMP_CREATE_TIME, record.timestamp_ms)
-    message = errors.kin(Message)(
+    message = errors.shared_class(Message)(
         record.topic,
         partition,
         None,
         record.key,
         record.value,
         record.headers,
-        told,
+        reported,
         timestamp,
         at - record.since,
     )
-    record.on_delivery(told, message)
+    record.on_delivery(reported, message)
 
 
 def _delivered(message_class: type[Message], record: Record, delivery: Delivery, at: float) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from aioproducer.compat.confluent._inside import Inside
+from aioproducer.compat.confluent._loop_side import LoopSide
 from aioproducer.compat.confluent._reports import Reports
 from aioproducer.compat.confluent._settings import Settings
 
@@ -24,16 +24,16 @@ class Clock:
         """Return the seconds until they are due."""
         return max(0.0, self._due - time.monotonic())
 
-    def look(self, inside: Inside) -> None:
+    def report_if_due(self, loop_side: LoopSide) -> None:
         """Report statistics if they are due."""
         now = time.monotonic()
         if not self.is_on or now < self._due:
             return
         self._due = now + self._settings.statistics_s
-        callback, text = self._settings.stats_cb, self._text(now, inside)
+        callback, text = self._settings.stats_cb, self._text(now, loop_side)
         self._reports.add(lambda: callback(text))
 
-    def _text(self, now: float, inside: Inside) -> str:
+    def _text(self, now: float, loop_side: LoopSide) -> str:
         reports, settings = self._reports, self._settings
         client_id = settings.config.client_id
         return json.dumps(
@@ -48,10 +48,10 @@ class Clock:
                 "msg_size": reports.bytes,
                 "msg_max": settings.max_records,
                 "msg_size_max": settings.max_bytes,
-                "connected": inside.producer is not None,
+                "connected": loop_side.producer is not None,
                 "brokers": {
                     f"{node.host}:{node.port}/{node.id}": {"nodeid": node.id}
-                    for node in inside.brokers()
+                    for node in loop_side.brokers()
                 },
             }
         )

@@ -66,7 +66,7 @@ def translating() -> Iterator[None]:
     try:
         yield
     except ours.KafkaError as error:
-        raise errors.kin(errors.KafkaException)(translated(error)) from error
+        raise errors.shared_class(errors.KafkaException)(translated(error)) from error
 
 
 def _code_for(error: ours.KafkaError) -> int:

@@ -21,7 +21,7 @@ from aioproducer.compat.confluent._cluster import (
     check_topic_asked_for,
     known_cluster_id,
 )
-from aioproducer.compat.confluent._inside import Inside
+from aioproducer.compat.confluent._loop_side import LoopSide
 from aioproducer.compat.confluent._reports import Group, Reports
 from aioproducer.compat.confluent._settings import settings_of
 from aioproducer.compat.confluent._transactions import TransactionalCalls
@@ -69,8 +69,8 @@ class AIOProducer:
         self._limit = settings.config.max_request_size
         self._transactional = settings.config.transactional_id is not None
         self._reports = _Outcomes(settings.error_cb, settings.max_records, settings.max_bytes)
-        self._inside = Inside(settings, _Loop(loop), self._reports)
-        self._inside.begin()
+        self._loop_side = LoopSide(settings, _Loop(loop), self._reports)
+        self._loop_side.begin()
         self._calls = TransactionalCalls(self._transactional)
         self._closed = False
 
@@ -107,7 +107,7 @@ class AIOProducer:
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         callback = on_delivery or self._settings.on_delivery
 
-        def told(error: Any, message: Any) -> None:
+        def on_outcome(error: Any, message: Any) -> None:
             try:
                 if callback is not None:
                     callback(error, message)
@@ -119,14 +119,16 @@ class AIOProducer:
             if error is None:
                 future.set_result(message)
             else:
-                future.set_exception(errors.kin(errors.KafkaException)(error))
+                future.set_exception(errors.shared_class(errors.KafkaException)(error))
 
-        record = record_of(topic, value, key, partition, timestamp, headers, told, self._limit)
+        record = record_of(
+            topic, value, key, partition, timestamp, headers, on_outcome, self._limit
+        )
         while not self._reports.has_room(record.size):
             await self._reports.next()
             self._check_open()
         if self._transactional:
-            check = self._inside.check_send
+            check = self._loop_side.check_send
             if check is None:
                 raise errors.exception(
                     KafkaError._STATE,
@@ -134,7 +136,7 @@ class AIOProducer:
                 )
             with translating():
                 check()
-        self._inside.put(record)
+        self._loop_side.put(record)
         return future
 
     async def poll(self, timeout: float = 0) -> int:
@@ -172,35 +174,35 @@ class AIOProducer:
         """Give records up; their futures fail with `_PURGE_QUEUE` or `_PURGE_INFLIGHT`."""
         self._check_open()
         with translating():
-            await self._inside.purge(in_queue, in_flight)
+            await self._loop_side.purge(in_queue, in_flight)
 
     async def init_transactions(self, timeout: float = -1) -> None:
         """See `Producer.init_transactions`, as for all calls here."""
         await self._call(
             "init_transactions",
-            lambda inside: inside.run(lambda producer: producer.init_transactions()),
+            lambda loop_side: loop_side.run(lambda producer: producer.init_transactions()),
             timeout,
         )
 
     async def begin_transaction(self, timeout: float = -1) -> None:
         """Begin a transaction."""
-        await self._call("begin_transaction", Inside.begin_transaction, timeout)
+        await self._call("begin_transaction", LoopSide.begin_transaction, timeout)
 
     async def commit_transaction(self, timeout: float = -1) -> None:
         """Flush, and commit."""
 
-        async def commit(inside: Inside) -> None:
+        async def commit(loop_side: LoopSide) -> None:
             await self._flush(-1)
-            if inside.lost is not None:
-                told = translated(inside.lost)
-                raise errors.exception(told.code(), told.str(), txn_requires_abort=True)
-            await inside.run(lambda producer: producer.commit_transaction())
+            if loop_side.lost is not None:
+                lost = translated(loop_side.lost)
+                raise errors.exception(lost.code(), lost.str(), txn_requires_abort=True)
+            await loop_side.run(lambda producer: producer.commit_transaction())
 
         await self._call("commit_transaction", commit, timeout)
 
     async def abort_transaction(self, timeout: float = -1) -> None:
         """Abort; records that were not sent yet fail with `_PURGE_QUEUE`."""
-        await self._call("abort_transaction", Inside.abort, timeout)
+        await self._call("abort_transaction", LoopSide.abort, timeout)
 
     async def send_offsets_to_transaction(
         self, positions: list[Any], group_metadata: Any, timeout: float = -1
@@ -209,7 +211,7 @@ class AIOProducer:
         offsets = [position for position in positions if position.offset >= 0]
         await self._call(
             "send_offsets_to_transaction",
-            lambda inside: inside.send_offsets(offsets, group_metadata),
+            lambda loop_side: loop_side.send_offsets(offsets, group_metadata),
             timeout,
         )
 
@@ -218,13 +220,13 @@ class AIOProducer:
         self._check_open("Handle")
         check_topic_asked_for(topic)
         with asking("Failed to get metadata", KafkaError._TRANSPORT), translating():
-            return await in_time(self._inside.list_topics(topic), limit_of(timeout))
+            return await in_time(self._loop_side.list_topics(topic), limit_of(timeout))
 
     async def cluster_id(self, timeout: float = -1) -> str:
         """See `Producer.cluster_id`."""
         self._check_open("Handle")
         with asking("Failed to retrieve cluster id", KafkaError._TIMED_OUT), translating():
-            found = await in_time(self._inside.cluster_id(), limit_of(timeout))
+            found = await in_time(self._loop_side.cluster_id(), limit_of(timeout))
         return known_cluster_id(found)
 
     @hides_arguments
@@ -239,7 +241,7 @@ class AIOProducer:
             return
         self._closed = True
         with translating():
-            await self._inside.close(None)
+            await self._loop_side.close(None)
 
     async def __aenter__(self) -> Self:
         return self
@@ -262,7 +264,7 @@ class AIOProducer:
     async def _flush(self, timeout: float) -> int:
         async def flush() -> None:
             while self._reports.count:
-                await self._inside.flush()
+                await self._loop_side.flush()
 
         with translating(), suppress(TimeoutError):
             async with asyncio.timeout(limit_of(timeout)):
@@ -270,13 +272,13 @@ class AIOProducer:
         return self._reports.count
 
     async def _call(
-        self, name: str, work: Callable[[Inside], Coroutine[Any, Any, None]], timeout: float
+        self, name: str, work: Callable[[LoopSide], Coroutine[Any, Any, None]], timeout: float
     ) -> None:
         """Make a transactional call."""
         self._check_open()
         limit = limit_of(timeout)
         with self._calls.making(name), translating():
-            await in_time(work(self._inside), limit)
+            await in_time(work(self._loop_side), limit)
 
 
 class _Loop:

@@ -9,8 +9,8 @@ from functools import cache, total_ordering
 from typing import Any, Final
 
 from aioproducer.compat._forwarding import forwarded
-from aioproducer.compat._kin import counterpart
-from aioproducer.compat._kin import kin as _kin
+from aioproducer.compat._shared_classes import counterpart
+from aioproducer.compat._shared_classes import shared_class as _shared_class
 from aioproducer.compat.confluent._codes import NAMES, Codes
 
 __all__ = [
@@ -185,15 +185,15 @@ def _init_serialization_error(made: ProduceError, code: int, cause: Any) -> None
         ProduceError.__init__(made, error(code, str(cause)), cause)
 
 
-def kin_of_client(own: Any) -> Any:
+def shared_error_class(own: Any) -> Any:
     """Return the class to raise, for those that are in `confluent_kafka.error`."""
-    return _kin(own, "confluent_kafka.error")
+    return _shared_class(own, "confluent_kafka.error")
 
 
-def kin(own: Any) -> Any:
+def shared_class(own: Any) -> Any:
     """Return the class to make instances of: also confluent-kafka's, where that is loaded."""
     if issubclass(own, BaseException):
-        return _kin(own, "confluent_kafka")
+        return _shared_class(own, "confluent_kafka")
     theirs = counterpart("confluent_kafka", own.__name__)
     return own if theirs is None else _joined(own, theirs)
 
@@ -205,13 +205,13 @@ def _joined(own: Any, theirs: Any) -> type:
 
 def error(code: int, reason: str | None = None, **flags: bool) -> KafkaError:
     """Return a `KafkaError`, also confluent-kafka's where that is loaded."""
-    made: KafkaError = kin(KafkaError)(code, reason, **flags)
+    made: KafkaError = shared_class(KafkaError)(code, reason, **flags)
     return made
 
 
 def exception(code: int, reason: str | None = None, **flags: bool) -> KafkaException:
     """Return a `KafkaException` to raise."""
-    made: KafkaException = kin(KafkaException)(error(code, reason, **flags))
+    made: KafkaException = shared_class(KafkaException)(error(code, reason, **flags))
     return made
 
 

@@ -21,7 +21,7 @@ from aioproducer.compat.confluent._cluster import (
     check_topic_asked_for,
     known_cluster_id,
 )
-from aioproducer.compat.confluent._inside import Inside
+from aioproducer.compat.confluent._loop_side import LoopSide
 from aioproducer.compat.confluent._reports import Record, Reports
 from aioproducer.compat.confluent._settings import settings_of
 from aioproducer.compat.confluent._statistics import Clock
@@ -77,9 +77,9 @@ class Producer(ClosedOnLeaving):
         self._clock = Clock(settings, self._reports)
         self._thread = LoopThread(f"aioproducer {settings.config.client_id}")
         self._thread.start()
-        self._inside = Inside(settings, self._thread, self._reports)
-        self._started = Started(self._thread, self._inside, _EXIT_TIMEOUT_S)
-        self._thread.post(self._inside.begin)
+        self._loop_side = LoopSide(settings, self._thread, self._reports)
+        self._started = Started(self._thread, self._loop_side, _EXIT_TIMEOUT_S)
+        self._thread.post(self._loop_side.begin)
         self._closing = threading.Lock()
         self._calls = TransactionalCalls(self._transactional)
         self._closed = False
@@ -127,16 +127,16 @@ class Producer(ClosedOnLeaving):
         ):
             size = len(value) + _OVERHEAD + (0 if key is None else len(key))
             if size <= self._limit:
-                told = on_delivery or callback or self._on_delivery
-                parts = (topic, value, key, None, None, None, size, time.monotonic(), told)
-                self._inside.put(_new(Record, parts))
+                handler = on_delivery or callback or self._on_delivery
+                parts = (topic, value, key, None, None, None, size, time.monotonic(), handler)
+                self._loop_side.put(_new(Record, parts))
                 return
         self._check_open()
-        told = on_delivery or callback or self._on_delivery
-        record = record_of(topic, value, key, partition, timestamp, headers, told, self._limit)
+        handler = on_delivery or callback or self._on_delivery
+        record = record_of(topic, value, key, partition, timestamp, headers, handler, self._limit)
         if self._transactional:
             self._check_transaction()
-        self._inside.put(record)
+        self._loop_side.put(record)
 
     def produce_batch(
         self,
@@ -239,10 +239,10 @@ class Producer(ClosedOnLeaving):
         """
         self._check_open()
         if not blocking:
-            self._submit(self._inside.purge(in_queue, in_flight))
+            self._submit(self._loop_side.purge(in_queue, in_flight))
             return
         with translating():
-            self._thread.call(self._inside.purge(in_queue, in_flight))
+            self._thread.call(self._loop_side.purge(in_queue, in_flight))
 
     # -- inspection ------------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ class Producer(ClosedOnLeaving):
         self._check_open("Handle")
         check_topic_asked_for(topic)
         with asking("Failed to get metadata", KafkaError._TRANSPORT):
-            return self._wait_for(self._inside.list_topics(topic), timeout)
+            return self._wait_for(self._loop_side.list_topics(topic), timeout)
 
     def cluster_id(self, timeout: float = -1) -> str:
         """Return the id of the cluster.
@@ -274,7 +274,7 @@ class Producer(ClosedOnLeaving):
         """
         self._check_open("Handle")
         with asking("Failed to retrieve cluster id", KafkaError._TIMED_OUT):
-            found = self._wait_for(self._inside.cluster_id(), timeout)
+            found = self._wait_for(self._loop_side.cluster_id(), timeout)
         return known_cluster_id(found)
 
     @hides_arguments
@@ -307,13 +307,13 @@ class Producer(ClosedOnLeaving):
         """
         self._call(
             "init_transactions",
-            lambda inside: inside.run(lambda producer: producer.init_transactions()),
+            lambda loop_side: loop_side.run(lambda producer: producer.init_transactions()),
             timeout,
         )
 
     def begin_transaction(self, timeout: float = -1) -> None:
         """Begin a transaction; what any thread produces until its end belongs to it."""
-        self._call("begin_transaction", Inside.begin_transaction, timeout)
+        self._call("begin_transaction", LoopSide.begin_transaction, timeout)
 
     def commit_transaction(self, timeout: float = -1) -> None:
         """Flush, and commit. On a timeout call it again."""
@@ -323,15 +323,17 @@ class Producer(ClosedOnLeaving):
         with self._calls.making("commit_transaction"):
             if self._flush(limit):
                 raise timed_out(timeout)
-            if self._inside.lost is not None:
-                told = translated(self._inside.lost)
-                raise errors.exception(told.code(), told.str(), txn_requires_abort=True)
+            if self._loop_side.lost is not None:
+                lost = translated(self._loop_side.lost)
+                raise errors.exception(lost.code(), lost.str(), txn_requires_abort=True)
             left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
-            self._wait_for(self._inside.run(lambda producer: producer.commit_transaction()), left)
+            self._wait_for(
+                self._loop_side.run(lambda producer: producer.commit_transaction()), left
+            )
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """Abort; records that were not sent yet fail with `_PURGE_QUEUE`."""
-        self._call("abort_transaction", Inside.abort, timeout)
+        self._call("abort_transaction", LoopSide.abort, timeout)
         self._reports.serve(0)
 
     def send_offsets_to_transaction(
@@ -348,7 +350,7 @@ class Producer(ClosedOnLeaving):
         offsets = [position for position in positions if position.offset >= 0]
         self._call(
             "send_offsets_to_transaction",
-            lambda inside: inside.send_offsets(offsets, group_metadata),
+            lambda loop_side: loop_side.send_offsets(offsets, group_metadata),
             timeout,
         )
 
@@ -386,10 +388,10 @@ class Producer(ClosedOnLeaving):
         if self._closed:
             raise RuntimeError(f"{what} has been closed")
         if self._clock.is_on:
-            self._clock.look(self._inside)
+            self._clock.report_if_due(self._loop_side)
 
     def _check_transaction(self) -> None:
-        check = self._inside.check_send
+        check = self._loop_side.check_send
         if check is None:
             raise errors.exception(
                 KafkaError._STATE,
@@ -401,7 +403,7 @@ class Producer(ClosedOnLeaving):
     def _flush(self, timeout: float | None) -> int:
         deadline = None if timeout is None else time.monotonic() + timeout
         while self._reports.count:
-            flushed = self._submit(self._inside.flush())
+            flushed = self._submit(self._loop_side.flush())
             try:
                 while self._reports.count and not flushed.done():
                     left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -427,7 +429,7 @@ class Producer(ClosedOnLeaving):
             return self._reports.serve(limit, enough)
         due = self._clock.left()
         served = self._reports.serve(due if limit is None else min(due, limit), enough)
-        self._clock.look(self._inside)
+        self._clock.report_if_due(self._loop_side)
         return served
 
     def _submit(self, work: Coroutine[Any, Any, None]) -> Future[None]:
@@ -445,12 +447,12 @@ class Producer(ClosedOnLeaving):
         return future
 
     def _call(
-        self, name: str, work: Callable[[Inside], Coroutine[Any, Any, None]], timeout: float
+        self, name: str, work: Callable[[LoopSide], Coroutine[Any, Any, None]], timeout: float
     ) -> None:
         """Make a transactional call."""
         self._check_open()
         with self._calls.making(name):
-            self._wait_for(work(self._inside), timeout)
+            self._wait_for(work(self._loop_side), timeout)
 
     def _wait_for(self, work: Coroutine[Any, Any, T], timeout: float) -> T:
         """Run something in the loop and wait for it."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.compat._forwarding import forwarded
-from aioproducer.compat._kin import counterpart
+from aioproducer.compat._shared_classes import counterpart
 from aioproducer.compat.confluent import errors
 from aioproducer.compat.confluent.errors import (
     KeySerializationError,
@@ -100,13 +100,13 @@ class SerializingProducer(Producer):
             try:
                 key = serialize_key(key, context)
             except Exception as error:
-                raise errors.kin_of_client(KeySerializationError)(error) from error
+                raise errors.shared_error_class(KeySerializationError)(error) from error
         context.field = fields.VALUE
         if serialize_value is not None:
             try:
                 value = serialize_value(value, context)
             except Exception as error:
-                raise errors.kin_of_client(ValueSerializationError)(error) from error
+                raise errors.shared_error_class(ValueSerializationError)(error) from error
         super().produce(
             topic,
             value,

@@ -11,7 +11,7 @@ from aioproducer.compat.kafka._translation import translating
 from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 
-class TransactionalCalls:
+class TransactionsMixin:
     """They need `transactional_id`; see `KafkaProducer`."""
 
     config: dict[str, Any]
@@ -66,7 +66,7 @@ class TransactionalCalls:
 
     def _transactional(self) -> Connection:
         if self.config["transactional_id"] is None:
-            raise errors.kin(errors.IllegalStateError)(
+            raise errors.shared_class(errors.IllegalStateError)(
                 "Cannot use transactional methods without setting a transactional_id."
             )
         return self._running()

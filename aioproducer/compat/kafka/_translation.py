@@ -28,7 +28,7 @@ _TRANSLATION: Final = Translation(
     errors.for_code,
     errors.for_code(_SASL_AUTHENTICATION_FAILED),
     errors.KafkaError,
-    errors.kin,
+    errors.shared_class,
     errors.KafkaTimeoutError,
 )
 

@@ -10,7 +10,7 @@ import re
 from typing import Any, ClassVar, Final
 
 from aioproducer.compat._forwarding import forwarded
-from aioproducer.compat._kin import kin as _kin
+from aioproducer.compat._shared_classes import shared_class as _shared_class
 
 
 class KafkaError(Exception):
@@ -179,9 +179,9 @@ def for_code(error_code: int) -> type[BrokerResponseError]:
     return type("UnrecognizedBrokerError", (_BY_CODE[-1],), {"errno": error_code})
 
 
-def kin(error_class: type[Exception]) -> type[Exception]:
+def shared_class(error_class: type[Exception]) -> type[Exception]:
     """Return the class to raise for one of ours: also kafka-python's, where that is loaded."""
-    return _kin(error_class, "kafka.errors")
+    return _shared_class(error_class, "kafka.errors")
 
 
 def __getattr__(name: str) -> Any:

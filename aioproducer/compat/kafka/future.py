@@ -101,7 +101,9 @@ class FutureRecordMetadata:
         """
         deadline = None if timeout is None else time.monotonic() + max(0.0, timeout)
         if not self._wait(None if timeout is None else max(0.0, timeout)):
-            raise errors.kin(errors.KafkaTimeoutError)(f"Timeout after waiting for {timeout} secs.")
+            raise errors.shared_class(errors.KafkaTimeoutError)(
+                f"Timeout after waiting for {timeout} secs."
+            )
         if self._ran is not None and self._runner != threading.get_ident():
             self._ran.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
         value, exception = self._known()

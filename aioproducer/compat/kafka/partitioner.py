@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from aioproducer.compat._forwarding import forwarded
-from aioproducer.compat._kin import counterpart
+from aioproducer.compat._shared_classes import counterpart
 from aioproducer.types import TopicMetadata
 
 __all__ = ["DefaultPartitioner", "Partitioner", "StickyPartitioner"]

@@ -12,7 +12,7 @@ from aioproducer.blocking.leaving import ClosedOnLeaving
 from aioproducer.compat.kafka import _settings as settings
 from aioproducer.compat.kafka import errors
 from aioproducer.compat.kafka._connection import Connection
-from aioproducer.compat.kafka._transactions import TransactionalCalls
+from aioproducer.compat.kafka._transactions import TransactionsMixin
 from aioproducer.compat.kafka._translation import translating
 from aioproducer.compat.kafka.future import Failed, FutureRecordMetadata
 from aioproducer.compat.kafka.partitioner import View, choice_of
@@ -34,7 +34,7 @@ class MetricName(NamedTuple):
     tags: tuple[tuple[str, str], ...]
 
 
-class KafkaProducer(ClosedOnLeaving, TransactionalCalls):
+class KafkaProducer(ClosedOnLeaving, TransactionsMixin):
     """kafka-python 3's producer: its options, calls and defaults. Use it from any thread.
 
     It connects in the constructor, waiting at most `bootstrap_timeout_ms`; with `api_version` given
@@ -142,7 +142,7 @@ class KafkaProducer(ClosedOnLeaving, TransactionalCalls):
         with translating():
             left = connection.flush(timeout)
             if left:
-                raise errors.kin(errors.KafkaTimeoutError)(
+                raise errors.shared_class(errors.KafkaTimeoutError)(
                     f"{left} records were not delivered within {timeout} secs."
                 )
             connection.run_callbacks()
@@ -231,7 +231,7 @@ class KafkaProducer(ClosedOnLeaving, TransactionalCalls):
 
     def _running(self) -> Connection:
         if self._closed:
-            raise errors.kin(errors.IllegalStateError)("KafkaProducer already closed!")
+            raise errors.shared_class(errors.IllegalStateError)("KafkaProducer already closed!")
         connection = self._connection
         if connection is None:
             with self._starting:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, cast
 
 from aioproducer.compat._forwarding import forwarded
-from aioproducer.compat._kin import counterpart
+from aioproducer.compat._shared_classes import counterpart
 from aioproducer.types import RecordMetadata as _RecordMetadata
 from aioproducer.types import TopicPartition as TopicPartition  # noqa: PLC0414
 

@@ -18,7 +18,7 @@ from aioproducer.client.producer import Producer
 from aioproducer.compat.aiokafka._batch import BatchBuilder
 from aioproducer.compat.aiokafka._connection import Connection
 from aioproducer.compat.aiokafka.producer import AIOKafkaProducer
-from aioproducer.compat.confluent._inside import Inside
+from aioproducer.compat.confluent._loop_side import LoopSide
 from aioproducer.compat.confluent._reports import Record, Reports
 from aioproducer.contrib.otel._spans import Carried, SendSpan, Tracing
 
@@ -34,7 +34,7 @@ _gathered: Final[WeakKeyDictionary[BatchBuilder, SendSpan]] = WeakKeyDictionary(
 
 
 def _put(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
-    def put(self: Inside, record: Record) -> None:
+    def put(self: LoopSide, record: Record) -> None:
         engine = None if self.producer is None else self.producer._engine
         span, headers = tracing.begin(
             self._config,
@@ -52,14 +52,14 @@ def _put(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
     return put
 
 
-def _watch(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
-    def watch(self: Reports, record: Record, delivery: Any) -> None:
+def _report_when_done(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
+    def report_when_done(self: Reports, record: Record, delivery: Any) -> None:
         if type(record.headers) is Carried and record.headers.span is not None:
-            record.headers.span.watch(delivery)
+            record.headers.span.end_with(delivery)
         original(self, record, delivery)
 
     del tracing
-    return watch
+    return report_when_done
 
 
 def _failed(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
@@ -141,8 +141,8 @@ def _never_at_once(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
 
 
 CALLS: Final[tuple[tuple[type, str, Callable[[Tracing, Callable[..., Any]], Wrapper]], ...]] = (
-    (Inside, "put", _put),
-    (Reports, "watch", _watch),
+    (LoopSide, "put", _put),
+    (Reports, "report_when_done", _report_when_done),
     (Reports, "failed", _failed),
     (AIOKafkaProducer, "_accept_at_once", _never_at_once),
     (BatchBuilder, "append", _append),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from aioproducer import blocking
 from aioproducer.client import producer as asynchronous
-from aioproducer.client.bulk import BulkCalls
+from aioproducer.client.bulk import BulkSendMixin
 from aioproducer.compat.aiokafka._connection import Connection as AiokafkaConnection
 from aioproducer.compat.kafka._connection import Connection as KafkaConnection
 from aioproducer.contrib.otel import _drop_ins as drop_ins
@@ -108,7 +108,7 @@ def _send(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
             return await original(self, topic, value, key, **place)
         with span.failing():
             delivery = await original(self, topic, value, key, **place)
-        span.watch(delivery)
+        span.end_with(delivery)
         return delivery
 
     return send
@@ -132,7 +132,7 @@ def _send_nowait(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
             return original(self, topic, value, key, **place)
         with span.failing(ignored=(WouldBlockError,)):
             delivery = original(self, topic, value, key, **place)
-        span.watch(delivery)
+        span.end_with(delivery)
         return delivery
 
     return send_nowait
@@ -191,15 +191,15 @@ def _send_arrow(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
         topic_column: str | None = None,
     ) -> Any:
         from aioproducer.records.arrow import ArrowColumns  # heavy, and not needed to instrument
-        from aioproducer.runtime.bulk import send_arrow as arrow
+        from aioproducer.runtime.bulk.send_arrow import send_arrow as send_columns
 
         engine = self._usable()
         columns = ArrowColumns(value, key, headers, partition, timestamp, topic_column)
         span = tracing.begin_many(self.config, engine, topic)
         if span is None:
-            return await arrow.send_arrow(engine, topic, data, columns)
+            return await send_columns(engine, topic, data, columns)
         with span.failing_many():
-            result = await arrow.send_arrow(engine, topic, data, columns, span.added)
+            result = await send_columns(engine, topic, data, columns, span.added)
         span.finish_many(result)
         return result
 
@@ -223,7 +223,7 @@ def _blocking_send(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
             return original(self, topic, value, key, headers, partition, timestamp_ms)
         with span.failing(ignored=(WouldBlockError,)):
             handle = original(self, topic, value, key, headers, partition, timestamp_ms)
-        span.watch_handle(handle)
+        span.end_with_handle(handle)
         return handle
 
     return send
@@ -270,8 +270,8 @@ _CALLS: tuple[tuple[type, str, Callable[[Tracing, Callable[..., Any]], Wrapper]]
     (asynchronous.Producer, "send", _send),
     (asynchronous.Producer, "send_nowait", _send_nowait),
     (asynchronous.Producer, "send_and_wait", _send_and_wait),
-    (BulkCalls, "send_many", _send_many),
-    (BulkCalls, "send_arrow", _send_arrow),
+    (BulkSendMixin, "send_many", _send_many),
+    (BulkSendMixin, "send_arrow", _send_arrow),
     (blocking.Producer, "send", _blocking_send),
     (blocking.Producer, "send_many", _blocking_send_many),
 )

@@ -144,11 +144,11 @@ class SendSpan:
                 self.finish_many(result, error)
             raise
 
-    def watch(self, delivery: Delivery) -> None:
+    def end_with(self, delivery: Delivery) -> None:
         """End with the outcome of a delivery."""
         delivery.add_done_callback(self._on_done)
 
-    def watch_handle(self, handle: DeliveryHandle) -> None:
+    def end_with_handle(self, handle: DeliveryHandle) -> None:
         """End with the outcome of a blocking producer's record."""
         handle.add_done_callback(lambda handle: self._on_done(handle._delivery))
 

@@ -46,7 +46,7 @@ class LinesFormat:
 
     def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
         """See `Format`."""
-        return _behind(skip, self._chunks(stream))
+        return _after(skip, self._chunks(stream))
 
     def parse(self, raw: Sequence[bytes], first_row: int = 1) -> Chunk:
         """Return consecutive lines as rows."""
@@ -79,7 +79,7 @@ class NdjsonFormat:
 
     def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
         """See `Format`."""
-        return _behind(skip, self._chunks(stream))
+        return _after(skip, self._chunks(stream))
 
     def parse(self, raw: Sequence[bytes], first_row: int = 1) -> Chunk:
         """Return consecutive lines as rows; there may be none."""
@@ -150,7 +150,7 @@ class CsvFormat:
 
     def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
         """See `Format`."""
-        return _behind(skip, _CsvReader(self, stream).chunks())
+        return _after(skip, _CsvReader(self, stream).chunks())
 
 
 class _CsvReader:
@@ -243,7 +243,7 @@ def _too_long(line: bytes, limit: int) -> BadRow:
     return BadRow(f"longer than {limit:,} bytes (text cut)", bytes(line))
 
 
-def _behind(skip: int, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+def _after(skip: int, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
     seen = 0
     for chunk in chunks:
         seen = chunk.first_row + len(chunk.fields) - 1

@@ -52,12 +52,12 @@ def bounds_of(schema: Any) -> Bounds:
         AvroSchemaError: Its types are nested too deeply, or a few bytes of it make any number of
             values.
     """
-    measuring = _Measuring()
-    size = measuring.size_of(schema, 0)
-    return Bounds(size.min_bytes, size.values, measuring.per_byte, measuring.recursive)
+    measurement = _Measurement()
+    size = measurement.size_of(schema, 0)
+    return Bounds(size.min_bytes, size.values, measurement.per_byte, measurement.recursive)
 
 
-class _Measuring:
+class _Measurement:
     def __init__(self) -> None:
         self.per_byte = 0
         self.recursive = False

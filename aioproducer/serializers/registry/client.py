@@ -479,7 +479,7 @@ class SchemaRegistry:
             self._loop = loop
             self._under_way.clear()
             self._in_background.clear()
-            self._connection.forget()
+            self._connection.drop_client()
         elif self._loop is not loop:
             raise WrongLoopError(
                 "this SchemaRegistry belongs to another event loop",

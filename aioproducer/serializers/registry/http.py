@@ -161,7 +161,7 @@ class RegistryConnection:
         if client is not None:
             await client.aclose()
 
-    def forget(self) -> None:
+    def drop_client(self) -> None:
         """Drop the connections of a loop that has ended, without closing them properly."""
         self._client = None
 

@@ -95,7 +95,7 @@ class JsonSchemaSerializer(RegistrySerializer):
         text = _text(schema)
         try:
             content = json.loads(text)
-            kind = jsonschema.validators.validator_for(content, _usual())
+            kind = jsonschema.validators.validator_for(content, _default_dialect())
             check_schema(kind, content, len(text))
             check_patterns([content])
         except (ValueError, TypeError, PatternError, jsonschema.exceptions.SchemaError) as error:
@@ -175,7 +175,7 @@ def _validator(schema: Schema, referenced: Mapping[Place, Schema]) -> tuple[Any,
 
     try:
         found = linked(schema, referenced)
-        kind = validator_for(found.content, _usual())
+        kind = validator_for(found.content, _default_dialect())
         check_schema(kind, found.content, len(schema.text))
         check_patterns(found.documents.values())
         # What schemas refer to is given; the only others that it finds are JSON Schema's own. The
@@ -255,7 +255,7 @@ def _kind_of(value: Any) -> str:
     return f"an object with {len(value)} properties"
 
 
-def _usual() -> Any:
+def _default_dialect() -> Any:
     """Return the dialect of a schema without `$schema`: draft 7, as in Confluent's serializers."""
     from jsonschema import Draft7Validator
 

@@ -108,10 +108,10 @@ def _decoded(content: dict[str, Any]) -> SparkLoadState:
 async def written(config: ProducerConfig, job: str, topic: str) -> Written:
     """Return the state of a step that is a job of this id."""
     async with Ledger(config, prefix_for_job(job), topic) as ledger:
-        last, is_settled = await ledger.last_decision_and_end()
+        last, is_completed = await ledger.last_decision_and_end()
         if last is None or last.owner != job:
             return Written.NO
-        return Written.YES if is_settled else Written.DECIDED
+        return Written.YES if is_completed else Written.DECIDED
 
 
 class Written(Enum):

@@ -28,7 +28,7 @@ from aioproducer.testing.broker.api import (
     transaction_views,
     transactions,
 )
-from aioproducer.testing.broker.api.context import HangUpError, LongPoll, RequestContext
+from aioproducer.testing.broker.api.context import DisconnectError, LongPoll, RequestContext
 from aioproducer.testing.broker.transactions.states import V2
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.compiler import compile_struct
@@ -188,7 +188,7 @@ def respond(
             outcome = api.handler(ctx, _decode(key, header))
     except errors.ProtocolError as error:
         return Reply(close=str(error))
-    except HangUpError as error:
+    except DisconnectError as error:
         return Reply(close=str(error))
     if isinstance(outcome, LongPoll):
         return Reply(wait=RequestWait(outcome, fault))

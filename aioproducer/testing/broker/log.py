@@ -151,7 +151,7 @@ class PartitionLog:
             size -= len(self._batches[drop].data)
             drop += 1
         if drop:
-            self._forget(drop, size)
+            self._delete_oldest(drop, size)
 
     def truncate_to(self, offset: int) -> list[StoredBatch]:
         """Delete the batches from `offset` on, as a replica does that follows another leader.
@@ -176,10 +176,10 @@ class PartitionLog:
             drop += 1
         kept = sum(len(batch.data) for batch in self._batches[drop:])
         start = self.start_offset
-        self._forget(drop, kept)
+        self._delete_oldest(drop, kept)
         self.start_offset = max(start, self.start_offset)
 
-    def _forget(self, drop: int, size_left: int) -> None:
+    def _delete_oldest(self, drop: int, size_left: int) -> None:
         del self._batches[:drop]
         del self._base_offsets[:drop]
         self.size_bytes = size_left

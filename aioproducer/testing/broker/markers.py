@@ -118,7 +118,7 @@ class PartitionTransactions:
         if not marker.is_commit:
             self.aborted.append(ended)
 
-    def forget(self, producer_id: int) -> None:
+    def drop(self, producer_id: int) -> None:
         """Drop a transaction whose end leaves no trace in a log."""
         self._open.pop(producer_id, None)
 

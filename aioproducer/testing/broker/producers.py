@@ -119,7 +119,7 @@ class ProducerStates:
         entry = self._entries.get(producer_id)
         return None if entry is None else entry.epoch
 
-    def forget(self, producer_id: int) -> None:
+    def remove(self, producer_id: int) -> None:
         """Lose what is known of a producer, as a broker does when the state expires."""
         self._entries.pop(producer_id, None)
 

@@ -63,7 +63,7 @@ class ReplicatedPartition(Partition):
         self._advance()
         return end_offset
 
-    def is_behind(self, node_id: int) -> bool:
+    def is_lagging(self, node_id: int) -> bool:
         """Return whether a replica lacks a part of the log."""
         return self._ends[node_id] < self.log.end_offset
 

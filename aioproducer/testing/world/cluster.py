@@ -58,7 +58,7 @@ class SimCluster(ClusterState):
         late_fetches: Fetches begun with extra lag, per broker.
         markers_written: How many transaction markers were written.
         keyless_refused: How many batches were refused because a record had no key.
-        producers_forgotten: How many idle producers have expired in partitions.
+        producers_expired: How many idle producers have expired in partitions.
         deleted: Topics that were deleted, with their logs.
     """
 
@@ -82,7 +82,7 @@ class SimCluster(ClusterState):
         self.late_fetches: dict[int, int] = dict.fromkeys(self.brokers, 0)
         self.markers_written: int = 0
         self.keyless_refused: int = 0
-        self.producers_forgotten: int = 0
+        self.producers_expired: int = 0
         self.deleted: list[Topic] = []
         self._created_at: dict[UUID, float] = {}
         self._deleted_at: dict[UUID, float] = {}
@@ -91,7 +91,7 @@ class SimCluster(ClusterState):
         self._paused: set[int] = set()
         self._sessions = dict.fromkeys(self.brokers, 0)
         self._fetching: set[tuple[TopicPartition, int]] = set()
-        self._behind: dict[tuple[TopicPartition, int], float] = {}
+        self._lagging_since: dict[tuple[TopicPartition, int], float] = {}
         self._beliefs: dict[int, dict[TopicPartition, Leadership]] = {}
 
     # -- brokers come and go ----------------------------------------------------------------------
@@ -243,11 +243,11 @@ class SimCluster(ClusterState):
         for node_id in partition.replicas:
             key = (where, node_id)
             follows = partition.leader not in {node_id, NO_LEADER}
-            if not follows or (not partition.is_behind(node_id) and node_id in partition.isr):
-                self._behind.pop(key, None)
+            if not follows or (not partition.is_lagging(node_id) and node_id in partition.isr):
+                self._lagging_since.pop(key, None)
                 continue
-            if node_id in partition.isr and key not in self._behind:
-                now = self._behind[key] = self.loop.time()
+            if node_id in partition.isr and key not in self._lagging_since:
+                now = self._lagging_since[key] = self.loop.time()
                 self.loop.call_later(self._timing.longest_lag, self._check_lag, key, now)
             if key not in self._fetching and self.is_working(node_id):
                 self._fetching.add(key)
@@ -262,17 +262,17 @@ class SimCluster(ClusterState):
             return
         can_fetch = self.is_working(key[1]) and self.is_working(partition.leader)
         if can_fetch and partition.fetch(key[1]):
-            self._behind.pop(key, None)
+            self._lagging_since.pop(key, None)
             self.notify(*key[0])
 
     def _check_lag(self, key: tuple[TopicPartition, int], since: float) -> None:
         partition = self._find(key[0])
-        if partition is None or self._behind.get(key) != since:
+        if partition is None or self._lagging_since.get(key) != since:
             return
         if not self.is_working(partition.leader):
             return
-        del self._behind[key]
-        if partition.is_behind(key[1]) and partition.shrink_isr(key[1]):
+        del self._lagging_since[key]
+        if partition.is_lagging(key[1]) and partition.shrink_isr(key[1]):
             self.trace(f"{key[0].topic}-{key[0].partition} isr {partition.isr}")
             self.notify(*key[0])
 
@@ -365,7 +365,7 @@ class TracedPartition(ReplicatedPartition):
     def expire_producers(self, settings: ClusterSettings, now_ms: int) -> list[int]:
         """Expire and report."""
         forgotten = super().expire_producers(settings, now_ms)
-        self._cluster.producers_forgotten += len(forgotten)
+        self._cluster.producers_expired += len(forgotten)
         for producer_id in forgotten:
             where = f"{self.topic}-{self.index}"
             self._cluster.trace(f"b{self.leader} expires producer {producer_id} in {where}")

@@ -24,7 +24,7 @@ from typing import Protocol
 from aioproducer.net.dial.dialer import Address
 from aioproducer.testing.world.pipe import Content, Pipe, Quiet, Signal
 from aioproducer.testing.world.trace import Trace
-from aioproducer.testing.world.transport import ClientTransport, Tap
+from aioproducer.testing.world.transport import ByteListener, ClientTransport
 from aioproducer.testing.world.weather import Direction, Weather
 
 _MOST_PIECES = 4
@@ -68,7 +68,7 @@ class SimConnection:
         self._end: BrokerEnd | None = None
         self._finished = False
         self.transport: ClientTransport | None = None
-        self.tap: Tap | None = None
+        self.listener: ByteListener | None = None
 
     def __str__(self) -> str:
         return f"c{self.number}(b{self.node_id})"
@@ -129,8 +129,8 @@ class SimConnection:
 
     def send(self, data: bytes) -> None:
         """Send bytes from the producer's machine."""
-        if self.tap is not None:
-            self.tap.sent(data)
+        if self.listener is not None:
+            self.listener.sent(data)
         self._to_broker.send(data)
 
     def leave(self, *, orderly: bool) -> None:
@@ -170,16 +170,16 @@ class SimConnection:
         transport = self.transport
         if transport is None:
             return
-        if self.tap is not None and isinstance(content, bytes) and not transport.is_closing():
-            self.tap.received(content)
+        if self.listener is not None and isinstance(content, bytes) and not transport.is_closing():
+            self.listener.received(content)
         transport.arrived(content)
         if transport.is_lost:
             self._signal_end()
 
     def _signal_end(self) -> None:
-        tap, self.tap = self.tap, None
-        if tap is not None:
-            tap.ended()
+        listener, self.listener = self.listener, None
+        if listener is not None:
+            listener.ended()
 
     def _drop(self) -> None:
         self.is_up = False

@@ -240,7 +240,7 @@ class Session:
         if self._dead:
             return
         self._header = header
-        self._settle(reply)
+        self._handle_reply(reply)
 
     def _come_to(self, moment: Moment, header: RequestHeader) -> None:
         """Run what is planned for this moment; it may be the broker's crash."""
@@ -248,7 +248,7 @@ class Session:
         if key in self._broker.ambushes:
             self._broker.ambushes.pop(key)()
 
-    def _settle(self, reply: Reply) -> None:
+    def _handle_reply(self, reply: Reply) -> None:
         broker = self._broker
         if reply.wait is not None:
             self._wait = reply.wait
@@ -267,11 +267,13 @@ class Session:
             return
         self._stop_waiting()
         broker = self._broker
-        self._settle(broker.cluster.respond(broker.node_id, header, broker.clock_ms(), wait=wait))
+        self._handle_reply(
+            broker.cluster.respond(broker.node_id, header, broker.clock_ms(), wait=wait)
+        )
 
     def _answer(self, reply: Reply) -> None:
         reply = self._distorted(reply)
-        self._tell(reply)
+        self._trace_reply(reply)
         if reply.frame is not None and not self._gone:
             self.connection.write(reply.frame, reply.mute_ms / 1000)
         if reply.close is not None:
@@ -331,7 +333,7 @@ class Session:
     def _complain(self, text: str) -> None:
         self._broker.complaints.append(f"b{self._broker.node_id} {self.connection}: {text}")
 
-    def _tell(self, reply: Reply) -> None:
+    def _trace_reply(self, reply: Reply) -> None:
         header = self._header
         if header is None:
             return
@@ -353,15 +355,15 @@ class Session:
             return " garbled"
         if not isinstance(response, ProduceResponse):
             return ""
-        told = []
+        outcomes = []
         for topic in response.responses:
             for each in topic.partition_responses:
                 self._broker.cluster.keyless_refused += "without key" in (each.error_message or "")
                 if each.error_code in _ACCUSING and not self._is_scripted(each.error_code):
                     self._complain(f"code {each.error_code}: {each.error_message}")
                 outcome = f"@{each.base_offset}" if not each.error_code else f"E{each.error_code}"
-                told.append(f"{topic.name or topic.topic_id.hex[:4]}-{each.index}{outcome}")
-        return " " + " ".join(told)
+                outcomes.append(f"{topic.name or topic.topic_id.hex[:4]}-{each.index}{outcome}")
+        return " " + " ".join(outcomes)
 
     def _is_scripted(self, code: int) -> bool:
         return code in self._broker.scripted_codes

@@ -19,7 +19,7 @@ from aioproducer.testing.world.pipe import Content, Quiet, Signal
 _ROUNDING_S = 0.001
 
 
-class Tap(Protocol):
+class ByteListener(Protocol):
     """A listener for what a process sends and receives on one connection."""
 
     def sent(self, data: bytes) -> None:
@@ -35,7 +35,7 @@ class Tap(Protocol):
 class ClientEnd(Protocol):
     """The producer's end of a connection, as its transport uses it."""
 
-    tap: Tap | None
+    listener: ByteListener | None
 
     @property
     def room(self) -> int:
@@ -148,9 +148,9 @@ class ClientTransport(asyncio.Transport):
         """Whether memory was changed before it had left, or the connection ended."""
         return self._unsent.changed
 
-    def tap(self, tap: Tap) -> None:
+    def listen(self, listener: ByteListener) -> None:
         """Set a listener for what goes out and comes in."""
-        self._connection.tap = tap
+        self._connection.listener = listener
 
     def window_moved(self) -> None:
         """Send more: the other side took something, so there may be space."""

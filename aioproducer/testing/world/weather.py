@@ -18,7 +18,7 @@ class Direction(Enum):
     TO_CLIENT = "to client"
 
 
-class Trouble(Enum):
+class Effect(Enum):
     """The effect of a condition."""
 
     HELD = "held"
@@ -43,7 +43,7 @@ class Condition:
         hits: How often it was felt.
     """
 
-    trouble: Trouble
+    effect: Effect
     node_id: int | None
     until: float
     seconds: float = 0.0
@@ -70,39 +70,39 @@ class Weather:
 
     def is_held(self, node_id: int, direction: Direction, now: float) -> bool:
         """Return whether bytes are held back for now."""
-        return self._feel(Trouble.HELD, node_id, now, direction) is not None
+        return self._feel(Effect.HELD, node_id, now, direction) is not None
 
     def extra_latency(self, node_id: int, now: float) -> float:
         """Return seconds that bytes take longer than usual."""
-        return self._seconds(Trouble.SLOW, node_id, now)
+        return self._seconds(Effect.SLOW, node_id, now)
 
     def accept_delay(self, node_id: int, now: float) -> float:
         """Return seconds until a connection is accepted."""
-        return self._seconds(Trouble.SLOW_ACCEPT, node_id, now)
+        return self._seconds(Effect.SLOW_ACCEPT, node_id, now)
 
     def bytes_per_s(self, node_id: int, now: float) -> float | None:
         """Return how many bytes pass to the broker; None for no limit."""
-        found = self._feel(Trouble.NARROW, node_id, now)
+        found = self._feel(Effect.NARROW, node_id, now)
         return None if found is None else found.bytes_per_s
 
     def refuses(self, node_id: int, now: float) -> bool:
         """Return whether connections are refused."""
-        return self._feel(Trouble.REFUSING, node_id, now) is not None
+        return self._feel(Effect.REFUSING, node_id, now) is not None
 
     def name_is_unknown(self, node_id: int, now: float) -> bool:
         """Return whether the broker's name does not resolve."""
-        return self._feel(Trouble.NO_NAME, node_id, now) is not None
+        return self._feel(Effect.NO_NAME, node_id, now) is not None
 
-    def _seconds(self, trouble: Trouble, node_id: int, now: float) -> float:
-        found = self._feel(trouble, node_id, now)
+    def _seconds(self, effect: Effect, node_id: int, now: float) -> float:
+        found = self._feel(effect, node_id, now)
         return 0.0 if found is None else found.seconds
 
     def _feel(
-        self, trouble: Trouble, node_id: int, now: float, direction: Direction | None = None
+        self, effect: Effect, node_id: int, now: float, direction: Direction | None = None
     ) -> Condition | None:
         for condition in self._conditions:
             if (
-                condition.trouble is trouble
+                condition.effect is effect
                 and condition.node_id in {None, node_id}
                 and condition.direction in {None, direction}
                 and now < condition.until

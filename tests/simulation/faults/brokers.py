@@ -23,7 +23,7 @@ from aioproducer.testing.world.faults import (
     thaw,
 )
 from aioproducer.testing.world.server import Moment
-from aioproducer.testing.world.weather import Condition, Direction, Trouble
+from aioproducer.testing.world.weather import Condition, Direction, Effect
 from aioproducer.wire.api_keys import ApiKey
 
 
@@ -156,7 +156,7 @@ class DeposedLeader(LastingFault):
             until = world.now() + self.seconds
             world.disturb(self.seconds)
             world.network.weather.add(
-                Condition(Trouble.HELD, self.node_id, until, direction=Direction.TO_CLIENT)
+                Condition(Effect.HELD, self.node_id, until, direction=Direction.TO_CLIENT)
             )
             for topic in world.cluster.topics.values():
                 for partition in topic.partitions:

@@ -21,7 +21,7 @@ from aioproducer.testing.world.faults import (
     duration,
     node,
 )
-from aioproducer.testing.world.weather import Condition, Direction, Trouble
+from aioproducer.testing.world.weather import Condition, Direction, Effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class BlackHole(_Weather):
 
     def condition(self, until: float) -> Condition:
         """Held bytes."""
-        return Condition(Trouble.HELD, self.node_id, until, direction=self.direction)
+        return Condition(Effect.HELD, self.node_id, until, direction=self.direction)
 
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
@@ -63,7 +63,7 @@ class SlowLink(_Weather):
 
     def condition(self, until: float) -> Condition:
         """Slow bytes."""
-        return Condition(Trouble.SLOW, self.node_id, until, seconds=self.extra)
+        return Condition(Effect.SLOW, self.node_id, until, seconds=self.extra)
 
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
@@ -81,7 +81,7 @@ class NarrowLink(_Weather):
 
     def condition(self, until: float) -> Condition:
         """A small window."""
-        return Condition(Trouble.NARROW, self.node_id, until, bytes_per_s=self.bytes_per_s)
+        return Condition(Effect.NARROW, self.node_id, until, bytes_per_s=self.bytes_per_s)
 
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
@@ -97,7 +97,7 @@ class Refuse(_Weather):
 
     def condition(self, until: float) -> Condition:
         """A closed port."""
-        return Condition(Trouble.REFUSING, self.node_id, until)
+        return Condition(Effect.REFUSING, self.node_id, until)
 
     def strike(self, world: World) -> Probe:
         """Without a cut nobody would notice."""
@@ -115,7 +115,7 @@ class SlowAccept(_Weather):
 
     def condition(self, until: float) -> Condition:
         """A full backlog."""
-        return Condition(Trouble.SLOW_ACCEPT, self.node_id, until, seconds=self.delay)
+        return Condition(Effect.SLOW_ACCEPT, self.node_id, until, seconds=self.delay)
 
     def strike(self, world: World) -> Probe:
         """Without a cut nobody would notice."""
@@ -137,7 +137,7 @@ class NoName(_Weather):
 
     def condition(self, until: float) -> Condition:
         """A broken resolver."""
-        return Condition(Trouble.NO_NAME, self.node_id, until)
+        return Condition(Effect.NO_NAME, self.node_id, until)
 
     def strike(self, world: World) -> Probe:
         """Without a cut nobody would notice."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from aioproducer.net.dial.dialer import Address
 from aioproducer.testing.world.network import SimNetwork
-from aioproducer.testing.world.transport import ClientTransport, Tap
+from aioproducer.testing.world.transport import ByteListener, ClientTransport
 
 
 class Line:
@@ -18,12 +18,12 @@ class Line:
 
     Args:
         network: The network.
-        make_tap: Makes a watch for every connection.
+        make_listener: Makes a watch for every connection.
     """
 
-    def __init__(self, network: SimNetwork, make_tap: Callable[[], Tap]) -> None:
+    def __init__(self, network: SimNetwork, make_listener: Callable[[], ByteListener]) -> None:
         self._network = network
-        self._make_tap = make_tap
+        self._make_listener = make_listener
         self._transports: list[ClientTransport] = []
         self._is_cut = False
 
@@ -54,7 +54,7 @@ class Line:
         if self._is_cut:
             transport.abort()
         self._check()
-        transport.tap(self._make_tap())
+        transport.listen(self._make_listener())
         self._transports = [each for each in self._transports if not each.is_lost]
         self._transports.append(transport)
         return reader, writer

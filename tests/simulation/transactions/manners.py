@@ -138,7 +138,7 @@ class _Asked(NamedTuple):
 
 
 class ConnectionWatch:
-    """Both directions of one connection; a `Tap`."""
+    """Both directions of one connection; a `ByteListener`."""
 
     def __init__(self, manners: Manners) -> None:
         self._manners = manners

@@ -37,14 +37,14 @@ async def examined(
     return checkup.findings
 
 
-def troubles(findings: Sequence[Finding]) -> list[str]:
+def failures(findings: Sequence[Finding]) -> list[str]:
     """The codes of everything that is not well."""
     return [each.code for each in findings if each.status in {Status.WARN, Status.FAIL}]
 
 
 def only(findings: Sequence[Finding], code: str) -> Finding:
     """The one trouble there is."""
-    assert troubles(findings) == [code], findings
+    assert failures(findings) == [code], findings
     return next(each for each in findings if each.code == code)
 
 

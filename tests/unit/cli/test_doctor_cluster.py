@@ -19,7 +19,7 @@ from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.types import Node
 from aioproducer.wire.messages import MetadataResponseTopic
 from aioproducer.wire.messages.metadata import MetadataResponsePartition
-from cli.checkup_places import closed_port, examined, only, troubles
+from cli.checkup_places import closed_port, examined, failures, only
 
 NOW_MS = time.time_ns() // 1_000_000
 
@@ -160,7 +160,7 @@ async def test_nothing_is_written_unless_asked_for(cluster: EmbeddedCluster) -> 
     await examined(first_of(cluster), "t")
     assert await read_topic(cluster.bootstrap_servers, "t") == {0: [], 1: []}
     findings = await examined(first_of(cluster), "t", write=True)
-    assert troubles(findings) == []
+    assert failures(findings) == []
     assert "offset 0" in next(each for each in findings if each.check == "write").found
 
 
@@ -174,7 +174,7 @@ async def test_a_transaction_of_the_doctors_leaves_nothing_to_read(
     cluster: EmbeddedCluster,
 ) -> None:
     findings = await examined(first_of(cluster), "t", write=True, transactional_id="x")
-    assert troubles(findings) == []
+    assert failures(findings) == []
     assert "CompleteAbort" in findings[-1].found
 
 
@@ -208,7 +208,7 @@ async def test_a_transactional_id_is_looked_at_without_shutting_anybody_out(
         await producer.send("t", b"1")
         await producer.flush()
         findings = await examined(first_of(cluster), transactional_id="x")
-        assert troubles(findings) == []
+        assert failures(findings) == []
         assert "state Ongoing" in findings[-1].found
         await producer.commit_transaction()
 

@@ -20,10 +20,10 @@ from cli.checkup_places import (
     FakeDialer,
     closed_port,
     examined,
+    failures,
     only,
     probe_by,
     stranger,
-    troubles,
 )
 
 PASSWORD = secret("doctor password 5f2e")
@@ -42,7 +42,7 @@ def first_of(cluster: EmbeddedCluster) -> str:
 
 async def test_a_healthy_cluster_is_well(cluster: EmbeddedCluster) -> None:
     findings = await examined(first_of(cluster), "t")
-    assert troubles(findings) == []
+    assert failures(findings) == []
     assert verdict(findings) == (Status.OK, ExitCode.OK)
     seen = [each.check for each in findings]
     assert seen == [
@@ -201,7 +201,7 @@ async def guarded() -> AsyncIterator[EmbeddedCluster]:
 
 async def test_good_credentials_are_accepted(guarded: EmbeddedCluster, evidence: Evidence) -> None:
     findings = await examined(first_of(guarded), "t", **sasl())
-    assert troubles(findings) == []
+    assert failures(findings) == []
     assert "SCRAM-SHA-256: accepted" in next(e for e in findings if e.check == "sasl").found
     for finding in findings:
         evidence.add(finding)

@@ -12,13 +12,13 @@ import pytest
 from support.security.certificates import Authority, Identity
 
 from aioproducer.cli.checkup import Finding, Status
-from aioproducer.cli.checkup.handshake_troubles import of_tls, of_tls_refusal
+from aioproducer.cli.checkup.handshake_failures import of_tls, of_tls_refusal
 from aioproducer.errors import TlsError
 from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.net.security.tls_failures import refusal
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.security import ListenerSecurity
-from cli.checkup_places import examined, only, troubles
+from cli.checkup_places import examined, failures, only
 
 Brokers = Callable[..., AbstractAsyncContextManager[EmbeddedCluster]]
 
@@ -91,7 +91,7 @@ async def test_a_broker_that_wants_our_certificate_is_told(
     async with brokers(identity, client_ca=authority.pem) as cluster:
         findings = await examined_by(cluster, authority)
     # The embedded broker hangs up without a word, others send an alert.
-    assert troubles(findings)[-1] in {"hung-up", "client-certificate-refused"}
+    assert failures(findings)[-1] in {"hung-up", "client-certificate-refused"}
     assert "ssl.keystore" in (findings[-1].advice or "")
 
 
@@ -102,7 +102,7 @@ async def test_a_listener_that_wants_sasl_inside_tls_is_told(
     security = ListenerSecurity(ssl_context=context, mechanisms=("PLAIN", "SCRAM-SHA-512"))
     async with EmbeddedCluster(1, security=security) as cluster:
         findings = await examined_by(cluster, authority)
-    assert troubles(findings) == ["certificate-expires-soon", "sasl-expected"]
+    assert failures(findings) == ["certificate-expires-soon", "sasl-expected"]
     assert "offers PLAIN, SCRAM-SHA-512" in findings[-1].found
 
 
@@ -126,6 +126,6 @@ def test_a_certificate_of_tomorrow_is_told_from_an_expired_one() -> None:
     cause.verify_code = 9
     refused = RefusedDialError(TlsError("the certificate is not yet valid"))
     refused.__cause__ = cause
-    trouble = of_tls(refused, ())
-    assert trouble.code == "certificate-not-yet-valid"
-    assert "clock" in trouble.advice
+    failure = of_tls(refused, ())
+    assert failure.code == "certificate-not-yet-valid"
+    assert "clock" in failure.advice

@@ -21,7 +21,7 @@ import pytest
 from aioproducer import errors as ours
 from aioproducer.compat import aiokafka as compat
 from aioproducer.compat.aiokafka import errors
-from aioproducer.compat.aiokafka._error_base import kin
+from aioproducer.compat.aiokafka._error_base import shared_class
 from aioproducer.compat.aiokafka._translation import translated
 
 ERROR_NAMES = sorted(
@@ -119,7 +119,7 @@ def test_handlers_for_aiokafkas_classes_catch_ours() -> None:
 
 def test_without_aiokafka_the_classes_are_ours_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "aiokafka.errors")
-    assert kin(errors.ProducerFenced) is errors.ProducerFenced
+    assert shared_class(errors.ProducerFenced) is errors.ProducerFenced
 
 
 def test_aiokafka_is_not_imported() -> None:
@@ -128,7 +128,7 @@ def test_aiokafka_is_not_imported() -> None:
 
 
 def test_an_error_of_both_families_pickles_as_ours() -> None:
-    again = pickle.loads(pickle.dumps(kin(errors.KafkaTimeoutError)("too late")))
+    again = pickle.loads(pickle.dumps(shared_class(errors.KafkaTimeoutError)("too late")))
     assert type(again) is errors.KafkaTimeoutError
     assert str(again) == "KafkaTimeoutError: too late"
 

@@ -178,14 +178,14 @@ def test_code_has_the_class_of_kafka_python(code: int) -> None:
     for fact in ("__name__", "errno", "message", "retriable", "invalid_metadata"):
         assert getattr(ours, fact) == getattr(theirs, fact)
     assert str(ours("why")) == str(theirs("why"))
-    raised = errors.kin(ours)("why")
+    raised = errors.shared_class(ours)("why")
     assert isinstance(raised, ours)
     assert isinstance(raised, theirs)
     assert isinstance(pickle.loads(pickle.dumps(raised)), ours)
 
 
 def test_unknown_code_is_an_unknown_error_of_both() -> None:
-    raised = errors.kin(errors.for_code(9999))("why")
+    raised = errors.shared_class(errors.for_code(9999))("why")
     assert isinstance(raised, kafka.errors.UnknownError)
     assert raised.errno == 9999  # type: ignore[attr-defined]
 

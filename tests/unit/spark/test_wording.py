@@ -11,7 +11,7 @@ from aioproducer.config.reading import all_names
 from aioproducer.errors import ConfigError, KafkaTimeoutError
 from aioproducer.runtime.security_settings import sasl_mechanism, tls_contexts
 from aioproducer.spark.options import OWN_OPTIONS, SourceOptions
-from aioproducer.spark.wording import in_users_words
+from aioproducer.spark.wording import option_errors
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}
 SASL = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-256"}
@@ -65,7 +65,7 @@ def test_no_error_of_a_file_or_login_quotes_a_value(value: str, protocol: str) -
         try:
             options = SourceOptions.parse(given, "write")
             config = options.config()
-            with in_users_words(options.kafka):
+            with option_errors(options.kafka):
                 tls_contexts(config)
                 sasl_mechanism(config)
         except ConfigError as error:
@@ -99,7 +99,7 @@ def test_words_that_options_may_be_are_shown_whoever_gave_them() -> None:
 
 
 def test_later_errors_name_options_likewise_and_keep_their_class() -> None:
-    with pytest.raises(KafkaTimeoutError) as caught, in_users_words({"max.block.ms": "1"}):
+    with pytest.raises(KafkaTimeoutError) as caught, option_errors({"max.block.ms": "1"}):
         raise KafkaTimeoutError(
             "'max_block_ms' is a topic; max_block_ms is over", advice="raise `retries` in retries"
         ) from KafkaTimeoutError("delivery_timeout_ms is over")
@@ -119,5 +119,5 @@ def test_a_variable_that_is_not_set_is_named_by_tasks_too(
     monkeypatch.setenv("AIOPRODUCER_ALLOW", "env:NOT_SET")
     options = SourceOptions.parse(SERVERS | {"kafka.client.id.env": "NOT_SET"}, "write")
     said = "the environment variable 'NOT_SET', which is not set"
-    with pytest.raises(ConfigError, match=said), in_users_words(options.kafka):
+    with pytest.raises(ConfigError, match=said), option_errors(options.kafka):
         options.config()

@@ -86,7 +86,7 @@ def test_newer_epoch_begins_at_sequence_zero() -> None:
 def test_unknown_producer_may_begin_anywhere() -> None:
     states = ProducerStates()
     write(states, key(77))
-    states.forget(9)
+    states.remove(9)
     write(states, key(200))
 
 

@@ -214,7 +214,7 @@ def test_postponing_starts_a_clients_time_anew() -> None:
             for _ in range(3):
                 await asyncio.sleep(8)
                 await client.pause()
-                client.postpone()
+                client.extend_deadline()
             await asyncio.sleep(10)
             with pytest.raises(KafkaTimeoutError):
                 await client.pause()

@@ -43,7 +43,7 @@ PARTITION_ERRORS = frozenset(
 """What coordinators find wrong with single partitions; any other error is the whole request's."""
 
 
-class HangUpError(Exception):
+class DisconnectError(Exception):
     """The broker closes the connection without an answer; the text says why."""
 
 

@@ -10,7 +10,7 @@ next time, as with a real broker, whose creation takes a moment (Java: AutoTopic
 from __future__ import annotations
 
 from aioproducer import errors
-from aioproducer.testing.broker.api.context import HangUpError, RequestContext
+from aioproducer.testing.broker.api.context import DisconnectError, RequestContext
 from aioproducer.testing.broker.refusal import RefusedError
 from aioproducer.testing.broker.topics import (
     NO_LEADER,
@@ -84,7 +84,7 @@ def _topic(
     ctx: RequestContext, asked: MetadataRequestTopic, request: MetadataRequest
 ) -> MetadataResponseTopic:
     if asked.name is None and ctx.version < _FIRST_VERSION_WITH_IDS:
-        raise HangUpError(f"Metadata v{ctx.version} asks for a topic without a name")
+        raise DisconnectError(f"Metadata v{ctx.version} asks for a topic without a name")
     if (scripted := ctx.scripted_error(asked.name)) is not None:
         return _failed(asked, scripted.code)
     try:

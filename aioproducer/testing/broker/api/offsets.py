@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from aioproducer import errors
 from aioproducer.testing.broker.api.context import PARTITION_ERRORS, RequestContext
 from aioproducer.testing.broker.refusal import RefusedError
-from aioproducer.testing.broker.transactions.coordinator import Admission
+from aioproducer.testing.broker.transactions.coordinator import PartitionCheck
 from aioproducer.testing.broker.transactions.groups import Group, GroupMember, GroupOffset
 from aioproducer.testing.broker.transactions.states import ProducerIdentity
 from aioproducer.types import TopicPartition
@@ -70,7 +70,7 @@ def txn_offset_commit(
         member,
         transactional_id=request.transactional_id,
         producer=ProducerIdentity(request.producer_id, request.producer_epoch),
-        admission=_admission(ctx.version),
+        check=_partition_check(ctx.version),
     )
     by_id = ctx.version >= _FIRST_TXN_VERSION_WITH_IDS
     codes = _commit(ctx, request.topics, commit, by_id=by_id)
@@ -154,12 +154,12 @@ def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetc
     )
 
 
-def _admission(version: int) -> Admission:
+def _partition_check(version: int) -> PartitionCheck:
     if version >= _FIRST_TXN_VERSION_WITH_ADDING:
-        return Admission.ADD
+        return PartitionCheck.ADD
     if version >= _FIRST_TXN_VERSION_WITH_ABORTABLE:
-        return Admission.CHECK_ABORTABLE
-    return Admission.CHECK
+        return PartitionCheck.CHECK_ABORTABLE
+    return PartitionCheck.CHECK
 
 
 def _commit(

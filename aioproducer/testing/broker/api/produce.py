@@ -19,14 +19,14 @@ from aioproducer import errors
 from aioproducer.records.batch import RecordBatch
 from aioproducer.testing.broker.api.context import (
     ERRORS_WITH_LEADER,
-    HangUpError,
+    DisconnectError,
     LongPoll,
     RequestContext,
 )
 from aioproducer.testing.broker.refusal import RefusedError
 from aioproducer.testing.broker.settings import UnknownProducers
 from aioproducer.testing.broker.topics import NO_LEADER, Partition, Topic
-from aioproducer.testing.broker.transactions.coordinator import Admission
+from aioproducer.testing.broker.transactions.coordinator import PartitionCheck
 from aioproducer.testing.broker.transactions.states import ProducerIdentity
 from aioproducer.testing.broker.validation import only_batch, validate_batch
 from aioproducer.types import TopicPartition
@@ -108,7 +108,7 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | L
         for data in request.topic_data
     ]
     if request.acks == 0:
-        _hang_up_on_error(responses)
+        _disconnect_on_error(responses)
         return None
     return _when_replicated(work, responses, ctx)
 
@@ -117,7 +117,7 @@ def _when_replicated(
     work: _Pass, responses: list[TopicProduceResponse], ctx: RequestContext
 ) -> ProduceResponse | LongPoll:
     work.unreplicated[:] = [
-        each for each in work.unreplicated if not _settle(ctx, work.deadline_ms, each)
+        each for each in work.unreplicated if not _is_final(ctx, work.deadline_ms, each)
     ]
     if work.unreplicated:
         watching = frozenset(
@@ -127,7 +127,7 @@ def _when_replicated(
     return ProduceResponse(responses=responses, node_endpoints=_leaders_named(ctx, responses))
 
 
-def _settle(ctx: RequestContext, deadline_ms: int, each: _Unreplicated) -> bool:
+def _is_final(ctx: RequestContext, deadline_ms: int, each: _Unreplicated) -> bool:
     """Return whether a batch's response is final; an error after the append goes into it.
 
     Java: Partition.checkEnoughReplicasReachOffset. The batch may be in the log and stay there
@@ -249,14 +249,12 @@ def _admit(
         raise RefusedError(errors.TransactionalIdAuthorizationFailedError)
     if partition.has_open_transaction(*producer):
         return
-    admission = _admission(ctx.version)
+    check = _partition_check(ctx.version)
     where = TopicPartition(partition.topic, partition.index)
     try:
-        ctx.cluster.transactions.admit(
-            request.transactional_id, producer, where, admission, ctx.now_ms
-        )
+        ctx.cluster.transactions.admit(request.transactional_id, producer, where, check, ctx.now_ms)
     except RefusedError as refusal:
-        adds = admission is Admission.ADD
+        adds = check is PartitionCheck.ADD
         if refusal.error in _COORDINATOR_ERRORS or (
             refusal.error is errors.ConcurrentTransactionsError and not adds
         ):
@@ -300,12 +298,12 @@ def _check_begins_at_zero(partition: Partition, batch: RecordBatch) -> None:
         )
 
 
-def _admission(version: int) -> Admission:
+def _partition_check(version: int) -> PartitionCheck:
     if version >= _FIRST_VERSION_WITH_ADDING:
-        return Admission.ADD
+        return PartitionCheck.ADD
     if version >= _FIRST_VERSION_WITH_ABORTABLE:
-        return Admission.CHECK_ABORTABLE
-    return Admission.CHECK
+        return PartitionCheck.CHECK_ABORTABLE
+    return PartitionCheck.CHECK
 
 
 def _log_start_for(partition: Partition, code: int) -> int:
@@ -361,10 +359,10 @@ def node_endpoints(ctx: RequestContext, node_ids: set[int]) -> list[NodeEndpoint
     ]
 
 
-def _hang_up_on_error(responses: list[TopicProduceResponse]) -> None:
+def _disconnect_on_error(responses: list[TopicProduceResponse]) -> None:
     for topic in responses:
         for answer in topic.partition_responses:
             if answer.error_code:
-                raise HangUpError(
+                raise DisconnectError(
                     f"error {answer.error_code} for {topic.name}-{answer.index} with acks=0"
                 )

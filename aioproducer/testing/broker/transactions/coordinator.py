@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aioproducer.testing.broker.settings import ClusterSettings
 
 
-class Admission(Enum):
+class PartitionCheck(Enum):
     """The error of a write whose partition belongs to no transaction, by its request's version."""
 
     CHECK = "check"
@@ -47,7 +47,7 @@ class Admission(Enum):
     @property
     def missing(self) -> type[errors.BrokerError]:
         """The error for a partition that is not part of the transaction."""
-        if self is Admission.CHECK:
+        if self is PartitionCheck.CHECK:
             return errors.InvalidTxnStateError
         return errors.TransactionAbortableError
 
@@ -165,7 +165,7 @@ class TransactionCoordinators:
         transactional_id: str,
         producer: ProducerIdentity,
         partition: TopicPartition,
-        admission: Admission,
+        check: PartitionCheck,
         now_ms: int,
     ) -> None:
         """Check for a broker that it may write to a partition under the transaction (KIP-890).
@@ -174,10 +174,10 @@ class TransactionCoordinators:
             RefusedError: It may not.
         """
         try:
-            if admission is Admission.ADD:
+            if check is PartitionCheck.ADD:
                 self.add(transactional_id, producer, [partition], node_id=None, now_ms=now_ms)
             elif partition not in self._present(transactional_id, producer, now_ms).partitions:
-                raise RefusedError(admission.missing)
+                raise RefusedError(check.missing)
         except RefusedError as refusal:
             # Java: AddPartitionsToTxnManager; the epoch's error is one that a client may survive.
             if refusal.error is errors.ProducerFencedError:

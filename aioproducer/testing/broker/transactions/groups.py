@@ -19,7 +19,7 @@ from aioproducer import errors
 from aioproducer.testing.broker.refusal import RefusedError
 from aioproducer.testing.broker.topics import Partition
 from aioproducer.testing.broker.transactions.coordinator import (
-    Admission,
+    PartitionCheck,
     TransactionCoordinators,
 )
 from aioproducer.testing.broker.transactions.shards import CoordinatorKind, CoordinatorShards
@@ -176,7 +176,7 @@ class GroupCoordinators:
         offsets: Mapping[TopicPartition, GroupOffset],
         transactional_id: str,
         producer: ProducerIdentity,
-        admission: Admission,
+        check: PartitionCheck,
         *,
         node_id: int,
         now_ms: int,
@@ -189,7 +189,7 @@ class GroupCoordinators:
         shard = self.check_coordinator(group_id, node_id=node_id, now_ms=now_ms)
         if not shard.has_open_transaction(*producer):
             where = TopicPartition(shard.topic, shard.index)
-            self._transactions.admit(transactional_id, producer, where, admission, now_ms)
+            self._transactions.admit(transactional_id, producer, where, check, now_ms)
         group = self._group_for(group_id, member)
         group.check_member(member, in_transaction=True)
         known_epoch = shard.producers.epoch_of(producer.producer_id)
@@ -205,7 +205,7 @@ class GroupCoordinators:
     ) -> None:
         """Write a marker to the groups of one partition."""
         shard.producers.see_epoch(*producer)
-        shard.transactions.forget(producer.producer_id)
+        shard.transactions.drop(producer.producer_id)
         for group_id, group in self.groups.items():
             if self._shards.shard(CoordinatorKind.GROUP, group_id) is shard:
                 group.end_transaction(producer.producer_id, commit=commit)

@@ -743,7 +743,7 @@ class ExactlyOnce(RuleBasedStateMachine):
         """The broker forgets the producer; what was on its way has arrived, or never will."""
         self.zombies.clear()
         self.core.now += 86_400.0
-        self.broker.states.forget(9)
+        self.broker.states.remove(9)
         self._poll()
         self._first_of_several_is_refused()
 
@@ -831,7 +831,7 @@ class Forgetful(ExactlyOnce):
         self.send(1)
         while self.wire:
             self.answer(0)
-        self.broker.states.forget(9)
+        self.broker.states.remove(9)
         self._first_of_several_is_refused()
 
 

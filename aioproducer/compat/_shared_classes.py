@@ -18,7 +18,7 @@ def counterpart(module: str, name: str) -> Any:
     return getattr(sys.modules.get(module), name, None)
 
 
-def kin(error_class: type[AnyError], module: str) -> type[AnyError]:
+def shared_class(error_class: type[AnyError], module: str) -> type[AnyError]:
     """Return the class to raise for one of ours: also a subclass of the other client's, if loaded.
 
     Its instances pickle as ours.

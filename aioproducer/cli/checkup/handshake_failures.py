@@ -64,14 +64,14 @@ def of_tls_refusal(error: AuthenticationError, lines: tuple[str, ...]) -> CheckF
 
 def of_first_exchange(error: KafkaError, *, uses_tls: bool) -> CheckFailedError:
     """Explain a broker that does not answer ApiVersions."""
-    trouble = of_exchange(error)
-    if uses_tls and trouble.code == "hung-up":
+    failure = of_exchange(error)
+    if uses_tls and failure.code == "hung-up":
         # In TLS 1.3 our certificate may be refused after the handshake, with or without a word.
-        trouble.advice = (
+        failure.advice = (
             "the broker may want a certificate of ours, or another one (ssl.keystore.*); its log "
             "says so"
         )
-    return trouble
+    return failure
 
 
 def of_exchange(error: KafkaError) -> CheckFailedError:

@@ -42,7 +42,7 @@ _log = log.get("producer")
 _PER_TURN: Final = 1000
 _RETRY_S: Final = 1.0
 _SILENCE_S: Final = 2.0
-_LOOK_S: Final = 0.02
+_POLL_S: Final = 0.02
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class Poster(Protocol):
         """Raise when the loop will never answer."""
 
 
-class Inside:
+class LoopSide:
     """An asynchronous producer that is being started until a broker answers.
 
     Attributes:
@@ -101,7 +101,7 @@ class Inside:
     def _wake(self, record: Record) -> None:
         self._draining = True
         if not self._thread.post(self._drain):
-            self._reports.forget(record)
+            self._reports.release(record)
             with translating():
                 self._thread.check_alive()
                 raise ProducerClosedError("the producer is closed")
@@ -176,7 +176,7 @@ class Inside:
                 return cluster_of(answer, engine.metadata.cluster.cluster_id, node)
             if node is not None:
                 engine.client.maybe_connect(node, now)
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
     async def cluster_id(self) -> str | None:
         """Return the cluster's id; None where the brokers are too old to have one."""
@@ -193,7 +193,7 @@ class Inside:
 
     def fail_waiting(self, error: KafkaError) -> None:
         """Fail the records that no producer has yet."""
-        self._take(len(self._inbox))
+        self._empty_inbox(len(self._inbox))
         for feeder in self._feeders:
             feeder.cancel()
         queues = list(self._waiting.values())
@@ -248,7 +248,7 @@ class Inside:
 
     def _drain(self) -> None:
         """Take what was handed over, in turns that leave time for the network."""
-        self._take(_PER_TURN)
+        self._empty_inbox(_PER_TURN)
         if not self._inbox:
             self._draining = False
             if not self._inbox:
@@ -256,7 +256,7 @@ class Inside:
             self._draining = True
         asyncio.get_running_loop().call_soon(self._drain)
 
-    def _take(self, count: int) -> None:
+    def _empty_inbox(self, count: int) -> None:
         """Hand records on, those that need no wait without a trip through the general path."""
         inbox, waiting, producer, reports = self._inbox, self._waiting, self.producer, self._reports
         lane = None if producer is None else producer._lane
@@ -264,7 +264,7 @@ class Inside:
         counts: dict[str, int] = {}
         for _ in range(min(count, len(inbox))):
             record = inbox.popleft()
-            topic, value, key, headers, partition, timestamp_ms, size, _, told = record
+            topic, value, key, headers, partition, timestamp_ms, size, _, on_delivery = record
             delivery, is_placed = None, True
             if partition is None and key is not None and crc32_keys:
                 known = counts.get(topic)
@@ -282,16 +282,16 @@ class Inside:
                     self._fail(record, error)
                     continue
             if delivery is None:
-                self._take_slowly(record)
+                self._append_or_queue(record)
             else:
                 group = groups.get(delivery._batch) or reports.group(delivery)
-                if told is None:
+                if on_delivery is None:
                     group.silent += 1
                     group.silent_bytes += size
                 else:
                     group.pairs.append((record, delivery))
 
-    def _take_slowly(self, record: Record) -> None:
+    def _append_or_queue(self, record: Record) -> None:
         """Hand a record on, or let it wait after those of its topic."""
         queue = self._waiting.get(record.topic)
         if queue is not None:
@@ -323,7 +323,7 @@ class Inside:
         except (KafkaError, TypeError, ValueError) as error:
             self._fail(record, _own(error))
         else:
-            self._reports.watch(record, delivery)
+            self._reports.report_when_done(record, delivery)
         return True
 
     async def _feed(self, topic: str, queue: deque[Record]) -> None:
@@ -380,7 +380,7 @@ class Inside:
                     except BufferExhaustedError:
                         continue
                     else:
-                        self._reports.watch(record, delivery)
+                        self._reports.report_when_done(record, delivery)
                         return None
         except (KafkaError, TypeError, ValueError) as error:
             return _own(error)
@@ -411,7 +411,7 @@ class Inside:
 
     async def _fed(self) -> None:
         """Return when what was handed over until now is the producer's."""
-        self._take(len(self._inbox))
+        self._empty_inbox(len(self._inbox))
         if self._feeders:
             await asyncio.wait(list(self._feeders))
 
