@@ -11,7 +11,6 @@ never the request. HTTP is done by `httpx`, imported when first needed.
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
 import time
 from base64 import b64encode
@@ -25,6 +24,7 @@ from urllib.parse import quote_plus, urlencode
 from aioproducer._checks.extras import needed
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer._util.bounded_http import UnboundedAnswerError, exchange
+from aioproducer._util.bounded_json import decoded_json
 from aioproducer._util.secrets import Unpicklable, hides_arguments, without_secrets
 from aioproducer.errors import AuthenticationError, KafkaConnectionError
 from aioproducer.net.security.tokens import as_token, seconds_in
@@ -208,7 +208,7 @@ def _basic(settings: EndpointSettings) -> str:
 def _object(body: bytes) -> dict[str, Any]:
     """Return the JSON object of a body; empty for anything else."""
     try:
-        answer = json.loads(body)
+        answer = decoded_json(body, _LONGEST_ANSWER)
     except (ValueError, RecursionError):
         return {}
     return answer if isinstance(answer, dict) else {}

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -23,10 +22,12 @@ from random import Random
 from typing import Protocol
 
 from aioproducer._util import log
+from aioproducer._util.bounded_json import decoded_json
 from aioproducer.errors import AuthenticationError, KafkaError
 from aioproducer.types import OAuthToken
 
 _logger = log.get("net")
+_LONGEST_CLAIMS = 1024 * 1024
 _LAST_MOMENT = 253_402_300_799  # the end of the year 9999, in seconds
 
 
@@ -59,7 +60,7 @@ def claims_of(token: str) -> Mapping[str, object]:
         return {}
     try:
         body = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
-        claims = json.loads(body)
+        claims = decoded_json(body, _LONGEST_CLAIMS)
     except (ValueError, binascii.Error, RecursionError):
         return {}
     return claims if isinstance(claims, dict) else {}

@@ -6,17 +6,18 @@ rules of a schema concern writers. Not here: connections, retries.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from aioproducer._util.bounded_json import decoded_json
 from aioproducer._util.printable import printable
 from aioproducer.errors import IncompatibleSchemaError, SchemaNotFoundError, SchemaRegistryError
 from aioproducer.errors.advice import ADVICE
 from aioproducer.serializers.registry.schema import SchemaRule
 
 _LONGEST_TEXT: Final = 2000
+_LONGEST_ANSWER: Final = 2 << 20
 _DETAIL = re.compile(r"description:'(.*?)', additionalInfo", re.DOTALL)
 
 RETRIABLE_STATUSES: Final = frozenset({408, 429, 500, 502, 503, 504})
@@ -99,7 +100,7 @@ def _is_for_writers(rule: Mapping[str, Any]) -> bool:
 
 def _as_object(body: bytes) -> dict[str, Any]:
     try:
-        answer = json.loads(body)
+        answer = decoded_json(body, _LONGEST_ANSWER)
     except (ValueError, RecursionError):
         return {}
     return answer if isinstance(answer, dict) else {}

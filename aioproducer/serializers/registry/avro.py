@@ -28,7 +28,7 @@ from aioproducer.serializers.registry.base import (
     prepared,
 )
 from aioproducer.serializers.registry.client import SchemaRegistry
-from aioproducer.serializers.registry.schema import Schema, SchemaReference
+from aioproducer.serializers.registry.schema import Schema, SchemaReference, decoded
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
 
 
@@ -143,7 +143,7 @@ class AvroSerializer(RegistrySerializer):
         return encode
 
     def _writer(self, text: str, referenced: Sequence[str]) -> tuple[Any, AvroWriter]:
-        resolved, _ = resolve(json.loads(text), map(json.loads, referenced))
+        resolved, _ = resolve(decoded(text), map(decoded, referenced))
         return resolved, AvroWriter(resolved, strict=self._strict)
 
     def _made_dict(self, data: Any) -> Any:

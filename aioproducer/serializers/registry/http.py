@@ -28,6 +28,7 @@ from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
 from aioproducer._util import log
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer._util.bounded_http import UnboundedAnswerError, exchange
+from aioproducer._util.bounded_json import JsonLimitError, decoded_json
 from aioproducer._util.hosts import is_exposed
 from aioproducer._util.secrets import (
     Unpicklable,
@@ -327,6 +328,8 @@ def _unreachable(what: str, url: str, error: Exception, reason: str) -> SchemaRe
 
 def _decoded(answer: bytes, what: str) -> Any:
     try:
-        return json.loads(answer)
+        return decoded_json(answer, _LARGEST_ANSWER)
+    except JsonLimitError as error:
+        raise SchemaRegistryError(f"{what}: the answer is refused: {error}") from None
     except (ValueError, RecursionError) as error:
         raise SchemaRegistryError(f"{what}: the answer is no JSON") from error

@@ -10,14 +10,13 @@ versions of a schema have the same `$id`. So every document gets a new URI here,
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urldefrag, urljoin
 
-from aioproducer.serializers.registry.schema import Schema
+from aioproducer.serializers.registry.schema import Schema, decoded
 
 _MOST_JOINS: Final = 100_000
 """How many URIs are resolved for a schema and all it refers to: 10 us each."""
@@ -125,7 +124,7 @@ class _Document:
     def __init__(self, uri: str, schema: Schema, uris: _Uris) -> None:
         self.uri = uri
         self._uris = uris
-        self.content: Any = json.loads(schema.text)
+        self.content: Any = decoded(schema.text)
         self.references = schema.references
         self.base: str | None = None
         """What its relative references are resolved against; None until that is known."""

@@ -6,12 +6,16 @@ Owns: a schema's text, type and references, and what the registry calls it. Not 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from uuid import UUID
 
+from aioproducer._util.bounded_json import decoded_json
 from aioproducer.errors import SchemaRegistryError
 from aioproducer.serializers.protocol import SerializationContext
 from aioproducer.types import Persistence
+
+_LONGEST_SCHEMA: Final = 4 << 20
+_MOST_VALUES: Final = 300_000
 
 SchemaType = Literal["AVRO", "JSON", "PROTOBUF"]
 """The registry's names of the formats."""
@@ -92,6 +96,16 @@ class RegisteredSchema:
     schema: Schema
     guid: UUID | None = None
     write_rules: tuple[SchemaRule, ...] = ()
+
+
+def decoded(text: str) -> Any:
+    """Return the JSON of a schema's text, which a registry may have given.
+
+    Raises:
+        ValueError: It is none, or larger than schemas are.
+        RecursionError: It is nested too deeply.
+    """
+    return decoded_json(text, _LONGEST_SCHEMA, _MOST_VALUES)
 
 
 def schema_refusal(context: SerializationContext, reason: str) -> SchemaRegistryError:

@@ -17,11 +17,13 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from urllib.parse import quote
 
+from aioproducer._util.bounded_json import decoded_json
 from aioproducer._version import __version__
 from aioproducer.errors import AuthenticationError
 from aioproducer.net.security.sasl import CredentialsSource
 from aioproducer.types import SaslCredentials
 
+_LONGEST_ANSWER = 64 * 1024
 _SERVICE = "kafka-cluster"
 _ACTION = "kafka-cluster:Connect"
 _ALGORITHM = "AWS4-HMAC-SHA256"
@@ -46,7 +48,7 @@ class MskIam:
         given = await self._credentials()
         answer = yield signed_payload(given, host, _region_of(host), self._clock())
         try:
-            json.loads(answer)
+            decoded_json(answer, _LONGEST_ANSWER)
         except (ValueError, RecursionError):
             raise AuthenticationError("the broker's answer to AWS_MSK_IAM is no JSON") from None
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncGenerator
 
+from aioproducer._util.bounded_json import decoded_json
 from aioproducer._util.secrets import without_secrets
 from aioproducer.errors import AuthenticationError
 from aioproducer.net.security.tokens import TokenSource
@@ -14,6 +14,7 @@ _SEPARATOR = "\x01"
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _NAME = re.compile(r"[A-Za-z]+")
 _SHOWN = 200
+_LONGEST_ANSWER = 64 * 1024
 _VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
 
 
@@ -47,7 +48,7 @@ class OAuthBearer:
 
 def _status(answer: bytes) -> str:
     try:
-        status = json.loads(answer).get("status")
+        status = decoded_json(answer, _LONGEST_ANSWER).get("status")
     except (ValueError, AttributeError, RecursionError):
         status = None
     return status if isinstance(status, str) else "no reason given"
