@@ -25,8 +25,8 @@ from support.security.certificates import Authority  # noqa: E402
 
 from aioproducer import ProducerConfig  # noqa: E402
 from aioproducer.cli.connecting import started_producer  # noqa: E402
-from aioproducer.cli.perf_display import PerfTable  # noqa: E402
-from aioproducer.cli.perf_run import Measurement, PerfPlan, PerfRun  # noqa: E402
+from aioproducer.cli.perf.display import PerfTable  # noqa: E402
+from aioproducer.cli.perf.run import Measurement, PerfPlan, PerfRun  # noqa: E402
 from aioproducer.testing import EmbeddedCluster  # noqa: E402
 from aioproducer.testing.broker import TopicSpec  # noqa: E402
 from aioproducer.testing.security import ListenerSecurity  # noqa: E402

@@ -12,7 +12,7 @@ import typer
 
 from aioproducer.cli import options
 from aioproducer.cli.groups import grouped
-from aioproducer.cli.loading import LoadJob, run_load
+from aioproducer.cli.load.run import LoadJob, run_load
 from aioproducer.cli.pointers import run_connected
 from aioproducer.loader import FileSource, LinesFormat, LoadOptions, RecordMapping
 from aioproducer.loader.formats.text import KEY_VALUE_COLUMNS

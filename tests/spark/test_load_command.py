@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from support.spark import EmbeddedKafka
 
-from aioproducer.cli import main, spark_loading
+from aioproducer.cli import main
 from aioproducer.cli.exit_codes import ExitCode
+from aioproducer.cli.load import spark as spark_loading
 
 
 class Lent:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from aioproducer.cli import avro, main
+from aioproducer.cli import main
+from aioproducer.cli.load import avro
 from aioproducer.cli.options import Connection
 from aioproducer.cli.registry_login import registry_options
 from aioproducer.config import ProducerConfig

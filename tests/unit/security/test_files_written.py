@@ -13,7 +13,7 @@ import pytest
 
 from aioproducer.cli import main
 from aioproducer.cli.console import FileError
-from aioproducer.cli.perf_display import _PNG, _replace, check_picture
+from aioproducer.cli.perf.display import _PNG, _replace, check_picture
 from aioproducer.errors import ConfigError
 from aioproducer.loader import (
     DeadLetterError,

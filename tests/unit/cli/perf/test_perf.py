@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from aioproducer.cli import main, perf_display
+from aioproducer.cli import main
 from aioproducer.cli.console import FileError, Output
 from aioproducer.cli.exit_codes import ExitCode
-from aioproducer.cli.perf_display import (
+from aioproducer.cli.perf import display as perf_display
+from aioproducer.cli.perf.display import (
     PerfDisplay,
     PerfLines,
     PerfTable,
@@ -18,7 +19,7 @@ from aioproducer.cli.perf_display import (
     draw_picture,
     perf_display_for,
 )
-from aioproducer.cli.perf_run import Interval, Measurement, PerfPlan, percentiles_ms
+from aioproducer.cli.perf.run import Interval, Measurement, PerfPlan, percentiles_ms
 from aioproducer.errors import ConfigError
 
 PLAN = PerfPlan("t", 1000, 100, 0.0)

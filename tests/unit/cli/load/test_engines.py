@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aioproducer.cli import engines
-from aioproducer.cli.engines import Engine, Wanted, choose
+from aioproducer.cli.load import engines
+from aioproducer.cli.load.engines import Engine, Wanted, choose
 from aioproducer.errors import ConfigError
 
 

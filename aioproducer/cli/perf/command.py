@@ -20,8 +20,8 @@ from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.groups import grouped
 from aioproducer.cli.interrupts import Interrupts
 from aioproducer.cli.missing_topic import await_topic
-from aioproducer.cli.perf_display import check_picture, draw_picture, perf_display_for
-from aioproducer.cli.perf_run import Measurement, PerfPlan, PerfRun, percentiles_ms
+from aioproducer.cli.perf.display import check_picture, draw_picture, perf_display_for
+from aioproducer.cli.perf.run import Measurement, PerfPlan, PerfRun, percentiles_ms
 from aioproducer.cli.pointers import run_connected
 from aioproducer.client.producer import Producer
 from aioproducer.config import ProducerConfig

@@ -9,7 +9,7 @@ import pytest
 
 from aioproducer.cli import main
 from aioproducer.cli.exit_codes import ExitCode
-from aioproducer.cli.load import transactional
+from aioproducer.cli.load.command import transactional
 from aioproducer.config import ProducerConfig
 
 SERVERS = {"bootstrap_servers": "localhost:9092"}

@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.table import Table
 
 from aioproducer.cli.console import FileError, err, megabytes, say
-from aioproducer.cli.perf_run import Interval, PerfPlan
+from aioproducer.cli.perf.run import Interval, PerfPlan
 from aioproducer.errors import ConfigError
 
 _PNG = b"\x89PNG\r\n\x1a\n"

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from aioproducer.cli import avro, main
-from aioproducer.cli.avro import avro_encoder
+from aioproducer.cli import main
 from aioproducer.cli.exit_codes import ExitCode
+from aioproducer.cli.load import avro
+from aioproducer.cli.load.avro import avro_encoder
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers import SchemaRegistry
 from aioproducer.testing import StubSchemaRegistry

@@ -16,8 +16,8 @@ from typing import Annotated, Any, cast
 import typer
 
 from aioproducer.cli import options
-from aioproducer.cli.avro import avro_encoder
-from aioproducer.cli.engines import Engine
+from aioproducer.cli.load.avro import avro_encoder
+from aioproducer.cli.load.engines import Engine
 from aioproducer.cli.options import File, Text, Texts
 from aioproducer.errors import ConfigError
 from aioproducer.loader import (

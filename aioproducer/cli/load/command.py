@@ -15,12 +15,12 @@ import typer
 
 from aioproducer.cli import options
 from aioproducer.cli.console import say
-from aioproducer.cli.engines import Engine, Wanted, choose
 from aioproducer.cli.groups import grouped
-from aioproducer.cli.load_options import EngineOptions, InputOptions, RecordOptions, RunOptions
-from aioproducer.cli.loading import LoadJob, run_load
+from aioproducer.cli.load.engines import Engine, Wanted, choose
+from aioproducer.cli.load.options import EngineOptions, InputOptions, RecordOptions, RunOptions
+from aioproducer.cli.load.run import LoadJob, run_load
+from aioproducer.cli.load.spark import SparkJob, run_spark_load, without_identity
 from aioproducer.cli.pointers import run_connected
-from aioproducer.cli.spark_loading import SparkJob, run_spark_load, without_identity
 from aioproducer.config import ProducerConfig
 from aioproducer.config.permissions import pass_on
 from aioproducer.errors import ConfigError

@@ -19,7 +19,7 @@ from aioproducer.cli.console import megabytes, print_facts, print_json, say
 from aioproducer.cli.display import Display, display_for
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
 from aioproducer.cli.interrupts import Interrupts
-from aioproducer.cli.loading import one_or_two_lines
+from aioproducer.cli.load.run import one_or_two_lines
 from aioproducer.cli.missing_topic import check_topic
 from aioproducer.cli.options import Connection
 from aioproducer.cli.pointers import doctor_command, pointed_to_doctor

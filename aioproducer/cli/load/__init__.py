@@ -1,0 +1,1 @@
+"""`aioproducer load`: start with `command`."""

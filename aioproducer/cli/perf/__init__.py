@@ -1,0 +1,1 @@
+"""`aioproducer perf`: start with `command`."""
