@@ -5,10 +5,11 @@ PKCS12 needs the `cryptography` library. Invariant: errors never contain a key o
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from aioproducer._util.secrets import Unpicklable, hides_arguments
 from aioproducer.errors import ConfigError
@@ -20,6 +21,7 @@ _TRUSTED = "-----BEGIN TRUSTED CERTIFICATE-----"
 _LINE = 64
 _LONGEST_STORE = 16 * 1024 * 1024
 """Limit of a store's size in bytes: an endless file such as `/dev/zero` must not use all memory."""
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 _DER_SEQUENCE = b"\x30"
 
@@ -67,8 +69,11 @@ def read_store(path: str, password: str | None, kind: str | None = None) -> PemS
         ConfigError: the file cannot be read, or has another type.
     """
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(_LONGEST_STORE + 1)
+        # A pipe without a writer would otherwise block the thread that opens it.
+        with open(os.open(path, os.O_RDONLY | _NO_WAIT), "rb") as file:  # noqa: PTH123
+            if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{path} is no store of keys: it is a pipe")
+            data = file.read(_LONGEST_STORE + 1) or b""  # nothing of a terminal
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror or error}", advice=ADVICE["file-unreadable"]

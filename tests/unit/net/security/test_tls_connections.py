@@ -325,6 +325,16 @@ def test_a_store_without_end_is_refused() -> None:
         read_store("/dev/zero", None)
 
 
+@pytest.mark.timeout(30)
+def test_a_store_that_is_a_pipe_is_refused_without_a_wait_for_its_writer(tmp_path: Path) -> None:
+    from aioproducer.net.security.pem import read_store
+
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match="no store of keys: it is a pipe"):
+        read_store(str(pipe), None)
+
+
 def test_a_store_of_javas_own_format_is_named(tmp_path: Path) -> None:
     from aioproducer.net.security.pem import read_store
 
