@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from support.children import ROOT
 from support.pages import DOCS
 from tools.site import errors as catalogue
-from tools.site import options
+from tools.site import examples, options
 from tools.site.__main__ import assemble
 from tools.site.api import MODULES, Module
 from tools.site.links import broken_links
@@ -62,7 +63,7 @@ def anchors(text: str) -> set[str]:
     slugs = {
         re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", each).strip().lower()) for each in headings
     }
-    own = re.findall(r'<a id="([^"]+)"', text) + re.findall(r"\{ #(\w+) \}", text)
+    own = re.findall(r'<a id="([^"]+)"', text) + re.findall(r"\{ #([\w-]+) \}", text)
     return slugs | set(own)
 
 
@@ -178,8 +179,21 @@ def test_a_link_to_nothing_is_refused_and_one_to_a_source_becomes_its_text() -> 
     assert translated('<img alt="a" src="../../bench/a.png">') == '<img alt="a" src="bench/a.png">'
     assert pictures == {"bench/a.png"}
     assert translated("text:\n- one\n- two") == "text:\n\n- one\n- two"
+    assert translated("```text\nx:\n- one\n```") == "```text\nx:\n- one\n```"
     with pytest.raises(BrokenLinkError, match=r"nothing\.md"):
         translated("[a](nothing.md)")
+
+
+def test_every_example_is_on_a_page_and_its_name_is_a_link(assembled: Path) -> None:
+    files = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("examples/**/*.py")}
+    assert files - set(examples.FILES) == {"examples/gateway/__main__.py"}
+    text = (assembled / "examples.md").read_text(encoding="utf-8")
+    for file in examples.FILES:
+        assert (ROOT / file).read_text(encoding="utf-8") in text
+    web = (assembled / "web.md").read_text(encoding="utf-8")
+    assert "[`examples/outbox.py`](examples.md#outbox)" in web
+    assert "[`examples/gateway`](examples.md#gateway-app)" in web
+    assert "[`examples/outbox.py`](examples.md#outbox) {" not in text
 
 
 def test_dead_links_and_anchors_of_the_built_site_are_found(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 from aioproducer import __version__
+from tools.site import examples
 from tools.site.links import broken_links
 from tools.site.markdown import page_text
 from tools.site.pages import ROOT, SECTIONS, Page, every_page
@@ -102,7 +103,15 @@ def assemble(folder: Path) -> None:
     for page in every_page():
         file = folder / "pages" / page.target
         file.parent.mkdir(parents=True, exist_ok=True)
-        text = page_text(page.text(), page.home, targets, _in_repository, pictures, repository())
+        text = page_text(
+            page.text(),
+            page.home,
+            targets,
+            _in_repository,
+            pictures,
+            repository(),
+            examples.links(),
+        )
         file.write_text(text + source_line(page, repository()), encoding="utf-8")
     for picture in pictures:
         place = folder / "pages" / picture

@@ -33,6 +33,7 @@ def page_text(
     exists: Callable[[str], bool],
     pictures: set[str],
     repository: str | None = None,
+    programs: Mapping[str, str] | None = None,
 ) -> str:
     """Translate a page.
 
@@ -43,10 +44,13 @@ def page_text(
         exists: whether the repository has a file.
         pictures: collects the pictures that are shown, from the repository's root.
         repository: its address, to which links to its files lead; None makes them plain text.
+        programs: the places on the site of programs whose names, in backticks, become links.
 
     Raises:
         BrokenLinkError: a link leads to no file.
     """
+
+    programs = {} if programs is None or targets[source].startswith("examples.") else programs
 
     def linked(match: re.Match[str]) -> str:
         bang, label, address = match.groups()
@@ -60,6 +64,8 @@ def page_text(
         if bang:
             pictures.add(file)
             place = file
+        elif file in programs:
+            return label  # a name in backticks
         elif place is None:
             return f"[{label}]({repository}/blob/main/{file})" if repository else label
         return f"{bang}[{label}]({relative(place)}{'#' * bool(anchor)}{anchor})"
@@ -69,10 +75,17 @@ def page_text(
         pictures.add(file)
         return f'{match[1]}src="{relative(file)}"'
 
+    def shown_code(code: str) -> str:
+        program = programs.get(code.strip("`"))
+        if program is None or code.startswith("```"):
+            return code
+        place, _, anchor = program.partition("#")
+        return f"[{code}]({relative(place)}#{anchor})"
+
     def relative(place: str) -> str:
         return os.path.relpath(place, PurePosixPath(targets[source]).parent)
 
-    parts = _CODE.split(_LIST_AFTER_TEXT.sub(r"\1\n\n", text))
+    parts = _CODE.split(text)
     # What is between two pieces of code may be part of a link whose label is code.
     joined, kept = [], []
     for number, part in enumerate(parts):
@@ -81,5 +94,6 @@ def page_text(
             joined.append(f"\0{len(kept) - 1}\0")
         else:
             joined.append(part)
-    translated = _PICTURE.sub(shown, _LINK.sub(linked, "".join(joined)))
-    return re.sub(r"\0(\d+)\0", lambda match: kept[int(match[1])], translated)
+    prose = _LIST_AFTER_TEXT.sub(r"\1\n\n", "".join(joined))
+    translated = _PICTURE.sub(shown, _LINK.sub(linked, prose))
+    return re.sub(r"\0(\d+)\0", lambda match: shown_code(kept[int(match[1])]), translated)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.site import api, errors, options
+from tools.site import api, errors, examples, options
 
 ROOT = Path(__file__).parents[3]
 
@@ -57,6 +57,7 @@ _ALL: dict[str, list[Page]] = {
         _guide("Tutorial", "tutorial"),
         _guide("Installing", "install"),
         _guide("Cookbook", "cookbook"),
+        Page("Examples", examples.TARGET, examples.page, examples.FILES),
     ],
     "Guides": [
         _guide("Sending records", "sending"),
