@@ -14,11 +14,13 @@ from aioproducer.loader.formats.chunks import Chunk, too_few_rows
 
 _MAX_ROWS = 1000
 _MAX_VALUES = 4 << 20
+_MAX_BYTES = 64 << 20
+_MAX_ROW_BYTES = 256 << 20
 
 
 def fields_of(batch: Any) -> list[tuple[Any, ...]]:
     """Return the rows of a `pyarrow.RecordBatch`, as Python's own values."""
-    values = (column.to_pylist() for column in batch.columns)
+    values = (_decoded(column).to_pylist() for column in batch.columns)
     return list(zip(*values, strict=True)) if batch.num_columns else [()] * batch.num_rows
 
 
@@ -54,12 +56,18 @@ def rows_at_once(columns: int) -> int:
 
 
 def _parts(batch: Any) -> Iterator[Any]:
-    """Yield the rows of a batch in parts of a bounded number of Python values."""
+    """Yield the rows of a batch in parts of a bounded number and size of Python values."""
     rows = batch.num_rows
-    if sum(_values_in(column) for column in batch.columns) <= _MAX_VALUES:
+    values = sum(_values_in(column) for column in batch.columns)
+    size = sum(_bytes_in(column) for column in batch.columns)
+    if values <= _MAX_VALUES and size <= _MAX_BYTES:
         yield batch
-    elif rows == 1:
+    elif rows == 1 and values > _MAX_VALUES:
         raise SourceError(f"a row has more than {_MAX_VALUES} values")
+    elif rows == 1 and size > _MAX_ROW_BYTES:
+        raise SourceError(f"a row has more than {_MAX_ROW_BYTES} bytes")
+    elif rows == 1:
+        yield batch
     else:
         yield from _parts(batch.slice(0, rows // 2))
         yield from _parts(batch.slice(rows // 2))
@@ -67,14 +75,37 @@ def _parts(batch: Any) -> Iterator[Any]:
 
 def _values_in(column: Any) -> int:
     """Return how many values a column has, those in its lists and structs among them."""
-    inner: list[Any] = []
+    return len(column) + sum(map(_values_in, _inner(column)))
+
+
+def _bytes_in(column: Any) -> int:
+    """Return the size of a column's values, each of a dictionary as often as it is used."""
+    if inner := _inner(column):
+        return sum(map(_bytes_in, inner))
+    dictionary = getattr(column, "dictionary", None)
+    if dictionary is None:
+        return int(column.nbytes)
+    compute = importlib.import_module("pyarrow.compute")
+    if not hasattr(dictionary[0] if len(dictionary) else None, "as_buffer"):
+        return int(column.nbytes)
+    used = compute.binary_length(dictionary).take(column.indices)
+    return int(compute.sum(used).as_py() or 0)
+
+
+def _inner(column: Any) -> list[Any]:
+    """Return the columns that a column of lists, structs or maps consists of."""
     if hasattr(column, "keys"):  # a map; its keys and items are those of the unsliced column
         first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
-        inner = [part.slice(first, last - first) for part in (column.keys, column.items)]
-    elif hasattr(column, "flatten"):
-        flat = column.flatten()
-        inner = flat if isinstance(flat, list) else [flat]
-    return len(column) + sum(_values_in(each) for each in inner)
+        return [part.slice(first, last - first) for part in (column.keys, column.items)]
+    if not hasattr(column, "flatten"):
+        return []
+    flat = column.flatten()
+    return flat if isinstance(flat, list) else [flat]
+
+
+def _decoded(column: Any) -> Any:
+    """Return a column with values in place of a dictionary; those within lists stay."""
+    return column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
 
 
 def import_pyarrow(module: str, what: str) -> tuple[Any, Any]:

@@ -2,7 +2,8 @@
 
 Owns: stripes of an ORC stream. Not here: files, Kafka.
 
-Invariant: memory is bounded by one stripe plus one batch of rows.
+Invariant: memory is bounded by one stripe as it is in the file plus one batch of rows. A text that
+is written once and used by many rows is copied for each row of a batch, so a batch has few.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from aioproducer.loader.streams import seekable
 
 _ROWS_ALWAYS_READ = 1_000_000
 _MAX_ROWS_PER_BYTE = 1000
+_ROWS_AT_ONCE = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +32,32 @@ class OrcFormat:
         """See `Format`."""
         pyarrow, orc = import_pyarrow("orc", "ORC")
         try:
-            file = orc.ORCFile(seekable(stream, stack))
+            given = seekable(stream, stack)
+            file = orc.ORCFile(given)
             _check(file)
-            yield from chunks_after(skip, _batches(file))
+            yield from chunks_after(skip, _batches(given, len(file.schema)))
         except (pyarrow.ArrowException, pyarrow.ArrowInvalid) as error:
             raise SourceError(f"not readable as ORC: {error}") from error
 
 
 def _check(file: Any) -> None:
-    """Refuse a stripe of any number of rows that takes a few bytes: it is read as a whole."""
+    """Refuse any number of rows that takes a few bytes."""
     if file.nrows > _ROWS_ALWAYS_READ and file.nrows > _MAX_ROWS_PER_BYTE * file.content_length:
         raise SourceError(
             f"not readable as ORC: {file.nrows} rows in {file.content_length} bytes of content"
         )
 
 
-def _batches(file: Any) -> Iterator[Any]:
-    rows = rows_at_once(len(file.schema))
-    for number in range(file.nstripes):
-        stripe = file.read_stripe(number)
-        for start in range(0, stripe.num_rows, rows):
-            yield stripe.slice(start, rows)
+def _batches(source: Any, columns: int) -> Iterator[Any]:
+    # `ORCFile` reads whole stripes only.
+    dataset = import_pyarrow("dataset", "ORC")[1]
+    yield from (
+        dataset.OrcFileFormat()
+        .make_fragment(source)
+        .to_batches(
+            batch_size=min(_ROWS_AT_ONCE, rows_at_once(columns)),
+            batch_readahead=0,
+            fragment_readahead=0,
+            use_threads=False,
+        )
+    )

@@ -3,7 +3,8 @@
 Owns: row groups and batches of a Parquet stream. Not here: files, Kafka.
 
 Invariants
-- Memory is bounded by one row group's chosen columns plus one batch of rows.
+- Memory is bounded by one row group's chosen columns plus one batch of rows. A text that is written
+  once in the file and used by many rows is not copied for each row of a batch.
 - Row groups wholly before the wanted row are not read at all.
 """
 
@@ -22,6 +23,9 @@ from aioproducer.loader.streams import seekable
 
 _MAX_LIST_VALUES = 100_000_000
 """Of one column of a row group: encoded, any number of equal ones takes a few bytes."""
+_SHARING = "DELTA_BYTE_ARRAY"
+_MAX_SHARED_BYTES = 64 << 20
+_MAX_SHARING_ROWS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,12 @@ class ParquetFormat:
         """See `Format`."""
         pyarrow, parquet = import_pyarrow("parquet", "Parquet")
         try:
-            file = stack.enter_context(parquet.ParquetFile(seekable(stream, stack)))
+            given = seekable(stream, stack)
+            metadata = parquet.read_metadata(given)
+            given.seek(0)
+            file = stack.enter_context(
+                parquet.ParquetFile(given, metadata=metadata, read_dictionary=_texts(metadata))
+            )
             yield from _rows(file, skip)
         except (pyarrow.ArrowException, pyarrow.ArrowInvalid) as error:
             raise SourceError(f"not readable as Parquet: {error}") from error
@@ -54,9 +63,39 @@ def _rows(file: Any, skip: int) -> Iterator[Chunk]:
     batches = (
         batch
         for group in wanted
-        for batch in file.iter_batches(batch_size=batch_rows, row_groups=[group])
+        for batch in file.iter_batches(
+            batch_size=_rows_in_memory(groups.row_group(group), batch_rows), row_groups=[group]
+        )
     )
     yield from chunks_after(skip, batches, first_row)
+
+
+def _texts(metadata: Any) -> list[str]:
+    """Return the columns of texts and bytes, which stay dictionaries where they are in the file.
+
+    Without those that say that their texts share beginnings: Arrow cannot read them so, and it
+    refuses the others if that is not true.
+    """
+    columns = [metadata.schema.column(index) for index in range(metadata.num_columns)]
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    return [
+        column.path
+        for index, column in enumerate(columns)
+        if column.physical_type == "BYTE_ARRAY"
+        and not any(_SHARING in group.column(index).encodings for group in groups)
+    ]
+
+
+def _rows_in_memory(group: Any, most: int) -> int:
+    """Return how many rows of a group are read together.
+
+    Where texts share beginnings, each may be as long as the column is in the file.
+    """
+    columns = (group.column(index) for index in range(group.num_columns))
+    sizes = [int(each.total_uncompressed_size) for each in columns if _SHARING in each.encodings]
+    if not sizes:
+        return most
+    return max(1, min(most, _MAX_SHARING_ROWS, _MAX_SHARED_BYTES // max(1, sum(sizes))))
 
 
 def _check(schema: Any, group: Any) -> None:

@@ -153,19 +153,29 @@ class CsvFormat:
         return _after(skip, _CsvReader(self, stream).chunks())
 
 
+class _RowTooLongError(Exception):
+    """The lines of a row have more bytes than a row may have."""
+
+
 class _CsvReader:
     """Reads one stream; keeps the lines of the row being parsed, for the text of a bad one."""
 
     def __init__(self, options: CsvFormat, stream: io.BufferedIOBase) -> None:
         self._options = options
         self._line_lists = read_lines(stream, options.max_row_bytes)
+        self._lines: Iterator[bytes] = iter(())
         self._text: list[str] = []
+        self._size = 0
         self._ready = 0
         self._cut = False
         # The module's own limit is one for the whole process; it is only ever raised.
         if csv.field_size_limit() < options.max_row_bytes:
             csv.field_size_limit(options.max_row_bytes)
-        self._records = csv.reader(
+        self._records = self._parsed()
+
+    def _parsed(self) -> Iterator[list[str]]:
+        options = self._options
+        return csv.reader(
             self._feed(),
             delimiter=options.delimiter,
             quotechar=options.quote,
@@ -188,10 +198,14 @@ class _CsvReader:
             yield Chunk(first_row, fields, columns)
 
     def _feed(self) -> Iterator[str]:
-        encoding = self._options.encoding
-        for lines in self._line_lists:
-            self._ready = len(lines)
-            for line in lines:
+        """Yield the lines from where another one ended.
+
+        Raises:
+            _RowTooLongError: a row has more bytes than allowed, in lines of allowed length.
+        """
+        encoding, most = self._options.encoding, self._options.max_row_bytes
+        while True:
+            for line in self._lines:
                 self._ready -= 1
                 if type(line) is CutLine:
                     self._cut = True
@@ -199,14 +213,28 @@ class _CsvReader:
                 # back for the dead letter, and no value with one can be encoded by mistake.
                 text = line.decode(encoding, "surrogateescape") + "\n"
                 self._text.append(text)
+                self._size += len(line) + 1
+                if self._size > most + 1 and len(self._text) > 1:
+                    raise _RowTooLongError
                 yield text
+            lines = next(self._line_lists, None)
+            if lines is None:
+                return
+            self._lines, self._ready = iter(lines), len(lines)
+
+    def _begin_row(self) -> None:
+        self._text.clear()
+        self._size, self._cut = 0, False
 
     def _header(self) -> tuple[str, ...]:
         try:
             columns = tuple(next((row for row in self._records if row), ()))
         except csv.Error as error:
             raise SourceError(f"the CSV header cannot be read: {error}") from error
-        self._text.clear()
+        except _RowTooLongError:
+            most = self._options.max_row_bytes
+            raise SourceError(f"the CSV header is longer than {most:,} bytes") from None
+        self._begin_row()
         twice = [name for name, count in Counter(columns).items() if count > 1]
         if twice:
             raise SourceError(f"the CSV header names {', '.join(sorted(twice))} more than once")
@@ -218,21 +246,28 @@ class _CsvReader:
             fields = next(self._records)
         except csv.Error as error:
             row: Fields | BadRow = self._bad(f"not valid CSV: {error}")
+        except _RowTooLongError:
+            row = self._too_long()
+            self._records = self._parsed()
         except StopIteration:
             return None
         else:
             row = self._checked(fields, width)
-        self._text.clear()
-        self._cut = False
+        self._begin_row()
         return row
 
     def _checked(self, fields: list[str], width: int) -> Fields | BadRow:
         if self._cut:
-            return self._bad(f"longer than {self._options.max_row_bytes:,} bytes (text cut)")
+            return self._too_long()
         if len(fields) != width and fields:
             return self._bad(f"{len(fields)} fields where the header names {width}")
         null = self._options.null
         return fields if null is None else [None if field == null else field for field in fields]
+
+    def _too_long(self) -> BadRow:
+        most = self._options.max_row_bytes
+        bad = self._bad(f"longer than {most:,} bytes (text cut)")
+        return replace(bad, raw=bad.raw[:most])
 
     def _bad(self, reason: str) -> BadRow:
         text = "".join(self._text).removesuffix("\n").removesuffix("\r")

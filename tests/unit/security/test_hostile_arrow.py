@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,82 @@ from aioproducer.loader.errors import SourceError
 
 def read(path: Path) -> list[Any]:
     return [row for batch in FileSource(path).batches() for row in batch.fields]
+
+
+def read_in_little_memory(path: Path) -> int:
+    """Reads a file in a process of its own; returns how many rows it has."""
+    code = (
+        "import resource, sys\n"
+        "import pyarrow.compute, pyarrow.dataset, pyarrow.orc, pyarrow.parquet\n"
+        "from aioproducer.loader import FileSource\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        f"most = used + {600 << 20}\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (most, most))\n"
+        "print(sum(len(batch.fields) for batch in FileSource(sys.argv[1]).batches()))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
+@pytest.mark.parametrize("kind", ["dictionary", "dictionary in the schema", "lists", "beginnings"])
+def test_parquet_with_one_long_text_for_many_rows_is_read_in_little_memory(
+    tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "texts.parquet"
+    indices = pyarrow.array([0] * 1000, pyarrow.int32())
+    column: Any = pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array(["x" * 2_000_000]))
+    options: dict[str, Any] = {"store_schema": kind == "dictionary in the schema"}
+    if kind == "lists":
+        column = pyarrow.ListArray.from_arrays(pyarrow.array(range(1001), pyarrow.int32()), column)
+    elif kind == "beginnings":
+        column = pyarrow.array(["x" * 1_000_000 + str(number) for number in range(500)])
+        options = {"use_dictionary": False, "column_encoding": {"a": "DELTA_BYTE_ARRAY"}}
+    parquet.write_table(pyarrow.table({"a": column}), path, compression="zstd", **options)
+    assert path.stat().st_size < 10_000
+    assert read_in_little_memory(path) == len(column)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
+def test_orc_with_one_long_text_for_many_rows_is_read_in_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "texts.orc"
+    table = pyarrow.table({"a": pyarrow.array(["y" * 400_000] * 2000)})
+    orc.write_table(table, path, compression="zstd", dictionary_key_size_threshold=1.0)
+    assert path.stat().st_size < 10_000
+    assert read_in_little_memory(path) == 2000
+
+
+def test_a_row_of_lists_that_use_a_long_text_often_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "often.parquet"
+    indices = pyarrow.array([0] * 1000, pyarrow.int32())
+    texts = pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array(["x" * 2_000_000]))
+    row = pyarrow.ListArray.from_arrays(pyarrow.array([0, 1000], pyarrow.int32()), texts)
+    parquet.write_table(pyarrow.table({"a": row}), path, compression="zstd", store_schema=False)
+    with pytest.raises(SourceError, match=r"often\.parquet.*a row has more than \d+ bytes"):
+        read(path)
+
+
+def test_texts_of_each_encoding_are_read_as_they_were_written(tmp_path: Path) -> None:
+    texts = [None if number % 7 == 0 else f"text {number % 50}" for number in range(5000)]
+    kinds = {
+        "dictionary": {},
+        "plain": {"use_dictionary": False},
+        "delta": {"use_dictionary": False, "column_encoding": {"a": "DELTA_BYTE_ARRAY"}},
+        "both": {"dictionary_pagesize_limit": 100, "data_page_size": 100},
+    }
+    for name, options in kinds.items():
+        path = tmp_path / f"{name}.parquet"
+        column = pyarrow.array(texts)
+        table = pyarrow.table({"a": column, "b": pyarrow.array([[text] for text in texts])})
+        if name == "delta":
+            table = table.select(["a"])
+        parquet.write_table(table, path, row_group_size=2000, **options)
+        found = read(path)
+        assert [row[0] for row in found] == texts
+        assert all(row[1] == [row[0]] for row in found if len(row) == 2)
 
 
 def test_parquet_with_a_row_of_millions_is_refused_by_name(tmp_path: Path) -> None:

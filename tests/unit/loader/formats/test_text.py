@@ -69,6 +69,19 @@ def test_csv_row_longer_than_the_limit_is_bad_even_with_the_right_width() -> Non
     assert found == [BadRow("longer than 20 bytes (text cut)", b"1," + b"x" * 18), ["3", "4"]]
 
 
+def test_csv_row_of_many_lines_that_is_longer_than_the_limit_is_bad_and_the_rest_is_read() -> None:
+    content = b'a,b\n1,2\n"' + b'\n","' * 10 + b"\n5,6\n7,8\n"
+    found = rows(CsvFormat(max_row_bytes=40), content)
+    assert found[0] == ["1", "2"]
+    assert found[1] == BadRow("longer than 40 bytes (text cut)", b'"\n' + b'","\n' * 9 + b'",')
+    assert found[2:] == [["5", "6"], ["7", "8"]]
+
+
+def test_csv_header_of_many_lines_has_the_same_limit() -> None:
+    with pytest.raises(SourceError, match="header is longer than 40 bytes"):
+        rows(CsvFormat(max_row_bytes=40), b'"' + b'\n","' * 1000)
+
+
 def test_csv_keeps_the_bytes_of_text_that_is_not_utf8() -> None:
     assert rows(CsvFormat(), b"a,b\n\xff,1,2\n") == [
         BadRow("3 fields where the header names 2", b"\xff,1,2")
