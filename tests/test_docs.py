@@ -39,7 +39,7 @@ def test_commands_named_in_the_readme_exist(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_architecture_names_files_and_functions_that_exist() -> None:
-    for path in re.findall(r"`([a-z_]+/[a-z_]+\.pyx?)`", ARCHITECTURE):
+    for path in re.findall(r"`([a-z_]+(?:/[a-z_]+)+\.pyx?)`", ARCHITECTURE):
         assert ((ROOT if path.startswith("tests/") else PACKAGE) / path).exists(), path
     files = [path for path in PACKAGE.rglob("*.py*") if path.suffix != ".pyc"]
     sources = "\n".join(path.read_text(encoding="utf-8") for path in files)

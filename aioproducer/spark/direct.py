@@ -19,9 +19,9 @@ from aioproducer.errors import (
     KafkaTimeoutError,
     ProducerFencedError,
 )
-from aioproducer.spark.decision import Decision, TransactionNames, encode
 from aioproducer.spark.errors import DecisionUnknownError, SupersededError
-from aioproducer.spark.ledger import Ledger, superseded
+from aioproducer.spark.exactly_once.decision import Decision, TransactionNames, encode
+from aioproducer.spark.exactly_once.ledger import Ledger, superseded
 from aioproducer.spark.plan import Epoch, TaskPlace
 from aioproducer.spark.replay import Refused, written_without_refused
 from aioproducer.spark.task import TaskReport, send_rows
@@ -30,7 +30,7 @@ from aioproducer.types import OffsetAndMetadata, TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from aioproducer.spark.attempts import Plan
+    from aioproducer.spark.exactly_once.attempts import Plan
     from aioproducer.spark.plan import SinkPlan
 
 _FENCED: Final = (InvalidProducerEpochError, InvalidProducerIdMappingError, ProducerFencedError)

@@ -1,7 +1,7 @@
 """Decisions of the driver before the tasks of a write, sent to every task.
 
 Owns: the checks that need no cluster, the names that transactions go by, how exactly once begins
-and ends. Not here: PySpark, how rows are sent, how a decision is made (`exactly_once.py`).
+and ends. Not here: PySpark, how rows are sent, how a decision is made (`exactly_once`).
 
 Invariants
 - A plan pickles, and its secrets are those the user wrote into the options.
@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from aioproducer.errors import ConfigError, UnsupportedVersionError
 from aioproducer.records.arrow_layout import ArrowColumns
-from aioproducer.spark.encoding import EncodedPart, encoded_parts
-from aioproducer.spark.exactly_once import (
+from aioproducer.spark.columns.encoding import EncodedPart, encoded_parts
+from aioproducer.spark.columns.schema import plan_columns
+from aioproducer.spark.exactly_once.writes import (
     DEFAULT_TRANSACTION_TIMEOUT_MS,
     JOB_EPOCH,
     CommitReport,
@@ -32,13 +33,12 @@ from aioproducer.spark.exactly_once import (
 )
 from aioproducer.spark.options import Guarantee, SourceOptions
 from aioproducer.spark.pool import Kind
-from aioproducer.spark.schema import plan_columns
 from aioproducer.spark.wording import option_errors
 from aioproducer.transaction_admin import TransactionAdmin
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
-    from aioproducer.spark.exactly_once import Plan, TaskResult
+    from aioproducer.spark.exactly_once.writes import Plan, TaskResult
 
 _TIMEOUT: Final = "transaction_timeout_ms"
 

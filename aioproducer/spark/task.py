@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from aioproducer._util import log
 from aioproducer.runtime.native import missing_core, warn_once
-from aioproducer.spark.encoding import encode_batches
-from aioproducer.spark.exactly_once import TaskAttempt
+from aioproducer.spark.columns.encoding import encode_batches
+from aioproducer.spark.exactly_once.writes import TaskAttempt
 from aioproducer.spark.options import Guarantee
 from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from aioproducer.blocking import Producer
-    from aioproducer.spark.exactly_once import Plan, TaskResult
+    from aioproducer.spark.exactly_once.writes import Plan, TaskResult
     from aioproducer.types import TopicPartition
 
 _LOG: Final = log.get("spark")

@@ -12,9 +12,9 @@ import pytest_asyncio
 from support.clusters import ClusterUnderTest
 from support.confluent import read_all_confluent
 
-from aioproducer.spark.calls import CALLERS
 from aioproducer.spark.direct import DirectEpochs
 from aioproducer.spark.errors import SupersededError
+from aioproducer.spark.exactly_once.calls import CALLERS
 from aioproducer.spark.plan import SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL
 from aioproducer.spark.task import commit, write_task

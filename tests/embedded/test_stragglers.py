@@ -14,12 +14,12 @@ from aioproducer import Producer
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaError
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
-from aioproducer.spark.attempts import Plan, TaskResult
-from aioproducer.spark.decision import Part
 from aioproducer.spark.errors import EpochOverError
-from aioproducer.spark.exactly_once import TaskAttempt
-from aioproducer.spark.ledger import Ledger, is_over
-from aioproducer.spark.two_phase import TwoPhaseCommit
+from aioproducer.spark.exactly_once.attempts import Plan, TaskResult
+from aioproducer.spark.exactly_once.decision import Part
+from aioproducer.spark.exactly_once.ledger import Ledger, is_over
+from aioproducer.spark.exactly_once.two_phase import TwoPhaseCommit
+from aioproducer.spark.exactly_once.writes import TaskAttempt
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
 from aioproducer.types import PreparedTransaction, TransactionDescription

@@ -22,8 +22,6 @@ from support.confluent import read_all_confluent
 from aioproducer import Producer
 from aioproducer.config import ProducerConfig
 from aioproducer.core.transactions import coordinator_queries
-from aioproducer.spark.attempts import Plan, TaskResult
-from aioproducer.spark.decision import Decision, Part
 from aioproducer.spark.errors import (
     CheckpointBehindError,
     DecisionRecordError,
@@ -32,10 +30,12 @@ from aioproducer.spark.errors import (
     EpochNotPreparedError,
     SupersededError,
 )
-from aioproducer.spark.exactly_once import TaskAttempt
-from aioproducer.spark.ledger import Ledger
+from aioproducer.spark.exactly_once.attempts import Plan, TaskResult
+from aioproducer.spark.exactly_once.decision import Decision, Part
+from aioproducer.spark.exactly_once.ledger import Ledger
+from aioproducer.spark.exactly_once.two_phase import TwoPhaseCommit
+from aioproducer.spark.exactly_once.writes import TaskAttempt
 from aioproducer.spark.pool import POOL, Kind
-from aioproducer.spark.two_phase import TwoPhaseCommit
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
 from aioproducer.transaction_admin import TransactionAdmin
@@ -432,7 +432,7 @@ async def test_a_nameless_job_that_was_given_up_is_decided_by_nobody(nameless: J
 KILLED_TASK = """
 import pickle, sys, time
 from aioproducer.config import ProducerConfig
-from aioproducer.spark.exactly_once import TaskAttempt
+from aioproducer.spark.exactly_once.writes import TaskAttempt
 servers, topic, plan, moment = sys.argv[1:]
 plan, config = pickle.loads(bytes.fromhex(plan)), ProducerConfig(bootstrap_servers=servers)
 with TaskAttempt(plan, 0, lambda: config, partition=0, owner="query-1") as attempt:
@@ -523,7 +523,7 @@ async def test_500_transactions_are_decided_and_ended(cluster: ClusterUnderTest)
 async def test_what_does_not_fit_into_the_marker_topic_is_not_decided(
     brokers: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aioproducer.spark.decision.METADATA_LIMIT", 60)
+    monkeypatch.setattr("aioproducer.spark.exactly_once.decision.METADATA_LIMIT", 60)
     job = Job(brokers.bootstrap_servers, "one")
     results = await job.tasks(await job.plan(), 0, "a", "b", "c")
     with pytest.raises(DecisionRecordError, match="topic 'one' has 1"):

@@ -242,7 +242,7 @@ def test_columns_of_every_type_become_protobuf(spark: Any, embedded: EmbeddedKaf
     pytest.importorskip("google.protobuf", reason="needs the extra `schema-registry`")
     from unit.spark.protobuf_files import COMMON, ORDERS, file, serialized
 
-    from aioproducer.spark.protobuf_files import message_in
+    from aioproducer.spark.columns.protobuf_files import message_in
 
     topic, stub = embedded.topic(1), StubSchemaRegistry()
     stub.register("common", serialized(COMMON), schemaType="PROTOBUF")

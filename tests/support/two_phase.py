@@ -24,10 +24,10 @@ from aioproducer.core.transactions.coordinator_queries import Question
 from aioproducer.errors import KafkaError
 from aioproducer.records.batch import RecordBatch
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
-from aioproducer.spark.attempts import AttemptNumbers, Plan, TaskResult
-from aioproducer.spark.decision import Part
-from aioproducer.spark.ledger import Ledger, is_over
-from aioproducer.spark.two_phase import TwoPhaseCommit
+from aioproducer.spark.exactly_once.attempts import AttemptNumbers, Plan, TaskResult
+from aioproducer.spark.exactly_once.decision import Part
+from aioproducer.spark.exactly_once.ledger import Ledger, is_over
+from aioproducer.spark.exactly_once.two_phase import TwoPhaseCommit
 from aioproducer.testing.world.producer import SimProducer
 from aioproducer.wire.api_keys import ApiKey
 from support.stage import Stage, play

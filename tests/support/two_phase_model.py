@@ -24,11 +24,11 @@ from aioproducer.errors import (
     PreparedTransactionEndedError,
     PreparedTransactionUnknownError,
 )
-from aioproducer.spark.attempts import AttemptNumbers, Plan, TaskResult
-from aioproducer.spark.decision import Decision, Part, decode, encode
 from aioproducer.spark.errors import DecisionRecordError
-from aioproducer.spark.ledger import Ledger, superseded
-from aioproducer.spark.two_phase import CommitReport, TwoPhaseCommit
+from aioproducer.spark.exactly_once.attempts import AttemptNumbers, Plan, TaskResult
+from aioproducer.spark.exactly_once.decision import Decision, Part, decode, encode
+from aioproducer.spark.exactly_once.ledger import Ledger, superseded
+from aioproducer.spark.exactly_once.two_phase import CommitReport, TwoPhaseCommit
 from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.types import PreparedTransaction, TransactionDescription
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Self
 from aioproducer.core.transactions import coordinator_queries
 from aioproducer.loader.errors import StateError
 from aioproducer.loader.state_file import read_state, write_state
-from aioproducer.spark.exactly_once import prefix_for_job
-from aioproducer.spark.ledger import Ledger
+from aioproducer.spark.exactly_once.ledger import Ledger
+from aioproducer.spark.exactly_once.writes import prefix_for_job
 from aioproducer.spark.loading.files import Step, digest
 from aioproducer.transaction_admin import TransactionAdmin
 from aioproducer.types import OffsetAndMetadata, TopicPartition

@@ -28,11 +28,11 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from aioproducer.spark.decision import Decision, Part
-from aioproducer.spark.ledger import Ledger
+from aioproducer.spark.exactly_once.decision import Decision, Part
+from aioproducer.spark.exactly_once.ledger import Ledger
+from aioproducer.spark.exactly_once.two_phase import TwoPhaseCommit
 from aioproducer.spark.options import Guarantee
 from aioproducer.spark.source import AioproducerSource
-from aioproducer.spark.two_phase import TwoPhaseCommit
 from aioproducer.spark.writers import StreamWriter, TaskMessage
 from aioproducer.types import PreparedTransaction
 from support.spark_faults.deaths import MOMENTS, PLANNED, kill_executor

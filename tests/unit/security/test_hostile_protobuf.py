@@ -31,9 +31,9 @@ from aioproducer.serializers.registry.avro_schema import resolve
 from aioproducer.serializers.registry.avro_writer import AvroWriter
 from aioproducer.serializers.registry.protobuf_names import path_in
 from aioproducer.serializers.registry.subjects import topic_name
-from aioproducer.spark.protobuf import RowProtobufSerializer
-from aioproducer.spark.protobuf_fields import FieldError, RowWriter
-from aioproducer.spark.protobuf_files import file_of, files_in, message_in
+from aioproducer.spark.columns.protobuf import RowProtobufSerializer
+from aioproducer.spark.columns.protobuf_fields import FieldError, RowWriter
+from aioproducer.spark.columns.protobuf_files import file_of, files_in, message_in
 from aioproducer.testing import StubSchemaRegistry
 
 VALUE = SerializationContext("orders", "value")
@@ -178,7 +178,7 @@ def test_the_name_of_an_import_imports_no_code(name: str) -> None:
     code = (
         "import sys\n"
         "from aioproducer.errors import ConfigError\n"
-        "from aioproducer.spark.protobuf_files import file_of, message_in\n"
+        "from aioproducer.spark.columns.protobuf_files import file_of, message_in\n"
         "import google.protobuf.descriptor_pool, google.protobuf.message_factory\n"
         "file = file_of(sys.stdin.read())\n"
         "before = set(sys.modules)\n"

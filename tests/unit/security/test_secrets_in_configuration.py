@@ -222,7 +222,7 @@ def test_no_option_of_a_registry_for_spark_shows_its_login(
     wrong: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pa = pytest.importorskip("pyarrow")
-    from aioproducer.spark.encoding import encode_batches, encoded_parts
+    from aioproducer.spark.columns.encoding import encode_batches, encoded_parts
     from aioproducer.spark.options import SourceOptions
 
     monkeypatch.setenv("LOGIN", f"me:{SECRET}")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from aioproducer.spark import task
+from aioproducer.spark.columns.schema import plan_columns
 from aioproducer.spark.options import SourceOptions
 from aioproducer.spark.plan import SinkPlan
-from aioproducer.spark.schema import plan_columns
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}
 

@@ -15,9 +15,9 @@ from support.registry_server import serve_registry
 from support.spark import EmbeddedKafka, embedded_kafka
 
 from aioproducer.errors import InvalidRecordError, KafkaError
-from aioproducer.spark import encoding
-from aioproducer.spark.calls import CALLERS
+from aioproducer.spark.columns import encoding
 from aioproducer.spark.direct import DirectEpochs
+from aioproducer.spark.exactly_once.calls import CALLERS
 from aioproducer.spark.plan import SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL
 from aioproducer.spark.prefetch import PrefetchIterator

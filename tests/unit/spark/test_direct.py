@@ -13,13 +13,13 @@ import pytest
 from support.spark import EmbeddedKafka, embedded_kafka
 
 from aioproducer.errors import KafkaError, KafkaTimeoutError
-from aioproducer.spark.calls import CALLERS
 from aioproducer.spark.direct import DirectEpochs
 from aioproducer.spark.errors import (
     CheckpointBehindError,
     DecisionUnknownError,
     SupersededError,
 )
+from aioproducer.spark.exactly_once.calls import CALLERS
 from aioproducer.spark.foreach import BatchReport, batch_writer
 from aioproducer.spark.plan import SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL

@@ -13,7 +13,7 @@ from support.spark import EmbeddedKafka, embedded_kafka
 from aioproducer.blocking import Producer
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaTimeoutError
-from aioproducer.spark.exactly_once import ExactlyOnce, TaskAttempt
+from aioproducer.spark.exactly_once.writes import ExactlyOnce, TaskAttempt
 from aioproducer.spark.options import SourceOptions
 from aioproducer.spark.pool import POOL, Kind, ProducerPool
 from aioproducer.wire.api_keys import ApiKey

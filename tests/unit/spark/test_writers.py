@@ -21,8 +21,8 @@ from aioproducer.errors import (
     TransactionalIdAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from aioproducer.spark.calls import CALLERS
 from aioproducer.spark.errors import EpochOverError, SupersededError
+from aioproducer.spark.exactly_once.calls import CALLERS
 from aioproducer.spark.pool import POOL
 from aioproducer.spark.rows import RowError
 from aioproducer.testing.admin import create_topic, delete_topic

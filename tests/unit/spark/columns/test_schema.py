@@ -6,7 +6,7 @@ import pytest
 
 from aioproducer.errors import SerializationError
 from aioproducer.records.arrow_layout import ArrowColumns
-from aioproducer.spark.schema import plan_columns
+from aioproducer.spark.columns.schema import plan_columns
 
 VALUE = ("value", "binary")
 

@@ -13,9 +13,15 @@ import pytest
 from support.pages import page
 from support.two_phase_model import DECISION, LATENCY_S, OWNER, TIMEOUT_S, Epoch, Fault
 
-from aioproducer.spark.attempts import Plan
-from aioproducer.spark.decision import METADATA_LIMIT, Decision, Part, TransactionNames, encode
-from aioproducer.spark.two_phase import TwoPhaseCommit
+from aioproducer.spark.exactly_once.attempts import Plan
+from aioproducer.spark.exactly_once.decision import (
+    METADATA_LIMIT,
+    Decision,
+    Part,
+    TransactionNames,
+    encode,
+)
+from aioproducer.spark.exactly_once.two_phase import TwoPhaseCommit
 from aioproducer.types import PreparedTransaction
 
 TASKS = int(os.environ.get("AIOPRODUCER_TEST_TASKS") or 2_000)

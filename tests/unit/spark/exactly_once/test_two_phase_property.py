@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 import pytest
 from support.two_phase import Query, play_query
 
-from aioproducer.spark.attempts import Plan, TaskResult
-from aioproducer.spark.decision import Decision, TransactionNames
-from aioproducer.spark.ledger import Ledger
-from aioproducer.spark.two_phase import CommitReport, TwoPhaseCommit
+from aioproducer.spark.exactly_once.attempts import Plan, TaskResult
+from aioproducer.spark.exactly_once.decision import Decision, TransactionNames
+from aioproducer.spark.exactly_once.ledger import Ledger
+from aioproducer.spark.exactly_once.two_phase import CommitReport, TwoPhaseCommit
 from aioproducer.testing.world.producer import SimProducer
 from aioproducer.types import PreparedTransaction
 

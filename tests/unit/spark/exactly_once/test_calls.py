@@ -11,9 +11,9 @@ from support.spark import EmbeddedKafka, embedded_kafka
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import IllegalStateError
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
-from aioproducer.spark.calls import CallerPool
-from aioproducer.spark.exactly_once import ExactlyOnce
-from aioproducer.spark.ledger import Ledger
+from aioproducer.spark.exactly_once.calls import CallerPool
+from aioproducer.spark.exactly_once.ledger import Ledger
+from aioproducer.spark.exactly_once.writes import ExactlyOnce
 from aioproducer.spark.pool import Kind
 
 KIND = Kind(frozenset())
@@ -79,7 +79,7 @@ def test_a_ledger_over_a_kept_client_asks_anew_who_coordinates_and_leaves_it_ope
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_calls_over_connections_of_its_own(kafka: EmbeddedKafka) -> None:
-    from aioproducer.spark.calls import CALLERS
+    from aioproducer.spark.exactly_once.calls import CALLERS
 
     driver = ExactlyOnce(config(kafka), "forked", kafka.topic(), kind=KIND)
     before = driver.plan().driver.epoch

@@ -27,8 +27,8 @@ from aioproducer.errors import (
     SchemaRegistryError,
     SerializationError,
 )
+from aioproducer.spark.columns.schema import RECORD_COLUMNS
 from aioproducer.spark.rows import RefusedRow, RowError, read_row
-from aioproducer.spark.schema import RECORD_COLUMNS
 from aioproducer.spark.wording import without_values
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ class _Encoder:
     ) -> Serializer:
         with needed("protobuf", f"for {self._part.part}.format=protobuf", install=EXTRA):
             from google.protobuf import message  # noqa: F401 - whether it is there
-        from aioproducer.spark.protobuf import RowProtobufSerializer
+        from aioproducer.spark.columns.protobuf import RowProtobufSerializer
 
         assert self._kind is not None
         part = self._part

@@ -15,8 +15,8 @@ from aioproducer.serializers.registry.protobuf_bounds import SchemaSize
 from aioproducer.serializers.registry.schema import RegisteredSchema, Schema
 from aioproducer.serializers.registry.subjects import SubjectStrategy
 from aioproducer.serializers.registry.wire_format import message_indexes
-from aioproducer.spark.protobuf_fields import FieldError, RowWriter, struct_writer
-from aioproducer.spark.protobuf_files import file_of, files_in, message_in
+from aioproducer.spark.columns.protobuf_fields import FieldError, RowWriter, struct_writer
+from aioproducer.spark.columns.protobuf_files import file_of, files_in, message_in
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -32,10 +32,10 @@ from aioproducer.errors import (
     PreparedTransactionEndedError,
     PreparedTransactionUnknownError,
 )
-from aioproducer.spark.attempts import Plan, TaskResult
-from aioproducer.spark.decision import Decision, Part
 from aioproducer.spark.errors import EpochLostError, EpochNotPreparedError, SupersededError
-from aioproducer.spark.ledger import Ledger, superseded
+from aioproducer.spark.exactly_once.attempts import Plan, TaskResult
+from aioproducer.spark.exactly_once.decision import Decision, Part
+from aioproducer.spark.exactly_once.ledger import Ledger, superseded
 from aioproducer.types import PreparedTransaction, TransactionDescription
 
 _S = TypeVar("_S")

@@ -20,8 +20,8 @@ from functools import partial
 from typing import NamedTuple
 
 from aioproducer.errors import IllegalStateError
-from aioproducer.spark.decision import WORKER_BYTES, Part, TransactionNames
 from aioproducer.spark.errors import CheckpointBehindError
+from aioproducer.spark.exactly_once.decision import WORKER_BYTES, Part, TransactionNames
 from aioproducer.types import PreparedTransaction
 
 

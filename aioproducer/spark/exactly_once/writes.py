@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from aioproducer.blocking import Producer
 from aioproducer.errors import IllegalStateError, KafkaError
-from aioproducer.spark.attempts import Plan, TaskResult
-from aioproducer.spark.calls import CALLERS
-from aioproducer.spark.decision import Part
 from aioproducer.spark.errors import EpochOverError
-from aioproducer.spark.ledger import Ledger, is_over
+from aioproducer.spark.exactly_once.attempts import Plan, TaskResult
+from aioproducer.spark.exactly_once.calls import CALLERS
+from aioproducer.spark.exactly_once.decision import Part
+from aioproducer.spark.exactly_once.ledger import Ledger, is_over
+from aioproducer.spark.exactly_once.two_phase import CommitReport, TwoPhaseCommit
 from aioproducer.spark.pool import POOL, Kind
-from aioproducer.spark.two_phase import CommitReport, TwoPhaseCommit
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig

@@ -8,9 +8,9 @@ import pickle
 import pytest
 
 from aioproducer.errors import IllegalStateError
-from aioproducer.spark.attempts import AttemptNumbers, Plan
 from aioproducer.spark.errors import CheckpointBehindError
-from aioproducer.spark.exactly_once import prefix_for_checkpoint, prefix_for_job
+from aioproducer.spark.exactly_once.attempts import AttemptNumbers, Plan
+from aioproducer.spark.exactly_once.writes import prefix_for_checkpoint, prefix_for_job
 from aioproducer.types import PreparedTransaction
 
 DRIVER = PreparedTransaction("q-driver", 5, 0, 2)

@@ -15,9 +15,9 @@ from support.stage import Stage, play
 from support.two_phase import PREFIX, TOPIC, Process, Query, Worker, rows_of
 
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
-from aioproducer.spark.attempts import TaskResult
-from aioproducer.spark.ledger import Ledger
-from aioproducer.spark.two_phase import TwoPhaseCommit
+from aioproducer.spark.exactly_once.attempts import TaskResult
+from aioproducer.spark.exactly_once.ledger import Ledger
+from aioproducer.spark.exactly_once.two_phase import TwoPhaseCommit
 from aioproducer.wire.api_keys import ApiKey
 
 TASKS, EPOCHS = 2, 10

@@ -17,7 +17,7 @@ from support.spark import EmbeddedKafka, embedded_kafka
 from unit.spark.protobuf_files import COMMON, ORDERS, descriptor_set, serialized
 
 from aioproducer.errors import ConfigError, SerializationError
-from aioproducer.spark import encoding
+from aioproducer.spark.columns import encoding
 from aioproducer.spark.options import SourceOptions
 from aioproducer.spark.plan import JOB, SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aioproducer.spark.decision import (
+from aioproducer.spark.errors import DecisionRecordError
+from aioproducer.spark.exactly_once.decision import (
     METADATA_LIMIT,
     Decision,
     Part,
@@ -16,7 +17,6 @@ from aioproducer.spark.decision import (
     decode,
     encode,
 )
-from aioproducer.spark.errors import DecisionRecordError
 from aioproducer.types import PreparedTransaction
 
 NAMES = TransactionNames("query")

@@ -11,8 +11,13 @@ import pytest
 from unit.spark.protobuf_files import COMMON, OLD, ORDERS, descriptor_set, file, serialized
 
 from aioproducer.errors import ConfigError
-from aioproducer.spark.protobuf_fields import FieldError, RowWriter, spark_name, struct_writer
-from aioproducer.spark.protobuf_files import file_of, files_in, message_in
+from aioproducer.spark.columns.protobuf_fields import (
+    FieldError,
+    RowWriter,
+    spark_name,
+    struct_writer,
+)
+from aioproducer.spark.columns.protobuf_files import file_of, files_in, message_in
 
 CITY = pa.struct([("city", pa.string())])
 KINDS = {

@@ -27,7 +27,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer.errors import ConfigError
-from aioproducer.spark.protobuf_files import DECIMAL, OWN_FILES
+from aioproducer.spark.columns.protobuf_files import DECIMAL, OWN_FILES
 
 if TYPE_CHECKING:
     import pyarrow as pa

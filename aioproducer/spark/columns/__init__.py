@@ -1,0 +1,1 @@
+"""Columns of a DataFrame as keys and values of records: start with `schema` and `encoding`."""

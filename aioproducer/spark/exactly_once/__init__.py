@@ -1,0 +1,1 @@
+"""Exactly once by two phases, whatever calls it: start with `writes.ExactlyOnce`."""
