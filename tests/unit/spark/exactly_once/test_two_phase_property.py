@@ -125,7 +125,7 @@ def test_ids_without_a_parity_are_noticed(monkeypatch: pytest.MonkeyPatch) -> No
         """Does not note that all ends were acknowledged, as when it dies before that."""
 
         async def _finish(self, decision: Decision) -> None:
-            self._ledger.settle = _nothing  # type: ignore[method-assign]
+            self._ledger.record_completion = _nothing  # type: ignore[method-assign]
             await super()._finish(decision)
 
     assert is_noticed(lambda seed: _failure(seed, Forgetful))
