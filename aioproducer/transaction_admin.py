@@ -19,7 +19,7 @@ from aioproducer._util.arguments import index_of
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.config import ConfigInput, configured
 from aioproducer.core.transactions import coordinator_queries
-from aioproducer.core.transactions.prepared import Fate, fate_of
+from aioproducer.core.transactions.prepared import PreparedOutcome, prepared_outcome
 from aioproducer.errors import (
     IllegalStateError,
     InvalidProducerEpochError,
@@ -112,18 +112,18 @@ class TransactionAdmin:
         try:
             await self._asks().ask(coordinator_queries.end(prepared, commit=commit))
         except _NOT_OURS_ANY_MORE as error:
-            fate = await self._fate(prepared)
-            if fate is Fate.OPEN:
+            outcome = await self._outcome_of(prepared)
+            if outcome is PreparedOutcome.OPEN:
                 raise
-            if fate is not (Fate.COMMITTED if commit else Fate.ABORTED):
-                raise _refusal(prepared, fate) from error
+            if outcome is not (PreparedOutcome.COMMITTED if commit else PreparedOutcome.ABORTED):
+                raise _refusal(prepared, outcome) from error
 
     async def still_prepared(self, prepared: PreparedTransaction) -> bool:
         """Return whether the transaction is open still, so that it can be committed and aborted.
 
         An empty one always can. Needs brokers from Kafka 3.0 on.
         """
-        return prepared.empty or await self._fate(prepared) is Fate.OPEN
+        return prepared.empty or await self._outcome_of(prepared) is PreparedOutcome.OPEN
 
     # -- any transaction -------------------------------------------------------------------------
 
@@ -195,8 +195,8 @@ class TransactionAdmin:
             )
         return self._client
 
-    async def _fate(self, prepared: PreparedTransaction) -> Fate:
-        return fate_of(prepared, await self.describe(prepared.transactional_id))
+    async def _outcome_of(self, prepared: PreparedTransaction) -> PreparedOutcome:
+        return prepared_outcome(prepared, await self.describe(prepared.transactional_id))
 
     async def _aborted(self, found: TransactionDescription) -> bool:
         client = self._asks()
@@ -217,22 +217,22 @@ class TransactionAdmin:
 
 
 def _refusal(
-    prepared: PreparedTransaction, fate: Fate
+    prepared: PreparedTransaction, outcome: PreparedOutcome
 ) -> PreparedTransactionEndedError | PreparedTransactionUnknownError:
     name = f"the prepared transaction of {prepared.transactional_id!r}"
-    match fate:
-        case Fate.COMMITTED:
+    match outcome:
+        case PreparedOutcome.COMMITTED:
             return PreparedTransactionEndedError(
                 f"{name} cannot be aborted: it is committed, all of it is visible"
             )
-        case Fate.ABORTED:
+        case PreparedOutcome.ABORTED:
             return PreparedTransactionEndedError(
                 f"{name} cannot be committed: it was aborted, nothing of it is visible",
                 advice="Do its work again; unless it was aborted on purpose, it took longer than "
                 "transaction_timeout_ms.",
             )
         case _:
-            return PreparedTransactionUnknownError(f"{name} is {fate.value}")
+            return PreparedTransactionUnknownError(f"{name} is {outcome.value}")
 
 
 @hides_arguments

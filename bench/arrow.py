@@ -161,7 +161,7 @@ def encode() -> dict[str, tuple[float, float]]:
         batches = OpenBatches(PARTITIONS, hashes_keys=True)
         builders = [RecordBatchBuilder(bytearray(_ENCODED * 140)) for _ in range(PARTITIONS)]
         for partition, builder in enumerate(builders):
-            batches.adopt(partition, Share(builder))
+            batches.add_batch(partition, Share(builder))
         batches.stick(0, 1 << 60)
         assert chunk is not None
         chunk.topics(0, _ENCODED)

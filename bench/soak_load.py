@@ -144,15 +144,15 @@ async def _live(given: dict[str, Any]) -> None:
                 group.create_task(load.settle()),
                 group.create_task(_report(load, producer)),
             ]
-            hung_up = group.create_task(next_order(heard))
+            closed_by_peer = group.create_task(next_order(heard))
             sending = group.create_task(load.send(order["rate"], order["records"]))
-            await asyncio.wait([sending, hung_up], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([sending, closed_by_peer], return_when=asyncio.FIRST_COMPLETED)
             sending.cancel()
             tell("sent", records=sum(load.sent))
             deadline = time.monotonic() + _UNRESOLVED_S
             while load.pending and time.monotonic() < deadline:  # noqa: ASYNC110 - outcomes have no one event
                 await asyncio.sleep(_SETTLE_S)
-            for task in (*beside, hung_up):
+            for task in (*beside, closed_by_peer):
                 task.cancel()
         tell(
             "settled",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aioproducer.client.producer import Producer
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.runtime.send.serialization_queue import Place
-    from aioproducer.serializers.calling import Prepared, UnfinishedRecord
+    from aioproducer.serializers.calling import PendingRecord, Prepared
     from aioproducer.types import HeadersInput
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class LoopSideProducer:
     async def append_in_turn(
         self,
         place: Place,
-        made: Prepared | UnfinishedRecord,
+        made: Prepared | PendingRecord,
         handle: DeliveryHandle,
         partition: int | None,
         timestamp_ms: int | None,

@@ -40,7 +40,7 @@ from aioproducer.errors import (
 )
 from aioproducer.records import record_size_bound
 from aioproducer.records.layout import HEADER_SIZE
-from aioproducer.serializers.calling import Prepared, UnfinishedRecord, is_plain
+from aioproducer.serializers.calling import PendingRecord, Prepared, is_plain
 from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, RecordMetadata
 
 if TYPE_CHECKING:
@@ -466,7 +466,7 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
         self,
         loop_side: LoopSideProducer,
         topic: str,
-        made: Prepared | UnfinishedRecord,
+        made: Prepared | PendingRecord,
         partition: int | None,
         timestamp_ms: int | None,
     ) -> DeliveryHandle:

@@ -214,7 +214,7 @@ class SubmissionQueue:
             self._awake = bool(self._in_hand)
 
     async def _append_all(self) -> None:
-        append = self._engine.appender.lane.append
+        append = self._engine.appender.fast_path.append
         self._retry_until = self._engine.loop.time() + self._delivery_timeout
         for handle, topic, value, key, headers, partition, timestamp_ms in self._in_hand:
             outcome: Delivery | Refused | None

@@ -50,9 +50,9 @@ class TransactionsMixin:
         closed.
         """
         task = self._producer._transaction_task
-        if task is None or not task.manager.has_commit_to_tell:
+        if task is None or not task.manager.has_unreported_commit:
             self.run(self._producer.commit_transaction)
-        elif not task.tells_commit():
+        elif not task.reports_commit():
             self._thread.call(self._producer.commit_transaction())
 
     def abort_transaction(self) -> None:

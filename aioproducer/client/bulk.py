@@ -13,7 +13,7 @@ from aioproducer.client.lifecycle import ProducerLifecycle
 
 if TYPE_CHECKING:
     from aioproducer.runtime.bulk.send_many import Item, SendManyResult
-    from aioproducer.serializers.calling import Prepared, UnfinishedRecord
+    from aioproducer.serializers.calling import PendingRecord, Prepared
     from aioproducer.types import HeadersInput
 
 
@@ -22,7 +22,7 @@ class BulkSendMixin(ProducerLifecycle):
 
     def _prepare(
         self, topic: str, key: Any, value: Any, headers: HeadersInput
-    ) -> Prepared | UnfinishedRecord:
+    ) -> Prepared | PendingRecord:
         raise NotImplementedError
 
     async def send_many(

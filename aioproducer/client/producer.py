@@ -19,9 +19,9 @@ from aioproducer.client.transactions import TransactionsMixin
 from aioproducer.config import ConfigInput, configured
 from aioproducer.errors import InvalidTopicError, WouldBlockError
 from aioproducer.serializers.calling import (
+    PendingRecord,
     Prepared,
     RecordSerializers,
-    UnfinishedRecord,
     header_pairs,
     is_plain,
     unchanging,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from aioproducer.config.option_types import ProducerOptions
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
-    from aioproducer.runtime.send.fast_path_protocol import Lane
-    from aioproducer.runtime.send.unfinished import UnfinishedParts
+    from aioproducer.runtime.send.fast_path_protocol import FastPathProtocol
+    from aioproducer.runtime.send.pending import PendingParts
 
 
 class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
@@ -58,13 +58,13 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         ...     metadata = await delivery
     """
 
-    __slots__ = ("_lane",)  # of all attributes: native code reads this one
+    __slots__ = ("_fast_path",)  # of all attributes: native code reads this one
 
     @hides_arguments
     def __init__(self, config: ConfigInput = None, /, **options: Unpack[ProducerOptions]) -> None:
         settings = configured(config, options)
         super().__init__(settings)
-        self._lane: Lane | None = None
+        self._fast_path: FastPathProtocol | None = None
         serializers = settings.key_serializer, settings.value_serializer
         self._serializers = None if is_plain(*serializers) else RecordSerializers(*serializers)
 
@@ -105,8 +105,8 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
                 transaction although there is a `transactional_id`.
             TransactionAbortableError: the transaction has failed, see `transaction`.
         """
-        if self._lane is not None:
-            delivery: Delivery | None = self._lane.append(
+        if self._fast_path is not None:
+            delivery: Delivery | None = self._fast_path.append(
                 topic, value, key, headers, partition, timestamp_ms
             )
             if delivery is not None:
@@ -127,8 +127,8 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         timestamp_ms: int | None = None,
     ) -> Delivery:
         """Append a record as `send` does, or raise `WouldBlockError` where `send` would wait."""
-        if self._lane is not None:
-            delivery: Delivery | None = self._lane.append_nowait(
+        if self._fast_path is not None:
+            delivery: Delivery | None = self._fast_path.append_nowait(
                 topic, value, key, headers, partition, timestamp_ms
             )
             if delivery is not None:
@@ -160,8 +160,8 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         Raises:
             KafkaError: what `send` raises, or why the delivery failed.
         """
-        if self._lane is not None:
-            delivery: Delivery | None = self._lane.append(
+        if self._fast_path is not None:
+            delivery: Delivery | None = self._fast_path.append(
                 topic, value, key, headers, partition, timestamp_ms
             )
             if delivery is not None:
@@ -252,16 +252,16 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
             return
         if engine.interception.sees_records:
             return
-        from aioproducer.runtime.send.fast_path import shorten  # light, as above
+        from aioproducer.runtime.send.fast_path import install_native_send  # light, as above
 
-        self._lane = engine.appender.lane
-        for name, function, waits in SHORTENED:
-            shorten(Producer, name, function, waits)
+        self._fast_path = engine.appender.fast_path
+        for name, function, waits in NATIVE_SENDS:
+            install_native_send(Producer, name, function, waits)
 
     def _forked(self) -> None:
         super()._forked()
-        if self._lane is not None:
-            self._lane.close()
+        if self._fast_path is not None:
+            self._fast_path.close()
 
     async def _send_seen(self, engine: ProducerEngine, record: Record) -> Delivery:
         """`send` with interceptors."""
@@ -308,8 +308,8 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         key, value, pairs = prepared
         if self._serializers is not None:
             # What is bytes by now may take the fast lane like any other record.
-            lane = engine.appender.lane
-            delivery: Delivery | None = lane.append(
+            fast_path = engine.appender.fast_path
+            delivery: Delivery | None = fast_path.append(
                 topic, value, key, pairs, partition, timestamp_ms
             )
             if delivery is not None:
@@ -318,7 +318,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
 
     def _prepare(
         self, topic: str, key: Any, value: Any, headers: HeadersInput
-    ) -> Prepared | UnfinishedRecord:
+    ) -> Prepared | PendingRecord:
         if not isinstance(topic, str):
             raise InvalidTopicError(f"a topic's name is a str, not {type(topic).__name__}")
         if self._serializers is not None:
@@ -326,11 +326,14 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         return unchanging(key), unchanging(value), header_pairs(topic, headers)
 
 
-SHORTENED: Final = (("send", Producer.send, False), ("send_and_wait", Producer.send_and_wait, True))
-"""Methods of `Producer` as they are written, see `runtime.send.fast_path.shorten`."""
+NATIVE_SENDS: Final = (
+    ("send", Producer.send, False),
+    ("send_and_wait", Producer.send_and_wait, True),
+)
+"""Methods of `Producer` as they are written, see `runtime.send.fast_path.install_native_send`."""
 
 
-def _would_wait(record: UnfinishedRecord | UnfinishedParts, topic: str | None) -> WouldBlockError:
+def _would_wait(record: PendingRecord | PendingParts, topic: str | None) -> WouldBlockError:
     """Give a record up whose serializer waits where nothing can."""
     record.close()
     return WouldBlockError(

@@ -173,7 +173,7 @@ class TransactionsMixin(ProducerLifecycle):
     def _committing(self) -> TransactionTask:
         """Return the transactions for a commit; after the producer's end if one has an outcome."""
         task = self._transaction_task
-        if task is None or not task.manager.has_commit_to_tell or self._state is State.FORKED:
+        if task is None or not task.manager.has_unreported_commit or self._state is State.FORKED:
             return self._transactions()
         self._check_loop()
         return task
@@ -241,7 +241,7 @@ class Transaction:
         if self._is_over:
             self._refuse_if_closed()
             return True
-        return task is not None and task.tells_commit()
+        return task is not None and task.reports_commit()
 
     @property
     def _is_over(self) -> bool:

@@ -205,15 +205,15 @@ class PointLedger:
     """
 
     def __init__(self, now_ns: int) -> None:
-        self._started_ns = self._settled_ns = now_ns
-        self._settled: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+        self._started_ns = self._accepted_ns = now_ns
+        self._accepted: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
         self._offered: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
         self._offered_ns = now_ns
 
     def points(
         self, metrics: Iterable[Metric], subscription: Subscription, now_ns: int
     ) -> list[Point]:
-        """Return the subscribed metrics as points; call `settle` after they were accepted."""
+        """Return the subscribed metrics as points; call `on_accepted` after they were accepted."""
         self._offered, self._offered_ns = {}, now_ns
         points = []
         for metric in metrics:
@@ -222,10 +222,10 @@ class PointLedger:
                 points.append(self._point(name, metric, delta=subscription.delta))
         return points
 
-    def settle(self) -> None:
+    def on_accepted(self) -> None:
         """Count deltas from the last points, which were accepted or may have been."""
-        self._settled.update(self._offered)
-        self._settled_ns = self._offered_ns
+        self._accepted.update(self._offered)
+        self._accepted_ns = self._offered_ns
 
     def _point(self, name: str, metric: Metric, *, delta: bool) -> Point:
         attributes = {key.replace("-", "_"): value for key, value in metric.tags}
@@ -235,7 +235,7 @@ class PointLedger:
         self._offered[identity] = metric.value
         if not delta:
             return Point(name, metric.value, attributes, True, False, self._started_ns)
-        before = self._settled.get(identity, 0.0)
+        before = self._accepted.get(identity, 0.0)
         # A total restarts from 0 when its topic expired meanwhile.
         added = metric.value - before if metric.value >= before else metric.value
-        return Point(name, added, attributes, True, True, self._settled_ns)
+        return Point(name, added, attributes, True, True, self._accepted_ns)

@@ -20,10 +20,10 @@ from typing import NamedTuple
 from aioproducer._util import log
 from aioproducer.errors import KafkaConnectionError, KafkaError
 from aioproducer.net.cluster_check import ClusterCheck
-from aioproducer.net.context import NodeState, Surroundings
+from aioproducer.net.context import LinkContext, NodeState
 from aioproducer.net.dial.dialer import Dialer
 from aioproducer.net.in_flight import InFlightRequest, OnEnd
-from aioproducer.net.io_stats import Traffic
+from aioproducer.net.io_stats import IOStats
 from aioproducer.net.link import RESERVE, BrokerLink
 from aioproducer.net.settings import NetSettings
 from aioproducer.types import Node
@@ -86,9 +86,9 @@ class NetworkClient:
         self._retired: set[BrokerLink] = set()
         warnings = log.RateLimitedLog(log.get("net"))
         self._check = ClusterCheck(settings.rebootstrap and settings.check_cluster)
-        self.traffic: Traffic = Traffic(sampling=settings.sampling)
-        self._around = Surroundings(
-            settings, self._check, dialer, loop_time, rng, on_event, warnings, self.traffic
+        self.io_stats: IOStats = IOStats(sampling=settings.sampling)
+        self._around = LinkContext(
+            settings, self._check, dialer, loop_time, rng, on_event, warnings, self.io_stats
         )
 
     # -- nodes ------------------------------------------------------------------------------------
@@ -157,24 +157,24 @@ class NetworkClient:
 
     def any_ready(self) -> bool:
         """Return whether any node is connected, or was until an idle close."""
-        return any(link.is_well for link in self._links())
+        return any(link.is_healthy for link in self._links())
 
     def any_connected(self) -> bool:
         """Return whether some broker or bootstrap server has an open connection, busy or not."""
         return any(link.versions is not None for link in self._links())
 
-    def is_deserted(self) -> bool:
+    def has_no_live_connections(self) -> bool:
         """Return whether brokers closed idle connections, and none is left or being dialed.
 
         The brokers may close idle connections or be down: only a new connection shows which.
         """
-        hung_up = False
+        closed_by_peer = False
         for links in (self._brokers, self._bootstrap):
             for link in links.values():
                 if link.versions is not None or link.is_dialing:
                     return False  # usually at the first link; called for every response
-                hung_up |= link.hung_up
-        return hung_up
+                closed_by_peer |= link.closed_by_peer
+        return closed_by_peer
 
     def ready_at(self, node_id: int, now: float) -> float:
         """Return the loop time of the next check; inf while only an event can change the state."""

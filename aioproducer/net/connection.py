@@ -44,8 +44,8 @@ from aioproducer.errors import (
 from aioproducer.errors.base import name_of_node
 from aioproducer.net.foreign_services import check_kafka
 from aioproducer.net.in_flight import InFlightRequest
-from aioproducer.net.io_stats import NodeTraffic
-from aioproducer.net.response_protocol import FrameTap
+from aioproducer.net.io_stats import NodeIOStats
+from aioproducer.net.response_protocol import ResponseProtocol
 from aioproducer.net.responses import BareFrame, answers, decode_answer, describe_end
 from aioproducer.net.security.tls_failures import check_not_tls
 from aioproducer.wire.framing import SIZE_BYTES, frame_size
@@ -55,7 +55,7 @@ WRITE_HIGH_WATER = 512 * 1024
 """Bytes in the transport's write buffer above which no further request is accepted."""
 
 _FLUSH_RETRY_S = 0.001
-_LOOK_AGAIN_S = 1.0
+_RECHECK_S = 1.0
 _FIRST_CORRELATION_ID = 1
 _MAX_CORRELATION_ID = 2**31 - 1
 _logger = log.get("net")
@@ -95,10 +95,10 @@ class Connection:
         observer: ConnectionObserver,
         loop_time: Callable[[], float],
         max_idle_s: float | None = None,
-        traffic: NodeTraffic | None = None,
+        io_stats: NodeIOStats | None = None,
     ) -> None:
         self.node_id = node_id
-        self._traffic = traffic or NodeTraffic()
+        self._io_stats = io_stats or NodeIOStats()
         self.error: KafkaError | None = None
         self.is_foreign: bool = False
         """True if bytes were received that are not a Kafka response."""
@@ -119,7 +119,7 @@ class Connection:
         self._correlation_id = 0
         self._last_used = loop_time()
         self._loop = asyncio.get_running_loop()
-        self._tap = FrameTap.on(self._transport, self._take, self._loop)
+        self._response_protocol = ResponseProtocol.on(self._transport, self._take, self._loop)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._is_failed = False
@@ -245,7 +245,7 @@ class Connection:
         request.sent_at = self._last_used = sent_at
         size = sum(map(len, request.buffers))
         request.end = self._bytes_written = self._bytes_written + size
-        self._traffic.on_request(size, sent_at)
+        self._io_stats.on_request(size, sent_at)
 
     def extend_deadlines(self, seconds: float) -> None:
         """Extend the deadlines of the requests in flight by the broker's throttle time."""
@@ -407,8 +407,8 @@ class Connection:
         if not self._awaiting:
             raise ProtocolError(f"the broker sent an unrequested frame of {size} bytes")
         frame = await read(size)
-        if self._tap is not None:
-            self._tap.unread -= len(prefix) + size
+        if self._response_protocol is not None:
+            self._response_protocol.unread -= len(prefix) + size
         request = self._awaiting[0]
         try:
             response = decode_answer(request.kind, request.version, request.correlation_id, frame)
@@ -469,7 +469,7 @@ class Connection:
 
     def _answered(self, request: InFlightRequest, response: Message, size: int) -> None:
         now = self._last_used = self._loop_time()
-        self._traffic.on_response(size, now - request.sent_at, now)
+        self._io_stats.on_response(size, now - request.sent_at, now)
         self._observer.response_received(request.kind, request.version, response)
         self._answering = request  # `abort` fails it after an exception before `finish`
         self._awaiting.popleft()
@@ -489,9 +489,9 @@ class Connection:
                 self._report_flush(), name=f"aioproducer-flush-{self.node_id}"
             )
         elif not self._transport.is_closing():
-            self._set_marks(self._behind_first())
+            self._set_marks(self._bytes_after_first())
 
-    def _behind_first(self) -> int:
+    def _bytes_after_first(self) -> int:
         """Return the number of bytes that were written after the oldest unflushed request."""
         return self._bytes_written - self._unflushed[0].end if self._unflushed else 0
 
@@ -503,7 +503,7 @@ class Connection:
         """
         try:
             with suppress(OSError):  # the reader finds the same error and ends the connection
-                await self._flush_all_but(self._behind_first)
+                await self._flush_all_but(self._bytes_after_first)
         finally:
             self._flush_task = None
         while self._unflushed and self._is_flushed(self._unflushed[0]):
@@ -530,7 +530,7 @@ class Connection:
         except BaseException:  # such as KeyboardInterrupt
             if not self._is_failed:
                 now = self._loop_time()
-                self._wake_at(now + _LOOK_AGAIN_S, now)
+                self._wake_at(now + _RECHECK_S, now)
             raise
 
     def _end_what_is_due(self, now: float) -> None:

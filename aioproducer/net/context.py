@@ -10,7 +10,7 @@ from random import Random
 from aioproducer._util import log
 from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.dial.dialer import Dialer
-from aioproducer.net.io_stats import Traffic
+from aioproducer.net.io_stats import IOStats
 from aioproducer.net.settings import NetSettings
 
 
@@ -27,7 +27,7 @@ class NodeState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class LinkContext:
     """Context that all links of one client share."""
 
     settings: NetSettings
@@ -37,7 +37,7 @@ class Surroundings:
     rng: Random
     on_event: Callable[[], None]
     warnings: log.RateLimitedLog
-    traffic: Traffic
+    io_stats: IOStats
     bootstrap_hosts: set[str] = field(default_factory=set)
     """The hosts of the bootstrap servers."""
     bootstrap_places: set[tuple[str, int]] = field(default_factory=set)

@@ -32,7 +32,7 @@ from aioproducer.errors import (
     error_from_code,
 )
 from aioproducer.net.cluster_check import CHECKING_VERSION
-from aioproducer.net.legacy_brokers import Age
+from aioproducer.net.legacy_brokers import BrokerGeneration
 from aioproducer.net.security.hang_ups import in_negotiation
 from aioproducer.net.security.sasl.authentication import NO_MECHANISM, authenticate, wants_sasl
 from aioproducer.net.security.tls_failures import refusal
@@ -57,15 +57,18 @@ async def negotiate_versions(session: Session) -> None:
     if ranges is None or session.settings.sasl is not None:
         await _ask_for_versions(session)
         return
-    if session.age is Age.OLD:
+    if session.generation is BrokerGeneration.OLD:
         session.versions = BrokerVersions(ranges, node_id=session.connection.node_id)
         return
-    suspected, session.age = session.age is Age.SUSPECTED, Age.UNKNOWN
+    suspected, session.generation = (
+        session.generation is BrokerGeneration.SUSPECTED,
+        BrokerGeneration.UNKNOWN,
+    )
     if not suspected:
         try:
             await _ask_for_versions(session)
         except NodeDisconnectedError:
-            session.age = Age.SUSPECTED
+            session.generation = BrokerGeneration.SUSPECTED
             raise
         return
     known_to_all_old = ListOffsetsRequest(replica_id=-1)
@@ -75,7 +78,7 @@ async def negotiate_versions(session: Session) -> None:
         await asyncio.gather(_ask_for_versions(session), session.request(known_to_all_old, 0))
     except (NodeDisconnectedError, ProtocolError) as error:
         if not isinstance(error.__cause__, RequestTimeoutError):
-            session.age = Age.OLD
+            session.generation = BrokerGeneration.OLD
         raise
 
 

@@ -16,7 +16,7 @@ _MOST_NODES: Final = 10_000
 
 
 @dataclass(slots=True, eq=False)
-class NodeTraffic(Sampled):
+class NodeIOStats(Sampled):
     """Totals of one broker; bootstrap servers have negative ids and separate totals."""
 
     PEAKS: ClassVar[tuple[str, ...]] = ("request_size_max", "latency_max")
@@ -46,7 +46,7 @@ class NodeTraffic(Sampled):
 
 
 @dataclass(slots=True, eq=False)
-class Traffic(Sampled):
+class IOStats(Sampled):
     """The totals of all brokers, of connections and of authentications."""
 
     PEAKS: ClassVar[tuple[str, ...]] = ("renewal_time_max",)
@@ -60,15 +60,15 @@ class Traffic(Sampled):
     failed_renewals: int = 0
     renewal_time: float = 0.0
     renewal_time_max: float = 0.0
-    nodes: dict[int, NodeTraffic] = field(default_factory=dict, repr=False)
+    nodes: dict[int, NodeIOStats] = field(default_factory=dict, repr=False)
 
-    def of(self, node_id: int) -> NodeTraffic:
+    def of(self, node_id: int) -> NodeIOStats:
         """Return the totals of a broker."""
         known = self.nodes.get(node_id)
         if known is None:
             if len(self.nodes) >= _MOST_NODES:
                 del self.nodes[next(iter(self.nodes))]
-            known = self.nodes[node_id] = NodeTraffic(sampling=self.sampling)
+            known = self.nodes[node_id] = NodeIOStats(sampling=self.sampling)
         return known
 
     @property

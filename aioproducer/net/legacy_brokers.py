@@ -24,14 +24,14 @@ from aioproducer.wire.api_keys import ApiKey
 
 Ranges = Mapping[int, tuple[int, int]]
 
-PATIENCE_S = 10.0
+API_VERSIONS_TIMEOUT_S = 10.0
 """Timeout in seconds of ApiVersions for a broker of unknown age (librdkafka's default)."""
 
 _FIRST_WITH_API_VERSIONS = (0, 10)
 _FIRST_WITH_THROTTLE_TIMES = (0, 9)
 
 
-class Age(Enum):
+class BrokerGeneration(Enum):
     """Knowledge of a broker's age."""
 
     UNKNOWN = "unknown"

@@ -47,12 +47,12 @@ from aioproducer.errors import (
 )
 from aioproducer.net.advice import advised
 from aioproducer.net.connection import Connection, IdleConnectionError
-from aioproducer.net.context import NodeState, Surroundings
+from aioproducer.net.context import LinkContext, NodeState
 from aioproducer.net.dial.attempt import Streams, open_stream
 from aioproducer.net.dial.dialer import Address
 from aioproducer.net.foreign_services import ANSWERS_TO_BE_SURE
 from aioproducer.net.handshake import shake_hands
-from aioproducer.net.legacy_brokers import PATIENCE_S, Age
+from aioproducer.net.legacy_brokers import API_VERSIONS_TIMEOUT_S, BrokerGeneration
 from aioproducer.net.security.hang_ups import on_first_request
 from aioproducer.net.security.sasl.authentication import authenticate, exposed_to
 from aioproducer.net.security.tls_failures import speaks_tls_only
@@ -61,7 +61,7 @@ from aioproducer.net.versions import BrokerVersions, client_obeys_throttle
 from aioproducer.types import Node
 from aioproducer.wire.schema import Message
 
-DIAL_PATIENCE_S = 1.0
+DIAL_TIMEOUT_S = 1.0
 """Seconds after which a dial counts as slow: other nodes are dialed as well."""
 
 RESERVE = 1
@@ -76,7 +76,7 @@ LONGEST_THROTTLE_S = 300.0
 
 _INFINITY = float("inf")
 _NOT_DIALING = frozenset({NodeState.READY, NodeState.DISCONNECTED})
-_FAREWELL_S = 1.0
+_CLOSE_GRACE_S = 1.0
 
 _EARLIEST_RENEWAL, _RENEWAL_SPREAD = 0.85, 0.10
 """Fraction of its lifetime after which a session is renewed (Java: SaslClientAuthenticator's
@@ -86,7 +86,7 @@ pctWindowFactorToTakeNetworkLatencyAndClockDriftIntoAccount and pctWindowJitter.
 class BrokerLink:
     """The state machine of one broker; observer of its connection."""
 
-    def __init__(self, node: Node, around: Surroundings) -> None:
+    def __init__(self, node: Node, around: LinkContext) -> None:
         self.node = node
         self.last_error: KafkaError | None = None
         self.last_attempt_at: float = -_INFINITY
@@ -104,12 +104,14 @@ class BrokerLink:
         self._connection: Connection | None = None  # the last one; usable only while READY
         self._opened: list[Streams] = []  # by the last dial
         self._session: Session | None = None  # of that connection
-        self._age = Age.SUSPECTED if settings.expects_old_brokers else Age.UNKNOWN
+        self._generation = (
+            BrokerGeneration.SUSPECTED if settings.expects_old_brokers else BrokerGeneration.UNKNOWN
+        )
         self._renew_at = _INFINITY
-        self._doubtful_address: Address | None = None  # accepted, no response yet
+        self._unproven_address: Address | None = None  # accepted, no response yet
         self._dial_task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._patience: asyncio.TimerHandle | None = None
+        self._dial_timer: asyncio.TimerHandle | None = None
         self._retiring = False
         self._retry_at = -_INFINITY
         self._failures = 0
@@ -120,12 +122,12 @@ class BrokerLink:
         self._may_want_sasl = False
         self._tried_tls = False
         self._foreign_answers = 0  # in a row
-        self.hung_up: bool = False
+        self.closed_by_peer: bool = False
 
     # -- questions --------------------------------------------------------------------------------
 
     @property
-    def is_well(self) -> bool:
+    def is_healthy(self) -> bool:
         """Whether it was ready before without an error since: a dial will probably succeed."""
         return self._ready_since > -_INFINITY and self.last_error is None
 
@@ -204,7 +206,7 @@ class BrokerLink:
 
     def dial_is_promising(self, now: float) -> bool:
         """Return whether a dial is in progress and not slow."""
-        return self.is_dialing and now - self.last_attempt_at < DIAL_PATIENCE_S
+        return self.is_dialing and now - self.last_attempt_at < DIAL_TIMEOUT_S
 
     # -- calls of the client ----------------------------------------------------------------------
 
@@ -216,12 +218,12 @@ class BrokerLink:
         """
         if not self.can_connect(now):
             return
-        self.hung_up = False
+        self.closed_by_peer = False
         connected = self._is_connected
         self._state = NodeState.HANDSHAKING if connected else NodeState.CONNECTING
         self.last_attempt_at = now
         loop = asyncio.get_running_loop()
-        self._patience = loop.call_at(now + DIAL_PATIENCE_S, self._around.on_event)
+        self._dial_timer = loop.call_at(now + DIAL_TIMEOUT_S, self._around.on_event)
         work = self._renew if connected else self._establish
         self._dial_task = loop.create_task(
             self._dial(work), name=f"aioproducer-dial-{self.node.id}"
@@ -245,7 +247,7 @@ class BrokerLink:
         """Close as soon as nothing is in flight: the broker has left the cluster or moved."""
         self._retiring = True
         if self.versions is None or self.in_flight == 0:
-            self._close_now(self._farewell("the broker left the cluster"))
+            self._close_now(self._disconnect_error("the broker left the cluster"))
 
     async def close(self, timeout_s: float) -> None:
         """End dial and connection, after written acks=0 requests have left the process."""
@@ -253,12 +255,12 @@ class BrokerLink:
             if self._connection is not None:
                 await _within(self._connection.finish(), timeout_s)
         finally:
-            self._close_now(self._farewell("the client was closed"))
+            self._close_now(self._disconnect_error("the client was closed"))
         # Cancelled tasks and aborted transports need one or two loop iterations, but no network.
         if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=_FAREWELL_S)
+            await asyncio.wait(set(self._tasks), timeout=_CLOSE_GRACE_S)
         if self._connection is not None:
-            await _within(self._connection.wait_closed(), _FAREWELL_S)
+            await _within(self._connection.wait_closed(), _CLOSE_GRACE_S)
 
     def drop(self) -> None:
         """Close the socket after the loop was closed."""
@@ -274,7 +276,7 @@ class BrokerLink:
         """Obey a throttle time (KIP-219)."""
         if not self._proved_useful and self._state is NodeState.READY:
             self._proved_useful = True
-            self._doubtful_address = None
+            self._unproven_address = None
         throttle_ms: int = getattr(response, "throttle_time_ms", 0)
         if throttle_ms <= 0:
             return
@@ -302,12 +304,12 @@ class BrokerLink:
     def capacity_freed(self) -> None:
         """Notify the client that more requests may be accepted."""
         if self._retiring and self.in_flight == 0:
-            self._close_now(self._farewell("the broker left the cluster"))
+            self._close_now(self._disconnect_error("the broker left the cluster"))
         self._around.on_event()
 
     def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
         """Go back to DISCONNECTED; the dial task reports failures during the handshake."""
-        self._around.traffic.on_closed(self._around.loop_time())
+        self._around.io_stats.on_closed(self._around.loop_time())
         if connection is not self._connection or self._state is not NodeState.READY:
             return
         around = self._around
@@ -322,21 +324,21 @@ class BrokerLink:
             # A request may be waiting for this node, which was throttled: the dial can begin now.
             around.on_event()
             return
-        if self._age is Age.OLD:
-            self._age = Age.SUSPECTED
+        if self._generation is BrokerGeneration.OLD:
+            self._generation = BrokerGeneration.SUSPECTED
         if around.settings.sasl is None and lost > 0 and not had_answered:
             error = on_first_request(error)
             self._may_want_sasl = True
         # An idle close and a shutdown of a broker or load balancer cannot be distinguished.
         quietly = isinstance(error, NodeDisconnectedError) and lost == 0
-        self.hung_up = quietly and lasted and self._proved_useful
+        self.closed_by_peer = quietly and lasted and self._proved_useful
         self._failed(error, now, "connection to %s lost: %s", worth_a_warning=lost > 0)
 
     def _has_answered(self) -> bool:
         """Return whether any request after a handshake was answered at this address."""
         around, place = self._around, (self.node.host, self.node.port)
         before = self._responses_before
-        was_used = before is not None and around.traffic.of(self.node.id).responses > before
+        was_used = before is not None and around.io_stats.of(self.node.id).responses > before
         if self._proved_useful or was_used:
             around.answered.add(place)
         return place in around.answered
@@ -351,12 +353,12 @@ class BrokerLink:
             # After `disconnect` or `close` it is no longer the current dial; otherwise the loop is
             # shutting down.
             if asyncio.current_task() is self._dial_task:
-                self._setup_failed(self._farewell("the dial was cancelled"), is_news=False)
+                self._setup_failed(self._disconnect_error("the dial was cancelled"), is_news=False)
             raise
         except KafkaError as error:
             if isinstance(error, AuthenticationError):
                 around = self._around
-                around.traffic.on_refused(around.loop_time(), renewal=work == self._renew)
+                around.io_stats.on_refused(around.loop_time(), renewal=work == self._renew)
             self._setup_failed(self._judged(error))
         except Exception as error:  # a bug, here or in a dialer, must end in a visible state
             log.get("net").exception("connecting to %s failed unexpectedly", _called(self.node))
@@ -364,7 +366,9 @@ class BrokerLink:
             failure.__cause__ = error
             self._setup_failed(failure)
         except BaseException as interrupt:  # such as KeyboardInterrupt
-            self._setup_failed(self._farewell(f"interrupted by {interrupt!r}"), is_news=False)
+            self._setup_failed(
+                self._disconnect_error(f"interrupted by {interrupt!r}"), is_news=False
+            )
             raise
 
     def _judged(self, error: KafkaError) -> KafkaError:
@@ -395,7 +399,7 @@ class BrokerLink:
             await self._establish_on(*self._opened[-1])
         except BaseException:
             # The exception may come before the `Connection` exists, or after all steps.
-            self._end_connection(self._farewell("the dial failed"))
+            self._end_connection(self._disconnect_error("the dial failed"))
             raise
 
     async def _establish_on(
@@ -412,10 +416,10 @@ class BrokerLink:
             observer=self,
             loop_time=around.loop_time,
             max_idle_s=around.settings.connections_max_idle_s,
-            traffic=around.traffic.of(node.id),
+            io_stats=around.io_stats.of(node.id),
         )
-        around.traffic.on_connected(around.loop_time())
-        address = self._doubtful_address
+        around.io_stats.on_connected(around.loop_time())
+        address = self._unproven_address
         host = (address and address.canonical_name) or node.host
         self._session = Session(
             connection,
@@ -423,7 +427,7 @@ class BrokerLink:
             around.check,
             host,
             self._handshake_deadline(),
-            self._age,
+            self._generation,
             may_want_sasl=self._may_want_sasl,
             had_answered=self._has_answered(),
         )
@@ -436,14 +440,14 @@ class BrokerLink:
             await self._check_plaintext(self._session, error)
             raise
         finally:
-            self._age = self._session.age
+            self._generation = self._session.generation
         if connection.uses_tls or around.settings.sasl is not None:
             endless = self._session.lifetime_s is None
-            around.traffic.on_authenticated(around.loop_time(), endless=endless)
+            around.io_stats.on_authenticated(around.loop_time(), endless=endless)
 
     def _warn_of_exposure(self, connection: Connection, host: str) -> None:
         around = self._around
-        way = self._doubtful_address and self._doubtful_address.via
+        way = self._unproven_address and self._unproven_address.via
         exposed = exposed_to(
             around.settings.sasl,
             host,
@@ -467,7 +471,7 @@ class BrokerLink:
         Raises:
             TlsError: it does.
         """
-        address = self._doubtful_address
+        address = self._unproven_address
         if (
             address is None
             or self._tried_tls
@@ -499,7 +503,7 @@ class BrokerLink:
         began = self._around.loop_time()
         await self._agree(session, authenticate)
         now = self._around.loop_time()
-        self._around.traffic.on_renewed(now - began, now)
+        self._around.io_stats.on_renewed(now - began, now)
 
     async def _agree(self, session: Session, steps: Callable[[Session], Awaitable[object]]) -> None:
         """Run the steps and become READY; abort the connection if they fail."""
@@ -509,21 +513,24 @@ class BrokerLink:
             if connection.error is not None:
                 raise connection.error
         except BaseException:
-            connection.abort(self._farewell("the handshake failed"))
+            connection.abort(self._disconnect_error("the handshake failed"))
             raise
         self._setup_succeeded(session)
 
     def _handshake_deadline(self) -> float:
         settings = self._around.settings
         allowed = settings.request_timeout_s
-        if settings.old_broker_versions is not None and self._age is Age.UNKNOWN:
-            allowed = min(allowed, PATIENCE_S)
+        if (
+            settings.old_broker_versions is not None
+            and self._generation is BrokerGeneration.UNKNOWN
+        ):
+            allowed = min(allowed, API_VERSIONS_TIMEOUT_S)
         return self._around.loop_time() + allowed
 
     async def _open_stream(self) -> None:
         around, settings = self._around, self._around.settings
         allowed = self._setup_timeout.delay(self._setup_failures, around.rng)
-        self._doubtful_address = await open_stream(
+        self._unproven_address = await open_stream(
             around.dialer,
             self.node,
             # Only for the names of bootstrap servers, as in Java's ClientUtils.
@@ -531,7 +538,7 @@ class BrokerLink:
             timeout_s=allowed,
             loop_time=around.loop_time,
             opened=self._opened,
-            doubtful=self._doubtful_address,
+            doubtful=self._unproven_address,
         )
 
     def _setup_succeeded(self, session: Session) -> None:
@@ -539,7 +546,7 @@ class BrokerLink:
         self.versions = session.versions
         self._state = NodeState.READY
         self._ready_since = now = self._around.loop_time()
-        self._responses_before = self._around.traffic.of(self.node.id).responses
+        self._responses_before = self._around.io_stats.of(self.node.id).responses
         self._renew_at = _INFINITY
         if session.lifetime_s is not None:
             part = _EARLIEST_RENEWAL + _RENEWAL_SPREAD * self._around.rng.random()
@@ -557,7 +564,7 @@ class BrokerLink:
         self.versions = None
         self._state = NodeState.DISCONNECTED
         # The steps that detect a broker without ApiVersions are not worth a warning.
-        learning = self._age is not Age.UNKNOWN
+        learning = self._generation is not BrokerGeneration.UNKNOWN
         self._failed(
             error,
             self._around.loop_time(),
@@ -567,9 +574,9 @@ class BrokerLink:
 
     def _end_dial(self) -> None:
         self._dial_task = None
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        if self._dial_timer is not None:
+            self._dial_timer.cancel()
+            self._dial_timer = None
 
     def _failed(
         self, error: KafkaError, now: float, text: str, *, worth_a_warning: bool = True
@@ -585,7 +592,7 @@ class BrokerLink:
         delay = self._reconnect_backoff.delay(self._failures, around.rng)
         self._failures += 1
         self._retry_at = now + delay
-        self.last_error = None if self.hung_up else error
+        self.last_error = None if self.closed_by_peer else error
         if worth_a_warning:
             kind = type(error).__name__
             around.warnings.warning(now, self._place, kind, text, _called(node), error)
@@ -607,7 +614,7 @@ class BrokerLink:
         for _, writer in self._opened:
             writer.transport.abort()
 
-    def _farewell(self, reason: str) -> NodeDisconnectedError:
+    def _disconnect_error(self, reason: str) -> NodeDisconnectedError:
         return NodeDisconnectedError(reason, node_id=self.node.id)
 
 

@@ -1,8 +1,8 @@
 """Protocol between a transport and its streams that handles responses when they are received.
 
-With streams alone every response waits one loop iteration for the reader task. `FrameTap` offers
-received bytes to the connection first and passes the rest to the streams. The streams still handle
-flow control, the end of the stream and errors.
+With streams alone every response waits one loop iteration for the reader task. `ResponseProtocol`
+offers received bytes to the connection first and passes the rest to the streams. The streams still
+handle flow control, the end of the stream and errors.
 
 asyncio's transports get a reusable buffer. Otherwise they allocate 256 KiB for each response of a
 hundred bytes, which takes 12 of 14 us.
@@ -19,7 +19,7 @@ from collections.abc import Callable
 _ROOM_BYTES = 64 * 1024
 
 
-class FrameTap(asyncio.Protocol):
+class ResponseProtocol(asyncio.Protocol):
     """Passes received bytes to `take` before the streams get them.
 
     Args:
@@ -41,17 +41,19 @@ class FrameTap(asyncio.Protocol):
         transport: asyncio.BaseTransport,
         take: Callable[[bytes], int],
         loop: asyncio.AbstractEventLoop,
-    ) -> FrameTap | None:
-        """Install a tap that suits the transports of the loop; return None if impossible."""
+    ) -> ResponseProtocol | None:
+        """Install a protocol that suits the transports of the loop; return None if impossible."""
         try:
             streams = transport.get_protocol()
             if not isinstance(streams, asyncio.Protocol):
                 return None
-            tap = (_RoomyTap if isinstance(loop, asyncio.BaseEventLoop) else cls)(streams, take)
-            transport.set_protocol(tap)
+            protocol = (
+                _BufferedResponseProtocol if isinstance(loop, asyncio.BaseEventLoop) else cls
+            )(streams, take)
+            transport.set_protocol(protocol)
         except NotImplementedError:
             return None
-        return tap
+        return protocol
 
     def data_received(self, data: bytes) -> None:
         """Handle a call of the transport."""
@@ -82,7 +84,7 @@ class FrameTap(asyncio.Protocol):
         self._streams.resume_writing()
 
 
-class _RoomyTap(FrameTap, asyncio.BufferedProtocol):
+class _BufferedResponseProtocol(ResponseProtocol, asyncio.BufferedProtocol):
     """A tap with a reusable buffer for asyncio's transports; other loops may not support it."""
 
     def __init__(self, streams: asyncio.Protocol, take: Callable[[bytes], int]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.connection import Connection
-from aioproducer.net.legacy_brokers import Age
+from aioproducer.net.legacy_brokers import BrokerGeneration
 from aioproducer.net.responses import BareFrame
 from aioproducer.net.settings import NetSettings
 from aioproducer.net.versions import BrokerVersions
@@ -26,7 +26,7 @@ class Session:
     check: ClusterCheck
     host: str
     deadline: float
-    age: Age = Age.UNKNOWN
+    generation: BrokerGeneration = BrokerGeneration.UNKNOWN
     """The age of the broker, learned from earlier connections and this one."""
     may_want_sasl: bool = False
     """True if an earlier connection, without SASL, was closed at its first request."""

@@ -26,13 +26,13 @@ class OpenBatches:
     """The batches of one topic that rows may be written to."""
 
     def __init__(self, partitions: int, hashes_keys: bool) -> None: ...
-    def adopt(self, partition: int, share: Share, /) -> None:
+    def add_batch(self, partition: int, share: Share, /) -> None:
         """Rows of this partition go to the batch of `share` from now on."""
 
     def stick(self, partition: int, room: int, /) -> None:
         """Rows that nothing else decides go to this partition while less than `room` is used."""
 
-    def settle(self) -> int:
+    def take_sticky_bytes(self) -> int:
         """End `stick`; return how much was used, in bytes."""
 
 def fill_items(

@@ -104,7 +104,7 @@ cdef class OpenBatches:
     def __dealloc__(self):
         free(self.spread.places)
 
-    def adopt(self, Py_ssize_t partition, Share share not None, /):
+    def add_batch(self, Py_ssize_t partition, Share share not None, /):
         """Rows of this partition go to the batch of `share` from now on."""
         if not 0 <= partition < self.spread.partitions:
             raise IndexError(partition)
@@ -119,7 +119,7 @@ cdef class OpenBatches:
         self.spread.sticky_room = room
         self.spread.sticky_used = 0
 
-    def settle(self):
+    def take_sticky_bytes(self):
         """Ends `stick`: how much was used, in bytes."""
         cdef int64_t used = self.spread.sticky_used
         self.spread.sticky_partition = -1

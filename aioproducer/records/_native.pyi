@@ -35,8 +35,8 @@ class RecordBatchBuilder:
 
 def single_record_request(
     builder: BatchBuilder,
-    front: bytes,
-    back: bytes,
+    prefix: bytes,
+    suffix: bytes,
     is_flexible: bool,
     producer_id: int,
     producer_epoch: int,

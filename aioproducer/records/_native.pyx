@@ -220,12 +220,12 @@ cdef uint8_t *put_int(uint8_t *out, uint64_t value, Py_ssize_t size) noexcept:
     return out + size
 
 
-def single_record_request(RecordBatchBuilder builder not None, bytes front, bytes back, bint is_flexible,
+def single_record_request(RecordBatchBuilder builder not None, bytes prefix, bytes suffix, bint is_flexible,
                   int64_t producer_id, int16_t producer_epoch, int32_t base_sequence, /):
     """See `_pure.py`."""
     global crc32c
     cdef Py_ssize_t size = HEADER_SIZE + builder.size
-    cdef Py_ssize_t total = len(front) + len(back) + size + (
+    cdef Py_ssize_t total = len(prefix) + len(suffix) + size + (
         varint_size(<uint64_t> size + 1) if is_flexible else 4
     )
     cdef bytes request
@@ -237,9 +237,9 @@ def single_record_request(RecordBatchBuilder builder not None, bytes front, byte
         from crc32c import crc32c
     request = PyBytes_FromStringAndSize(NULL, total)
     out = <uint8_t *> PyBytes_AS_STRING(request)
-    memcpy(out, PyBytes_AS_STRING(front), len(front))
+    memcpy(out, PyBytes_AS_STRING(prefix), len(prefix))
     put_int(out, total - 4, 4)
-    out += len(front)
+    out += len(prefix)
     out = put_varint(out, <uint64_t> size + 1) if is_flexible else put_int(out, size, 4)
     out = put_int(out, 0, 8)  # base offset
     out = put_int(out, size - 12, 4)
@@ -255,7 +255,7 @@ def single_record_request(RecordBatchBuilder builder not None, bytes front, byte
     out = put_int(out, 1, 4)  # records
     memcpy(out, builder.start, builder.size)
     out += builder.size
-    memcpy(out, PyBytes_AS_STRING(back), len(back))
+    memcpy(out, PyBytes_AS_STRING(suffix), len(suffix))
     put_int(crc, crc32c(PyMemoryView_FromMemory(<char *> crc + 4, out - crc - 4, PyBUF_READ)), 4)
     return request
 

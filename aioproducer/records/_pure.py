@@ -233,8 +233,8 @@ class RecordBatchBuilder:
 
 def single_record_request(
     builder: BatchBuilder,
-    front: bytes,
-    back: bytes,
+    prefix: bytes,
+    suffix: bytes,
     is_flexible: bool,
     producer_id: int,
     producer_epoch: int,
@@ -254,7 +254,7 @@ def single_record_request(
     """
     encoded = encode_single_record(builder, producer_id, producer_epoch, base_sequence)
     length = varint(encoded.size + 1) if is_flexible else _INT32.pack(encoded.size)
-    rest = b"".join((front[_INT32.size :], length, *encoded.buffers, back))
+    rest = b"".join((prefix[_INT32.size :], length, *encoded.buffers, suffix))
     return _INT32.pack(len(rest)) + rest
 
 

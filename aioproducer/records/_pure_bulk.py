@@ -53,13 +53,13 @@ class OpenBatches:
     def __init__(self, partitions: int, hashes_keys: bool) -> None:
         """Keep nothing."""
 
-    def adopt(self, partition: int, share: Share, /) -> None:
+    def add_batch(self, partition: int, share: Share, /) -> None:
         """Write rows of this partition to the batch of `share` from now on."""
 
     def stick(self, partition: int, room: int, /) -> None:
         """Send rows without key and partition to this partition while less than `room` is used."""
 
-    def settle(self) -> int:
+    def take_sticky_bytes(self) -> int:
         """End `stick`: nothing was used."""
         return 0
 

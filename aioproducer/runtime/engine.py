@@ -24,7 +24,7 @@ from aioproducer._util import log
 from aioproducer.core.batching.accumulator import RecordAccumulator
 from aioproducer.core.batching.batch import NO_PARTITION
 from aioproducer.core.batching.buffer_pool import BufferPool
-from aioproducer.core.batching.partitioners import BuiltInPartitioner, Neighbourhood, NodeLatencies
+from aioproducer.core.batching.partitioners import BuiltInPartitioner, NodeLatencies, RackPreference
 from aioproducer.core.driver import Driver, Turns
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.reasons import Reason
@@ -66,12 +66,12 @@ from aioproducer.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
-    from aioproducer.core.sending.acknowledged import ForgottenProducer, LostRecords
+    from aioproducer.core.sending.acknowledged import ExpiredProducer, LostRecords
     from aioproducer.runtime.observability.reporters import MetricsReporting
 
 _log = log.get("runtime")
 
-_FAREWELL_S = 1.0
+_CLOSE_GRACE_S = 1.0
 _TASKS = "aioproducer-"
 """Prefix of the names of a producer's tasks."""
 
@@ -126,7 +126,7 @@ class ProducerEngine:
         self._drain: asyncio.Task[None] | None = None
         self._connector: asyncio.Task[None] | None = None
         self._start_error: KafkaError | None = None
-        self._hurry = False
+        self._drain_is_cut = False
         self._failures_raised = 0
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
         self._make_core(rng or random.Random())
@@ -168,7 +168,7 @@ class ProducerEngine:
             stats=self.stats,
             latencies=self._latencies,
             on_data_loss=self._on_data_loss,
-            on_forgotten=self._on_forgotten,
+            on_producer_expired=self._on_producer_expired,
             transactions=self._transactions,
         )
         self.driver: Driver = Driver(
@@ -221,7 +221,7 @@ class ProducerEngine:
             on_event=self._on_event,
             on_end=self._on_task_end,
             transactions=self._transactions,
-            after_dispatch=None if config.metadata_max_age_ms else self.metadata.outdate,
+            after_dispatch=None if config.metadata_max_age_ms else self.metadata.invalidate,
             before_answer=self._before_answer,
         )
         self.appender: WholeBatchAppender = WholeBatchAppender(
@@ -243,22 +243,24 @@ class ProducerEngine:
         self._flushing = Flushing(self.accumulator, self.metadata, loop, self.sender_task.wake)
         self.transactions: TransactionTask | None = self._make_transaction_task()
         if self.transactions is not None:
-            self.appender.admit_by(self.transactions)
+            self.appender.use_transaction_gate(self.transactions)
 
     def _make_transaction_task(self) -> TransactionTask | None:
         if self._transactions is None:
             return None
-        dialogue = settings.make_dialogue(self.config, self._transactions, self._rng)
+        coordinator_session = settings.make_coordinator_session(
+            self.config, self._transactions, self._rng
+        )
         requests = self.driver.transactions = CoordinatorRequests(
-            self._transactions, dialogue, self.metadata, self.accumulator
+            self._transactions, coordinator_session, self.metadata, self.accumulator
         )
         return TransactionTask(
             self._transactions,
-            dialogue,
+            coordinator_session,
             requests,
             self.client,
             self.accumulator,
-            patience=self.config.call_timeout_ms / 1000,
+            timeout_s=self.config.call_timeout_ms / 1000,
             bound=self.config.call_bound,
             request_timeout=self.config.request_timeout_ms / 1000,
             loop=self.loop,
@@ -298,13 +300,13 @@ class ProducerEngine:
             max(1, self.config.batch_size),
             adaptive=self.config.partitioner_adaptive_partitioning_enable,
             rng=self._rng,
-            neighbourhood=self._neighbourhood(),
+            rack_preference=self._rack_preference(),
         )
 
-    def _neighbourhood(self) -> Neighbourhood:
+    def _rack_preference(self) -> RackPreference:
         config = self.config
         rack = config.client_rack if config.partitioner_rack_aware else ""
-        return Neighbourhood(rack, lambda: self.metadata.cluster.nodes)
+        return RackPreference(rack, lambda: self.metadata.cluster.nodes)
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -320,9 +322,9 @@ class ProducerEngine:
             AuthenticationError, UnsupportedVersionError: a longer wait would not help.
         """
         self._begin(in_background=False)
-        patience_ms = max(self.config.call_timeout_ms, self.config.bootstrap_resolve_timeout_ms)
+        timeout_ms = max(self.config.call_timeout_ms, self.config.bootstrap_resolve_timeout_ms)
         try:
-            await self.metadata_task.wait_for_bootstrap(self.loop.time() + patience_ms / 1000)
+            await self.metadata_task.wait_for_bootstrap(self.loop.time() + timeout_ms / 1000)
             refuse_what_they_lack(self.config, self.client.highest_version(ApiKey.PRODUCE))
             if self.transactions is not None:
                 self.transactions.start()
@@ -544,18 +546,18 @@ class ProducerEngine:
         cleaning up goes on, and another call waits for it.
         """
         if timeout == 0:
-            self._hurry_up()
+            self._cut_drain()
         if not self.closing:
             self._refuse_records()
-        hurry = None if timeout is None else self.loop.call_later(timeout, self._hurry_up)
+        cut = None if timeout is None else self.loop.call_later(timeout, self._cut_drain)
         try:
             await self._closed()
         except asyncio.CancelledError:
-            self._hurry_up()
+            self._cut_drain()
             raise
         finally:
-            if hurry is not None:
-                hurry.cancel()
+            if cut is not None:
+                cut.cancel()
 
     def close_soon(self) -> None:
         """Close without a waiting caller, as the producer was dropped; callable in any thread."""
@@ -590,8 +592,8 @@ class ProducerEngine:
         """Keep asyncio from reporting tasks that will not run again."""
         silence(tasks_named(self.loop, _TASKS))
 
-    def _hurry_up(self) -> None:
-        self._hurry = True
+    def _cut_drain(self) -> None:
+        self._drain_is_cut = True
         if self._drain is not None:
             self._drain.cancel()
 
@@ -601,7 +603,7 @@ class ProducerEngine:
         self.appender.close(error)
         self.pool.close(error)
         self.metadata_task.fail_waiters(error)
-        if not self._hurry:
+        if not self._drain_is_cut:
             self.accumulator.closing = True
             self.accumulator.expedite()
 
@@ -621,8 +623,10 @@ class ProducerEngine:
     async def _close(self) -> None:
         """Do the work of `close`; it can be repeated after a cancellation."""
         try:
-            if self.failure is None and not self._hurry:
-                self._drain = self.loop.create_task(self._settle(), name="aioproducer-drain")
+            if self.failure is None and not self._drain_is_cut:
+                self._drain = self.loop.create_task(
+                    self._finish_for_close(), name="aioproducer-drain"
+                )
                 await asyncio.gather(self._drain, return_exceptions=True)
         finally:
             if self.telemetry is not None:
@@ -640,8 +644,8 @@ class ProducerEngine:
             await self.sender_task.stop()
             await self.metadata_task.close()
             # Without acknowledgements, only this wait ensures that the last bytes are sent.
-            in_peace = self.config.acks_value == 0 and not self._hurry
-            await self.client.close(_FAREWELL_S if in_peace else 0)
+            in_peace = self.config.acks_value == 0 and not self._drain_is_cut
+            await self.client.close(_CLOSE_GRACE_S if in_peace else 0)
             await asyncio.sleep(0)  # the ends of the last requests are handled by now
             self._end_what_is_left()
             self._encoder.close()
@@ -684,13 +688,13 @@ class ProducerEngine:
                 each.warnings.flush(now)
         self.warnings.flush(now)
 
-    async def _settle(self) -> None:
+    async def _finish_for_close(self) -> None:
         """Abort an open transaction, flush, and push telemetry a last time."""
         if self.transactions is not None:
             await self.transactions.end_for_close()
         await self.flush()
         if self.telemetry is not None:
-            await self.telemetry.say_farewell()
+            await self.telemetry.push_last()
 
     def purge(self, *, queued: bool, in_flight: bool) -> int:
         """Fail pending records; see `Producer.purge`."""
@@ -712,11 +716,11 @@ class ProducerEngine:
 
     def _on_network_event(self) -> None:
         self._resume()
-        if self.client.is_deserted():
+        if self.client.has_no_live_connections():
             # As Java's client after any disconnect; then `health()` shows whether brokers are left.
             self.metadata.request_update(self.loop.time())
         self._on_event()
-        self.appender.placing.lend_spare()
+        self.appender.batch_appender.install_spare()
 
     def _on_event(self) -> None:
         """Set the next turn of every task after an event."""
@@ -751,9 +755,9 @@ class ProducerEngine:
         self.interception.on_cluster(ClusterInfo(cluster.cluster_id, cluster.nodes))
         if self.metadata.last_answer_is_full:
             # Only a full response shows which topics have expired.
-            self.appender.placing.forget_topics()
+            self.appender.batch_appender.drop_expired_topics()
             self.stats.retain(cluster.topics)
-            self.accumulator.forget_topics()
+            self.accumulator.drop_expired_topics()
         self.accumulator.on_metadata_update(self.loop.time())
         if self.appender.early is not None:
             self.appender.early.on_metadata()
@@ -787,7 +791,7 @@ class ProducerEngine:
         is_ending = all(task.cancelling() for task in tasks_named(self.loop))
         return is_ending and self.accumulator.quiet
 
-    def _on_forgotten(self, forgotten: ForgottenProducer) -> None:
+    def _on_producer_expired(self, forgotten: ExpiredProducer) -> None:
         self.warnings.warning(self.loop.time(), None, "expired producer id", "%s", forgotten)
 
     def _on_data_loss(self, lost: LostRecords) -> None:
@@ -796,10 +800,10 @@ class ProducerEngine:
         if self.config.on_data_loss is not None:
             # Deferred: the callback may purge or send, but the sender is handling a response.
             where = lost.topic_partition
-            self.loop.call_soon(self._tell_data_loss, self.config.on_data_loss, where)
+            self.loop.call_soon(self._report_data_loss, self.config.on_data_loss, where)
 
     @staticmethod
-    def _tell_data_loss(
+    def _report_data_loss(
         callback: Callable[[TopicPartition], object], topic_partition: TopicPartition
     ) -> None:
         try:

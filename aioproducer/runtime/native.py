@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from aioproducer.records import ENVIRONMENT_VARIABLE, IMPLEMENTATION
-from aioproducer.runtime.send.fast_path import LANE_IMPLEMENTATION
+from aioproducer.runtime.send.fast_path import FAST_PATH_IMPLEMENTATION
 
 ADVICE: Final = (
     "install a wheel, or a C compiler and then the package anew; if this is a source tree that is "
@@ -28,7 +28,7 @@ def missing_core() -> str | None:
         return None
     forms = {
         "aioproducer.records._native": IMPLEMENTATION,
-        "aioproducer.runtime.send._fast_path": LANE_IMPLEMENTATION,
+        "aioproducer.runtime.send._fast_path": FAST_PATH_IMPLEMENTATION,
     }
     missing = [name for name, form in forms.items() if form != "native"]
     if not missing:

@@ -17,7 +17,7 @@ from aioproducer.core.metadata.metadata import NEVER_S, Metadata
 from aioproducer.core.metadata.requests import MetadataRequests
 from aioproducer.core.sending.idempotence import IdempotentSequencer, Sequencer
 from aioproducer.core.sending.sender import SenderSettings
-from aioproducer.core.transactions.coordinators import CoordinatorDialogue
+from aioproducer.core.transactions.coordinators import CoordinatorSession
 from aioproducer.core.transactions.manager import TransactionManager
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.metrics.sampling import Sampling
@@ -165,11 +165,11 @@ def make_transactions(
     )
 
 
-def make_dialogue(
+def make_coordinator_session(
     config: ProducerConfig, transactions: TransactionManager, rng: Random
-) -> CoordinatorDialogue:
+) -> CoordinatorSession:
     """Make the state machine of requests to coordinators."""
-    return CoordinatorDialogue(
+    return CoordinatorSession(
         transactions, retry_backoff(config), rng, principal=principal_of(config)
     )
 

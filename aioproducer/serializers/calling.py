@@ -47,7 +47,7 @@ class RecordSerializers:
 
     def prepare(
         self, topic: str, key: Any, value: Any, headers: HeadersInput
-    ) -> Prepared | UnfinishedRecord:
+    ) -> Prepared | PendingRecord:
         """Return the record's parts, or an awaitable for them.
 
         Raises:
@@ -62,23 +62,23 @@ class RecordSerializers:
             made = _start(self._key, key, SerializationContext(topic, "key", pairs))
             if made.__class__ is not bytes and not _is_made(made):
                 rest = partial(self._rest, topic, value, pairs)
-                return UnfinishedRecord(topic, "key", made, rest)
+                return PendingRecord(topic, "key", made, rest)
             key = made
         return self._rest(topic, value, pairs, key)
 
     def _rest(
         self, topic: str, value: Any, pairs: list[tuple[str, bytes | None]], key: Any
-    ) -> Prepared | UnfinishedRecord:
+    ) -> Prepared | PendingRecord:
         if self._value is not None:
             made = _start(self._value, value, SerializationContext(topic, "value", pairs))
             if made.__class__ is not bytes and not _is_made(made):
                 rest = partial(_finish, key, pairs)
-                return UnfinishedRecord(topic, "value", made, rest)
+                return PendingRecord(topic, "value", made, rest)
             value = made
         return _finish(key, pairs, value)
 
 
-class UnfinishedRecord:
+class PendingRecord:
     """A record one of whose serializers waits; await it once, or `close` it.
 
     Raises:
@@ -92,7 +92,7 @@ class UnfinishedRecord:
         topic: str,
         part: Part,
         made: Awaitable[Any],
-        rest: Callable[[Any], Prepared | UnfinishedRecord],
+        rest: Callable[[Any], Prepared | PendingRecord],
     ) -> None:
         if not isinstance(made, Awaitable):
             raise _no_bytes(topic, part, made)
@@ -128,7 +128,7 @@ class UnfinishedRecord:
         return rest if isinstance(rest, tuple) else await rest
 
 
-Prepare = Callable[[Any, Any, Any, HeadersInput], Prepared | UnfinishedRecord]
+Prepare = Callable[[Any, Any, Any, HeadersInput], Prepared | PendingRecord]
 """Serialize topic, key, value and headers, as `RecordSerializers.prepare` does."""
 
 

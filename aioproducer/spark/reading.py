@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeVar, cast
 
 from aioproducer.config import ProducerConfig
-from aioproducer.core.transactions.coordinator_queries import Question
+from aioproducer.core.transactions.coordinator_queries import CoordinatorQuery
 from aioproducer.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -132,8 +132,8 @@ class TopicRange:
             async def fetched(at: int = at) -> PartitionData:
                 if partition not in self._leaders:
                     self._leaders = await self._client.ask(_leaders(self._topic))
-                question = _fetch(self._topic, partition, at, self._isolation)
-                return await self._client.ask_broker(self._leaders[partition], question)
+                query = _fetch(self._topic, partition, at, self._isolation)
+                return await self._client.ask_broker(self._leaders[partition], query)
 
             data = await self._repeated(fetched)
             view = CommittedView(data.aborted_transactions or [])
@@ -179,7 +179,7 @@ class _MissingTopicError(UnknownTopicOrPartitionError):
     retriable = False
 
 
-def _leaders(topic: str) -> Question[dict[int, int]]:
+def _leaders(topic: str) -> CoordinatorQuery[dict[int, int]]:
     def read(answer: Message) -> dict[int, int]:
         found = cast(MetadataResponse, answer).topics[0]
         if found.error_code == UnknownTopicOrPartitionError.code:
@@ -193,10 +193,10 @@ def _leaders(topic: str) -> Question[dict[int, int]]:
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
-    return Question(MetadataRequest, lambda _: request, read, None, *_METADATA)
+    return CoordinatorQuery(MetadataRequest, lambda _: request, read, None, *_METADATA)
 
 
-def _offset(topic: str, partition: int, time: int, isolation: int) -> Question[int]:
+def _offset(topic: str, partition: int, time: int, isolation: int) -> CoordinatorQuery[int]:
     def read(answer: Message) -> int:
         found = cast(ListOffsetsResponse, answer).topics[0].partitions[0]
         _raise_for(found.error_code, topic, partition)
@@ -208,10 +208,12 @@ def _offset(topic: str, partition: int, time: int, isolation: int) -> Question[i
         isolation_level=isolation,
         topics=[ListOffsetsTopic(name=topic, partitions=[wanted])],
     )
-    return Question(ListOffsetsRequest, lambda _: request, read, None, *_LIST_OFFSETS)
+    return CoordinatorQuery(ListOffsetsRequest, lambda _: request, read, None, *_LIST_OFFSETS)
 
 
-def _fetch(topic: str, partition: int, offset: int, isolation: int) -> Question[PartitionData]:
+def _fetch(
+    topic: str, partition: int, offset: int, isolation: int
+) -> CoordinatorQuery[PartitionData]:
     def read(answer: Message) -> PartitionData:
         response = cast(FetchResponse, answer)
         _raise_for(response.error_code, topic, partition)
@@ -231,7 +233,7 @@ def _fetch(topic: str, partition: int, offset: int, isolation: int) -> Question[
         isolation_level=isolation,
         topics=[FetchTopic(topic=topic, partitions=[wanted])],
     )
-    return Question(FetchRequest, lambda _: request, read, None, *_FETCH)
+    return CoordinatorQuery(FetchRequest, lambda _: request, read, None, *_FETCH)
 
 
 def _raise_for(code: int, topic: str, partition: int | None = None) -> None:

@@ -221,7 +221,7 @@ class _Sending:
             await self._append(batch)
             self._window.mark(self._run.mark())
             if not (self._run.result.failed or self._refused):
-                self._window.drop(self._run.is_settled)
+                self._window.drop(self._run.is_complete)
             self._sent.rows += batch.num_rows
             self._sent.bytes += size
             if self._run.result.failed and self._target.dead_letter_topic is None:

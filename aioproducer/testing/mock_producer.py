@@ -55,7 +55,7 @@ from aioproducer.types import (
 )
 
 if TYPE_CHECKING:
-    from aioproducer.runtime.send.unfinished import UnfinishedParts
+    from aioproducer.runtime.send.pending import PendingParts
     from aioproducer.runtime.tasks.transactions import TransactionTask
 
 _INSTANCE = UUID(int=1)
@@ -431,7 +431,7 @@ class MockProducer(Producer):
             self._waiting.end_all(error)
 
     async def _finished(
-        self, topic: str, made: ShownParts | UnfinishedParts, transaction_epoch: int
+        self, topic: str, made: ShownParts | PendingParts, transaction_epoch: int
     ) -> ShownParts:
         with self._serializing.enter(topic) as place:
             parts = await self._serializing.finish(place, made)

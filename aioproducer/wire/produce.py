@@ -82,9 +82,9 @@ _ONE_PARTITION = Struct(">Bih")
 _NO_ERRORS = 1 << 24
 """No record errors, no message, no tags of the partition nor of the topic."""
 _SIZE_AND_ID = Struct(">ii")
-STANDS = Struct(">qqq")
+POSITION = Struct(">qqq")
 """The position of an acknowledged batch: base offset, log append time, log start."""
-USUAL_END = Struct(">IiB").pack(_NO_ERRORS, 0, 0)
+ACKNOWLEDGEMENT_SUFFIX = Struct(">IiB").pack(_NO_ERRORS, 0, 0)
 """No errors, no throttle time and no tags."""
 
 
@@ -132,7 +132,7 @@ def encode_produce_request(
     return _sealed(head, buffers)
 
 
-class ProduceForm:
+class ProduceRequestTemplate:
     """A Produce request for one batch of one partition, outside a transaction, without the batch.
 
     Attributes:
@@ -155,8 +155,8 @@ class ProduceForm:
         "_topic",
         "_topic_id",
         "_version",
-        "back",
         "is_flexible",
+        "suffix",
     )
 
     def __init__(
@@ -177,24 +177,24 @@ class ProduceForm:
         self._topic = topic
         self._topic_id = topic_id
         self._partition = partition
-        (frame,) = self.filled(0, ())
+        (frame,) = self.render(0, ())
         self.is_flexible: bool = version >= _FIRST_FLEXIBLE
-        self.back: bytes = _TAGS_AFTER if self.is_flexible else b""
+        self.suffix: bytes = _TAGS_AFTER if self.is_flexible else b""
         nothing = _NO_RECORDS if self.is_flexible else _NO_RECORDS_CLASSIC
         _, self._kind, _ = _START.unpack_from(frame)
-        self._begin = bytes(frame[_START.size : -len(nothing + self.back)])
+        self._begin = bytes(frame[_START.size : -len(nothing + self.suffix)])
         # The fixed part of a plain acknowledgement: its topic and partition, and no error.
         name = topic_id.bytes if version >= _FIRST_BY_TOPIC_ID else _compact_name(topic)
         self._answer = _ONE_TOPIC + name + _ONE_PARTITION.pack(_ONE, partition, 0)
         stands_at = _SIZE_AND_ID.size + len(self._answer)
-        size = stands_at + STANDS.size + len(USUAL_END)
+        size = stands_at + POSITION.size + len(ACKNOWLEDGEMENT_SUFFIX)
         self._answer_size = size if self.is_flexible else -1
 
-    def front(self, correlation_id: int) -> bytes:
+    def prefix(self, correlation_id: int) -> bytes:
         """Return the bytes before the length of the batch; the frame's size is still to be set."""
         return _START.pack(0, self._kind, correlation_id) + self._begin
 
-    def filled(self, correlation_id: int, records: Sequence[Buffer]) -> list[Buffer]:
+    def render(self, correlation_id: int, records: Sequence[Buffer]) -> list[Buffer]:
         """Return the frame with the pieces of a batch in it, uncopied."""
         partitions = [ProducePartition(self._partition, records)]
         return encode_produce_request(
@@ -207,10 +207,10 @@ class ProduceForm:
             topics=[ProduceTopic(self._topic, self._topic_id, partitions)],
         )
 
-    def usual_answer(self, correlation_id: int) -> bytes:
-        """Return the start of a plain acknowledgement; `STANDS` and `USUAL_END` follow.
+    def acknowledgement_prefix(self, correlation_id: int) -> bytes:
+        """Return the start of a plain acknowledgement.
 
-        Responses of a version before 9 never start so.
+        `POSITION` and `ACKNOWLEDGEMENT_SUFFIX` follow. Responses before v9 do not start so.
         """
         return _SIZE_AND_ID.pack(self._answer_size - SIZE_BYTES, correlation_id) + self._answer
 

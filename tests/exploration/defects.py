@@ -78,9 +78,9 @@ OWN = (
     Defect(
         "set the timer of a retry too late",
         "core/batching/readiness.py",
-        "        heappush(self._heap, (ready_at, self._ticket, queue))\n",
+        "        heappush(self._heap, (ready_at, self._order, queue))\n",
         "        queue.ready_at = ready_at = ready_at + 60 * bool(queue.batches[0].attempts)\n"
-        "        heappush(self._heap, (ready_at, self._ticket, queue))\n",
+        "        heappush(self._heap, (ready_at, self._order, queue))\n",
     ),
     Defect(
         "do not ask for metadata after a refusal",

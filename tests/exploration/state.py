@@ -141,7 +141,7 @@ IGNORED: Mapping[str, frozenset[str]] = {
         {"last_attempt_at", "owner", "receipt", "retrieved", "_on_unretrieved", "_final_count"}
     ),
     "IncompleteBatches": frozenset({"_timeout"}),
-    "Readiness": frozenset({"_compact_at", "_heap", "_linger", "_ticket"}),
+    "Readiness": frozenset({"_compact_at", "_heap", "_linger", "_order"}),
     "Metadata": frozenset({"version", "_last_failure", "_max_age", "_max_idle", "_principal"}),
     "LiveTopic": frozenset({"used_at", "principal", "error"}),
     "ProducerIdRequests": frozenset({"last_error"}),
@@ -153,7 +153,7 @@ CAPPED: Mapping[str, Mapping[str, int]] = {
     "ProducerBatch": {"attempts": 3},
     "Metadata": {"_failures": 3, "_unchanged_answers": 3},
     "ProducerIdRequests": {"failures": 3},
-    "CoordinatorDialogue": {"failures": 3},
+    "CoordinatorSession": {"failures": 3},
 }
 """By class: counters that make no more difference above a number."""
 

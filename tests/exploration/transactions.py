@@ -9,7 +9,7 @@ from aioproducer.core.driver import Turns
 from aioproducer.core.sending.actions import Connect, CoordinatorUnreachable, RequestOfCoordinator
 from aioproducer.core.sending.idempotence import Sequencer
 from aioproducer.core.transactions.coordinator_requests import CoordinatorRequests
-from aioproducer.core.transactions.coordinators import CoordinatorDialogue
+from aioproducer.core.transactions.coordinators import CoordinatorSession
 from aioproducer.core.transactions.manager import TransactionManager
 from aioproducer.core.transactions.operations import Operation
 from aioproducer.core.transactions.requests import TransactionalRequest
@@ -80,9 +80,9 @@ class TransactionalWorld(World):
 
     def _make_core(self, config: Config) -> None:
         super()._make_core(config)
-        self.dialogue = CoordinatorDialogue(self.manager, BACKOFF, NO_RNG)
+        self.coordinator_session = CoordinatorSession(self.manager, BACKOFF, NO_RNG)
         self.driver.transactions = CoordinatorRequests(
-            self.manager, self.dialogue, self.metadata, self.accumulator
+            self.manager, self.coordinator_session, self.metadata, self.accumulator
         )
 
     # -- tasks -----------------------------------------------------------------------------------
@@ -117,11 +117,11 @@ class TransactionalWorld(World):
                 match action:
                     case RequestOfCoordinator(_, request):
                         version = self._versions.get(request.rpc, 4)
-                        self.dialogue.on_sending(request)
-                        self.dialogue.on_sent(request, version)
+                        self.coordinator_session.on_sending(request)
+                        self.coordinator_session.on_sent(request, version)
                         self.tx_request = request
                     case CoordinatorUnreachable(request, error):
-                        self.dialogue.on_unreachable(request, error, self.now)
+                        self.coordinator_session.on_unreachable(request, error, self.now)
                     case Connect(node):
                         self.net.connect(node, self.now)
             self.tx_until = requests.next_deadline(self.now, self.net)
@@ -285,7 +285,7 @@ class TransactionalWorld(World):
         request, reply = self.tx_request, self.tx_reply
         self.tx_request = self.tx_reply = None
         assert request is not None
-        self.dialogue.on_response(request, reply, self.now)
+        self.coordinator_session.on_response(request, reply, self.now)
         if request.rpc is Rpc.ADD_PARTITIONS:
             self.accumulator.replan_all()
         self.on_event()
@@ -298,7 +298,9 @@ class TransactionalWorld(World):
         if self.tx_reply is None:
             self.tx_late.append((request, None))
         self.tx_request = self.tx_reply = None
-        self.dialogue.on_unreachable(request, NodeDisconnectedError("disconnected"), self.now)
+        self.coordinator_session.on_unreachable(
+            request, NodeDisconnectedError("disconnected"), self.now
+        )
         self.on_event()
 
     def on_late_request(self) -> None:

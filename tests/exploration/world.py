@@ -21,7 +21,7 @@ from aioproducer.core.batching.partitioners import NodeLatencies
 from aioproducer.core.driver import Driver, Turns
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.metadata.requests import MetadataRequests
-from aioproducer.core.sending.acknowledged import ForgottenProducer, LostRecords
+from aioproducer.core.sending.acknowledged import ExpiredProducer, LostRecords
 from aioproducer.core.sending.actions import (
     Connect,
     Dispatch,
@@ -283,7 +283,7 @@ class World:
             stats=STATS,
             latencies=LATENCIES,
             on_data_loss=self.on_data_loss,
-            on_forgotten=self.on_forgotten,
+            on_producer_expired=self.on_producer_expired,
             transactions=self._transactions(),
         )
         self.driver = Driver(self.sender, MetadataRequests(self.metadata, None))
@@ -528,11 +528,11 @@ class World:
                 self._open(number, partition, buffer, size)
 
     def _queue_for_memory(self, size: int) -> None:
-        self.request = self.pool.enqueue(size, self.on_settled)
+        self.request = self.pool.enqueue(size, self.on_done)
         self.accumulator.expedite()
         self.wake()
 
-    def on_settled(self, request: MemoryRequest) -> None:
+    def on_done(self, request: MemoryRequest) -> None:
         """The task that waits for memory resumes later."""
 
     def _record(self, number: int, partition: int) -> OutgoingRecord:
@@ -748,7 +748,7 @@ class World:
         self.net.describing = -1
         self._take_metadata()
         if self.metadata.last_answer_is_full:
-            self.accumulator.forget_topics()
+            self.accumulator.drop_expired_topics()
         self.accumulator.on_metadata_update(self.now)
         self.metadata_woken = True
         self.on_event()
@@ -967,7 +967,7 @@ class World:
     def on_data_loss(self, lost: LostRecords) -> None:
         raise ViolationError(f"a loss is reported: {lost}")
 
-    def on_forgotten(self, forgotten: ForgottenProducer) -> None:
+    def on_producer_expired(self, forgotten: ExpiredProducer) -> None:
         """A broker may forget the producer; there is nothing to check here."""
 
     def queue_of(self, partition: int) -> Any:

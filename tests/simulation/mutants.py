@@ -93,7 +93,7 @@ MUTANTS = (
     Mutant(
         "report a loss because a broker does not know the producer",
         "core/sending/acknowledged.py",
-        "        self._on_forgotten(ForgottenProducer(place, acknowledged, known_start))\n",
+        "        self._on_producer_expired(ExpiredProducer(place, acknowledged, known_start))\n",
         "        self._on_data_loss(LostRecords(place, acknowledged or 0, log_start))\n",
     ),
     Mutant(
@@ -136,7 +136,7 @@ MUTANTS = (
     Mutant(
         "set no timer for the request for a producer id",
         "core/sending/producer_id.py",
-        "return self._retry_at if self._retry_at > now else look_again_at(nodes, now)",
+        "return self._retry_at if self._retry_at > now else recheck_at(nodes, now)",
         "return self._retry_at if self._retry_at > now else float('inf')",
     ),
     Mutant(
@@ -148,13 +148,13 @@ MUTANTS = (
     Mutant(
         "sleep through a turn that is due at once",
         "runtime/tasks/wakeup.py",
-        "        if at <= now:\n            self.ring()\n        elif at < self.until:\n",
+        "        if at <= now:\n            self.wake()\n        elif at < self.until:\n",
         "        if now < at < self.until:\n",
     ),
     Mutant(
         "drop a waiter's wake-up",
         "core/batching/buffer_pool.py",
-        "                self._settle(head, buffer)\n                return\n",
+        "                self._complete(head, buffer)\n                return\n",
         "                head.buffer = buffer\n                return\n",
     ),
     Mutant(
@@ -302,13 +302,13 @@ MUTANTS = (
     Mutant(
         "leave the metadata asleep after every event",
         "runtime/tasks/metadata.py",
-        "        self._alarm.turn_at(at, now)\n",
+        "        self._wakeup.turn_at(at, now)\n",
         "",
     ),
     Mutant(
         "set no timer for metadata that are due while no broker is ready",
         "core/metadata/requests.py",
-        "return due_at if due_at > now else look_again_at(nodes, now)",
+        "return due_at if due_at > now else recheck_at(nodes, now)",
         "return due_at if due_at > now else float('inf')",
     ),
     Mutant(
@@ -332,7 +332,7 @@ MUTANTS = (
     Mutant(
         "let the sender sleep when a batch is opened",
         "runtime/tasks/sender.py",
-        "        return self._alarm.until\n",
+        "        return self._wakeup.until\n",
         "        return 0.0\n",
     ),
 )
@@ -405,7 +405,7 @@ TRANSACTIONAL_MUTANTS = tuple(
         (
             "begin under the same epoch after an end without an answer",
             "core/transactions/manager.py",
-            "        if rpc in _DOUBTFUL and not self.uses_v2:\n"
+            "        if rpc in _MAY_APPLY_LATE and not self.uses_v2:\n"
             "            self._renew_to_be_sure = True\n",
             "",
         ),
@@ -446,8 +446,8 @@ TRANSACTIONAL_MUTANTS = tuple(
         (
             "let a send that waited slip into the next transaction",
             "runtime/send/appender.py",
-            "        if self._ticket() != ticket:\n",
-            "        if self._ticket() < ticket:\n",
+            "        if self._transaction_number() != transaction_number:\n",
+            "        if self._transaction_number() < transaction_number:\n",
         ),
         (
             "commit a block that was left by an exception",
@@ -485,8 +485,10 @@ TRANSACTIONAL_MUTANTS = tuple(
         (
             "take an end that nobody can tell for the one asked for",
             "transaction_admin.py",
-            "            if fate is not (Fate.COMMITTED if commit else Fate.ABORTED):\n",
-            "            if fate is (Fate.ABORTED if commit else Fate.COMMITTED):\n",
+            "            if outcome is not "
+            "(PreparedOutcome.COMMITTED if commit else PreparedOutcome.ABORTED):\n",
+            "            if outcome is "
+            "(PreparedOutcome.ABORTED if commit else PreparedOutcome.COMMITTED):\n",
         ),
         (
             "begin under the epoch in which a transaction was prepared",

@@ -434,4 +434,4 @@ def _places_missing(engine: ProducerEngine) -> int:
     most = engine.config.buffer_max_records
     if most is None:
         return 0
-    return most - (engine.pool.ceiling - engine.appender.lane.appended)
+    return most - (engine.pool.ceiling - engine.appender.fast_path.appended)

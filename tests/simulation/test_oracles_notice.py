@@ -137,8 +137,8 @@ def test_a_loss_that_is_reported_is_in_order() -> None:
 def test_a_loss_that_is_not_reported_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     init = AcknowledgedOffsets.__init__
 
-    def mute(self: AcknowledgedOffsets, on_data_loss: object, on_forgotten: Any) -> None:
-        init(self, lambda lost: None, on_forgotten)
+    def mute(self: AcknowledgedOffsets, on_data_loss: object, on_producer_expired: Any) -> None:
+        init(self, lambda lost: None, on_producer_expired)
 
     monkeypatch.setattr(AcknowledgedOffsets, "__init__", mute)
     assert _oracles_that_notice(_LOSING) == {"alarms_are_true"}

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from simulation.transactions.line import Line
 
 from aioproducer.config import ProducerConfig
-from aioproducer.core.transactions.coordinator_queries import Question
+from aioproducer.core.transactions.coordinator_queries import CoordinatorQuery
 from aioproducer.errors import KafkaError
 from aioproducer.records.batch import RecordBatch
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
@@ -129,10 +129,10 @@ class SimLedger(Ledger):
 class _StallingClient(CoordinatorClient):
     """Everything may take a while: a process is not scheduled, a machine is overloaded."""
 
-    async def ask(self, question: Question[_T]) -> _T:
+    async def ask(self, query: CoordinatorQuery[_T]) -> _T:
         if self._rng.random() < _STALLS:
             await asyncio.sleep(self._rng.choice((0.01, 0.1, 0.5)))
-        return await super().ask(question)
+        return await super().ask(query)
 
 
 class Query:

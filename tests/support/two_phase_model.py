@@ -253,7 +253,7 @@ class ModelLedger(Ledger):
     async def finish(self, prepared: PreparedTransaction, *, commit: bool) -> None:
         await self._ask("EndTxn", lambda: self._coordinator.end(prepared, commit=commit))
 
-    async def settle(self, decision: Decision) -> None:
+    async def record_completion(self, decision: Decision) -> None:
         def act() -> None:
             self._coordinator.settled = decision.epoch
 

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Final
 
 from aioproducer import errors
-from aioproducer.core.sending.produce_rules import SURELY_REFUSED
+from aioproducer.core.sending.produce_rules import NEVER_APPENDED
 from aioproducer.errors import BrokerError, KafkaError, TransactionEffect, broker, broker_internal
 from aioproducer.errors.advice import ADVICE
 
@@ -205,7 +205,7 @@ def _client_entry(error: type[KafkaError]) -> str:
 
 
 def _broker_entry(error: type[BrokerError]) -> str:
-    written = "not by this attempt" if error.code in SURELY_REFUSED else "possibly"
+    written = "not by this attempt" if error.code in NEVER_APPENDED else "possibly"
     return _entry(error, f"Error code {error.code}: {_doc(error)}", written, _remedy(error))
 
 

@@ -222,8 +222,8 @@ class Checkup:
             if leader is None:
                 continue
             try:
-                question = requests.newest_timestamp(name, partition.partition_index)
-                answer = await leader.ask(question)
+                query = requests.newest_timestamp(name, partition.partition_index)
+                answer = await leader.ask(query)
                 newest = answer if newest is None else max(newest, answer)
             except (CheckFailedError, KafkaError):
                 continue

@@ -21,7 +21,7 @@ from aioproducer.cli.checkup.probe_context import READ_AHEAD_BYTES, ProbeContext
 from aioproducer.cli.checkup.releases import guessed_release
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.sessions import abort_stream, end, session_on
-from aioproducer.core.transactions.coordinator_queries import Question
+from aioproducer.core.transactions.coordinator_queries import CoordinatorQuery
 from aioproducer.errors import KafkaError
 from aioproducer.net.dial.dialer import Address
 from aioproducer.net.handshake import negotiate_versions
@@ -164,7 +164,7 @@ class BrokerProbe:
 
     # -- questions -------------------------------------------------------------------------------
 
-    async def ask(self, question: Question[_T]) -> _T:
+    async def ask(self, query: CoordinatorQuery[_T]) -> _T:
         """Return the answer to a question.
 
         Raises:
@@ -174,14 +174,12 @@ class BrokerProbe:
         session = self._renewed_session()
         if session.versions is None:
             raise TypeError("a question comes after the versions")
-        version = session.versions.choose(
-            question.request_type, question.min_version, question.max_version
-        )
+        version = session.versions.choose(query.request_type, query.min_version, query.max_version)
         try:
-            answer = await session.request(question.make(version), version)
+            answer = await session.request(query.make(version), version)
         except KafkaError as error:
             raise failures.of_exchange(error) from None
-        return question.read(answer)
+        return query.read(answer)
 
     async def offered_mechanisms(self) -> list[str]:
         """Return the listener's SASL mechanisms; none if it uses no SASL or does not answer."""

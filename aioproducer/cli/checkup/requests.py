@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from aioproducer.core.transactions.coordinator_queries import Question
+from aioproducer.core.transactions.coordinator_queries import CoordinatorQuery
 from aioproducer.errors import error_from_code
 from aioproducer.testing.wire_client import first_of
 from aioproducer.wire.messages import (
@@ -38,7 +38,7 @@ _FIRST_WITH_MAX_TIMESTAMP = 7
 _NO_MECHANISM = "?"
 
 
-def cluster_and_topic(topic: str | None) -> Question[MetadataResponse]:
+def cluster_and_topic(topic: str | None) -> CoordinatorQuery[MetadataResponse]:
     """Return the cluster, and the topic with what this principal may do to it (KIP-430)."""
 
     def make(version: int) -> Message:
@@ -58,10 +58,10 @@ def cluster_and_topic(topic: str | None) -> Question[MetadataResponse]:
             raise error_from_code(response.error_code)
         return response
 
-    return Question(MetadataRequest, make, read, max_version=_LAST_BY_NAME)
+    return CoordinatorQuery(MetadataRequest, make, read, max_version=_LAST_BY_NAME)
 
 
-def topic_configs(topic: str, *names: str) -> Question[Mapping[str, str]]:
+def topic_configs(topic: str, *names: str) -> CoordinatorQuery[Mapping[str, str]]:
     """Return the named options of a topic."""
 
     def read(answer: Message) -> Mapping[str, str]:
@@ -73,12 +73,12 @@ def topic_configs(topic: str, *names: str) -> Question[Mapping[str, str]]:
     resource = DescribeConfigsResource(
         resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=list(names)
     )
-    return Question(
+    return CoordinatorQuery(
         DescribeConfigsRequest, lambda _: DescribeConfigsRequest(resources=[resource]), read
     )
 
 
-def newest_timestamp(topic: str, partition: int) -> Question[int]:
+def newest_timestamp(topic: str, partition: int) -> CoordinatorQuery[int]:
     """Return the largest timestamp in a partition, -1 for none (KIP-734), from its leader."""
 
     def read(answer: Message) -> int:
@@ -92,14 +92,14 @@ def newest_timestamp(topic: str, partition: int) -> Question[int]:
     request = ListOffsetsRequest(
         replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
     )
-    return Question(
+    return CoordinatorQuery(
         ListOffsetsRequest, lambda _: request, read, min_version=_FIRST_WITH_MAX_TIMESTAMP
     )
 
 
-def offered_mechanisms() -> Question[list[str]]:
+def offered_mechanisms() -> CoordinatorQuery[list[str]]:
     """Return the SASL mechanisms of a listener, which lists them when asked for none of them."""
-    return Question(
+    return CoordinatorQuery(
         SaslHandshakeRequest,
         lambda _: SaslHandshakeRequest(mechanism=_NO_MECHANISM),
         lambda answer: list(cast(SaslHandshakeResponse, answer).mechanisms),

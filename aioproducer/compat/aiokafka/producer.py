@@ -65,7 +65,7 @@ from aioproducer.runtime.delivery import Delivery
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
-    from aioproducer.runtime.send.fast_path_protocol import Lane
+    from aioproducer.runtime.send.fast_path_protocol import FastPathProtocol
 
 __all__ = ["AIOKafkaProducer", "TransactionContext"]
 
@@ -89,7 +89,9 @@ class AIOKafkaProducer(TransactionsMixin):
     _loop: asyncio.AbstractEventLoop | None = None
     _source_traceback: traceback.StackSummary | None = None
     _futures: RecordFutures
-    _lane: Lane | None = None  # while it runs, without serializers and transactions
+    _fast_path: FastPathProtocol | None = (
+        None  # while it runs, without serializers and transactions
+    )
 
     @hides_arguments
     def __init__(
@@ -230,7 +232,7 @@ class AIOKafkaProducer(TransactionsMixin):
         self._closed = self._stopped
         serializes = self._key_serializer is not None or self._value_serializer is not None
         if self._config.transactional_id is None and not serializes:
-            self._lane = connection._lane  # which `stop()` in the meantime has closed
+            self._fast_path = connection._fast_path  # which `stop()` in the meantime has closed
 
     async def stop(self) -> None:
         """Delivers what was accepted, then closes every connection; may be called again.
@@ -239,7 +241,7 @@ class AIOKafkaProducer(TransactionsMixin):
         aborted.
         """
         self._closed = self._stopped = True
-        self._lane = None
+        self._fast_path = None
         try:
             if self._connection is not None:
                 with translating():
@@ -422,14 +424,14 @@ class AIOKafkaProducer(TransactionsMixin):
         headers: Headers,
     ) -> Delivery | None:
         """Accept a record of bytes that waits for nothing; None where `_accept` has to do it."""
-        lane = self._lane
+        fast_path = self._fast_path
         if (
-            lane is None
+            fast_path is None
             or (value is None and key is None)
             or not (headers is None or type(headers) is list)
         ):
             return None
-        return lane.append(topic, value, key, headers, partition, timestamp_ms)
+        return fast_path.append(topic, value, key, headers, partition, timestamp_ms)
 
     def _accept(
         self,

@@ -259,7 +259,7 @@ class LoopSide:
     def _empty_inbox(self, count: int) -> None:
         """Hand records on, those that need no wait without a trip through the general path."""
         inbox, waiting, producer, reports = self._inbox, self._waiting, self.producer, self._reports
-        lane = None if producer is None else producer._lane
+        fast_path = None if producer is None else producer._fast_path
         groups, crc32_keys = reports.groups, self._crc32_keys
         counts: dict[str, int] = {}
         for _ in range(min(count, len(inbox))):
@@ -273,9 +273,9 @@ class LoopSide:
                 is_placed = known > 0
                 if is_placed:
                     partition = crc32(key) % known if key else randrange(known)
-            if is_placed and lane is not None and topic not in waiting:
+            if is_placed and fast_path is not None and topic not in waiting:
                 try:
-                    delivery = lane.append_nowait(
+                    delivery = fast_path.append_nowait(
                         topic, value, key, headers, partition, timestamp_ms
                     )
                 except KafkaError as error:

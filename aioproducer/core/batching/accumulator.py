@@ -335,13 +335,13 @@ class RecordAccumulator:
                     batch.retry_at = now
                     self.readiness.replan(queue)
 
-    def forget_topics(self) -> None:
+    def drop_expired_topics(self) -> None:
         """Drop the queues of topics that expired from the metadata, but not their sequences."""
         for topic in [name for name in self._queues if self._metadata.topic(name) is None]:
             queues = self._queues[topic].values()
             if not any(queue.batches or queue.muted for queue in queues):
                 for queue in queues:
-                    self.readiness.forget(queue)
+                    self.readiness.discard(queue)
                 del self._queues[topic]
 
     # -- after an attempt ------------------------------------------------------------------------

@@ -5,8 +5,8 @@ add more. The number of such tasks is learned when a linger ends by the clock. F
 ends as soon as that many records are awaited, queued or in flight; a single awaiting task does not
 linger at all. When more records come, the number is learned again.
 
-With many tasks, half of them should be served while the other half sends: `PLENTY` records are sent
-at once while no request is in flight.
+With many tasks, half of them should be served while the other half sends:
+`EARLY_FLUSH_RECORDS` records are sent at once while no request is in flight.
 
 Invariants
 - `linger_ms` is the upper bound, and is kept if any record is not awaited.
@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
 
-PLENTY = 500
+EARLY_FLUSH_RECORDS = 500
 _MOST_BATCHES = 64
 
 
-class Crowd:
+class AdaptiveLinger:
     """Number of records that tasks await at once, learned from lingers that ended by the clock."""
 
     def __init__(self) -> None:
         self._size: float = inf
 
-    def has_waited(
+    def should_flush(
         self, incomplete: Collection[ProducerBatch], lingering: int, *, lingered: bool
     ) -> bool:
         """Return whether the lingering batches should be sent now.
@@ -56,4 +56,4 @@ class Crowd:
             return False
         if records == self._size:
             return True
-        return self._size < inf and records >= PLENTY and lingering == len(incomplete)
+        return self._size < inf and records >= EARLY_FLUSH_RECORDS and lingering == len(incomplete)

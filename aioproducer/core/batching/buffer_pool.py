@@ -10,7 +10,7 @@ Invariants
 - Freed memory goes only to the head of the queue, piece by piece, until it has enough. If the head
   is cancelled, its pieces go to the next request in the same call.
 - A buffer returns here only when no transport can still read it (KAFKA-19012).
-- The buffer of `lend` is the oldest free one and counts as free: it is taken back when no other
+- The buffer of `expose` is the oldest free one and counts as free: it is taken back when no other
   free one is left.
 - Memory is accounted after its buffer is allocated: a `MemoryError` takes nothing from the pool and
   fails only the request it was for.
@@ -29,21 +29,21 @@ NO_CEILING = 2**63 - 1
 class MemoryRequest:
     """A queued request for memory.
 
-    `on_settled(request)` is called once, when `buffer` or `error` has been set. `error` is the
+    `on_done(request)` is called once, when `buffer` or `error` has been set. `error` is the
     error of `BufferPool.close` or a `MemoryError`.
     """
 
-    __slots__ = ("buffer", "ceiling", "error", "granted", "on_settled", "size")
+    __slots__ = ("buffer", "ceiling", "error", "granted", "on_done", "size")
 
     def __init__(
-        self, size: int, on_settled: Callable[[MemoryRequest], None], ceiling: int = 0
+        self, size: int, on_done: Callable[[MemoryRequest], None], ceiling: int = 0
     ) -> None:
         self.size: int = size
         self.ceiling: int = ceiling
         self.granted: int = 0
         self.buffer: bytearray | None = None
         self.error: KafkaError | MemoryError | None = None
-        self.on_settled: Callable[[MemoryRequest], None] = on_settled
+        self.on_done: Callable[[MemoryRequest], None] = on_done
 
 
 class BufferPool:
@@ -108,7 +108,7 @@ class BufferPool:
         self._available -= size
         return buffer
 
-    def lend(self, take_back: Callable[[], None]) -> bytearray | None:
+    def expose(self, take_back: Callable[[], None]) -> bytearray | None:
         """Hand over a buffer of `poolable` bytes that still counts as free; None if there is none.
 
         Only one buffer is handed over at a time, until it is kept or taken back.
@@ -121,22 +121,22 @@ class BufferPool:
         self._take_back = take_back
         return self._free[0]
 
-    def keep_lent(self) -> None:
-        """Keep the buffer of `lend`, as if `try_allocate` had returned it."""
+    def keep_exposed(self) -> None:
+        """Keep the buffer of `expose`, as if `try_allocate` had returned it."""
         if self._take_back is not None and self._free:
             self._free.popleft()
         self._take_back = None
 
-    def return_lent(self) -> None:
-        """Return the buffer of `lend` unused."""
+    def return_exposed(self) -> None:
+        """Return the buffer of `expose` unused."""
         self._take_back = None
 
     def enqueue(
-        self, size: int, on_settled: Callable[[MemoryRequest], None], ceiling: int = 0
+        self, size: int, on_done: Callable[[MemoryRequest], None], ceiling: int = 0
     ) -> MemoryRequest:
         """Queue a request for bytes, and for a ceiling on the number of records."""
         self._check(size)
-        request = MemoryRequest(size, on_settled, ceiling)
+        request = MemoryRequest(size, on_done, ceiling)
         try:
             self._queue.append(request)
             self._serve()
@@ -163,7 +163,7 @@ class BufferPool:
             head = self._queue[0]
             if head.size == size and head.granted == 0:
                 # The common case under load: the buffer is reused at once.
-                self._settle(head, buffer)
+                self._complete(head, buffer)
                 return
             self._available += size
         else:
@@ -226,17 +226,17 @@ class BufferPool:
                 self._refuse(head, error)
             else:
                 head.granted = 0
-                self._settle(head, buffer)
+                self._complete(head, buffer)
 
-    def _settle(self, head: MemoryRequest, buffer: bytearray) -> None:
+    def _complete(self, head: MemoryRequest, buffer: bytearray) -> None:
         head.buffer = buffer
-        head.on_settled(head)
+        head.on_done(head)
         self._queue.popleft()
 
     def _refuse(self, head: MemoryRequest, error: KafkaError | MemoryError) -> None:
         self._give_back(head)
         head.error = error
-        head.on_settled(head)
+        head.on_done(head)
         self._queue.popleft()
 
     def _give_back(self, request: MemoryRequest) -> None:

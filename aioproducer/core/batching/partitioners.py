@@ -36,7 +36,7 @@ def uniform_partition(topic: TopicMetadata, rng: Random, preferred: Sequence[int
     return choice[rng.randrange(len(choice))]
 
 
-class Neighbourhood:
+class RackPreference:
     """The partitions of one topic that are led in the client's rack (KIP-1123).
 
     Args:
@@ -94,12 +94,12 @@ class BuiltInPartitioner:
         sticky_batch_size: int,
         adaptive: bool,
         rng: Random,
-        neighbourhood: Neighbourhood | None = None,
+        rack_preference: RackPreference | None = None,
     ) -> None:
         if sticky_batch_size < 1:
             raise ValueError(f"sticky_batch_size must be at least 1, not {sticky_batch_size}")
         self.topic = topic
-        self.neighbourhood: Neighbourhood = neighbourhood or Neighbourhood()
+        self.rack_preference: RackPreference = rack_preference or RackPreference()
         self._sticky_batch_size = sticky_batch_size
         self._adaptive = adaptive
         self._rng = rng
@@ -124,7 +124,7 @@ class BuiltInPartitioner:
         return 2 * self._sticky_batch_size - self._produced_bytes
 
     @property
-    def overstays(self) -> bool:
+    def is_over_limit(self) -> bool:
         """Whether the next `update` with `enable_switch` changes the partition."""
         return self._produced_bytes >= self._sticky_batch_size
 
@@ -188,7 +188,7 @@ class BuiltInPartitioner:
             chosen = self._weighted_ids[bisect_right(self._cumulative, drawn)]
             if chosen < len(topic.partitions):
                 return chosen
-        return uniform_partition(topic, self._rng, self.neighbourhood.partitions_of(topic))
+        return uniform_partition(topic, self._rng, self.rack_preference.partitions_of(topic))
 
 
 @dataclass(slots=True)

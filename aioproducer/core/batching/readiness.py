@@ -28,7 +28,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING
 
-from aioproducer.core.batching.adaptive_linger import Crowd
+from aioproducer.core.batching.adaptive_linger import AdaptiveLinger
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -91,10 +91,10 @@ class Readiness:
         self.leader_of: Callable[[TopicPartition], int | None] = leader_of
         self._is_expedited = is_expedited
         self._incomplete = incomplete
-        self._crowd = Crowd()
+        self._adaptive_linger = AdaptiveLinger()
         self._heap: list[tuple[float, int, PartitionQueue]] = []
         self._compact_at = _SMALLEST_HEAP
-        self._ticket = 0
+        self._order = 0
         self._lingering: dict[PartitionQueue, None] = {}
         self._ready: dict[int, deque[PartitionQueue]] = {}
 
@@ -136,8 +136,8 @@ class Readiness:
         if queue.ready_at == ready_at:
             return
         queue.ready_at = ready_at
-        self._ticket += 1
-        heappush(self._heap, (ready_at, self._ticket, queue))
+        self._order += 1
+        heappush(self._heap, (ready_at, self._order, queue))
         if len(self._heap) >= self._compact_at:
             # Stale entries would accumulate during a long linger.
             self._heap = [entry for entry in self._heap if entry[0] == entry[2].ready_at]
@@ -159,7 +159,7 @@ class Readiness:
         queue.ready_at = inf
         self.replan(queue)
 
-    def forget(self, queue: PartitionQueue) -> None:
+    def discard(self, queue: PartitionQueue) -> None:
         """Drop a partition without batches."""
         self._lingering.pop(queue, None)
 
@@ -187,7 +187,7 @@ class Readiness:
     def collect(self, now: float) -> None:
         """Place every ready partition on its leader's queue."""
         if self._lingering:
-            self._hurry_for_crowd(now)
+            self._flush_early(now)
         while self._heap and self._heap[0][0] <= now:
             ready_at, _, queue = heappop(self._heap)
             if ready_at == queue.ready_at:
@@ -244,14 +244,16 @@ class Readiness:
             return inf, True
         return (head.created_at + self._linger if lingers else head.created_at), lingers
 
-    def _hurry_for_crowd(self, now: float) -> None:
+    def _flush_early(self, now: float) -> None:
         """End all lingers when every sending task waits (adaptive linger)."""
         oldest = next(iter(self._lingering))
         head = oldest.batches[0]
         if head.gathering or head.watchers < head.count:
-            return  # the common case; `Crowd` decides the rest
+            return  # the common case; `AdaptiveLinger` decides the rest
         lingered = oldest.ready_at <= now
-        if self._crowd.has_waited(self._incomplete, len(self._lingering), lingered=lingered):
+        if self._adaptive_linger.should_flush(
+            self._incomplete, len(self._lingering), lingered=lingered
+        ):
             for queue in list(self._lingering):
                 queue.batches[0].urgent = True
                 self.replan(queue)

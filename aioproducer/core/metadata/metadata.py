@@ -255,7 +255,7 @@ class Metadata:
             self._notify()
         return self.version
 
-    def outdate(self) -> None:
+    def invalidate(self) -> None:
         """Request a full refresh, as if the last response were too old."""
         self._full_answer_at = -inf
         self._notify()

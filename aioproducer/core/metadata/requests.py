@@ -2,7 +2,7 @@
 
 asleep --due--> a broker is ready? --yes--> request in flight --response--> asleep
                     | no
-                    +--> `NoBrokerReady`; checked again after an event and at `look_again_at`
+                    +--> `NoBrokerReady`; checked again after an event and at `recheck_at`
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aioproducer.core.sending.actions import (
     NodeView,
     Rebootstrap,
     RequestMetadata,
-    look_again_at,
+    recheck_at,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class MetadataRequests:
     def next_deadline(self, now: float, nodes: MetadataNodes) -> float:
         """Return the loop time of the next turn if no event comes before."""
         due_at = self._metadata.next_update_at(now)
-        return due_at if due_at > now else look_again_at(nodes, now)
+        return due_at if due_at > now else recheck_at(nodes, now)
 
     def on_answer(self) -> None:
         """Handle a valid metadata response."""
@@ -91,5 +91,5 @@ class MetadataRequests:
 
     def _had_their_time(self, now: float, since: float) -> bool:
         """Return whether the known brokers have sent no metadata for too long (KIP-1102)."""
-        patience = self._rebootstrap_after
-        return self._brokers_known and patience is not None and now - since >= patience
+        limit_s = self._rebootstrap_after
+        return self._brokers_known and limit_s is not None and now - since >= limit_s

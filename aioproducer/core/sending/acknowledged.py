@@ -39,7 +39,7 @@ class LostRecords(NamedTuple):
         )
 
 
-class ForgottenProducer(NamedTuple):
+class ExpiredProducer(NamedTuple):
     """A broker refused the next sequence although it had acknowledged the previous one.
 
     Attributes:
@@ -86,16 +86,16 @@ class AcknowledgedOffsets:
 
     Args:
         on_data_loss: called when a loss is proven.
-        on_forgotten: called when a broker does not have a batch that it acknowledged.
+        on_producer_expired: called when a broker does not have a batch that it acknowledged.
     """
 
     def __init__(
         self,
         on_data_loss: Callable[[LostRecords], None],
-        on_forgotten: Callable[[ForgottenProducer], None],
+        on_producer_expired: Callable[[ExpiredProducer], None],
     ) -> None:
         self._on_data_loss = on_data_loss
-        self._on_forgotten = on_forgotten
+        self._on_producer_expired = on_producer_expired
         self._last: dict[TopicPartition, _Last] = {}
 
     def on_acknowledged(self, batch: ProducerBatch, base_offset: int | None) -> None:
@@ -120,7 +120,7 @@ class AcknowledgedOffsets:
         last = self._last.get(place)
         acknowledged = None if last is None else last.offset
         known_start = log_start if log_start >= 0 else None
-        self._on_forgotten(ForgottenProducer(place, acknowledged, known_start))
+        self._on_producer_expired(ExpiredProducer(place, acknowledged, known_start))
 
     def on_recreated(self, topic: str) -> None:
         """Drop the offsets of a recreated topic."""

@@ -104,20 +104,20 @@ Action = (
     | CoordinatorUnreachable
 )
 
-LOOK_AGAIN_S = 1.0
+RECHECK_S = 1.0
 """Longest time in seconds before a broker is chosen again while none is ready."""
 
 
 class Chances(Protocol):
-    """The part of `NodeView` that `look_again_at` needs."""
+    """The part of `NodeView` that `recheck_at` needs."""
 
     def next_chance_at(self, now: float) -> float:
         """See `NodeView`."""
 
 
-def look_again_at(nodes: Chances, now: float) -> float:
+def recheck_at(nodes: Chances, now: float) -> float:
     """Return the loop time at which to choose a broker again if none is ready now.
 
     Always finite, so that the request has a timer during a slow dial or while a node is busy.
     """
-    return min(nodes.next_chance_at(now), now + LOOK_AGAIN_S)
+    return min(nodes.next_chance_at(now), now + RECHECK_S)

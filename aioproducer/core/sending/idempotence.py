@@ -142,7 +142,7 @@ class Sequencer:
     def on_identity(self, identity: ProducerIdentity) -> None:
         """Store a producer id from a broker."""
 
-    def do_without_identity(self) -> bool:
+    def disable_idempotence(self) -> bool:
         """Turn idempotence off for brokers without producer ids; return whether that is allowed."""
         return False
 
@@ -375,7 +375,7 @@ class IdempotentSequencer(Sequencer):
             partition.identity = None
             partition.begin_new_log()
 
-    def do_without_identity(self) -> bool:
+    def disable_idempotence(self) -> bool:
         """Turn idempotence off if it is allowed and no batch without an outcome has a sequence."""
         if self._on_given_up is None or any(p.in_flight for p in self._partitions.values()):
             return False

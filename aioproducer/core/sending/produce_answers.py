@@ -10,7 +10,7 @@ from aioproducer.core.batching.batch import BatchOutcome
 from aioproducer.core.sending.produce_rules import DUPLICATE_SEQUENCE_NUMBER, ProduceAction
 from aioproducer.errors import KafkaError, error_from_code
 from aioproducer.types import TopicPartition
-from aioproducer.wire.produce import STANDS
+from aioproducer.wire.produce import POSITION
 
 if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aioproducer.wire.produce import Acknowledgement
 
 _new_tuple = tuple.__new__
-BLAMELESS = BatchOutcome().record_errors
+NO_RECORD_ERRORS = BatchOutcome().record_errors
 """`record_errors` of an accepted batch."""
 
 Answers = Mapping[TopicPartition, "PartitionProduceResponse"]
@@ -59,7 +59,7 @@ def leader_hints(answers: Answers) -> dict[TopicPartition, tuple[int, int]]:
     }
 
 
-def blamed_records(
+def named_record_errors(
     answer: PartitionProduceResponse, count: int, action: ProduceAction
 ) -> dict[int, KafkaError] | None:
     """Return the records that a broker names as the cause of its error (KIP-467), in order.
@@ -94,20 +94,22 @@ def success_outcome(answer: PartitionProduceResponse) -> BatchOutcome:
     return standing_at(answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
 
 
-def usual_outcome(data: bytes, front: bytes, back: bytes, /) -> BatchOutcome | None:
+def decode_plain_acknowledgement(
+    data: bytes, prefix: bytes, suffix: bytes, /
+) -> BatchOutcome | None:
     """Return the outcome of a batch from a plain acknowledgement; None for any other response.
 
     Args:
         data: the received bytes.
-        front: `ProduceForm.usual_answer` of the request.
-        back: `USUAL_END`.
+        front: `ProduceRequestTemplate.acknowledgement_prefix` of the request.
+        back: `ACKNOWLEDGEMENT_SUFFIX`.
     """
-    at = len(front)
-    if len(data) != at + STANDS.size + len(back):
+    at = len(prefix)
+    if len(data) != at + POSITION.size + len(suffix):
         return None
-    if not data.startswith(front) or not data.endswith(back):
+    if not data.startswith(prefix) or not data.endswith(suffix):
         return None
-    base_offset, stamped, log_start = STANDS.unpack_from(data, at)
+    base_offset, stamped, log_start = POSITION.unpack_from(data, at)
     return None if base_offset < 0 else standing_at(base_offset, stamped, log_start)
 
 
@@ -120,7 +122,7 @@ def standing_at(base_offset: int, stamped: int, log_start: int) -> BatchOutcome:
             base_offset,
             stamped if stamped >= 0 else None,
             None,
-            BLAMELESS,
+            NO_RECORD_ERRORS,
             log_start if log_start >= 0 else None,
         ),
     )

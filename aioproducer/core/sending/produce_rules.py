@@ -44,7 +44,7 @@ _IDEMPOTENT_RULES = {
     90: ProduceAction.FATAL,  # PRODUCER_FENCED
 }
 
-SURELY_REFUSED = frozenset(
+NEVER_APPENDED = frozenset(
     {2, 10, 17, 18, 19, 21, 29, 31, 32, 35, 42, 43, 44, 45, 47, 48, 49, 53}
     | {59, 74, 75, 76, 87, 89, 90, 100, 103, 120}
 )

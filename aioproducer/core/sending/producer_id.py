@@ -19,7 +19,7 @@ from aioproducer.core.sending.actions import (
     Connect,
     NodeView,
     RequestIdentity,
-    look_again_at,
+    recheck_at,
 )
 from aioproducer.errors import (
     AuthorizationError,
@@ -88,7 +88,7 @@ class ProducerIdRequests:
 
     def due_at(self, now: float, nodes: NodeView) -> float:
         """Return the loop time at which to call `action` for a wanted id; always finite."""
-        return self._retry_at if self._retry_at > now else look_again_at(nodes, now)
+        return self._retry_at if self._retry_at > now else recheck_at(nodes, now)
 
     def on_sent(self) -> None:
         """Mark the request as in flight."""
@@ -110,7 +110,7 @@ class ProducerIdRequests:
         if isinstance(error, ProtocolError):
             # An invalid response does not show whether the broker gives producer ids.
             error = NodeDisconnectedError(f"connection dropped: {error}")
-        if isinstance(error, UnsupportedVersionError) and self._sequencer.do_without_identity():
+        if isinstance(error, UnsupportedVersionError) and self._sequencer.disable_idempotence():
             self.failures, self.last_error = 0, None
             return IdentityFailure.NOT_NEEDED
         self.last_error = error

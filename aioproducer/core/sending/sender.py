@@ -26,7 +26,7 @@ from aioproducer.core.batching.batch import NO_PARTITION, BatchOutcome, Producer
 from aioproducer.core.liveness import Connections, unattended, wait_of
 from aioproducer.core.sending.acknowledged import (
     AcknowledgedOffsets,
-    ForgottenProducer,
+    ExpiredProducer,
     LostRecords,
 )
 from aioproducer.core.sending.actions import Action, Connect, Dispatch, NodeView
@@ -42,14 +42,14 @@ from aioproducer.core.sending.obstacles import Wait
 from aioproducer.core.sending.produce_answers import (
     Answers,
     acknowledges,
-    blamed_records,
     leader_hints,
     match_answers,
+    named_record_errors,
     standing_at,
     success_outcome,
 )
 from aioproducer.core.sending.produce_rules import (
-    SURELY_REFUSED,
+    NEVER_APPENDED,
     ProduceAction,
     action_for,
 )
@@ -110,7 +110,7 @@ class Sender:
         stats: ProducerStats,
         latencies: NodeLatencies,
         on_data_loss: Callable[[LostRecords], None] = lambda lost: None,
-        on_forgotten: Callable[[ForgottenProducer], None] = lambda forgotten: None,
+        on_producer_expired: Callable[[ExpiredProducer], None] = lambda forgotten: None,
         transactions: TransactionManager | None = None,
     ) -> None:
         self.accumulator = accumulator
@@ -119,7 +119,7 @@ class Sender:
         self._metadata = metadata
         self._sequencer = sequencer
         self._settings = settings
-        self._offsets = AcknowledgedOffsets(on_data_loss, on_forgotten)
+        self._offsets = AcknowledgedOffsets(on_data_loss, on_producer_expired)
         metadata.on_recreated = self._on_recreated
         metadata.on_other_cluster = self._on_other_cluster
         self.producer_id: ProducerIdRequests = ProducerIdRequests(
@@ -421,7 +421,7 @@ class Sender:
             transactional_id=None if transactions is None else transactions.transactional_id,
         )
         batch.last_error = error
-        if code not in SURELY_REFUSED:
+        if code not in NEVER_APPENDED:
             batch.possibly_persisted = True
         if error.refreshes_metadata and not hinted:
             self._metadata.request_topic(batch.topic_partition.topic, now)
@@ -433,7 +433,7 @@ class Sender:
         elif action is ProduceAction.OUT_OF_ORDER and self._sequencer.may_renumber(batch):
             self._renumber(batch, error, answer.log_start_offset, now)
             return
-        blamed = blamed_records(answer, batch.count, action)
+        blamed = named_record_errors(answer, batch.count, action)
         if blamed is not None and (groups := self._groups(batch, blamed)):
             self._split(batch, groups, blamed, error, now)
             return

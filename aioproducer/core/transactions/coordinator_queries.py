@@ -1,7 +1,7 @@
 """Requests to coordinators from outside of a producer, and readers of their responses.
 
-A `Question` has the key of its coordinator, or None if any broker, or each one, can answer it. Not
-here: retries, connections.
+A `CoordinatorQuery` has the key of its coordinator, or None if any broker, or each one, can
+answer it. Not here: retries, connections.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _LAST_OFFSETS_BY_NAME = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[_T]):
+class CoordinatorQuery(Generic[_T]):
     """One request and the reader of its response.
 
     Attributes:
@@ -91,7 +91,7 @@ class Question(Generic[_T]):
     max_version: int | None = None
 
 
-def brokers() -> Question[dict[int, Node]]:
+def brokers() -> CoordinatorQuery[dict[int, Node]]:
     """Return the query for the brokers of the cluster."""
 
     def read(answer: Message) -> dict[int, Node]:
@@ -100,7 +100,7 @@ def brokers() -> Question[dict[int, Node]]:
             raise too_many_brokers(len(found))
         return usable_nodes(found)
 
-    return Question(
+    return CoordinatorQuery(
         MetadataRequest,
         lambda _: MetadataRequest(topics=[], allow_auto_topic_creation=True),
         read,
@@ -110,7 +110,7 @@ def brokers() -> Question[dict[int, Node]]:
     )
 
 
-def topic_names() -> Question[list[str]]:
+def topic_names() -> CoordinatorQuery[list[str]]:
     """Return the query for the topics of the cluster."""
 
     def read(answer: Message) -> list[str]:
@@ -122,10 +122,10 @@ def topic_names() -> Question[list[str]]:
             return MetadataRequest(topics=[], allow_auto_topic_creation=True)
         return MetadataRequest(topics=None, allow_auto_topic_creation=True)
 
-    return Question(MetadataRequest, make, read, None, 0, _LAST_METADATA_BEFORE_IDS)
+    return CoordinatorQuery(MetadataRequest, make, read, None, 0, _LAST_METADATA_BEFORE_IDS)
 
 
-def partition_count(topic: str, *, may_create: bool) -> Question[int]:
+def partition_count(topic: str, *, may_create: bool) -> CoordinatorQuery[int]:
     """Return the query for a topic's partition count; it may create the topic (KIP-487)."""
 
     def read(answer: Message) -> int:
@@ -135,7 +135,7 @@ def partition_count(topic: str, *, may_create: bool) -> Question[int]:
                 return len(found.partitions)
         raise error_from_code(UNKNOWN_TOPIC_OR_PARTITION, topic=topic)
 
-    return Question(
+    return CoordinatorQuery(
         MetadataRequest,
         lambda _: MetadataRequest(
             topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=may_create
@@ -147,7 +147,7 @@ def partition_count(topic: str, *, may_create: bool) -> Question[int]:
     )
 
 
-def find_coordinator(wanted: CoordinatorKey) -> Question[Node]:
+def find_coordinator(wanted: CoordinatorKey) -> CoordinatorQuery[Node]:
     """Return the query for the coordinator of a group or a transactional id."""
 
     def read(answer: Message) -> Node:
@@ -167,7 +167,9 @@ def _node(node_id: int, host: str, port: int) -> Node:
     return Node(node_id, host, port)
 
 
-def find_coordinators(kind: CoordinatorKind, names: Sequence[str]) -> Question[dict[str, Node]]:
+def find_coordinators(
+    kind: CoordinatorKind, names: Sequence[str]
+) -> CoordinatorQuery[dict[str, Node]]:
     """Return the query for the coordinators of groups or transactional ids (KIP-699)."""
 
     def read(answer: Message) -> dict[str, Node]:
@@ -176,7 +178,7 @@ def find_coordinators(kind: CoordinatorKind, names: Sequence[str]) -> Question[d
             _raise_for(each.error_code, each.error_message)
         return {each.key: _node(each.node_id, each.host, each.port) for each in found}
 
-    return Question(
+    return CoordinatorQuery(
         FindCoordinatorRequest,
         lambda _: FindCoordinatorRequest(key_type=kind, coordinator_keys=list(names)),
         read,
@@ -185,7 +187,7 @@ def find_coordinators(kind: CoordinatorKind, names: Sequence[str]) -> Question[d
     )
 
 
-def end(prepared: PreparedTransaction, *, commit: bool) -> Question[None]:
+def end(prepared: PreparedTransaction, *, commit: bool) -> CoordinatorQuery[None]:
     """Return the request to commit or abort a prepared transaction."""
     request = requests.end(
         prepared.transactional_id,
@@ -196,7 +198,7 @@ def end(prepared: PreparedTransaction, *, commit: bool) -> Question[None]:
     return _of(request, lambda answer: _raise_for(cast(EndTxnResponse, answer).error_code))
 
 
-def fence(found: TransactionDescription) -> Question[None]:
+def fence(found: TransactionDescription) -> CoordinatorQuery[None]:
     """Return the request to abort a producer's open transaction and fence it (KIP-360).
 
     In V1 an EndTxn would not change its epoch: its next records would be in no transaction.
@@ -208,7 +210,7 @@ def fence(found: TransactionDescription) -> Question[None]:
 
 def take_over(
     transactional_id: str, timeout_ms: int, identity: ProducerIdentity | None = None
-) -> Question[ProducerIdentity]:
+) -> CoordinatorQuery[ProducerIdentity]:
     """Return the request for the next epoch of a transactional id, which fences its producer.
 
     With an `identity` it succeeds only if that is the current one (KIP-360).
@@ -222,7 +224,7 @@ def take_over(
     return _of(requests.init_producer_id(transactional_id, timeout_ms, identity), read)
 
 
-def add_group(owner: PreparedTransaction, group_id: str) -> Question[None]:
+def add_group(owner: PreparedTransaction, group_id: str) -> CoordinatorQuery[None]:
     """Return the request to add a group to a V1 transaction; V2 does not need it."""
     identity = ProducerIdentity(owner.producer_id, owner.epoch)
     request = requests.add_offsets(owner.transactional_id, identity, group_id)
@@ -231,7 +233,7 @@ def add_group(owner: PreparedTransaction, group_id: str) -> Question[None]:
 
 def commit_in_transaction(
     owner: PreparedTransaction, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-) -> Question[None]:
+) -> CoordinatorQuery[None]:
     """Return the request to add a group's offsets to a transaction."""
 
     def read(answer: Message) -> None:
@@ -248,18 +250,18 @@ def commit_in_transaction(
     return _of(request, read)
 
 
-def describe(transactional_id: str) -> Question[TransactionDescription | None]:
+def describe(transactional_id: str) -> CoordinatorQuery[TransactionDescription | None]:
     """Return the query for the description of a transactional id; its result may be None."""
-    question = describe_each([transactional_id])
-    return Question(
-        question.request_type,
-        question.make,
-        lambda answer: question.read(answer).get(transactional_id),
+    query = describe_each([transactional_id])
+    return CoordinatorQuery(
+        query.request_type,
+        query.make,
+        lambda answer: query.read(answer).get(transactional_id),
         CoordinatorKey(CoordinatorKind.TRANSACTION, transactional_id),
     )
 
 
-def describe_each(names: Sequence[str]) -> Question[dict[str, TransactionDescription]]:
+def describe_each(names: Sequence[str]) -> CoordinatorQuery[dict[str, TransactionDescription]]:
     """Return the query for the descriptions of transactional ids of one coordinator."""
 
     def read(answer: Message) -> dict[str, TransactionDescription]:
@@ -279,14 +281,16 @@ def describe_each(names: Sequence[str]) -> Question[dict[str, TransactionDescrip
             )
         return found
 
-    return Question(
+    return CoordinatorQuery(
         DescribeTransactionsRequest,
         lambda _: DescribeTransactionsRequest(transactional_ids=list(names)),
         read,
     )
 
 
-def list_open(prefix: str, older_than_ms: int | None, *, idle: bool = False) -> Question[list[str]]:
+def list_open(
+    prefix: str, older_than_ms: int | None, *, idle: bool = False
+) -> CoordinatorQuery[list[str]]:
     """Return the query for transactional ids with an open transaction, at one coordinator.
 
     With `idle` also those that are initialized and have begun no transaction.
@@ -309,12 +313,12 @@ def list_open(prefix: str, older_than_ms: int | None, *, idle: bool = False) -> 
         return [name for name in found if name.startswith(prefix)]
 
     lowest = 0 if older_than_ms is None else _FIRST_LIST_WITH_DURATION
-    return Question(ListTransactionsRequest, make, read, None, lowest)
+    return CoordinatorQuery(ListTransactionsRequest, make, read, None, lowest)
 
 
 def committed(
     group_id: str, partitions: Iterable[TopicPartition] | None
-) -> Question[dict[TopicPartition, OffsetAndMetadata]]:
+) -> CoordinatorQuery[dict[TopicPartition, OffsetAndMetadata]]:
     """Return the query for a group's stable offsets (KIP-447).
 
     The response is an error while an open transaction may change one of them. `partitions` None
@@ -339,7 +343,7 @@ def committed(
             groups=[OffsetFetchRequestGroup(group_id, topics=topics)], require_stable=True
         )
 
-    return Question(
+    return CoordinatorQuery(
         OffsetFetchRequest,
         make,
         lambda answer: _committed(cast(OffsetFetchResponse, answer)),
@@ -349,7 +353,9 @@ def committed(
     )
 
 
-def commit(group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Question[None]:
+def commit(
+    group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> CoordinatorQuery[None]:
     """Return the request to commit offsets of a group without members, in no transaction."""
     by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, partition), position in offsets.items():
@@ -369,7 +375,7 @@ def commit(group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -
                     )
 
     topics = [OffsetCommitRequestTopic(name=name, partitions=by_topic[name]) for name in by_topic]
-    return Question(
+    return CoordinatorQuery(
         OffsetCommitRequest,
         lambda _: OffsetCommitRequest(group_id, topics=topics),
         read,
@@ -396,9 +402,9 @@ def _committed(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndM
     return found
 
 
-def _of(request: TransactionalRequest, read: Callable[[Message], _T]) -> Question[_T]:
+def _of(request: TransactionalRequest, read: Callable[[Message], _T]) -> CoordinatorQuery[_T]:
     """Return a question with a request of a producer."""
-    return Question(
+    return CoordinatorQuery(
         request.request_type,
         request.make,
         read,

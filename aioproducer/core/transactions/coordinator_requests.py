@@ -11,14 +11,14 @@ from aioproducer.core.sending.actions import (
     CoordinatorUnreachable,
     NodeView,
     RequestOfCoordinator,
-    look_again_at,
+    recheck_at,
 )
 from aioproducer.errors import NodeDisconnectedError
 
 if TYPE_CHECKING:
     from aioproducer.core.batching.accumulator import RecordAccumulator
     from aioproducer.core.metadata.metadata import Metadata
-    from aioproducer.core.transactions.coordinators import CoordinatorDialogue
+    from aioproducer.core.transactions.coordinators import CoordinatorSession
     from aioproducer.core.transactions.manager import TransactionManager
 
 
@@ -35,19 +35,19 @@ class CoordinatorRequests:
     def __init__(
         self,
         manager: TransactionManager,
-        dialogue: CoordinatorDialogue,
+        coordinator_session: CoordinatorSession,
         metadata: Metadata,
         accumulator: RecordAccumulator,
     ) -> None:
         self._manager = manager
-        self._dialogue = dialogue
+        self._coordinator_session = coordinator_session
         self._metadata = metadata
         self._accumulator = accumulator
-        dialogue.on_outdated = metadata.request_update
+        coordinator_session.on_outdated = metadata.request_update
 
     def poll(self, now: float, nodes: NodeView) -> list[Action]:
         """Return the action that is due now, if any."""
-        request = self._dialogue.next_request(now, quiet=self._accumulator.quiet)
+        request = self._coordinator_session.next_request(now, quiet=self._accumulator.quiet)
         if request is None:
             return []
         node_id = request.node_id
@@ -69,17 +69,17 @@ class CoordinatorRequests:
 
     def due_at(self, now: float, nodes: NodeView) -> float:
         """Return the loop time of the next turn after an event; `now` means at once."""
-        return self._dialogue.due_at(now, quiet=self._accumulator.quiet)
+        return self._coordinator_session.due_at(now, quiet=self._accumulator.quiet)
 
     def next_deadline(self, now: float, nodes: NodeView) -> float:
         """Return the loop time of the next turn if no event comes before."""
         due_at = self.due_at(now, nodes)
-        return due_at if due_at > now else look_again_at(nodes, now)
+        return due_at if due_at > now else recheck_at(nodes, now)
 
     def waits_for_nothing(self, now: float, nodes: NodeView) -> bool:
         """Return whether a pending call has no request in flight, timer or batch to wait for."""
         manager = self._manager
-        if not manager.is_busy or self._dialogue.has_request_in_flight:
+        if not manager.is_busy or self._coordinator_session.has_request_in_flight:
             return False
         awaits_batches = manager.awaits_batches and not self._accumulator.quiet
         return not awaits_batches and self.next_deadline(now, nodes) == inf

@@ -70,7 +70,7 @@ _HOPELESS = (AuthenticationError, UnsupportedVersionError)
 """Errors that no retry and no other coordinator can resolve."""
 
 
-class CoordinatorDialogue:
+class CoordinatorSession:
     """Makes the requests of a `TransactionManager` and reads their responses.
 
     Args:
@@ -302,12 +302,12 @@ class CoordinatorDialogue:
         self._manager.coordinator_error = error
 
 
-_Reader = Callable[[CoordinatorDialogue, TransactionalRequest, Any, float], None]
+_Reader = Callable[[CoordinatorSession, TransactionalRequest, Any, float], None]
 _READERS: Mapping[Rpc, _Reader] = {
-    Rpc.FIND_COORDINATOR: CoordinatorDialogue._on_coordinator,
-    Rpc.INIT_PRODUCER_ID: CoordinatorDialogue._on_producer_id,
-    Rpc.ADD_PARTITIONS: CoordinatorDialogue._on_partitions_added,
-    Rpc.ADD_OFFSETS: CoordinatorDialogue._on_group_added,
-    Rpc.COMMIT_OFFSETS: CoordinatorDialogue._on_offsets_committed,
-    Rpc.END: CoordinatorDialogue._on_ended,
+    Rpc.FIND_COORDINATOR: CoordinatorSession._on_coordinator,
+    Rpc.INIT_PRODUCER_ID: CoordinatorSession._on_producer_id,
+    Rpc.ADD_PARTITIONS: CoordinatorSession._on_partitions_added,
+    Rpc.ADD_OFFSETS: CoordinatorSession._on_group_added,
+    Rpc.COMMIT_OFFSETS: CoordinatorSession._on_offsets_committed,
+    Rpc.END: CoordinatorSession._on_ended,
 }

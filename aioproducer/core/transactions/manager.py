@@ -87,7 +87,7 @@ _FATAL_ALREADY = (
 )
 _ADDITIONS = frozenset({Rpc.ADD_PARTITIONS, Rpc.ADD_OFFSETS})
 """Requests that begin a V1 transaction at its coordinator."""
-_DOUBTFUL = _ADDITIONS | {Rpc.COMMIT_OFFSETS, Rpc.END}
+_MAY_APPLY_LATE = _ADDITIONS | {Rpc.COMMIT_OFFSETS, Rpc.END}
 """Requests that change the transaction when they arrive late."""
 
 
@@ -228,17 +228,17 @@ class TransactionManager:
 
     def _abort(self, reason: KafkaError) -> Operation:
         """Abort; other pending calls fail with the reason."""
-        untold, handed_out = self._operations.untold, self.is_prepared
-        if untold is not None and untold.kind is OperationKind.PREPARE:
+        unreceived, handed_out = self._operations.unreceived, self.is_prepared
+        if unreceived is not None and unreceived.kind is OperationKind.PREPARE:
             # The caller has not seen the outcome, so no other process can have the handle.
-            self.on_seen(untold)
+            self.on_seen(unreceived)
         operation = self._repeated(OperationKind.ABORT)
         if operation is None:
             self.contents.handed_out |= handed_out
             operation = self._operations.start(OperationKind.ABORT)
             self._move(_S.ABORTING)
             self.contents.drop(reason)
-            self._operations.settle(OperationKind.PREPARE, error=reason)
+            self._operations.finish_all(OperationKind.PREPARE, error=reason)
         return operation
 
     def send_offsets(
@@ -252,7 +252,7 @@ class TransactionManager:
 
     def on_seen(self, operation: Operation) -> None:
         """Mark an outcome as seen by a caller: other calls may follow."""
-        self._operations.on_told(operation)
+        self._operations.on_received(operation)
         if operation is self._commit_at_the_end and operation.error is None:
             self._commit_at_the_end = None
 
@@ -264,7 +264,7 @@ class TransactionManager:
         if self.is_prepared:
             return None
         if self.state in CALLABLE_IN[OperationKind.ABORT]:
-            self._operations.untold = None
+            self._operations.unreceived = None
             self.aborted_by_close = self.number
             return self._abort(ProducerClosedError("the producer was closed meanwhile"))
         return self._operations.end_of_transaction()
@@ -290,7 +290,7 @@ class TransactionManager:
     @property
     def is_prepared(self) -> bool:
         """Whether the transaction is prepared and the caller has received that."""
-        return self.state is _S.PREPARED and self._operations.untold is None
+        return self.state is _S.PREPARED and self._operations.unreceived is None
 
     @property
     def is_busy(self) -> bool:
@@ -301,10 +301,10 @@ class TransactionManager:
     def is_free(self) -> bool:
         """Whether `begin` or `assume` may be called now."""
         may_begin = self.state in CALLABLE_IN[OperationKind.BEGIN]
-        return self._operations.untold is None and (may_begin or self.is_prepared)
+        return self._operations.unreceived is None and (may_begin or self.is_prepared)
 
     @property
-    def has_commit_to_tell(self) -> bool:
+    def has_unreported_commit(self) -> bool:
         """Whether `commit` returns the outcome of an earlier call, even after a fatal error."""
         return self._commit_at_the_end is not None or self._operations.commit is not None
 
@@ -389,7 +389,7 @@ class TransactionManager:
             self.state, self.error = _S.FATAL_ERROR, error
         # Also when called again: an exception may have interrupted the first call.
         self.contents.drop(error)
-        self._operations.settle(*OperationKind, error=error)
+        self._operations.finish_all(*OperationKind, error=error)
         self.on_work()
 
     # -- requests and their outcomes -------------------------------------------------------------
@@ -420,7 +420,7 @@ class TransactionManager:
         if missing is not None or not (self.awaits_batches and quiet):
             return missing
         if self.state is _S.PREPARED:
-            self._operations.settle(OperationKind.PREPARE)
+            self._operations.finish_all(OperationKind.PREPARE)
             return None
         if not self.contents.begun:
             self.on_ended(None)
@@ -463,7 +463,7 @@ class TransactionManager:
         """Handle a sent request without a response; it may still have an effect."""
         self.on_doubt(rpc)
         self.on_answered(rpc)
-        if rpc in _DOUBTFUL and not self.uses_v2:
+        if rpc in _MAY_APPLY_LATE and not self.uses_v2:
             self._renew_to_be_sure = True
         if rpc in _ADDITIONS:
             self._addition_in_doubt = True
@@ -478,7 +478,7 @@ class TransactionManager:
         if self._unanswered in _ADDITIONS:
             self._unanswered = None
         self._move(_S.READY)
-        self._operations.settle(OperationKind.INIT)
+        self._operations.finish_all(OperationKind.INIT)
         self._maybe_begin()
 
     def on_ended(self, identity: ProducerIdentity | None) -> None:
@@ -489,7 +489,7 @@ class TransactionManager:
             self.on_work()
             return
         ended = OperationKind.COMMIT if self.state is _S.COMMITTING else OperationKind.ABORT
-        self._operations.settle(ended)  # first, so that an exception below cannot change it
+        self._operations.finish_all(ended)  # first, so that an exception below cannot change it
         if identity is not None:
             self.identity = identity
         self._move(_S.INITIALIZING if self._needs_new_epoch else _S.READY)
@@ -519,7 +519,7 @@ class TransactionManager:
             case _ if self.state is _S.INITIALIZING:
                 self.error = error
                 self._move(_S.UNINITIALIZED)
-                self._operations.settle(OperationKind.INIT, OperationKind.BEGIN, error=error)
+                self._operations.finish_all(OperationKind.INIT, OperationKind.BEGIN, error=error)
             case _:
                 self._fail_transaction(error)
 
@@ -624,7 +624,7 @@ class TransactionManager:
             return
         self.number += 1
         self._move(_S.IN_TRANSACTION)
-        self._operations.settle(OperationKind.BEGIN)
+        self._operations.finish_all(OperationKind.BEGIN)
 
     def _fail_transaction(self, cause: KafkaError) -> None:
         if self.state not in _FAILS_WITH:
@@ -635,7 +635,7 @@ class TransactionManager:
         self.error = error
         self._move(_S.ABORTABLE_ERROR)
         self.contents.drop(error)
-        self._operations.settle(OperationKind.PREPARE, OperationKind.COMMIT, error=error)
+        self._operations.finish_all(OperationKind.PREPARE, OperationKind.COMMIT, error=error)
 
     @property
     def _can_fail(self) -> bool:

@@ -97,7 +97,7 @@ class Operations:
     """The pending calls, and the call whose outcome no caller has received yet."""
 
     def __init__(self) -> None:
-        self.untold: Operation | None = None
+        self.unreceived: Operation | None = None
         self._going_on: dict[OperationKind, Operation] = {}
 
     def __bool__(self) -> bool:
@@ -114,32 +114,32 @@ class Operations:
         Raises:
             IllegalStateError: no caller has received the outcome of another call.
         """
-        if self.untold is not None and self.untold.kind is not kind:
-            call = self.untold.kind.value
+        if self.unreceived is not None and self.unreceived.kind is not kind:
+            call = self.unreceived.kind.value
             raise IllegalStateError(
                 f"the outcome of {call}() has not been seen yet",
                 advice=f"repeat {call}(): it goes on where it is",
             )
-        return self.untold
+        return self.unreceived
 
     def start(self, kind: OperationKind) -> Operation:
         """Start a new operation."""
-        operation = self.untold = self._going_on[kind] = Operation(kind)
+        operation = self.unreceived = self._going_on[kind] = Operation(kind)
         return operation
 
-    def on_told(self, operation: Operation) -> None:
+    def on_received(self, operation: Operation) -> None:
         """Mark the outcome as received, or not needed: other calls may follow."""
-        if self.untold is operation:
-            self.untold = None
+        if self.unreceived is operation:
+            self.unreceived = None
 
-    def settle(self, *kinds: OperationKind, error: KafkaError | None = None) -> None:
+    def finish_all(self, *kinds: OperationKind, error: KafkaError | None = None) -> None:
         """End the pending calls of these kinds."""
         for kind in kinds:
             operation = self._going_on.get(kind)
             if operation is not None:
                 if error is not None:
                     # After an error, the producer's state decides which calls may follow.
-                    self.on_told(operation)
+                    self.on_received(operation)
                 operation.finish(error)
                 del self._going_on[kind]  # last: after an exception the next call ends it
 
@@ -147,8 +147,8 @@ class Operations:
     def commit(self) -> Operation | None:
         """The commit that is pending, or whose outcome no caller has received."""
         going_on = self._going_on.get(OperationKind.COMMIT)
-        if going_on is None and self.untold is not None:
-            return self.untold if self.untold.kind is OperationKind.COMMIT else None
+        if going_on is None and self.unreceived is not None:
+            return self.unreceived if self.unreceived.kind is OperationKind.COMMIT else None
         return going_on
 
     def end_of_transaction(self) -> Operation | None:

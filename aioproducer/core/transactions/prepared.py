@@ -18,7 +18,7 @@ from enum import Enum
 from aioproducer.types import PreparedTransaction, TransactionDescription
 
 
-class Fate(Enum):
+class PreparedOutcome(Enum):
     """Outcome of a prepared transaction."""
 
     OPEN = "still open"
@@ -28,20 +28,22 @@ class Fate(Enum):
 
 
 _ENDED_AS = {
-    "PrepareCommit": Fate.COMMITTED,
-    "CompleteCommit": Fate.COMMITTED,
-    "PrepareAbort": Fate.ABORTED,
-    "CompleteAbort": Fate.ABORTED,
+    "PrepareCommit": PreparedOutcome.COMMITTED,
+    "CompleteCommit": PreparedOutcome.COMMITTED,
+    "PrepareAbort": PreparedOutcome.ABORTED,
+    "CompleteAbort": PreparedOutcome.ABORTED,
 }
 
 
-def fate_of(prepared: PreparedTransaction, now: TransactionDescription | None) -> Fate:
+def prepared_outcome(
+    prepared: PreparedTransaction, now: TransactionDescription | None
+) -> PreparedOutcome:
     """Return the outcome of a transaction; `now` is the coordinator's current description."""
     if now is None or now.producer_id != prepared.producer_id:
-        return Fate.UNKNOWN
+        return PreparedOutcome.UNKNOWN
     if now.state == "Ongoing" and now.epoch == prepared.epoch:
-        return Fate.OPEN
+        return PreparedOutcome.OPEN
     bumps = prepared.transaction_version >= 2
     if now.epoch == prepared.epoch + bumps:
-        return _ENDED_AS.get(now.state, Fate.UNKNOWN)
-    return Fate.UNKNOWN
+        return _ENDED_AS.get(now.state, PreparedOutcome.UNKNOWN)
+    return PreparedOutcome.UNKNOWN

@@ -40,11 +40,11 @@ def on_first_request(error: KafkaError) -> KafkaError:
 def _hinted(error: KafkaError, hint: str, advice: str) -> KafkaError:
     if not isinstance(error, NodeDisconnectedError) or _is_timeout(error):
         return error
-    told = NodeDisconnectedError(
+    hinted = NodeDisconnectedError(
         f"{error.message}; if that always happens, {hint}", node_id=error.node_id, advice=advice
     )
-    told.__cause__ = error.__cause__
-    return told
+    hinted.__cause__ = error.__cause__
+    return hinted
 
 
 def _is_timeout(error: KafkaError) -> bool:

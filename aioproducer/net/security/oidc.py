@@ -147,12 +147,12 @@ class TokenEndpoint:
             raise _UnableError(f"the token endpoint answered HTTP {status}")
         answer = _object(body)
         if not 200 <= status < 300:
-            told = [
+            reasons = [
                 value
                 for key in ("error", "error_description")
                 if isinstance(value := answer.get(key), str)
             ]
-            text = without_secrets(": ".join(told), self._sent)[:_LONGEST_TEXT]
+            text = without_secrets(": ".join(reasons), self._sent)[:_LONGEST_TEXT]
             raise AuthenticationError(
                 f"the token endpoint answered HTTP {status}" + (f" ({text})" if text else ""),
                 advice=_ADVICE,

@@ -23,7 +23,7 @@ from aioproducer.wire.messages import ApiVersionsRequest
 
 _PROBE_ID = 0x746C73
 _PROBE_BYTES = 4096
-_HUNG_UP = (
+_CLOSED_BY_PEER = (
     "the connection was closed during the TLS handshake; if that always happens, the broker may "
     "not accept our certificate, or this is no port of Kafka's"
 )
@@ -51,7 +51,7 @@ class TlsDialer:
         reader, writer = await self._below.connect(address, server_hostname=name, limit=limit)
         try:
             await _encrypt(writer, context, name)
-        except _HangUpError as error:
+        except _ClosedByPeerError as error:
             writer.transport.abort()
             if await _speaks_plainly(self._below, address):
                 raise RefusedDialError(not_tls(name)) from error
@@ -73,12 +73,12 @@ async def _encrypt(
         refused = refusal(error, server_hostname)
         if refused is not None:
             raise RefusedDialError(refused) from error
-        raise _HangUpError(_HUNG_UP) from error
+        raise _ClosedByPeerError(_CLOSED_BY_PEER) from error
     except (TypeError, NotImplementedError) as error:
         raise OSError(f"the stream the dialer opened takes no TLS: {error}") from error
 
 
-class _HangUpError(ConnectionError):
+class _ClosedByPeerError(ConnectionError):
     """The peer closed the connection in the handshake: a restart, a firewall, or no TLS.
 
     Kafka reads the start of TLS as a request of 352 MiB, and closes the connection.

@@ -8,7 +8,7 @@ from aioproducer.records.bulk import Rows
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
-    from aioproducer.runtime.send.unfinished import UnfinishedParts
+    from aioproducer.runtime.send.pending import PendingParts
 
 RowParts = tuple[str | None, bytes | None, bytes | None, HeaderPairs, int | None, int | None]
 """Topic, key, value, headers, partition and timestamp in ms of one record."""
@@ -17,7 +17,7 @@ RowParts = tuple[str | None, bytes | None, bytes | None, HeaderPairs, int | None
 class RowSource(Rows, Protocol):
     """Rows that can also be read one by one."""
 
-    def record(self, row: int) -> RowParts | UnfinishedParts:
+    def record(self, row: int) -> RowParts | PendingParts:
         """Return one row, or an awaitable of it.
 
         Raises:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from aioproducer.runtime.bulk.rows import RowParts, RowSource
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
-    from aioproducer.runtime.send.unfinished import UnfinishedParts
+    from aioproducer.runtime.send.pending import PendingParts
 
 Awaited = TypeVar("Awaited")
 
@@ -81,7 +81,7 @@ class BulkRun:
         self.result: SendManyResult = SendManyResult()
         self._engine = engine
         self._appender = engine.appender
-        self._patience = engine.config.call_timeout_ms / 1000
+        self._pause_timeout_s = engine.config.call_timeout_ms / 1000
         self._batch_bytes = engine.accumulator.settings.first_size(0)
         self._size_limit = min(settings.max_request_size, engine.pool.total)
         self._hashes_keys = settings.hashes_keys
@@ -90,7 +90,7 @@ class BulkRun:
         self._losses = tuple(each for each in LOSSES if each not in spares)
         self._transaction = self._open_transaction()
         self._targets: dict[str | None, BulkTarget] = {}
-        self._patient = True
+        self._may_wait = True
         self._outstanding: dict[ProducerBatch, _Tracked] = {}
         self._tracked = 0
         self._partitions: set[TopicPartition] = set()
@@ -154,18 +154,18 @@ class BulkRun:
     ) -> None:
         names = rows.topics(start, stop)
         targets = [self._target(topic if name is None else name) for name in names]
-        lane = self._appender.lane
+        fast_path = self._appender.fast_path
         row = start
         served = False
         while row < stop:
             self._check_going_on()
             if served or not self._appender.waiting:
                 first = row
-                last = min(stop, first + lane.ceiling - lane.appended)
+                last = min(stop, first + fast_path.ceiling - fast_path.appended)
                 row, is_stuck = self._fill(rows, targets, first, last, number)
                 is_stuck = is_stuck or row == last < stop
                 self.result.count += row - first
-                lane.appended += row - first
+                fast_path.appended += row - first
                 if not is_stuck:
                     if row < stop:
                         served = False
@@ -173,8 +173,8 @@ class BulkRun:
                     continue
             if (
                 self._is_ahead
-                or not self._appender.placing.may_open(self._batch_bytes)
-                or (self._gathering is not None and lane.records_this_turn >= RECORDS_PER_TURN)
+                or not self._appender.batch_appender.may_open(self._batch_bytes)
+                or (self._gathering is not None and fast_path.records_this_turn >= RECORDS_PER_TURN)
             ):
                 await self._pause()
                 self._check_going_on()
@@ -183,10 +183,10 @@ class BulkRun:
             row += 1
 
     def mark(self) -> int:
-        """Return the argument of `is_settled` for the rows appended so far."""
+        """Return the argument of `is_complete` for the rows appended so far."""
         return self._tracked
 
-    def is_settled(self, mark: int) -> bool:
+    def is_complete(self, mark: int) -> bool:
         """Return whether every row appended before this `mark()` has its outcome."""
         oldest = next(iter(self._outstanding.values()), None)
         return oldest is None or oldest.number >= mark
@@ -198,7 +198,7 @@ class BulkRun:
             return
         self._caught_up = self._engine.loop.create_future()
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._pause_timeout_s):
                 await self._waiting(self._caught_up)
         except TimeoutError:
             self._stalls = True  # memory is the only bound until a batch has its outcome
@@ -226,7 +226,7 @@ class BulkRun:
         self, rows: RowSource, targets: list[BulkTarget], start: int, stop: int, number: int
     ) -> tuple[int, bool]:
         for target in targets:
-            target.lend()
+            target.choose_sticky()
         try:
             return rows.fill(
                 [target.batches for target in targets],
@@ -239,7 +239,7 @@ class BulkRun:
             )
         finally:
             for target in targets:
-                target.settle()
+                target.count_sticky_bytes()
 
     async def _append(self, rows: RowSource, row: int, topic: str | None, number: int) -> bool:
         """Send one row as `send()` would; return whether it was accepted."""
@@ -255,13 +255,13 @@ class BulkRun:
                 parts = await self._finished(name, made)
             _, key, value, headers, partition, timestamp_ms = parts
             on_opened = None if self._gathering is None else self._gathering.add
-            with self._appender.placing.opening(on_opened):
-                delivery = self._appender.lane.append(
+            with self._appender.batch_appender.opening(on_opened):
+                delivery = self._appender.fast_path.append(
                     name, value, key, headers, partition, timestamp_ms
                 )
             if delivery is None:
                 arguments = (name, key, value, headers, partition, timestamp_ms)
-                if self._patient:
+                if self._may_wait:
                     delivery = await self._waiting(
                         self._appender.append(
                             *arguments, on_opened=on_opened, early=False, losses=self._losses
@@ -271,7 +271,7 @@ class BulkRun:
                     delivery = self._appender.append_nowait(
                         *arguments, on_opened=on_opened, early=False, losses=self._losses
                     )
-                    self._patient = True
+                    self._may_wait = True
         except KafkaError as error:
             if parts is not None:
                 seen.refused(parts, error)
@@ -281,7 +281,7 @@ class BulkRun:
                 self._engine.transactions.on_send_refused(self._transaction, error)
             if isinstance(error, KafkaTimeoutError):
                 # One row has waited `max_block_ms`; the waits of further rows must not add up.
-                self._patient = False
+                self._may_wait = False
             self._engine.check_usable()
             if len(self.result.failed) % _REFUSALS_PER_TURN == 0:
                 # A refusal does not suspend: let other tasks run in between.
@@ -292,8 +292,8 @@ class BulkRun:
         self._track(delivery, number, self._target(name), sticks)
         return True
 
-    async def _finished(self, topic: str, row: RowParts | UnfinishedParts) -> RowParts:
-        if not self._patient:
+    async def _finished(self, topic: str, row: RowParts | PendingParts) -> RowParts:
+        if not self._may_wait:
             discard(row)
             raise WouldBlockError("a serializer has to wait, and one has timed out before")
         return await self._waiting(self._appender.finished(topic, row))
@@ -358,7 +358,7 @@ class BulkRun:
             self._partitions.add(batch.topic_partition)
             batch.add_listener(tracked, _on_done)
         tracked.share.add(number, index)
-        target.adopt(batch.topic_partition.partition, tracked.share, sticks)
+        target.add_batch(batch.topic_partition.partition, tracked.share, sticks)
 
     def on_batch_done(self, batch: ProducerBatch) -> None:
         """Count the outcomes of a batch's records."""

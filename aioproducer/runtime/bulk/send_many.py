@@ -25,7 +25,7 @@ from aioproducer.runtime.bulk.result import (
 )
 from aioproducer.runtime.bulk.rows import RowParts
 from aioproducer.runtime.bulk.run import BulkRun
-from aioproducer.runtime.send.unfinished import UnfinishedParts
+from aioproducer.runtime.send.pending import PendingParts
 from aioproducer.serializers.calling import Prepare, is_plain
 from aioproducer.types import Record
 
@@ -153,7 +153,7 @@ class _ItemRows:
             budget,
         )
 
-    def record(self, row: int) -> RowParts | UnfinishedParts:
+    def record(self, row: int) -> RowParts | PendingParts:
         """Return one item as the arguments of `send()`."""
         record = as_record(self.items[row])
         topic = record.topic or self._topic
@@ -164,7 +164,7 @@ class _ItemRows:
         prepared = self._prepare(topic, record.key, record.value, record.headers)
         if isinstance(prepared, tuple):
             return (topic, *prepared, partition, record.timestamp_ms)
-        return UnfinishedParts(topic, prepared, partition, record.timestamp_ms)
+        return PendingParts(topic, prepared, partition, record.timestamp_ms)
 
 
 def as_record(item: Item) -> Record:

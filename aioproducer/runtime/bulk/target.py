@@ -43,29 +43,31 @@ class BulkTarget:
         self._hashes_keys = hashes_keys
         self._meta: TopicMetadata | None = None
         self._sticks = False
-        self._sticky: BuiltInPartitioner | None = None  # from `lend` to `settle`
+        self._sticky: BuiltInPartitioner | None = (
+            None  # from `choose_sticky` to `count_sticky_bytes`
+        )
         self._partition = -1
 
-    def adopt(self, partition: int, share: Share, sticks: bool) -> None:
+    def add_batch(self, partition: int, share: Share, sticks: bool) -> None:
         """Add a batch that has got a row; `sticks`: the sticky partitioner chose its partition."""
         self._refresh()
         if self.batches is None or self._meta is None or partition >= len(self._meta.partitions):
             return
-        self.batches.adopt(partition, share)
+        self.batches.add_batch(partition, share)
         self._sticks = self._sticks or sticks
 
-    def lend(self) -> None:
+    def choose_sticky(self) -> None:
         """Choose the sticky partition before rows are written."""
         self._refresh()
         if self._sticks and self.batches is not None and self._meta is not None:
-            self._sticky = self._engine.appender.placing.sticky_of(self._meta.name)
+            self._sticky = self._engine.appender.batch_appender.sticky_of(self._meta.name)
             self._partition = self._sticky.peek(self._meta)
             self.batches.stick(self._partition, self._sticky.room)
 
-    def settle(self) -> None:
+    def count_sticky_bytes(self) -> None:
         """Add the bytes of written rows to the sticky partitioner."""
         if self._sticky is not None and self.batches is not None and self._meta is not None:
-            used = self.batches.settle()
+            used = self.batches.take_sticky_bytes()
             if used:
                 self._sticky.update(self._partition, used, self._meta, enable_switch=False)
             self._sticky = None

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioproducer.runtime.send.fast_path import LANE_IMPLEMENTATION
+from aioproducer.runtime.send.fast_path import FAST_PATH_IMPLEMENTATION
 
-if TYPE_CHECKING or LANE_IMPLEMENTATION == "pure":
-    from aioproducer.core.sending.produce_answers import usual_outcome
+if TYPE_CHECKING or FAST_PATH_IMPLEMENTATION == "pure":
+    from aioproducer.core.sending.produce_answers import decode_plain_acknowledgement
     from aioproducer.runtime.delivery._delivery_py import Delivery, WakeUps
 else:
-    from aioproducer.runtime.delivery._delivery import Delivery, WakeUps, usual_outcome
+    from aioproducer.runtime.delivery._delivery import (
+        Delivery,
+        WakeUps,
+        decode_plain_acknowledgement,
+    )
 
-__all__ = ["Delivery", "WakeUps", "usual_outcome"]
+__all__ = ["Delivery", "WakeUps", "decode_plain_acknowledgement"]

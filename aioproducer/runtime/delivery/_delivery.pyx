@@ -2,7 +2,7 @@
 # cython: binding=False, embedsignature=False, auto_pickle=False
 """Deliveries in native code: `Delivery`, its await (`Wait`) and the resumption of all awaiters.
 
-Also here: decoding of a plain acknowledgement (`usual_outcome`). Not here: appending, sending.
+Also here: decoding of a plain acknowledgement (`decode_plain_acknowledgement`). Not here: appending, sending.
 `_delivery_py.py` is the pure-Python implementation and documents a delivery; what is not defined
 here is taken from there.
 
@@ -29,7 +29,7 @@ from asyncio import _get_running_loop as running_loop
 from sys import version_info
 from weakref import ref
 
-from aioproducer.core.sending.produce_answers import BLAMELESS
+from aioproducer.core.sending.produce_answers import NO_RECORD_ERRORS
 from aioproducer.core.batching.batch import BatchOutcome
 from aioproducer.runtime.delivery._delivery_py import Delivery as Twin
 from aioproducer.runtime.delivery._delivery_py import refuse_coroutine_function
@@ -80,7 +80,7 @@ cdef extern from *:
 
 cdef enum:
     AT_ONCE = 500  # awaiters resumed in one go: see `core.batching.adaptive_linger`
-    STANDS_SIZE = 24  # base offset, log append time, log start
+    POSITION_SIZE = 24  # base offset, log append time, log start
     CANCELLING = 1  # as in `_delivery_py.py`
 
 
@@ -171,18 +171,18 @@ cdef object writable_metadata():
     return new_tuple(RecordMetadata, 7)
 
 
-def usual_outcome(data, bytes front, bytes back, /):
+def decode_plain_acknowledgement(data, bytes prefix, bytes suffix, /):
     """See `core.sending.produce_answers`."""
-    cdef Py_ssize_t at = len(front)
+    cdef Py_ssize_t at = len(prefix)
     cdef const uint8_t *seen
     cdef int64_t base_offset, stamped, log_start
     cdef object outcome
-    if not PyBytes_CheckExact(data) or len(<bytes> data) != at + STANDS_SIZE + len(back):
+    if not PyBytes_CheckExact(data) or len(<bytes> data) != at + POSITION_SIZE + len(suffix):
         return None
     seen = <bytes> data
-    if memcmp(seen, <const char *> front, at):
+    if memcmp(seen, <const char *> prefix, at):
         return None
-    if memcmp(seen + at + STANDS_SIZE, <const char *> back, len(back)):
+    if memcmp(seen + at + POSITION_SIZE, <const char *> suffix, len(suffix)):
         return None
     base_offset, stamped, log_start = int64(seen + at), int64(seen + at + 8), int64(seen + at + 16)
     if base_offset < 0:
@@ -191,7 +191,7 @@ def usual_outcome(data, bytes front, bytes back, /):
     set_item(outcome, 0, base_offset)
     set_item(outcome, 1, stamped if stamped >= 0 else None)
     set_item(outcome, 2, None)
-    set_item(outcome, 3, BLAMELESS)
+    set_item(outcome, 3, NO_RECORD_ERRORS)
     set_item(outcome, 4, log_start if log_start >= 0 else None)
     return outcome
 

@@ -21,7 +21,7 @@ from aioproducer._util import log
 from aioproducer.errors import KafkaError
 from aioproducer.interceptors import ClusterInfo
 from aioproducer.records.bulk import UnfilledRows
-from aioproducer.runtime.send.unfinished import UnfinishedParts
+from aioproducer.runtime.send.pending import PendingParts
 from aioproducer.types import HeaderPairs, HeadersInput, Record, RecordMetadata, TimestampType
 
 if TYPE_CHECKING:
@@ -69,14 +69,14 @@ class Interception:
         self._loop = loop
         self._watched: dict[ProducerBatch, list[_Watched]] = {}
         self._cluster_id: str | None = None
-        self._told_cluster = False
+        self._reported_cluster = False
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
         """Make later calls in this loop."""
         self._loop = loop
 
-    def show(self, record: Record, prepare: Prepare) -> ShownParts | UnfinishedParts:
+    def show(self, record: Record, prepare: Prepare) -> ShownParts | PendingParts:
         """Call `on_send`, then serialize the record by `prepare`; return its parts.
 
         If a serializer is asynchronous, the caller that awaits the parts has to report failures.
@@ -97,7 +97,7 @@ class Interception:
             raise
         if isinstance(prepared, tuple):
             return (topic, *prepared, record.partition, record.timestamp_ms)
-        return UnfinishedParts(topic, prepared, record.partition, record.timestamp_ms)
+        return PendingParts(topic, prepared, record.partition, record.timestamp_ms)
 
     @contextmanager
     def telling(self, parts: RowParts) -> Iterator[None]:
@@ -117,47 +117,47 @@ class Interception:
         if watched is None:
             watched = self._watched[batch] = []
             if batch.done:
-                self._settle(batch)
+                self._on_batch_done(batch)
             else:
-                batch.add_listener(self, lambda _: self._settle(batch))
+                batch.add_listener(self, lambda _: self._on_batch_done(batch))
         metadata = _metadata(parts, delivery.partition)
         watched.append(_Watched(delivery, metadata, parts[3]))
 
     def refused(self, parts: RowParts, error: BaseException) -> None:
         """Report a record that was not accepted."""
         partition = parts[4] if isinstance(parts[4], int) else -1
-        self._tell(_metadata(parts, partition), error, parts[3])
+        self._report(_metadata(parts, partition), error, parts[3])
 
     def on_cluster(self, cluster: ClusterInfo) -> None:
         """Schedule `on_cluster` after a metadata update if the cluster is new."""
-        if self._told_cluster and cluster.cluster_id == self._cluster_id:
+        if self._reported_cluster and cluster.cluster_id == self._cluster_id:
             return
-        self._told_cluster, self._cluster_id = True, cluster.cluster_id
+        self._reported_cluster, self._cluster_id = True, cluster.cluster_id
         for method in self._on_cluster:
             self._loop.call_soon(self._call, method, cluster)
 
     def close(self) -> None:
         """Report remaining outcomes, then call `close` of the interceptors."""
         for batch in list(self._watched):
-            self._tell_batch(batch)
+            self._report_batch(batch)
         for method in self._close:
             self._call(method)
 
     # -- private ---------------------------------------------------------------------------------
 
-    def _settle(self, batch: ProducerBatch) -> None:
-        self._loop.call_soon(self._tell_batch, batch)
+    def _on_batch_done(self, batch: ProducerBatch) -> None:
+        self._loop.call_soon(self._report_batch, batch)
 
-    def _tell_batch(self, batch: ProducerBatch) -> None:
+    def _report_batch(self, batch: ProducerBatch) -> None:
         for delivery, metadata, headers in self._watched.pop(batch, ()):
             _, index = delivery.batch_and_index()
             error = batch.record_error(index)
             if error is not None:
-                self._tell(metadata, error.with_context(), headers)
+                self._report(metadata, error.with_context(), headers)
             elif batch.done:
-                self._tell(delivery.result(), None, headers)
+                self._report(delivery.result(), None, headers)
 
-    def _tell(
+    def _report(
         self, metadata: RecordMetadata, error: BaseException | None, headers: HeaderPairs
     ) -> None:
         for method in self._on_acknowledgement:
@@ -186,7 +186,7 @@ class InterceptedRows(UnfilledRows):
         """See `Rows`."""
         return self._rows.topics(start, stop)
 
-    def record(self, row: int) -> RowParts | UnfinishedParts:
+    def record(self, row: int) -> RowParts | PendingParts:
         """Return one row after the calls of the interceptors."""
         try:
             topic, key, value, headers, partition, timestamp_ms = self._rows.record(row)

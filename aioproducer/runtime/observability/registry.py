@@ -92,7 +92,7 @@ def _of_engine(engine: Measured) -> Iterator[LiveMetric]:
         )
     for name, topic in engine.stats.topics.items():
         yield from _tagged(TOPIC, {"topic": name}, TOPIC_ROWS, topic, clock)
-    for node_id, node in engine.client.traffic.nodes.items():
+    for node_id, node in engine.client.io_stats.nodes.items():
         yield from _tagged(NODE, {"node-id": f"node-{node_id}"}, NODE_ROWS, node, clock)
     yield LiveMetric(
         "start-time-ms",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
     from aioproducer.metrics import LiveMetric
 
-_LOOK_S = 1.0
+_CHECK_S = 1.0
 _log = log.get("runtime")
 
 
@@ -42,16 +42,16 @@ class MetricsReporting:
         self._reporters = reporters
         self._live = live
         self._loop = loop
-        self._told: dict[object, LiveMetric] = {}
+        self._reported: dict[object, LiveMetric] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
 
     def start(self, config: ProducerConfig) -> None:
         """Call `configure` and `init`, and start the timer."""
-        self._told = self._found()
-        self._tell("configure", config)
-        self._tell("init", tuple(self._told.values()))
-        self._look_later()
+        self._reported = self._found()
+        self._report("configure", config)
+        self._report("init", tuple(self._reported.values()))
+        self._check_later()
 
     def close(self) -> None:
         """Report remaining changes, then call `close` of the reporters."""
@@ -59,29 +59,29 @@ class MetricsReporting:
             return
         self._timer.cancel()
         self._timer = None
-        self._look()
-        self._tell("close")
+        self._check()
+        self._report("close")
 
-    def _look_later(self) -> None:
-        self._timer = self._loop.call_later(_LOOK_S, self._look_again)
+    def _check_later(self) -> None:
+        self._timer = self._loop.call_later(_CHECK_S, self._check_again)
 
-    def _look_again(self) -> None:
-        self._look_later()
-        self._look()
+    def _check_again(self) -> None:
+        self._check_later()
+        self._check()
 
-    def _look(self) -> None:
-        before, self._told = self._told, self._found()
+    def _check(self) -> None:
+        before, self._reported = self._reported, self._found()
         for identity, metric in before.items():
-            if identity not in self._told:
-                self._tell("metric_removal", metric)
-        for identity, metric in self._told.items():
+            if identity not in self._reported:
+                self._report("metric_removal", metric)
+        for identity, metric in self._reported.items():
             if before.get(identity) != metric:
-                self._tell("metric_change", metric)
+                self._report("metric_change", metric)
 
     def _found(self) -> dict[object, LiveMetric]:
         return {metric.identity: metric for metric in self._live()}
 
-    def _tell(self, name: str, *arguments: object) -> None:
+    def _report(self, name: str, *arguments: object) -> None:
         for reporter in self._reporters:
             method = getattr(reporter, name, None)
             if method is None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.core.stats import ProducerStats, TopicStats
     from aioproducer.net.client import NetworkClient
-    from aioproducer.net.io_stats import NodeTraffic, Traffic
+    from aioproducer.net.io_stats import IOStats, NodeIOStats
     from aioproducer.runtime.send.whole_batch import WholeBatchAppender
     from aioproducer.runtime.tasks.transactions import TransactionTask
 
@@ -55,8 +55,8 @@ class _View(NamedTuple):
         return self.engine.stats
 
     @property
-    def nodes(self) -> Iterator[NodeTraffic]:
-        return iter(self.traffic.nodes.values())
+    def nodes(self) -> Iterator[NodeIOStats]:
+        return iter(self.io_stats.nodes.values())
 
     def sum(self, total: str) -> float:
         return sum(float(getattr(node, total)) for node in self.nodes)
@@ -77,11 +77,11 @@ class _View(NamedTuple):
         return sum(node.rate(total, self.now) for node in self.nodes)
 
     @property
-    def traffic(self) -> Traffic:
-        return self.engine.client.traffic
+    def io_stats(self) -> IOStats:
+        return self.engine.client.io_stats
 
     def connections(self, total: str) -> float:
-        return self.traffic.rate(total, self.now)
+        return self.io_stats.rate(total, self.now)
 
     def transaction_ns(self, kind: OperationKind) -> float:
         transactions = self.engine.transactions
@@ -124,7 +124,7 @@ def _authentication_rows(name: str, total: str) -> tuple[_Row, _Row]:
     what = f"{name.replace('-', ' ')}s".capitalize()
     return (
         _Row(f"{name}-rate", _GAUGE, lambda v: v.connections(total), f"{what} per second"),
-        _Row(f"{name}-total", _COUNTER, lambda v: getattr(v.traffic, total), what),
+        _Row(f"{name}-total", _COUNTER, lambda v: getattr(v.io_stats, total), what),
     )
 
 
@@ -271,7 +271,7 @@ PRODUCER_ROWS = (
     _Row(
         "connection-creation-total",
         _COUNTER,
-        lambda v: v.traffic.connections_created,
+        lambda v: v.io_stats.connections_created,
         "Connections opened",
     ),
     _Row(
@@ -283,13 +283,13 @@ PRODUCER_ROWS = (
     _Row(
         "connection-close-total",
         _COUNTER,
-        lambda v: v.traffic.connections_closed,
+        lambda v: v.io_stats.connections_closed,
         "Connections ended",
     ),
     _Row(
         "connection-count",
         _GAUGE,
-        lambda v: v.traffic.open_connections,
+        lambda v: v.io_stats.open_connections,
         "Connections that are open",
     ),
     *_authentication_rows("successful-authentication", "authentications"),
@@ -299,19 +299,19 @@ PRODUCER_ROWS = (
     _Row(
         "successful-authentication-no-reauth-total",
         _COUNTER,
-        lambda v: v.traffic.endless_authentications,
+        lambda v: v.io_stats.endless_authentications,
         "Authentications that a broker wants no renewal of",
     ),
     _Row(
         "reauthentication-latency-avg",
         _GAUGE,
-        lambda v: 1000 * v.traffic.mean("renewal_time", "renewals", v.now),
+        lambda v: 1000 * v.io_stats.mean("renewal_time", "renewals", v.now),
         "How long renewals of authentications took, in ms",
     ),
     _Row(
         "reauthentication-latency-max",
         _GAUGE,
-        lambda v: 1000 * v.traffic.peak("renewal_time_max", v.now),
+        lambda v: 1000 * v.io_stats.peak("renewal_time_max", v.now),
         "The longest a renewal of an authentication took, in ms",
     ),
     _Row("buffer-total-bytes", _GAUGE, lambda v: v.engine.pool.total, "Memory for records"),
@@ -392,7 +392,7 @@ TOPIC_ROWS: Mapping[str, Callable[[TopicStats, float], float]] = {
     "record-error-rate": lambda topic, now: topic.rate("records_failed", now),
     "record-error-total": lambda topic, now: topic.records_failed,
 }
-NODE_ROWS: Mapping[str, Callable[[NodeTraffic, float], float]] = {
+NODE_ROWS: Mapping[str, Callable[[NodeIOStats, float], float]] = {
     "request-rate": lambda node, now: node.rate("requests", now),
     "request-total": lambda node, now: node.requests,
     "request-size-avg": lambda node, now: node.mean("bytes_out", "requests", now),

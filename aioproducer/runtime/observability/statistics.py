@@ -151,7 +151,7 @@ def _partitions(engine: ProducerEngine, now: float) -> dict[TopicPartition, Part
 
 def _broker(engine: ProducerEngine, node_id: int, now: float) -> BrokerStatistics:
     node, client = engine.metadata.cluster.nodes[node_id], engine.client
-    traffic = client.traffic.of(node_id)
+    traffic = client.io_stats.of(node_id)
     return BrokerStatistics(
         node.host,
         node.port,

@@ -6,7 +6,7 @@ the last push before the end.
 Invariants
 - There is no task; while no broker offers telemetry, there is one timer and no request.
 - A connection is opened for a push only, never to get a subscription.
-- A failure here affects no record. The last push takes at most `FAREWELL_S` seconds.
+- A failure here affects no record. The last push takes at most `LAST_PUSH_S` seconds.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from aioproducer.net.client import NetworkClient
     from aioproducer.wire.schema import Message
 
-FAREWELL_S = 1.0
+LAST_PUSH_S = 1.0
 """Seconds that `close()` may wait for the response to the last push."""
 
-_LOOK_AGAIN_S, _LOOK_SELDOM_S = 1.0, 10.0
+_RECHECK_S, _RECHECK_SELDOM_S = 1.0, 10.0
 """Seconds between checks while no broker is connected, with and without a subscription."""
 
 _NS_PER_MS = 1_000_000
@@ -119,8 +119,8 @@ class TelemetryReporter:
             ) from None
         return self._telemetry.client_instance_id
 
-    async def say_farewell(self) -> None:
-        """Push once more if there is a subscription; wait at most `FAREWELL_S` seconds."""
+    async def push_last(self) -> None:
+        """Push once more if there is a subscription; wait at most `LAST_PUSH_S` seconds."""
         self._stop_timer()
         if self._telemetry.wanted is None or self._closed:
             return
@@ -128,13 +128,13 @@ class TelemetryReporter:
         node_id = self._client.ready_node(now)
         answer = None if node_id is None else self._push(node_id, now, terminating=True)
         if answer is not None:
-            await asyncio.wait([answer], timeout=FAREWELL_S)
+            await asyncio.wait([answer], timeout=LAST_PUSH_S)
 
     def close(self) -> None:
         """Send nothing more, and end all waits."""
         self._closed = True
         self._stop_timer()
-        self._tell()
+        self._log_state()
 
     # -- private ---------------------------------------------------------------------------------
 
@@ -166,10 +166,10 @@ class TelemetryReporter:
 
     def _after(self, now: float) -> None:
         """Set the timer, unless a request is in flight, whose response sets it."""
-        self._tell()
+        self._log_state()
         due_at = self._telemetry.next_at
         if due_at < inf and not self._closed:
-            pause = _LOOK_SELDOM_S if self._telemetry.wanted is None else _LOOK_AGAIN_S
+            pause = _RECHECK_SELDOM_S if self._telemetry.wanted is None else _RECHECK_S
             self._wake_at(due_at if due_at > now else now + pause)
 
     def _wake_at(self, when: float) -> None:
@@ -261,10 +261,10 @@ class TelemetryReporter:
         now = self._loop.time()
         answer = _answer_of(future)
         if not isinstance(answer, PushTelemetryResponse):
-            self._ledger.settle()  # It may have arrived.
+            self._ledger.on_accepted()  # It may have arrived.
             self._telemetry.on_failure(now)
         elif self._telemetry.on_push(answer.error_code, now):
-            self._ledger.settle()
+            self._ledger.on_accepted()
         self._after(now)
 
     def _refuse_if_hopeless(self) -> None:
@@ -276,7 +276,7 @@ class TelemetryReporter:
                 advice="brokers do so from Kafka 3.7 on, with a ClientTelemetry metrics reporter",
             )
 
-    def _tell(self) -> None:
+    def _log_state(self) -> None:
         for news in self._waiters:
             if not news.done():
                 news.set_result(None)

@@ -6,20 +6,20 @@ from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.core.batching.partitioners import BuiltInPartitioner
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.runtime.delivery._delivery_py import Delivery
-from aioproducer.runtime.send.fast_path_protocol import LaneSettings, OpenBatch
+from aioproducer.runtime.send.fast_path_protocol import FastPathSettings, OpenBatch
 from aioproducer.types import HeadersInput, TopicMetadata
 
 def wall_clock_ms() -> int: ...
 
-class FastLane:
+class FastPath:
     waiting: int
     records_this_turn: int
     appended: int
     ceiling: int
-    check_admission: Callable[[], None] | None
+    check_transaction: Callable[[], None] | None
     def __init__(
         self,
-        settings: LaneSettings,
+        settings: FastPathSettings,
         *,
         metadata: Metadata,
         loop: asyncio.AbstractEventLoop,
@@ -58,7 +58,7 @@ class FastLane:
         key_size: int,
         value_size: int,
     ) -> Delivery: ...
-    def adopt(
+    def use_batch(
         self,
         meta: TopicMetadata,
         batch: ProducerBatch,
@@ -66,9 +66,11 @@ class FastLane:
         is_spare: bool = False,
         /,
     ) -> None: ...
-    def settle(self, topic: str) -> None: ...
-    def forget(self, topic: str) -> None: ...
+    def count_sticky_bytes(self, topic: str) -> None: ...
+    def drop_topic(self, topic: str) -> None: ...
     def retain(self, topics: Container[str]) -> None: ...
     def close(self) -> None: ...
 
-def shorten(cls: type, name: str, function: Callable[..., object], waits: bool, /) -> None: ...
+def install_native_send(
+    cls: type, name: str, function: Callable[..., object], waits: bool, /
+) -> None: ...

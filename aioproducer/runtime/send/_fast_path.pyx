@@ -7,7 +7,7 @@ here: the object that `producer.send(...)` returns (`SendCall`). Of other native
 `aioproducer.records._native` and `_delivery.pyx` are used.
 
 Ownership and lifetime
-- A builder in `TopicLane.builders` may outlive its batch. Closing a batch closes its builder, which
+- A builder in `TopicState.builders` may outlive its batch. Closing a batch closes its builder, which
   then has no room and no `owner`. So the fast path keeps no batch alive, and never writes to a
   buffer that was given back.
 - `spare` is the builder of a batch that no queue has until its first record calls `send_spare`.
@@ -101,20 +101,20 @@ def wall_clock_ms():
 
 # -- records ---------------------------------------------------------------------------------------
 
-cdef class TopicLane:
+cdef class TopicState:
     """State of one topic: its open builders, its sticky partition."""
 
     cdef object name  # the object its last caller gave, found again without a hash table
     cdef object version  # of the metadata in which `meta` was last seen; compared as an object
     cdef object meta
     cdef list builders  # by partition; None, or a builder that may be closed by now
-    # Bytes for the built-in partitioner are counted here until `settle`.
+    # Bytes for the built-in partitioner are counted here until `count_sticky_bytes`.
     cdef object sticky
     cdef Py_ssize_t sticky_partition  # -1: unknown
     cdef int64_t sticky_room  # bytes the partition may still get before another one is chosen
     cdef int64_t sticky_used
 
-    cdef settle(self):
+    cdef count_sticky_bytes(self):
         if self.sticky_used:
             self.sticky.update(self.sticky_partition, self.sticky_used, self.meta, False)
             self.sticky_used = 0
@@ -122,18 +122,18 @@ cdef class TopicLane:
 
 
 @cython.final
-cdef class FastLane:
+cdef class FastPath:
     """See `fast_path_protocol.py`."""
 
     cdef public Py_ssize_t waiting
     cdef public Py_ssize_t records_this_turn
     cdef public int64_t appended
     cdef public int64_t ceiling
-    cdef public object check_admission
+    cdef public object check_transaction
     cdef readonly bint open
     cdef object loop
     cdef object is_running  # None: `runs_here` is fast with this loop
-    cdef unsigned long thread  # in which the loop ran when `adopt` was called last
+    cdef unsigned long thread  # in which the loop ran when `use_batch` was called last
     cdef object metadata
     cdef Py_ssize_t version_at  # its slot in `metadata`
     cdef object wall_ms  # None: the wall clock
@@ -144,7 +144,7 @@ cdef class FastLane:
     cdef bint hashes_keys
     cdef bint sticks
     cdef dict topics
-    cdef TopicLane recent  # the topic found last, or None
+    cdef TopicState recent  # the topic found last, or None
     cdef object send_spare
     cdef RecordBatchBuilder spare
 
@@ -177,11 +177,11 @@ cdef class FastLane:
         return self.try_append(topic, value, key, headers, partition, timestamp_ms, False)
 
     cdef try_append(self, topic, value, key, headers, partition, timestamp_ms, bint may_pause):
-        cdef TopicLane lane
+        cdef TopicState state
         cdef Py_ssize_t contents, number
         cdef int64_t timestamp
         cdef int overflow = 0
-        cdef bint by_stickiness = False
+        cdef bint is_sticky = False
         cdef object delivery
         if (
             not self.open
@@ -194,10 +194,10 @@ cdef class FastLane:
             or not PyUnicode_CheckExact(topic)
         ):
             return None
-        if self.check_admission is not None:
-            self.check_admission()
-        lane = self.topic_lane(topic)
-        if lane is None:
+        if self.check_transaction is not None:
+            self.check_transaction()
+        state = self.topic_state(topic)
+        if state is None:
             return None
 
         if headers is None:
@@ -217,16 +217,16 @@ cdef class FastLane:
             if not PyLong_CheckExact(partition):
                 return None
             number = PyLong_AsLongLongAndOverflow(partition, &overflow)
-            if overflow or not 0 <= number < len(lane.builders):
+            if overflow or not 0 <= number < len(state.builders):
                 return None
         elif key is not None and self.hashes_keys:
-            number = (murmur2_of(key) & 0x7FFFFFFF) % len(lane.builders)
+            number = (murmur2_of(key) & 0x7FFFFFFF) % len(state.builders)
         elif not self.sticks:
             return None
         else:
-            by_stickiness = True
-            number = lane.sticky_partition
-            if lane.sticky_used + MAX_RECORD_OVERHEAD + contents >= lane.sticky_room:
+            is_sticky = True
+            number = state.sticky_partition
+            if state.sticky_used + MAX_RECORD_OVERHEAD + contents >= state.sticky_room:
                 number = -1
 
         if timestamp_ms is None:
@@ -241,12 +241,12 @@ cdef class FastLane:
             return None
         if number >= 0:
             delivery = self.put(
-                lane, number, by_stickiness, timestamp, key, value, headers, contents
+                state, number, is_sticky, timestamp, key, value, headers, contents
             )
             if delivery is not None:
                 return delivery
         return self.open_batch(
-            lane.meta, None if by_stickiness else number, timestamp, key, value, headers,
+            state.meta, None if is_sticky else number, timestamp, key, value, headers,
             HEADER_SIZE + MAX_RECORD_OVERHEAD + contents,
         )
 
@@ -256,10 +256,10 @@ cdef class FastLane:
             return runs_here(self.loop)
         return self.thread == PyThread_get_thread_ident() and self.is_running()
 
-    cdef put(self, TopicLane lane, Py_ssize_t partition, bint by_stickiness, int64_t timestamp,
+    cdef put(self, TopicState state, Py_ssize_t partition, bint is_sticky, int64_t timestamp,
              key, value, headers, Py_ssize_t contents):
         """Write a checked record to the partition's open batch, if that has room."""
-        cdef object found = lane.builders[partition], batch
+        cdef object found = state.builders[partition], batch
         cdef RecordBatchBuilder builder
         cdef int32_t index
         if found is None:
@@ -271,11 +271,11 @@ cdef class FastLane:
         if index < 0:
             return None
         batch = builder.owner
-        if by_stickiness:
-            lane.sticky_used += MAX_RECORD_OVERHEAD + contents
+        if is_sticky:
+            state.sticky_used += MAX_RECORD_OVERHEAD + contents
         if builder is self.spare:
-            if by_stickiness:
-                lane.sticky_used += HEADER_SIZE
+            if is_sticky:
+                state.sticky_used += HEADER_SIZE
             self.spare = None
             self.send_spare()
         return self.delivery(
@@ -299,55 +299,55 @@ cdef class FastLane:
         delivery._value_size = value_size
         return delivery
 
-    cdef TopicLane topic_lane(self, topic):
+    cdef TopicState topic_state(self, topic):
         """Return the state of a topic, or None if its metadata has changed."""
-        cdef TopicLane lane = self.recent
+        cdef TopicState state = self.recent
         cdef object version = in_slot(self.metadata, type(self.metadata), self.version_at)
-        if lane is None or lane.name is not topic:
-            self.recent = lane = self.topics.get(topic)
-            if lane is not None:
-                lane.name = topic
-        if lane is not None and lane.version is not version:
-            if self.metadata.topic(topic) is not lane.meta:
-                self.forget(topic)
+        if state is None or state.name is not topic:
+            self.recent = state = self.topics.get(topic)
+            if state is not None:
+                state.name = topic
+        if state is not None and state.version is not version:
+            if self.metadata.topic(topic) is not state.meta:
+                self.drop_topic(topic)
                 return None
-            lane.version = version
-        return lane
+            state.version = version
+        return state
 
-    def adopt(self, meta, batch, sticky, bint is_spare=False, /):
-        """See `fast_path_protocol.Lane`."""
-        cdef TopicLane lane = self.topics.get(meta.name)
+    def use_batch(self, meta, batch, sticky, bint is_spare=False, /):
+        """See `fast_path_protocol.FastPathProtocol`."""
+        cdef TopicState state = self.topics.get(meta.name)
         if not self.open:
             return
-        if lane is None or lane.meta is not meta:
-            self.forget(meta.name)
-            lane = self.topics[meta.name] = TopicLane.__new__(TopicLane)
-            lane.version = self.metadata.version
-            lane.meta = meta
-            lane.builders = [None] * len(meta.partitions)
-            lane.sticky_partition = -1
+        if state is None or state.meta is not meta:
+            self.drop_topic(meta.name)
+            state = self.topics[meta.name] = TopicState.__new__(TopicState)
+            state.version = self.metadata.version
+            state.meta = meta
+            state.builders = [None] * len(meta.partitions)
+            state.sticky_partition = -1
         self.thread = PyThread_get_thread_ident()
         if batch.full or type(batch.builder) is not RecordBatchBuilder:
             return
         if is_spare:
             self.spare = batch.builder
         batch.builder.owner = batch  # before a record can find the builder
-        lane.builders[<Py_ssize_t> batch.topic_partition.partition] = batch.builder
+        state.builders[<Py_ssize_t> batch.topic_partition.partition] = batch.builder
         if sticky is not None and self.sticks:
-            lane.settle()
-            lane.sticky = sticky
-            lane.sticky_partition = sticky.peek(meta)
-            lane.sticky_room = sticky.room
+            state.count_sticky_bytes()
+            state.sticky = sticky
+            state.sticky_partition = sticky.peek(meta)
+            state.sticky_room = sticky.room
 
-    def settle(self, topic):
+    def count_sticky_bytes(self, topic):
         """Add the bytes counted here to the topic's built-in partitioner."""
-        cdef TopicLane lane = self.topics.get(topic)
-        if lane is not None:
-            lane.settle()
+        cdef TopicState state = self.topics.get(topic)
+        if state is not None:
+            state.count_sticky_bytes()
 
-    def forget(self, topic):
+    def drop_topic(self, topic):
         """Drop the state of a topic."""
-        self.settle(topic)
+        self.count_sticky_bytes(topic)
         self.topics.pop(topic, None)
         self.recent = None
 
@@ -355,7 +355,7 @@ cdef class FastLane:
         """Drop the state of all topics but these."""
         for topic in list(self.topics):
             if topic not in topics:
-                self.forget(topic)
+                self.drop_topic(topic)
 
     def close(self):
         """Accept no more records."""
@@ -374,7 +374,7 @@ cdef class SendMethod:
     cdef object function
     cdef bint waits
     cdef object owner
-    cdef Py_ssize_t lane_at  # offset of the slot `_lane` in a producer
+    cdef Py_ssize_t fast_path_at  # offset of the slot `_fast_path` in a producer
     cdef vectorcallfunc vectorcall  # `called`; the interpreter reads it here
 
     def __cinit__(self):
@@ -395,7 +395,7 @@ cdef class SendMethod:
         return self.function.__doc__
 
 
-def shorten(cls, str name, function, bint waits, /):
+def install_native_send(cls, str name, function, bint waits, /):
     """See `_fast_path_py.py`."""
     cdef SendMethod method
     if getattr(cls, name) is function:
@@ -403,7 +403,7 @@ def shorten(cls, str name, function, bint waits, /):
         method.function = function
         method.waits = waits
         method.owner = cls
-        method.lane_at = slot_offset(cls, "_lane")
+        method.fast_path_at = slot_offset(cls, "_fast_path")
         setattr(cls, name, method)
 
 
@@ -411,14 +411,14 @@ cdef object called(object self, PyObject *const *args, size_t flags, PyObject *n
     """Handle a vectorcall; unusual arguments are passed on to the method."""
     cdef SendMethod method = <SendMethod> self
     cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
-    cdef PyObject *lane
+    cdef PyObject *fast_path
     cdef SendCall call
     if 2 <= count <= 4:
-        lane = found_in_slot(<object> args[0], method.owner, method.lane_at)
-        if lane is not NULL and type(<object> lane) is FastLane:
+        fast_path = found_in_slot(<object> args[0], method.owner, method.fast_path_at)
+        if fast_path is not NULL and type(<object> fast_path) is FastPath:
             call = SendCall.__new__(SendCall)
             call.method = method
-            call.lane = <FastLane> lane
+            call.fast_path = <FastPath> fast_path
             call.producer = <object> args[0]
             call.topic = <object> args[1]
             if count > 2:
@@ -451,7 +451,7 @@ cdef class SendCall:
     """Coroutine of one `send`: it does nothing before it is awaited, and is awaited once."""
 
     cdef SendMethod method
-    cdef FastLane lane
+    cdef FastPath fast_path
     cdef object producer  # alive as long as a call is pending, as with any bound method
     cdef object topic
     cdef object value
@@ -531,7 +531,7 @@ cdef class SendCall:
         """
         cdef SendMethod method = self.method
         cdef Wait wait
-        cdef Delivery delivery = self.lane.try_append(
+        cdef Delivery delivery = self.fast_path.try_append(
             self.topic, self.value, self.key, self.headers, self.partition, self.timestamp_ms, True
         )
         if delivery is None:

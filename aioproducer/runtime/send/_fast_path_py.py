@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aioproducer.core.batching.partitioners import BuiltInPartitioner
     from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.records.protocol import BatchBuilder
-    from aioproducer.runtime.send.fast_path_protocol import LaneSettings, OpenBatch
+    from aioproducer.runtime.send.fast_path_protocol import FastPathSettings, OpenBatch
     from aioproducer.types import TopicMetadata
 
 _TIMESTAMPS = 2**63
@@ -34,7 +34,7 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class _TopicLane:
+class _TopicState:
     """State of one topic: its open batches, its sticky partition."""
 
     __slots__ = ("builders", "meta", "partition", "room", "sticky", "used", "version")
@@ -48,19 +48,19 @@ class _TopicLane:
         self.room = 0
         self.used = 0
 
-    def settle(self) -> None:
+    def count_sticky_bytes(self) -> None:
         if self.used and self.sticky is not None and self.partition is not None:
             self.sticky.update(self.partition, self.used, self.meta, enable_switch=False)
             self.used = 0
         self.partition = None
 
 
-class FastLane:
+class FastPath:
     """See `fast_path_protocol.py`."""
 
     def __init__(
         self,
-        settings: LaneSettings,
+        settings: FastPathSettings,
         *,
         metadata: Metadata,
         loop: asyncio.AbstractEventLoop,
@@ -73,7 +73,7 @@ class FastLane:
         self.records_this_turn = 0
         self.appended = 0
         self.ceiling = NO_CEILING
-        self.check_admission: Callable[[], None] | None = None
+        self.check_transaction: Callable[[], None] | None = None
         self.open = True
         self._settings = settings
         self._records_per_turn = settings.records_per_turn
@@ -82,7 +82,7 @@ class FastLane:
         self._wall_ms = wall_ms
         self._on_full_turn = on_full_turn
         self._open_batch = open_batch
-        self._topics: dict[str, _TopicLane] = {}
+        self._topics: dict[str, _TopicState] = {}
         self._send_spare = send_spare
         self._spare: BatchBuilder | None = None
         self._spare_room = 0
@@ -123,11 +123,11 @@ class FastLane:
             or type(topic) is not str
         ):
             return None
-        if self.check_admission is not None:
-            self.check_admission()
-        lane = self._topics.get(topic)
-        if lane is None or (
-            lane.version != self._metadata.version and not self._is_current(topic, lane)
+        if self.check_transaction is not None:
+            self.check_transaction()
+        state = self._topics.get(topic)
+        if state is None or (
+            state.version != self._metadata.version and not self._is_current(topic, state)
         ):
             return None
         if headers is None:
@@ -150,11 +150,11 @@ class FastLane:
             or timestamp_ms in SECONDS
         ):
             return None
-        return self._put(lane, partition, timestamp_ms, key, value, headers, size)
+        return self._put(state, partition, timestamp_ms, key, value, headers, size)
 
     def _put(
         self,
-        lane: _TopicLane,
+        state: _TopicState,
         partition: int | None,
         timestamp_ms: int,
         key: bytes | None,
@@ -163,32 +163,32 @@ class FastLane:
         size: int,
     ) -> Delivery | None:
         """Write a checked record to its partition's open batch, if that has room."""
-        by_stickiness = False
+        is_sticky = False
         if partition is not None:
-            if type(partition) is not int or not 0 <= partition < len(lane.builders):
+            if type(partition) is not int or not 0 <= partition < len(state.builders):
                 return None
         elif key is not None and self._settings.hashes_keys:
-            partition = murmur2_partition(key, len(lane.builders))
+            partition = murmur2_partition(key, len(state.builders))
         elif not self._settings.sticks:
             return None
         else:
-            by_stickiness = True
-            partition = lane.partition if lane.used + size < lane.room else None
-        builder = None if partition is None else lane.builders[partition]
+            is_sticky = True
+            partition = state.partition if state.used + size < state.room else None
+        builder = None if partition is None else state.builders[partition]
         index = -1
         if builder is self._spare and size > self._spare_room:
             builder = None  # a batch for this record would be larger
         if builder is not None:
             index = builder.try_append(timestamp_ms, key, value, headers)
         if builder is None or index < 0:
-            partition, size = None if by_stickiness else partition, size + HEADER_SIZE
-            return self._open_batch(lane.meta, partition, timestamp_ms, key, value, headers, size)
+            partition, size = None if is_sticky else partition, size + HEADER_SIZE
+            return self._open_batch(state.meta, partition, timestamp_ms, key, value, headers, size)
         batch: Any = builder.owner
-        if by_stickiness:
-            lane.used += size
+        if is_sticky:
+            state.used += size
         if builder is self._spare:
-            if by_stickiness:
-                lane.used += HEADER_SIZE
+            if is_sticky:
+                state.used += HEADER_SIZE
             self._spare = None
             self._send_spare()
         key_size = -1 if key is None else len(key)
@@ -211,14 +211,14 @@ class FastLane:
             self._on_full_turn()
         return Delivery(batch, index, timestamp_ms, key_size, value_size)
 
-    def _is_current(self, topic: str, lane: _TopicLane) -> bool:
-        if self._metadata.topic(topic) is not lane.meta:
-            self.forget(topic)
+    def _is_current(self, topic: str, state: _TopicState) -> bool:
+        if self._metadata.topic(topic) is not state.meta:
+            self.drop_topic(topic)
             return False
-        lane.version = self._metadata.version
+        state.version = self._metadata.version
         return True
 
-    def adopt(
+    def use_batch(
         self,
         meta: TopicMetadata,
         batch: ProducerBatch,
@@ -226,41 +226,41 @@ class FastLane:
         is_spare: bool = False,
         /,
     ) -> None:
-        """See `fast_path_protocol.Lane`."""
+        """See `fast_path_protocol.FastPathProtocol`."""
         if not self.open:
             return
-        lane = self._topics.get(meta.name)
-        if lane is None or lane.meta is not meta:
-            self.forget(meta.name)
-            lane = self._topics[meta.name] = _TopicLane(meta, self._metadata.version)
+        state = self._topics.get(meta.name)
+        if state is None or state.meta is not meta:
+            self.drop_topic(meta.name)
+            state = self._topics[meta.name] = _TopicState(meta, self._metadata.version)
         builder = batch.builder
         if batch.full or builder is None:
             return
         if is_spare:
             self._spare, self._spare_room = builder, batch.size - HEADER_SIZE
         builder.owner = batch  # before a record can find the builder
-        lane.builders[batch.topic_partition.partition] = builder
+        state.builders[batch.topic_partition.partition] = builder
         if sticky is not None and self._settings.sticks:
-            lane.settle()
-            lane.sticky = sticky
-            lane.partition = sticky.peek(meta)
-            lane.room = sticky.room
+            state.count_sticky_bytes()
+            state.sticky = sticky
+            state.partition = sticky.peek(meta)
+            state.room = sticky.room
 
-    def settle(self, topic: str) -> None:
+    def count_sticky_bytes(self, topic: str) -> None:
         """Add the bytes counted here to the topic's sticky partitioner."""
-        lane = self._topics.get(topic)
-        if lane is not None:
-            lane.settle()
+        state = self._topics.get(topic)
+        if state is not None:
+            state.count_sticky_bytes()
 
-    def forget(self, topic: str) -> None:
+    def drop_topic(self, topic: str) -> None:
         """Drop the state of a topic."""
-        self.settle(topic)
+        self.count_sticky_bytes(topic)
         self._topics.pop(topic, None)
 
     def retain(self, topics: Container[str]) -> None:
         """Drop the state of all topics but these."""
         for topic in [topic for topic in self._topics if topic not in topics]:
-            self.forget(topic)
+            self.drop_topic(topic)
 
     def close(self) -> None:
         """Accept no more records."""
@@ -269,11 +269,13 @@ class FastLane:
         self._spare = None
 
 
-def shorten(cls: type, name: str, function: Callable[..., object], waits: bool, /) -> None:
+def install_native_send(
+    cls: type, name: str, function: Callable[..., object], waits: bool, /
+) -> None:
     """Do nothing; the native implementation replaces a coroutine method by a faster callable.
 
     Args:
-        cls: a class whose instances have their fast path, or None, in a slot `_lane`.
+        cls: a class whose instances have their fast path, or None, in a slot `_fast_path`.
         name: name of the method; it is not replaced if the class has another function there.
         function: the method itself, which takes the records that the fast path refuses.
         waits: whether the method returns the delivery's outcome instead of the delivery.

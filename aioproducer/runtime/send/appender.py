@@ -35,18 +35,22 @@ from aioproducer.errors import (
     WouldBlockError,
 )
 from aioproducer.runtime.delivery import Delivery
-from aioproducer.runtime.send.batch_appender import RECORDS_PER_TURN, Placing
+from aioproducer.runtime.send.batch_appender import RECORDS_PER_TURN, BatchAppender
 from aioproducer.runtime.send.early import EarlyRecords
-from aioproducer.runtime.send.fast_path import FastLane
+from aioproducer.runtime.send.fast_path import FastPath
 from aioproducer.runtime.send.memory import BufferMemory
 from aioproducer.runtime.send.serialization_queue import Place, SerializationQueue, discard
-from aioproducer.runtime.send.sticky import Stickiness
+from aioproducer.runtime.send.sticky import StickyPartitioners
 from aioproducer.runtime.send.validation import ChoosePartition, RecordCheck, partition_index
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
     from aioproducer.core.metadata.metadata import Metadata
-    from aioproducer.runtime.send.protocols import Admission, MetadataWaits, Unfinished
+    from aioproducer.runtime.send.protocols import (
+        MetadataWaits,
+        PendingSerialization,
+        TransactionGate,
+    )
     from aioproducer.runtime.tasks.sender import SenderTask
     from aioproducer.types import TopicMetadata
 
@@ -104,7 +108,7 @@ class RecordAppender:
         self._metadata = metadata
         self._waits = waits
         self._check = RecordCheck(settings.max_request_size, memory.pool, choose_partition, wall_ms)
-        self._admission: Admission | None = None
+        self._transaction_gate: TransactionGate | None = None
         self._accumulator = accumulator
         self._sender_task = sender_task
         self.early: EarlyRecords | None = None
@@ -114,26 +118,26 @@ class RecordAppender:
         self._loop = loop
         self._stats = stats
         self.wall_ms: Callable[[], int] = wall_ms
-        self.placing: Placing = Placing(
+        self.batch_appender: BatchAppender = BatchAppender(
             accumulator=accumulator,
             pool=memory.pool,
             metadata=metadata,
             sender_task=sender_task,
             check=self._check,
-            stickiness=Stickiness(make_sticky, accumulator, latencies),
+            sticky_partitioners=StickyPartitioners(make_sticky, accumulator, latencies),
             loop=loop,
             wall_ms=wall_ms,
             hashes_keys=settings.hashes_keys,
             sticks=settings.sticks,
         )
-        self.lane: FastLane = self.placing.lane
+        self.fast_path: FastPath = self.batch_appender.fast_path
         self.serializing: SerializationQueue = SerializationQueue(loop, settings.max_block)
-        stats.count_appended = lambda: self.lane.appended
+        stats.count_appended = lambda: self.fast_path.appended
         self._on_ceiling(memory.pool.ceiling)
         memory.pool.on_ceiling = self._on_ceiling
 
     def _on_ceiling(self, ceiling: int) -> None:
-        self.lane.ceiling = ceiling
+        self.fast_path.ceiling = ceiling
 
     @property
     def waiting(self) -> int:
@@ -141,7 +145,7 @@ class RecordAppender:
 
         Not `lock.locked()`, which is False between a release and the next acquisition.
         """
-        return self.lane.waiting
+        return self.fast_path.waiting
 
     @property
     def takes_headers(self) -> bool:
@@ -155,24 +159,26 @@ class RecordAppender:
     def takes_headers(self, takes: bool) -> None:
         self._check.takes_headers = takes
         if not takes:
-            self.placing.drop_spare()
+            self.batch_appender.drop_spare()
 
-    def admit_by(self, admission: Admission) -> None:
+    def use_transaction_gate(self, gate: TransactionGate) -> None:
         """Make every record from now on belong to a transaction."""
-        self._admission = admission
+        self._transaction_gate = gate
         self.open_gate(False)
 
     def open_gate(self, is_open: bool) -> None:
         """Set whether the fast path may take records without `refuse_unless_open`."""
-        if self._admission is not None:
-            self.lane.check_admission = None if is_open else self._admission.refuse_unless_open
+        if self._transaction_gate is not None:
+            self.fast_path.check_transaction = (
+                None if is_open else self._transaction_gate.refuse_unless_open
+            )
 
     def early_records(self) -> EarlyRecords:
         """Return a new object for the attribute `early`."""
         return EarlyRecords(
             self._accumulator,
             self._metadata,
-            self.placing,
+            self.batch_appender,
             self._check,
             self._sender_task,
             self._loop,
@@ -180,8 +186,8 @@ class RecordAppender:
 
     def close(self, error: KafkaError) -> None:
         """Accept no more records; calls that wait for serializers raise this error."""
-        self.lane.close()
-        self.placing.drop_spare()
+        self.fast_path.close()
+        self.batch_appender.drop_spare()
         self.serializing.close(error)
 
     async def append(
@@ -205,19 +211,21 @@ class RecordAppender:
                 delivery has no partition.
             losses: the refusals that fail the transaction.
         """
-        ticket = self._ticket()
+        transaction_number = self._transaction_number()
         failing: tuple[type[KafkaError], ...] = (*losses, IllegalStateError)
         arguments = (topic, key, value, headers, partition, timestamp_ms)
         try:
             deadline = None
             if early and self.early is not None and self.early.takes(topic):
                 deadline = self._loop.time() + self._settings.max_block
-                delivery = await self._append_early(self.early, *arguments, ticket, deadline)
+                delivery = await self._append_early(
+                    self.early, *arguments, transaction_number, deadline
+                )
                 if delivery is not None:
                     return delivery
-            return await self._append(*arguments, ticket, on_opened, deadline)
+            return await self._append(*arguments, transaction_number, on_opened, deadline)
         except failing as error:
-            self._on_refused(ticket, error)
+            self._on_refused(transaction_number, error)
             raise
 
     async def _append(
@@ -228,30 +236,34 @@ class RecordAppender:
         headers: HeaderPairs,
         partition: int | None,
         timestamp_ms: int | None,
-        ticket: int,
+        transaction_number: int,
         on_opened: OnOpened,
         deadline: float | None,
     ) -> Delivery:
-        meta, partition, deadline = await self._metadata_of(topic, partition, ticket, deadline)
+        meta, partition, deadline = await self._metadata_of(
+            topic, partition, transaction_number, deadline
+        )
         record = self._check.record(meta, key, value, headers, partition, timestamp_ms)
         record.on_opened = on_opened
         if self._may_append:
-            placing = self.placing
-            worn = self.lane.records_this_turn >= RECORDS_PER_TURN
-            batch = None if worn else placing.try_append(record)
-            if batch is None and (worn or not placing.may_open(placing.batch_bytes(record))):
+            batch_appender = self.batch_appender
+            worn = self.fast_path.records_this_turn >= RECORDS_PER_TURN
+            batch = None if worn else batch_appender.try_append(record)
+            if batch is None and (
+                worn or not batch_appender.may_open(batch_appender.batch_bytes(record))
+            ):
                 # Fairness: a loop of sends that never suspends would block all other tasks, and
                 # fill the memory before the first byte is sent.
                 await asyncio.sleep(0)
-                self._check_open(ticket)
+                self._check_open(transaction_number)
                 if not self._may_append:
-                    return await self._append_in_line(record, deadline, ticket)
-                batch = placing.try_append(record)
+                    return await self._append_in_line(record, deadline, transaction_number)
+                batch = batch_appender.try_append(record)
             if batch is None:
-                batch = placing.try_open(record, placing.batch_bytes(record))
+                batch = batch_appender.try_open(record, batch_appender.batch_bytes(record))
             if batch is not None:
-                return placing.delivery(record, batch)
-        return await self._append_in_line(record, deadline, ticket)
+                return batch_appender.delivery(record, batch)
+        return await self._append_in_line(record, deadline, transaction_number)
 
     def append_nowait(
         self,
@@ -272,7 +284,7 @@ class RecordAppender:
             WouldBlockError: the call would have to wait for metadata.
             BufferFullError: the call would have to wait for memory.
         """
-        ticket = self._ticket()
+        transaction_number = self._transaction_number()
         if partition is not None:
             partition = partition_index(partition, topic)
         if early and self.early is not None and self.early.takes(topic):
@@ -285,15 +297,17 @@ class RecordAppender:
             meta = self._metadata_nowait(topic, partition)
             record = self._check.record(meta, key, value, headers, partition, timestamp_ms)
         except losses as error:
-            self._on_refused(ticket, error)
+            self._on_refused(transaction_number, error)
             raise
         record.on_opened = on_opened
         if self._may_append:
-            batch = self.placing.try_append(record)
+            batch = self.batch_appender.try_append(record)
             if batch is None:
-                batch = self.placing.try_open(record, self.placing.batch_bytes(record))
+                batch = self.batch_appender.try_open(
+                    record, self.batch_appender.batch_bytes(record)
+                )
             if batch is not None:
-                return self.placing.delivery(record, batch)
+                return self.batch_appender.delivery(record, batch)
         raise self._full(topic)
 
     def _full(self, topic: str) -> BufferFullError:
@@ -303,7 +317,7 @@ class RecordAppender:
             advice=f"send less at a time, raise {self._scarce}, or use send() which waits",
         )
 
-    async def finished(self, topic: str, made: T | Unfinished[T]) -> T:
+    async def finished(self, topic: str, made: T | PendingSerialization[T]) -> T:
         """Return a serialized record once the earlier records of its topic are appended.
 
         The caller has to append it before it waits for anything else.
@@ -314,32 +328,36 @@ class RecordAppender:
         with self.serializing.enter(topic) as place:
             return await self.finish(place, made)
 
-    async def finish(self, place: Place, made: T | Unfinished[T]) -> T:
+    async def finish(self, place: Place, made: T | PendingSerialization[T]) -> T:
         """Do the work of `finished` for a call that is in the queue already.
 
         The record belongs to the transaction that was open before the wait, or to none.
         """
         try:
-            ticket = self._ticket()
+            transaction_number = self._transaction_number()
         except KafkaError:
             discard(made)
             raise
         try:
             made = await self.serializing.finish(place, made)
-            self._check_open(ticket)
+            self._check_open(transaction_number)
         except (*LOSSES, IllegalStateError) as error:
-            self._on_refused(ticket, error)
+            self._on_refused(transaction_number, error)
             raise
         return made
 
     @property
     def _may_append(self) -> bool:
         """Whether no call queues for memory, and one more record may be buffered."""
-        return not self.lane.waiting and self.lane.appended < self.lane.ceiling
+        return not self.fast_path.waiting and self.fast_path.appended < self.fast_path.ceiling
 
     @property
     def _scarce(self) -> str:
-        return "buffer_memory" if self.lane.appended < self.lane.ceiling else "buffer_max_records"
+        return (
+            "buffer_memory"
+            if self.fast_path.appended < self.fast_path.ceiling
+            else "buffer_max_records"
+        )
 
     @property
     def _shortage(self) -> str:
@@ -348,28 +366,32 @@ class RecordAppender:
     @property
     def _in_line(self) -> str:
         """The number of waiting records as text, for the error of one of them."""
-        if self.lane.waiting == 1:
+        if self.fast_path.waiting == 1:
             return "1 record waits for memory, this one"
-        return f"{self.lane.waiting} records wait for memory, this one included"
+        return f"{self.fast_path.waiting} records wait for memory, this one included"
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def _ticket(self) -> int:
+    def _transaction_number(self) -> int:
         """Return the number of the record's transaction; 0 without transactions."""
-        return 0 if self._admission is None else self._admission.check_send()
+        return 0 if self._transaction_gate is None else self._transaction_gate.check_send()
 
-    def _check_open(self, ticket: int) -> None:
+    def _check_open(self, transaction_number: int) -> None:
         """Raise if the producer or the record's transaction ended during a wait."""
         self._memory.pool.check_open()
-        if self._ticket() != ticket:
+        if self._transaction_number() != transaction_number:
             raise IllegalStateError("the record's transaction ended while send() waited")
 
-    def _on_refused(self, ticket: int, error: KafkaError) -> None:
-        if self._admission is not None:
-            self._admission.on_send_refused(ticket, error)
+    def _on_refused(self, transaction_number: int, error: KafkaError) -> None:
+        if self._transaction_gate is not None:
+            self._transaction_gate.on_send_refused(transaction_number, error)
 
     async def _metadata_of(
-        self, topic: str, partition: int | None, ticket: int, deadline: float | None = None
+        self,
+        topic: str,
+        partition: int | None,
+        transaction_number: int,
+        deadline: float | None = None,
     ) -> tuple[TopicMetadata, int | None, float | None]:
         """Return topic, partition and, if the call had to wait, the end of `max_block_ms`."""
         meta = self._metadata.topic(topic)
@@ -381,7 +403,7 @@ class RecordAppender:
             if self.refuse_unconnected is not None:
                 self.refuse_unconnected()
             meta = await self._wait_for_metadata(topic, partition, deadline)
-            self._check_open(ticket)
+            self._check_open(transaction_number)
         return meta, partition, deadline
 
     def _metadata_nowait(self, topic: str, partition: int | None) -> TopicMetadata:
@@ -432,15 +454,15 @@ class RecordAppender:
         headers: HeaderPairs,
         partition: int | None,
         timestamp_ms: int | None,
-        ticket: int,
+        transaction_number: int,
         deadline: float,
     ) -> Delivery | None:
         """Accept a record of a topic without metadata; None if the metadata has arrived."""
         if partition is not None:
             partition = partition_index(partition, topic)
-        if self.lane.records_this_turn >= RECORDS_PER_TURN:
+        if self.fast_path.records_this_turn >= RECORDS_PER_TURN:
             await asyncio.sleep(0)
-            self._check_open(ticket)
+            self._check_open(transaction_number)
             if not early.takes(topic):
                 return None
         record = early.record(topic, key, value, headers, partition, timestamp_ms)
@@ -448,11 +470,11 @@ class RecordAppender:
         if delivery is not None:
             return delivery
         async with self._in_turn(topic, deadline):
-            await self._memory.wait_for_place(self.lane.appended)
-            size = self.placing.batch_bytes(record)
+            await self._memory.wait_for_place(self.fast_path.appended)
+            size = self.batch_appender.batch_bytes(record)
             buffer = await self._memory.allocate(size)
             try:
-                self._check_open(ticket)
+                self._check_open(transaction_number)
                 delivery = early.try_append(record) if early.takes(topic) else None
                 if delivery is None and early.takes(topic):
                     return early.open(record, buffer, size)
@@ -469,7 +491,7 @@ class RecordAppender:
         delivery = early.try_append(record)
         if delivery is not None:
             return delivery
-        size = self.placing.batch_bytes(record)
+        size = self.batch_appender.batch_bytes(record)
         buffer = self._memory.pool.try_allocate(size)
         if buffer is None:
             return None
@@ -480,36 +502,36 @@ class RecordAppender:
             raise
 
     async def _append_in_line(
-        self, record: OutgoingRecord, deadline: float | None, ticket: int
+        self, record: OutgoingRecord, deadline: float | None, transaction_number: int
     ) -> Delivery:
-        size = self.placing.batch_bytes(record)
+        size = self.batch_appender.batch_bytes(record)
         async with self._in_turn(record.meta.name, deadline):
-            await self._memory.wait_for_place(self.lane.appended)
-            self._check_open(ticket)
-            batch = self.placing.try_append(record)
+            await self._memory.wait_for_place(self.fast_path.appended)
+            self._check_open(transaction_number)
+            batch = self.batch_appender.try_append(record)
             if batch is None:
                 buffer: bytearray | None = None
                 try:
                     buffer = await self._memory.allocate(size)
-                    self._check_open(ticket)
+                    self._check_open(transaction_number)
                     # The sticky partitioner may have chosen a partition whose batch has room.
-                    batch = self.placing.try_append(record)
+                    batch = self.batch_appender.try_append(record)
                 except BaseException:
                     if buffer is not None:
                         self._memory.pool.deallocate(buffer, size)
                     raise
                 if batch is None:
-                    batch = self.placing.open(record, buffer, size)
+                    batch = self.batch_appender.open(record, buffer, size)
                 else:
                     self._memory.pool.deallocate(buffer, size)
-            return self.placing.delivery(record, batch)
+            return self.batch_appender.delivery(record, batch)
 
     @contextlib.asynccontextmanager
     async def _in_turn(self, topic: str, deadline: float | None) -> AsyncIterator[None]:
         """Queue for memory until the call is first, for as long as it may wait."""
         started = self._loop.time()
-        bound, deadline = self._patience(started, deadline, topic)
-        self.lane.waiting += 1
+        bound, deadline = self._wait_bound(started, deadline, topic)
+        self.fast_path.waiting += 1
         try:
             async with asyncio.timeout_at(deadline), self._memory.lock:
                 yield
@@ -524,9 +546,11 @@ class RecordAppender:
                 advice=f"the cluster takes less than is offered: slow down or raise {self._scarce}",
             ) from None
         finally:
-            self.lane.waiting -= 1
+            self.fast_path.waiting -= 1
 
-    def _patience(self, now: float, deadline: float | None, topic: str) -> tuple[str, float | None]:
+    def _wait_bound(
+        self, now: float, deadline: float | None, topic: str
+    ) -> tuple[str, float | None]:
         """Return the bound of the wait for memory: as text, and as loop time.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Appending of checked records to batches, without waiting: start with `Placing`.
+"""Appending of checked records to batches, without waiting: start with `BatchAppender`.
 
 Owns: the choice between an open batch and a new one, the sticky choice of a partition, the number
 of bytes that one turn of the loop may open, handing open batches to the fast path, waking the
@@ -23,9 +23,9 @@ from aioproducer.core.batching.partitioners import BuiltInPartitioner
 from aioproducer.errors import KafkaError, SerializationError
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime.delivery import Delivery
-from aioproducer.runtime.send.fast_path import FastLane
-from aioproducer.runtime.send.fast_path_protocol import LaneSettings
-from aioproducer.runtime.send.sticky import Stickiness
+from aioproducer.runtime.send.fast_path import FastPath
+from aioproducer.runtime.send.fast_path_protocol import FastPathSettings
+from aioproducer.runtime.send.sticky import StickyPartitioners
 from aioproducer.runtime.send.validation import RecordCheck
 from aioproducer.types import HeaderPairs
 
@@ -40,12 +40,12 @@ _BYTES_PER_TURN = 512 * 1024
 """Bytes of batches that may be opened in one turn of the loop, not counting the first batch."""
 
 
-class Placing:
+class BatchAppender:
     """Put records into batches.
 
     Args:
-        hashes_keys: see `LaneSettings`.
-        sticks: see `LaneSettings`.
+        hashes_keys: see `FastPathSettings`.
+        sticks: see `FastPathSettings`.
 
     Attributes:
         lane: the fast path, for records that need no wait.
@@ -59,7 +59,7 @@ class Placing:
         metadata: Metadata,
         sender_task: SenderTask,
         check: RecordCheck,
-        stickiness: Stickiness,
+        sticky_partitioners: StickyPartitioners,
         loop: asyncio.AbstractEventLoop,
         wall_ms: Callable[[], int],
         hashes_keys: bool,
@@ -70,15 +70,15 @@ class Placing:
         self._pool = pool
         self._sender_task = sender_task
         self._check = check
-        self._stickiness = stickiness
+        self._sticky_partitioners = sticky_partitioners
         self._loop = loop
         self._direct = sender_task.direct
         self._lingers = accumulator.settings.linger > 0
         self._opened_this_turn = 0
         self._turn_is_counted = False
         self._on_record_opens: OnOpened = None
-        self.lane: FastLane = FastLane(
-            LaneSettings(
+        self.fast_path: FastPath = FastPath(
+            FastPathSettings(
                 records_per_turn=RECORDS_PER_TURN,
                 size_limit=min(accumulator.settings.max_request_size, pool.total),
                 hashes_keys=hashes_keys,
@@ -125,7 +125,7 @@ class Placing:
         else:
             batch = self._append_to(record, record.partition)
         if batch is not None:
-            self._tell_sender(may_hurry=record.on_opened is None)
+            self._notify_sender(may_send=record.on_opened is None)
         return batch
 
     def try_open(self, record: OutgoingRecord, size: int) -> ProducerBatch | None:
@@ -162,7 +162,7 @@ class Placing:
         if partition is None:
             sticky = self.sticky_of(meta.name)
             partition = sticky.peek(meta)
-            if sticky.overstays:
+            if sticky.is_over_limit:
                 partition = self._after_put_off_switch(sticky, partition, meta)
         now = self._loop.time()
         try:
@@ -173,7 +173,7 @@ class Placing:
         is_full = batch.full
         self._send(batch, now, record.on_opened)
         if sticky is not None:
-            self._stickiness.weigh(sticky, meta, now)
+            self._sticky_partitioners.update_queue_weights(sticky, meta, now)
             sticky.update(partition, record.size, meta, enable_switch=is_full)
         return batch
 
@@ -198,11 +198,11 @@ class Placing:
         except (TypeError, ValueError) as error:
             self._pool.deallocate(buffer, size)
             raise SerializationError(str(error), topic=meta.name) from error
-        self.lane.appended += len(records)
+        self.fast_path.appended += len(records)
         written = batch.uncompressed_size
         self._on_opened(size, now)
         if sticky is not None:
-            self._stickiness.weigh(sticky, meta, now)
+            self._sticky_partitioners.update_queue_weights(sticky, meta, now)
             sticky.update(partition, written, meta, enable_switch=True)
         return batch
 
@@ -211,8 +211,8 @@ class Placing:
         if self._check.takes_headers:
             sticky = None
             if record.partition is None and not batch.full:
-                sticky = self._stickiness.of(record.meta.name)
-            self.lane.adopt(record.meta, batch, sticky)
+                sticky = self._sticky_partitioners.of(record.meta.name)
+            self.fast_path.use_batch(record.meta, batch, sticky)
         at = batch.count - 1
         return self._handle(batch, at, record.timestamp_ms, record.key, record.value)
 
@@ -223,10 +223,10 @@ class Placing:
 
     def sticky_of(self, topic: str) -> BuiltInPartitioner:
         """Return the topic's built-in partitioner; the fast path uses it no more."""
-        self.lane.settle(topic)
-        return self._stickiness.of(topic)
+        self.fast_path.count_sticky_bytes(topic)
+        return self._sticky_partitioners.of(topic)
 
-    def lend_spare(self) -> None:
+    def install_spare(self) -> None:
         """Put a spare batch into the fast path after a record sent directly is acknowledged.
 
         Not while another batch is incomplete: the next record is not likely to be sent directly.
@@ -240,28 +240,28 @@ class Placing:
             meta is None
             or place.partition >= len(meta.partitions)
             or not self._check.takes_headers
-            or not self.lane.open
+            or not self.fast_path.open
         ):
             return
         spare = direct.spare_for(place)
         if spare is None:
             return
         sticky = self.sticky_of(place.topic)
-        sticks = sticky.current == place.partition and not sticky.overstays
+        sticks = sticky.current == place.partition and not sticky.is_over_limit
         if sticks:
-            self._stickiness.weigh(sticky, meta, self._loop.time())
-        self.lane.adopt(meta, spare, sticky if sticks else None, True)
+            self._sticky_partitioners.update_queue_weights(sticky, meta, self._loop.time())
+        self.fast_path.use_batch(meta, spare, sticky if sticks else None, True)
 
     def drop_spare(self) -> None:
         """Keep the next record from being sent directly by the fast path."""
         if self._direct is not None:
             self._direct.drop_spare()
 
-    def forget_topics(self) -> None:
+    def drop_expired_topics(self) -> None:
         """Drop the state of topics that have expired from the metadata."""
         self.drop_spare()
-        self.lane.retain(self._metadata.cluster.topics)
-        self._stickiness.forget_topics(self._metadata)
+        self.fast_path.retain(self._metadata.cluster.topics)
+        self._sticky_partitioners.drop_expired_topics(self._metadata)
 
     # -- private ---------------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ class Placing:
             batch.gathering = True
             on_opened(batch)
         self._accumulator.enqueue(batch, now)
-        self._on_opened(batch.size, now, may_hurry=on_opened is None)
+        self._on_opened(batch.size, now, may_send=on_opened is None)
 
     def _send_spare(self) -> None:
         """Send the spare batch, to which the fast path has appended a record."""
@@ -319,7 +319,7 @@ class Placing:
         sticky = self.sticky_of(record.meta.name)
         partition = sticky.peek(record.meta)
         batch = self._append_to(record, partition)
-        if batch is None and sticky.overstays:
+        if batch is None and sticky.is_over_limit:
             partition = self._after_put_off_switch(sticky, partition, record.meta)
             batch = self._append_to(record, partition)
         if batch is not None:
@@ -348,12 +348,12 @@ class Placing:
     ) -> Delivery:
         key_size = -1 if key is None else len(key)
         value_size = -1 if value is None else len(value)
-        return self.lane.delivery(batch, index, timestamp_ms, key_size, value_size)
+        return self.fast_path.delivery(batch, index, timestamp_ms, key_size, value_size)
 
-    def _on_opened(self, size: int, now: float, *, may_hurry: bool = True) -> None:
+    def _on_opened(self, size: int, now: float, *, may_send: bool = True) -> None:
         # If the partition has no leader, nothing else wakes the sender before the batch expires.
         self._sender_task.advance(now + self._accumulator.settings.delivery_timeout)
-        if not self._tell_sender(may_hurry=may_hurry):
+        if not self._notify_sender(may_send=may_send):
             self._opened_this_turn += size
             self._count_till_next_turn()
 
@@ -363,14 +363,14 @@ class Placing:
         except (TypeError, ValueError) as error:
             raise SerializationError(str(error), topic=record.meta.name) from error
 
-    def _tell_sender(self, *, may_hurry: bool = True) -> bool:
+    def _notify_sender(self, *, may_send: bool = True) -> bool:
         """Wake the sender task if a batch is due; True if one was sent at once."""
         if self._accumulator.readiness.next_at >= self._sender_task.sleeping_until:
             return False
-        if self._lingers or not may_hurry:
+        if self._lingers or not may_send:
             self._sender_task.wake()  # more records may join until its turn
             return False
-        return self._sender_task.hurry()
+        return self._sender_task.try_send_immediately()
 
     def _count_till_next_turn(self) -> None:
         if not self._turn_is_counted:
@@ -380,4 +380,4 @@ class Placing:
     def _on_turn(self) -> None:
         self._turn_is_counted = False
         self._opened_this_turn = 0
-        self.lane.records_this_turn = 0
+        self.fast_path.records_this_turn = 0

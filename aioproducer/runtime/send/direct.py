@@ -28,10 +28,10 @@ from aioproducer.records import single_record_request
 from aioproducer.records.batch import encode_single_record
 from aioproducer.records.layout import MAGIC
 from aioproducer.records.message_set import magic_for
-from aioproducer.runtime.delivery import usual_outcome
+from aioproducer.runtime.delivery import decode_plain_acknowledgement
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.produce import ProduceRequest
-from aioproducer.wire.produce import USUAL_END, ProduceForm
+from aioproducer.wire.produce import ACKNOWLEDGEMENT_SUFFIX, ProduceRequestTemplate
 from aioproducer.wire.schema import Message
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Route(NamedTuple):
     version: int
     topic_id: UUID
     leader_epoch: int
-    form: ProduceForm
+    template: ProduceRequestTemplate
 
 
 class DirectSends:
@@ -130,7 +130,7 @@ class DirectSends:
             return
         known = self._routes.get(place)
         if known is None or known.versions is not link.versions:
-            form = ProduceForm(
+            template = ProduceRequestTemplate(
                 version,
                 self._client_id,
                 acks=self._acks,
@@ -141,7 +141,7 @@ class DirectSends:
             )
             epoch = self._metadata.leader_epoch(*place)
             self._routes[place] = Route(
-                node_id, link, link.versions, version, batch.topic_id, epoch, form
+                node_id, link, link.versions, version, batch.topic_id, epoch, template
             )
 
     # -- the spare -------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class DirectSends:
         size = self._pool.poolable
         if self._accumulator.settings.first_size(0) != size:
             return None
-        buffer = self._pool.lend(self.drop_spare)
+        buffer = self._pool.expose(self.drop_spare)
         if buffer is None:
             return None
         self._spare = spare = self._accumulator.begin_spare(place, buffer, size)
@@ -170,7 +170,7 @@ class DirectSends:
         spare, self._spare = self._spare, None
         if spare is None:
             raise RuntimeError("a record was appended to a spare batch that was given up")
-        self._pool.keep_lent()
+        self._pool.keep_exposed()
         return spare
 
     def drop_spare(self) -> None:
@@ -178,7 +178,7 @@ class DirectSends:
         spare, self._spare = self._spare, None
         if spare is not None:
             spare.take_buffer()
-        self._pool.return_lent()
+        self._pool.return_exposed()
 
     def take_acknowledged(self) -> TopicPartition | None:
         """Return the partition of the last record acknowledged since the last call, if any."""
@@ -222,17 +222,21 @@ class DirectSends:
         builder: BatchBuilder,
         now: float,
     ) -> InFlightRequest:
-        form = route.form
+        template = route.template
         correlation_id = connection.next_correlation_id()
         numbers = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
         frame: Sequence[Buffer]
         if builder.size <= _COPIED_BYTES:
-            front = form.front(correlation_id)
-            frame = (single_record_request(builder, front, form.back, form.is_flexible, *numbers),)
+            prefix = template.prefix(correlation_id)
+            frame = (
+                single_record_request(
+                    builder, prefix, template.suffix, template.is_flexible, *numbers
+                ),
+            )
         else:
             batch.encoded = encode_single_record(builder, *numbers)
-            frame = form.filled(correlation_id, batch.encoded.buffers)
-        expected = form.usual_answer(correlation_id)
+            frame = template.render(correlation_id, batch.encoded.buffers)
+        expected = template.acknowledgement_prefix(correlation_id)
         return InFlightRequest(
             ProduceRequest,
             route.version,
@@ -240,7 +244,9 @@ class DirectSends:
             frame,
             now + self._timeout,
             partial(self._on_answer, route.node_id, batch),
-            recognise=lambda data: usual_outcome(data, expected, USUAL_END),
+            recognise=lambda data: decode_plain_acknowledgement(
+                data, expected, ACKNOWLEDGEMENT_SUFFIX
+            ),
         )
 
     def _on_answer(

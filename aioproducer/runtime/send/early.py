@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.records.reader import DecodedRecord
     from aioproducer.runtime.delivery import Delivery
-    from aioproducer.runtime.send.batch_appender import Placing
+    from aioproducer.runtime.send.batch_appender import BatchAppender
     from aioproducer.runtime.send.validation import RecordCheck
     from aioproducer.runtime.tasks.sender import SenderTask
     from aioproducer.types import HeaderPairs
@@ -66,14 +66,14 @@ class EarlyRecords:
         self,
         accumulator: RecordAccumulator,
         metadata: Metadata,
-        placing: Placing,
+        batch_appender: BatchAppender,
         check: RecordCheck,
         sender_task: SenderTask,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._accumulator = accumulator
         self._metadata = metadata
-        self._placing = placing
+        self._batch_appender = batch_appender
         self._check = check
         self._sender_task = sender_task
         self._loop = loop
@@ -127,7 +127,7 @@ class EarlyRecords:
         except (TypeError, ValueError) as error:
             raise SerializationError(str(error), topic=record.meta.name) from error
         last.partitions.append(record.partition)
-        return self._placing.early_delivery(record, last.batch)
+        return self._batch_appender.early_delivery(record, last.batch)
 
     def open(self, record: OutgoingRecord, buffer: bytearray, size: int) -> Delivery:
         """Append to a new batch on this buffer.
@@ -141,7 +141,7 @@ class EarlyRecords:
         except KafkaError:
             raise
         except BaseException as interrupt:
-            self._sender_task.on_interrupt(interrupt)  # as in `Placing.open`
+            self._sender_task.on_interrupt(interrupt)  # as in `BatchAppender.open`
             raise
 
     def _open(self, record: OutgoingRecord, buffer: bytearray, size: int) -> Delivery:
@@ -152,10 +152,10 @@ class EarlyRecords:
             raise SerializationError(str(error), topic=topic) from error
         early = _EarlyBatch(batch, [record.partition])
         self._topics.setdefault(topic, deque()).append(early)
-        batch.add_listener(early, self._forget)
+        batch.add_listener(early, self._discard)
         # No queue has the batch: nothing else wakes the sender when it expires.
         self._sender_task.advance(now + self._accumulator.settings.delivery_timeout)
-        return self._placing.early_delivery(record, batch)
+        return self._batch_appender.early_delivery(record, batch)
 
     def on_metadata(self) -> None:
         """Queue the records of topics that have metadata now; fail those of refused topics."""
@@ -178,7 +178,7 @@ class EarlyRecords:
         for early in self._topics.pop(topic):
             self._sender_task.fail(early.batch, error)
 
-    def _forget(self, key: object) -> None:
+    def _discard(self, key: object) -> None:
         """Drop a batch that has expired or was given up."""
         if isinstance(key, _EarlyBatch):
             topic = key.batch.topic_partition.topic
@@ -191,25 +191,25 @@ class EarlyRecords:
     def _place(self, meta: TopicMetadata) -> None:
         """Put a topic's records into batches of its partitions, which are due at once."""
         batches = self._topics[meta.name]
-        spread = _Spread(meta, self._check, self._placing, self._accumulator.settings)
+        spread = _Spread(meta, self._check, self._batch_appender, self._accumulator.settings)
         places: list[list[tuple[_Part, int]]] = []
         for early in batches:
             early.batch.close()
             records = zip(early.batch.records(), early.partitions, strict=True)
             at = early.batch.created_at
             places.append([spread.add(record, given, at) for record, given in records])
-        filled = {part: self._filled(meta.name, part) for part in spread.parts}
+        made = {part: self._batch_of_part(meta.name, part) for part in spread.parts}
         for early, where in zip(batches, places, strict=True):
             early.batch.remove_listener(early)
-            self._accumulator.spread(early.batch, [(filled[part], index) for part, index in where])
+            self._accumulator.spread(early.batch, [(made[part], index) for part, index in where])
         del self._topics[meta.name]
-        for part, batch in filled.items():
+        for part, batch in made.items():
             if part.error is None:
                 self._accumulator.line_up_part(batch)
             else:
                 self._sender_task.fail(batch, part.error)
 
-    def _filled(self, topic: str, part: _Part) -> ProducerBatch:
+    def _batch_of_part(self, topic: str, part: _Part) -> ProducerBatch:
         where = TopicPartition(topic, part.partition)
         return self._accumulator.part_of_early(where, part.records, part.size, part.created_at)
 
@@ -221,13 +221,13 @@ class _Spread:
         self,
         meta: TopicMetadata,
         check: RecordCheck,
-        placing: Placing,
+        batch_appender: BatchAppender,
         settings: AccumulatorSettings,
     ) -> None:
         self.parts: list[_Part] = []
         self._meta = meta
         self._check = check
-        self._placing = placing
+        self._batch_appender = batch_appender
         self._batch_size = settings.batch_size
         self._most = settings.batch_records or sys.maxsize
         self._open: dict[int, _Part] = {}
@@ -243,7 +243,7 @@ class _Spread:
         size = record.size - HEADER_SIZE + _MOST_GROWTH
         sticky = None
         if record.partition is None:
-            sticky = self._placing.sticky_of(self._meta.name)
+            sticky = self._batch_appender.sticky_of(self._meta.name)
             record.partition = sticky.peek(self._meta)
         part = self._part(record.partition, size, created_at)
         part.records.append(record)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from aioproducer.records import IMPLEMENTATION
 
 if TYPE_CHECKING:
-    from aioproducer.runtime.send.fast_path_protocol import Lane
+    from aioproducer.runtime.send.fast_path_protocol import FastPathProtocol
 
-__all__ = ["LANE_IMPLEMENTATION", "FastLane", "shorten", "wall_clock_ms"]
+__all__ = ["FAST_PATH_IMPLEMENTATION", "FastPath", "install_native_send", "wall_clock_ms"]
 
-LANE_IMPLEMENTATION: str = IMPLEMENTATION
+FAST_PATH_IMPLEMENTATION: str = IMPLEMENTATION
 """Implementation that this process uses: `native` or `pure`."""
 
 if not TYPE_CHECKING and IMPLEMENTATION == "native":
@@ -23,14 +23,14 @@ if not TYPE_CHECKING and IMPLEMENTATION == "native":
         from aioproducer.runtime.send import _fast_path  # noqa: F401
     except ImportError:
         # Each native module is compiled separately; every combination with pure Python works.
-        LANE_IMPLEMENTATION = "pure"
+        FAST_PATH_IMPLEMENTATION = "pure"
 
-if TYPE_CHECKING or LANE_IMPLEMENTATION == "native":
-    from aioproducer.runtime.send._fast_path import FastLane, shorten, wall_clock_ms
+if TYPE_CHECKING or FAST_PATH_IMPLEMENTATION == "native":
+    from aioproducer.runtime.send._fast_path import FastPath, install_native_send, wall_clock_ms
 else:
-    from aioproducer.runtime.send._fast_path_py import FastLane, shorten, wall_clock_ms
+    from aioproducer.runtime.send._fast_path_py import FastPath, install_native_send, wall_clock_ms
 
 if TYPE_CHECKING:
     from aioproducer.runtime.send import _fast_path_py
 
-    _LANES: tuple[type[Lane], ...] = (FastLane, _fast_path_py.FastLane)
+    _FAST_PATHS: tuple[type[FastPathProtocol], ...] = (FastPath, _fast_path_py.FastPath)

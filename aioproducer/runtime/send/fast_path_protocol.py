@@ -1,4 +1,4 @@
-"""The protocol of the fast path of `send()`: start with `Lane`.
+"""The protocol of the fast path of `send()`: start with `FastPathProtocol`.
 
 A record takes the fast path when no wait is needed: the path is open, no call queues for memory,
 another record may be buffered, key and value are bytes or None, the timestamp does not look like
@@ -8,12 +8,13 @@ batch has room or a new one can be opened (`OpenBatch`). Any other record takes 
 
 Invariants
 - A refusal has no effect: the slow path may take the same record at once.
-- Errors of a record are raised by the slow path. Here only `check_admission` and `OpenBatch` raise.
+- Errors of a record are raised by the slow path.
+  Only `check_transaction` and `OpenBatch` raise here.
 - While calls wait for memory (`waiting`), no record is appended here. The fast path yields to the
   event loop as often as the slow path (`records_this_turn`).
-- `send_spare` is called at once after the first record of a spare batch (`adopt`, `is_spare`).
+- `send_spare` is called at once after the first record of a spare batch (`use_batch`, `is_spare`).
 - Bytes for a topic's sticky partitioner are counted in one place at a time: in the fast path from
-  `adopt` until `settle`, which adds them to the partitioner.
+  `use_batch` until `count_sticky_bytes`, which adds them to the partitioner.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ headers of a checked record, and the bytes that a batch with this record alone t
 
 
 @dataclass(frozen=True, slots=True)
-class LaneSettings:
+class FastPathSettings:
     """Settings of the fast path.
 
     Attributes:
@@ -66,8 +67,8 @@ class LaneSettings:
     sticks: bool
 
 
-class Lane(Protocol):
-    """Interface of both implementations of `FastLane`."""
+class FastPathProtocol(Protocol):
+    """Interface of both implementations of `FastPath`."""
 
     waiting: int
     """Number of calls that queue for memory, or are about to; the slow path counts them."""
@@ -77,7 +78,7 @@ class Lane(Protocol):
     """All records appended, on both paths."""
     ceiling: int
     """Upper bound of `appended`: `buffer_max_records` plus the records no longer buffered."""
-    check_admission: Callable[[], None] | None
+    check_transaction: Callable[[], None] | None
     """Raises when no record may be sent now."""
 
     @property
@@ -125,7 +126,7 @@ class Lane(Protocol):
         """
         ...
 
-    def adopt(
+    def use_batch(
         self,
         meta: TopicMetadata,
         batch: ProducerBatch,
@@ -141,11 +142,11 @@ class Lane(Protocol):
         """
         ...
 
-    def settle(self, topic: str) -> None:
+    def count_sticky_bytes(self, topic: str) -> None:
         """Add the bytes counted here to the topic's sticky partitioner."""
         ...
 
-    def forget(self, topic: str) -> None:
+    def drop_topic(self, topic: str) -> None:
         """Drop the state of a topic."""
         ...
 

@@ -60,12 +60,12 @@ class BufferMemory:
     async def _granted(self, size: int, ceiling: int) -> bytearray:
         future: asyncio.Future[None] = self._loop.create_future()
 
-        def settled(_: MemoryRequest) -> None:
+        def resume(_: MemoryRequest) -> None:
             if not future.done():
                 future.set_result(None)
 
         started = self._loop.time()
-        request = self.pool.enqueue(size, settled, ceiling)
+        request = self.pool.enqueue(size, resume, ceiling)
         try:
             self._on_wait()
             self._stats.buffer_waits += 1

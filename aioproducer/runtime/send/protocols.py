@@ -24,7 +24,7 @@ class MetadataWaits(Protocol):
         """Return once the topic has that partition."""
 
 
-class Admission(Protocol):
+class TransactionGate(Protocol):
     """Checks of a transactional producer before a record is accepted."""
 
     def check_send(self) -> int:
@@ -37,7 +37,7 @@ class Admission(Protocol):
         """Handle a record of that transaction that was not accepted."""
 
 
-class Unfinished(Protocol[T_co]):
+class PendingSerialization(Protocol[T_co]):
     """One or more records with a serializer that has not finished."""
 
     def __await__(self) -> Generator[Any, None, T_co]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from aioproducer.errors import KafkaError, KafkaTimeoutError, WouldBlockError
 
 if TYPE_CHECKING:
-    from aioproducer.runtime.send.protocols import Unfinished
+    from aioproducer.runtime.send.protocols import PendingSerialization
 
 T = TypeVar("T", bound=tuple[Any, ...])
 
@@ -68,7 +68,7 @@ class SerializationQueue:
             queue.waiting.append(place)
         return place
 
-    async def finish(self, place: Place, made: T | Unfinished[T]) -> T:
+    async def finish(self, place: Place, made: T | PendingSerialization[T]) -> T:
         """Return a serialized record once all earlier records of its topic are appended.
 
         The caller then leaves the place and appends the record, without a wait in between.
@@ -208,7 +208,7 @@ def _end(turn: asyncio.Future[None]) -> None:
         turn.set_result(None)
 
 
-def discard(made: T | Unfinished[T]) -> None:
+def discard(made: T | PendingSerialization[T]) -> None:
     """Give up a record whose serializer will not be awaited."""
     if not isinstance(made, tuple):
         made.close()

@@ -1,4 +1,4 @@
-"""Sticky partitioners by topic, weighted by queue lengths: start with `Stickiness`."""
+"""Sticky partitioners by topic, weighted by queue lengths: start with `StickyPartitioners`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.types import TopicMetadata
 
-_LOOK_S, _LEAST_S = 1e-4, 2e-3
+_UPDATE_S, _LEAST_S = 1e-4, 2e-3
 
 
-class Stickiness:
+class StickyPartitioners:
     """The built-in partitioners of a producer.
 
     Args:
@@ -34,7 +34,7 @@ class Stickiness:
         self._accumulator = accumulator
         self._latencies = latencies
         self._partitioners: dict[str, BuiltInPartitioner] = {}
-        self._weigh_at: dict[str, float] = {}
+        self._weights_due_at: dict[str, float] = {}
 
     def of(self, topic: str) -> BuiltInPartitioner:
         """Return the topic's built-in partitioner."""
@@ -43,21 +43,23 @@ class Stickiness:
             found = self._partitioners[topic] = self._make(topic)
         return found
 
-    def weigh(self, sticky: BuiltInPartitioner, meta: TopicMetadata, now: float) -> None:
+    def update_queue_weights(
+        self, sticky: BuiltInPartitioner, meta: TopicMetadata, now: float
+    ) -> None:
         """Weight the next choice of a partition by queue lengths (KIP-794).
 
         Weights are updated at most once per 0.1 ms times the number of partitions, and at most once
         per 2 ms: topics with many partitions cost no more than topics with few.
         """
-        if len(meta.partitions) > 1 and now >= self._weigh_at.get(meta.name, now):
-            self._weigh_at[meta.name] = now + max(len(meta.partitions) * _LOOK_S, _LEAST_S)
+        if len(meta.partitions) > 1 and now >= self._weights_due_at.get(meta.name, now):
+            self._weights_due_at[meta.name] = now + max(len(meta.partitions) * _UPDATE_S, _LEAST_S)
             sizes = self._accumulator.queue_sizes(meta.name)
-            near = sticky.neighbourhood.partitions_of(meta)
+            near = sticky.rack_preference.partitions_of(meta)
             load = partition_load(sizes, meta, self._latencies, near)
             sticky.update_load(*(load or (None, (), 0)))
 
-    def forget_topics(self, metadata: Metadata) -> None:
+    def drop_expired_topics(self, metadata: Metadata) -> None:
         """Drop the partitioners of topics that have expired from the metadata."""
         for topic in [name for name in self._partitioners if metadata.topic(name) is None]:
             del self._partitioners[topic]
-            self._weigh_at.pop(topic, None)
+            self._weights_due_at.pop(topic, None)

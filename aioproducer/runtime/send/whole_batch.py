@@ -35,9 +35,11 @@ class WholeBatchAppender(RecordAppender):
         Waits as `append` does. Without a partition, the partitioner chooses as for a record
         without key and value.
         """
-        ticket = self._ticket()
+        transaction_number = self._transaction_number()
         try:
-            meta, partition, deadline = await self._metadata_of(topic, partition, ticket)
+            meta, partition, deadline = await self._metadata_of(
+                topic, partition, transaction_number
+            )
             chosen = self._check.record(meta, None, None, (), partition, None).partition
             checked = [
                 self._check.record(meta, key, value, headers, chosen or 0, timestamp_ms)
@@ -47,29 +49,33 @@ class WholeBatchAppender(RecordAppender):
                 record.partition = chosen
             size = HEADER_SIZE + sum(record.size - HEADER_SIZE for record in checked)
             self._memory.pool.check_size(size)
-            if self._may_append and not self.placing.may_open(size):
+            if self._may_append and not self.batch_appender.may_open(size):
                 await asyncio.sleep(0)  # fairness, as in `append`
-                self._check_open(ticket)
+                self._check_open(transaction_number)
             buffer = self._memory.pool.try_allocate(size) if self._may_append else None
             if buffer is not None:
-                return self.placing.open_whole(checked, buffer, size)
-            return await self._append_whole_in_line(checked, size, deadline, ticket)
+                return self.batch_appender.open_whole(checked, buffer, size)
+            return await self._append_whole_in_line(checked, size, deadline, transaction_number)
         except (*LOSSES, IllegalStateError) as error:
-            self._on_refused(ticket, error)
+            self._on_refused(transaction_number, error)
             raise
 
     # -- private -----------------------------------------------------------------------------------
 
     async def _append_whole_in_line(
-        self, records: Sequence[OutgoingRecord], size: int, deadline: float | None, ticket: int
+        self,
+        records: Sequence[OutgoingRecord],
+        size: int,
+        deadline: float | None,
+        transaction_number: int,
     ) -> ProducerBatch:
         async with self._in_turn(records[0].meta.name, deadline):
-            await self._memory.wait_for_place(self.lane.appended)
-            self._check_open(ticket)
+            await self._memory.wait_for_place(self.fast_path.appended)
+            self._check_open(transaction_number)
             buffer = await self._memory.allocate(size)
             try:
-                self._check_open(ticket)
+                self._check_open(transaction_number)
             except BaseException:
                 self._memory.pool.deallocate(buffer, size)
                 raise
-            return self.placing.open_whole(records, buffer, size)
+            return self.batch_appender.open_whole(records, buffer, size)

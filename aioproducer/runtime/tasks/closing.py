@@ -24,7 +24,7 @@ class UserObjects:
     """
 
     def __init__(self, config: ProducerConfig) -> None:
-        self._patience_ms = config.request_timeout_ms
+        self._timeout_ms = config.request_timeout_ms
         given = (config.key_serializer, config.value_serializer, config.partitioner)
         different = {id(each): each for each in given if not isinstance(each, str | type)}
         self._open = deque(
@@ -37,10 +37,10 @@ class UserObjects:
             found: Any = self._open.popleft()
             name = type(found).__name__
             try:
-                async with asyncio.timeout(self._patience_ms / 1000) as timeout:
+                async with asyncio.timeout(self._timeout_ms / 1000) as timeout:
                     await _called(found.close)
             except TimeoutError as error:
-                bound = f"request_timeout_ms={self._patience_ms}"
+                bound = f"request_timeout_ms={self._timeout_ms}"
                 reason = f"took longer than {bound}" if timeout.expired() else repr(error)
                 _log.error("closing %s: %s", name, reason)
             except Exception as error:

@@ -23,7 +23,7 @@ from aioproducer._checks.event_loop import running_loop
 from aioproducer._util.gather import together
 from aioproducer.config import ProducerConfig
 from aioproducer.core.transactions import coordinator_queries
-from aioproducer.core.transactions.coordinator_queries import Question
+from aioproducer.core.transactions.coordinator_queries import CoordinatorQuery
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.errors import (
     AuthorizationError,
@@ -46,7 +46,7 @@ from aioproducer.types import Node
 
 _T = TypeVar("_T")
 
-_LOOK_AGAIN_S = 1.0
+_RECHECK_S = 1.0
 """Interval of checks while no broker is ready: if a dial is slow, another broker may be chosen."""
 _MAY_BE_ELSEWHERE = (
     CoordinatorNotAvailableError,
@@ -74,7 +74,7 @@ class CoordinatorClient:
         rng: random.Random | None = None,
     ) -> None:
         self._loop = running_loop()
-        self._patience = config.call_timeout_ms / 1000
+        self._timeout_s = config.call_timeout_ms / 1000
         self._bound = config.call_bound
         self._principal = principal_of(config)
         self._request_timeout = config.request_timeout_ms / 1000
@@ -96,16 +96,16 @@ class CoordinatorClient:
         """Close all connections."""
         await self._client.close(0)
 
-    async def ask(self, question: Question[_T]) -> _T:
+    async def ask(self, query: CoordinatorQuery[_T]) -> _T:
         """Return the answer; retriable failures are retried until the timeout.
 
         Raises:
             KafkaTimeoutError: no answer within `max_block_ms`.
             KafkaError: the response has an error that is not retriable.
         """
-        return await self._repeated(lambda: self._ask(question))
+        return await self._repeated(lambda: self._ask(query))
 
-    def forget_coordinators(self) -> None:
+    def drop_coordinators(self) -> None:
         """Make the next request search its coordinator again; the connections stay open."""
         self._coordinators.clear()
 
@@ -118,7 +118,7 @@ class CoordinatorClient:
         self,
         kind: CoordinatorKind,
         names: Iterable[str],
-        question: Callable[[Sequence[str]], Question[dict[str, _T]]],
+        query: Callable[[Sequence[str]], CoordinatorQuery[dict[str, _T]]],
     ) -> dict[str, _T]:
         """Return the answers of all coordinators of these names; raises what `ask` raises."""
         wanted = list(names)
@@ -130,7 +130,7 @@ class CoordinatorClient:
                 by_node.setdefault(self._coordinators[CoordinatorKey(kind, name)], []).append(name)
             try:
                 answers: list[dict[str, _T]] = await together(
-                    *(self._exchange(node, question(some)) for node, some in by_node.items())
+                    *(self._exchange(node, query(some)) for node, some in by_node.items())
                 )
             except _MAY_BE_ELSEWHERE:
                 for name in wanted:
@@ -140,20 +140,20 @@ class CoordinatorClient:
 
         return await self._repeated(of_all)
 
-    async def ask_each(self, question: Question[_T]) -> list[_T]:
+    async def ask_each(self, query: CoordinatorQuery[_T]) -> list[_T]:
         """Return the answers of all brokers of the cluster; raises what `ask` raises."""
 
         async def of_all() -> list[_T]:
             self._learn(await self._ask(coordinator_queries.brokers()))
-            return [await self._exchange(node_id, question) for node_id in sorted(self._nodes)]
+            return [await self._exchange(node_id, query) for node_id in sorted(self._nodes)]
 
         return await self._repeated(of_all)
 
-    async def ask_broker(self, node_id: int, question: Question[_T]) -> _T:
+    async def ask_broker(self, node_id: int, query: CoordinatorQuery[_T]) -> _T:
         """Return the answer of one broker of the cluster, in one attempt; raises its error."""
         if node_id not in self._nodes:
             self._learn(await self._ask(coordinator_queries.brokers()))
-        return await self._exchange(node_id, question)
+        return await self._exchange(node_id, query)
 
     async def relay(
         self, node_id: int, encoded: Callable[[Mapping[int, tuple[int, int]]], PreparedRequest]
@@ -173,7 +173,7 @@ class CoordinatorClient:
             KafkaConnectionError: The broker cannot be reached.
         """
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout_s):
                 if node_id not in self._nodes:
                     self._learn(await self._ask(coordinator_queries.brokers()))
                 await self._ready(node_id)
@@ -203,7 +203,7 @@ class CoordinatorClient:
         failures = 0
         last: KafkaError | None = None
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout_s):
                 while True:
                     try:
                         return await attempt()
@@ -228,12 +228,12 @@ class CoordinatorClient:
         message = f"no outcome within {self._bound}{reason}"
         return KafkaTimeoutError(message, topic=topic, advice=advice)
 
-    async def _ask(self, question: Question[_T]) -> _T:
-        key = question.coordinator
+    async def _ask(self, query: CoordinatorQuery[_T]) -> _T:
+        key = query.coordinator
         if key is None:
-            return await self._exchange(await self._any_node(), question)
+            return await self._exchange(await self._any_node(), query)
         try:
-            return await self._exchange(await self._coordinator(key), question)
+            return await self._exchange(await self._coordinator(key), query)
         except _MAY_BE_ELSEWHERE:
             self._coordinators.pop(key, None)
             raise
@@ -253,28 +253,26 @@ class CoordinatorClient:
             self._coordinators[key] = node.id
         return self._coordinators[key]
 
-    async def _exchange(self, node_id: int, question: Question[_T]) -> _T:
+    async def _exchange(self, node_id: int, query: CoordinatorQuery[_T]) -> _T:
         await self._ready(node_id)
-        client, api = self._client, question.request_type.API_KEY
+        client, api = self._client, query.request_type.API_KEY
         if api is None:  # pragma: no cover - every request has one
-            raise TypeError(f"{question.request_type.__name__} is no request")
-        version = client.api_version(node_id, api, question.min_version, question.max_version)
-        request = PreparedRequest.of(
-            question.make(version), min_version=version, max_version=version
-        )
+            raise TypeError(f"{query.request_type.__name__} is no request")
+        version = client.api_version(node_id, api, query.min_version, query.max_version)
+        request = PreparedRequest.of(query.make(version), min_version=version, max_version=version)
         now = self._loop.time()
         answer = await client.send(node_id, request, timeout_s=self._request_timeout, now=now)
         if answer is None:
             raise NodeDisconnectedError("no answer", node_id=node_id)
         try:
-            return question.read(answer)
+            return query.read(answer)
         except AuthorizationError as error:
-            key = question.coordinator
+            key = query.coordinator
             name = None if key is None else key.name
             is_group = key is not None and key.kind is CoordinatorKind.GROUP
             raise with_access(
                 error,
-                request_name(question.request_type),
+                request_name(query.request_type),
                 self._principal,
                 group=name if is_group else None,
                 transactional_id=None if is_group else name,
@@ -282,7 +280,7 @@ class CoordinatorClient:
 
     async def _any_node(self) -> int:
         while (node_id := self._client.least_loaded_node(self._loop.time())) is None:
-            await self._event(_LOOK_AGAIN_S)
+            await self._event(_RECHECK_S)
         return node_id
 
     async def _ready(self, node_id: int) -> None:
@@ -296,7 +294,7 @@ class CoordinatorClient:
             failure = client.connection_failures(node_id)
             if failure is not None and client.state(node_id) is NodeState.BACKING_OFF:
                 raise failure
-            await self._event(min(client.ready_at(node_id, now) - now, _LOOK_AGAIN_S))
+            await self._event(min(client.ready_at(node_id, now) - now, _RECHECK_S))
 
     async def _event(self, at_most_s: float) -> None:
         self._changed.clear()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _log = log.get("runtime")
 
-_MOST_PARTITIONS_TOLD = 3
+_MOST_PARTITIONS_LISTED = 3
 
 
 class Flushing:
@@ -64,10 +64,10 @@ class Flushing:
             left = list(waiting.values())
         finally:
             self._accumulator.end_flush()
-            _forget(waiting)
-        return self._tell_left(left, timeout)
+            _unlisten(waiting)
+        return self._report_left(left, timeout)
 
-    def _tell_left(self, batches: Collection[ProducerBatch], timeout: float | None) -> int:
+    def _report_left(self, batches: Collection[ProducerBatch], timeout: float | None) -> int:
         counts: Counter[TopicPartition] = Counter()
         oldest: dict[TopicPartition, ProducerBatch] = {}
         for batch in batches:
@@ -75,12 +75,12 @@ class Flushing:
             oldest.setdefault(batch.topic_partition, batch)
         left = counts.total()
         if left:
-            told = [
+            lines = [
                 f"{where.topic}-{where.partition}: {count}, {self._cause(oldest[where])}"
-                for where, count in counts.most_common(_MOST_PARTITIONS_TOLD)
+                for where, count in counts.most_common(_MOST_PARTITIONS_LISTED)
             ]
-            if len(counts) > len(told):
-                told.append(f"{len(counts) - len(told)} more partition(s)")
+            if len(counts) > len(lines):
+                lines.append(f"{len(counts) - len(lines)} more partition(s)")
             self.warnings.warning(
                 self._loop.time(),
                 None,
@@ -88,7 +88,7 @@ class Flushing:
                 "flush(%s) ended with %d record(s) undelivered (%s)",
                 timeout,
                 left,
-                "; ".join(told),
+                "; ".join(lines),
             )
         return left
 
@@ -109,7 +109,7 @@ def _listen(waiting: dict[object, ProducerBatch], on_done: Callable[[object], No
         batch.add_listener(key, on_done)
 
 
-def _forget(waiting: dict[object, ProducerBatch]) -> None:
+def _unlisten(waiting: dict[object, ProducerBatch]) -> None:
     for key, batch in waiting.items():
         batch.remove_listener(key)
     waiting.clear()

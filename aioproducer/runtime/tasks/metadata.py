@@ -36,7 +36,7 @@ from aioproducer.errors import (
 )
 from aioproducer.errors.advice import ADVICE, joined
 from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
-from aioproducer.runtime.tasks.wakeup import Alarm
+from aioproducer.runtime.tasks.wakeup import WakeupTimer
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -50,7 +50,7 @@ from aioproducer.core.metadata.metadata import Metadata
 _FIRST_WITH_AUTO_CREATE_FLAG = 4
 _FIRST_WITH_RELIABLE_EPOCHS = 9
 
-_MOST_FAILURES_TOLD = 8
+_MOST_FAILURES_LISTED = 8
 
 _log = log.get("runtime")
 _METADATA = "metadata"
@@ -124,14 +124,14 @@ class MetadataTask:
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
         self._task: asyncio.Task[None] | None = None
         self._closing = False
-        self._alarm = Alarm(loop)
+        self._wakeup = WakeupTimer(loop)
         self._answer: asyncio.Future[Message | None] | None = None
         self._answer_version = 0
         self._sent = 0
         self._asked: list[str] | None = None
         """The topics of the request, None for all topics in use."""
-        self._nodes_told: Mapping[int, Node] | None = None
-        self._told_fatal: dict[int, KafkaError] = {}
+        self._reported_nodes: Mapping[int, Node] | None = None
+        self._reported_fatal: dict[int, KafkaError] = {}
         self._in_background = False
         self._logged_refusal: type[KafkaError] | None = None
         self.on_refusal: Callable[[KafkaError], None] | None = None
@@ -158,10 +158,10 @@ class MetadataTask:
         """End the task; waiting calls raise `ProducerClosedError`."""
         self._closing = True
         self._waiters.fail(ProducerClosedError("the producer was closed during the wait"))
-        self._alarm.ring()
+        self._wakeup.wake()
         if self._task is not None:
             await asyncio.wait([self._task])
-        self._alarm.close()
+        self._wakeup.close()
         self._metadata.on_event = None
 
     def wake(self) -> None:
@@ -171,12 +171,12 @@ class MetadataTask:
 
     def turn_at(self, at: float, now: float) -> None:
         """Have the next turn at this loop time, unless an earlier one is due."""
-        self._alarm.turn_at(at, now)
+        self._wakeup.turn_at(at, now)
 
     @property
     def sleeping_until(self) -> float:
         """Loop time of the next turn, unless the task is woken before; -inf during one."""
-        return self._alarm.until
+        return self._wakeup.until
 
     # -- waiting ---------------------------------------------------------------------------------
 
@@ -221,7 +221,7 @@ class MetadataTask:
                 self._on_end(cause)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._alarm.close()
+        self._wakeup.close()
         if task.cancelled() and not self._closing:
             cause = ProducerFailedError("the producer's metadata task was cancelled from outside")
             self._waiters.fail(cause)
@@ -229,7 +229,7 @@ class MetadataTask:
                 self._on_end(cause)
 
     async def _turn(self) -> None:
-        self._alarm.begin_turn()
+        self._wakeup.begin_turn()
         self._take_answer()
         now = self._loop.time()
         for action in self._requests.poll(now, self._client):
@@ -240,7 +240,7 @@ class MetadataTask:
                     self._on_no_broker_ready(node_id, now)
                 case Rebootstrap(why):
                     self._rebootstrap(now, why)
-        await self._alarm.sleep(self._requests.next_deadline(self._loop.time(), self._client))
+        await self._wakeup.sleep(self._requests.next_deadline(self._loop.time(), self._client))
 
     def _on_no_broker_ready(self, node_id: int | None, now: float) -> None:
         if self._note_fatal_connection_errors(now):
@@ -286,7 +286,7 @@ class MetadataTask:
     def _on_answer(self, answer: asyncio.Future[Message | None]) -> None:
         if not answer.cancelled():
             answer.exception()  # Retrieved now: `close()` may come before it is used.
-        self._alarm.ring()
+        self._wakeup.wake()
 
     def _take_answer(self) -> None:
         answer = self._answer
@@ -319,21 +319,21 @@ class MetadataTask:
             self._in_background = False
             self.warnings.recovered(now, _METADATA, "metadata is fetched again")
             self._note_cluster(before)
-            self._tell_nodes()
+            self._report_nodes()
             self._on_update()
-            self._waiters.settle(now, self._asked)
+            self._waiters.resume_decided(now, self._asked)
             if self._metadata.last_answer_is_full:
-                self._waiters.settle_refreshes(self._sent, now)
+                self._waiters.resume_refreshes(self._sent, now)
             return
         if response.error_code == RebootstrapRequiredError.code and self._rebootstraps:
             self._rebootstrap(now, "the broker asked for it")
-        self._waiters.settle(now)
+        self._waiters.resume_decided(now)
 
     def _note_cluster(self, before: str | None) -> None:
         """Log a warning if another cluster has answered."""
         after = self._metadata.cluster.cluster_id
         if before is not None and after != before:
-            self._nodes_told = None
+            self._reported_nodes = None
             # Rarely: a broker may name another cluster in each answer.
             self.warnings.warning(
                 self._loop.time(),
@@ -355,7 +355,7 @@ class MetadataTask:
             self.warnings.warning(
                 now, _METADATA, type(error).__name__, "fetching metadata failed: %s", error
             )
-        self._waiters.settle(now)
+        self._waiters.resume_decided(now)
 
     def _on_refusal(self, error: KafkaError) -> None:
         """Report an error that keeps a start in the background from its end."""
@@ -371,9 +371,9 @@ class MetadataTask:
         for node_id in self._candidates():
             error = self._client.connection_failures(node_id)
             if not isinstance(error, AuthenticationError | UnsupportedVersionError):
-                self._told_fatal.pop(node_id, None)
-            elif error is not self._told_fatal.get(node_id):
-                self._told_fatal[node_id] = error
+                self._reported_fatal.pop(node_id, None)
+            elif error is not self._reported_fatal.get(node_id):
+                self._reported_fatal[node_id] = error
                 self._fail(error)
                 news = True
         return news
@@ -423,7 +423,7 @@ class MetadataTask:
         elif not isinstance(metadata.fatal_error, BootstrapError):
             metadata.fatal_error = error
             self._on_refusal(error)
-            self._waiters.settle(now)
+            self._waiters.resume_decided(now)
 
     def _every_start_failed_with(self, kind: type[KafkaError]) -> bool:
         """Return whether all bootstrap servers failed like this and no broker has answered yet."""
@@ -436,37 +436,37 @@ class MetadataTask:
         self.warnings.warning(
             now, None, "rebootstrap", "starting over from the bootstrap servers: %s", why
         )
-        self._nodes_told = self._answer = None
+        self._reported_nodes = self._answer = None
         self._client.rebootstrap()
         self._requests.on_rebootstrap(now)
 
     # -- helpers ---------------------------------------------------------------------------------
 
     def _candidates(self) -> list[int]:
-        known = [] if self._nodes_told is None else list(self._nodes_told)
+        known = [] if self._reported_nodes is None else list(self._reported_nodes)
         return [*known, *self._bootstrap]
 
     def _on_metadata_event(self) -> None:
-        if self._nodes_told is not None:
-            self._tell_nodes()
+        if self._reported_nodes is not None:
+            self._report_nodes()
         self.wake()
 
-    def _tell_nodes(self) -> None:
+    def _report_nodes(self) -> None:
         cluster = self._metadata.cluster
-        if cluster.nodes is not self._nodes_told:
-            self._nodes_told = cluster.nodes
+        if cluster.nodes is not self._reported_nodes:
+            self._reported_nodes = cluster.nodes
             self._client.set_nodes(cluster.nodes, cluster.cluster_id)
 
     def _explain_connections(self) -> Reason:
         """Return the brokers that cannot be reached or throttle, and why, for timeout errors."""
-        brokers = self._nodes_told or {}
+        brokers = self._reported_nodes or {}
         failures = self._connection_failures(brokers)
         if len(failures) == len(brokers):
             failures |= self._connection_failures(self._bootstrap)
-        told = [f"{_place(node)}: {error.message}" for node, error in failures.items()]
+        reasons = [f"{_place(node)}: {error.message}" for node, error in failures.items()]
         throttled = self._throttle_times(brokers)
-        parts = {"connection failures": told, "throttled by": throttled}
-        advices = [error.advice for error in failures.values()][:_MOST_FAILURES_TOLD]
+        parts = {"connection failures": reasons, "throttled by": throttled}
+        advices = [error.advice for error in failures.values()][:_MOST_FAILURES_LISTED]
         return Reason(
             "; ".join(f"{what}: {_shortened(each)}" for what, each in parts.items() if each),
             joined(*advices, ADVICE["over-quota"] if throttled else None),
@@ -487,6 +487,8 @@ def _place(node: Node) -> str:
     return f"{who} {node.host}:{node.port}"
 
 
-def _shortened(told: list[str]) -> str:
-    hidden = len(told) - _MOST_FAILURES_TOLD
-    return ", ".join(told if hidden <= 0 else [*told[:_MOST_FAILURES_TOLD], f"and {hidden} more"])
+def _shortened(reasons: list[str]) -> str:
+    hidden = len(reasons) - _MOST_FAILURES_LISTED
+    return ", ".join(
+        reasons if hidden <= 0 else [*reasons[:_MOST_FAILURES_LISTED], f"and {hidden} more"]
+    )

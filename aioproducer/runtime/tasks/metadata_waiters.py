@@ -118,7 +118,7 @@ class MetadataWaiters:
             if future.done() and not future.cancelled():
                 future.exception()
 
-    def settle_refreshes(self, sent: int, now: float) -> None:
+    def resume_refreshes(self, sent: int, now: float) -> None:
         """Resume the callers of `wait_for_refresh` after a full answer to the last request."""
         for future, before in self._refreshes.items():
             if before < sent:
@@ -126,7 +126,7 @@ class MetadataWaiters:
             else:
                 self._metadata.request_update(now)
 
-    def settle(self, now: float, topics: Iterable[str] | None = None) -> None:
+    def resume_decided(self, now: float, topics: Iterable[str] | None = None) -> None:
         """Resume the callers whose result is decided, after a response or a failed attempt.
 
         Args:
@@ -135,7 +135,7 @@ class MetadataWaiters:
         """
         for topic in [*self._waiting, *self.also_wanted] if topics is None else topics:
             for waiter in list(self._waiting.get(topic, ())):
-                self._settle_one(waiter)
+                self._resume_if_decided(waiter)
             if topic is not None and (topic in self._waiting or topic in self.also_wanted):
                 self._metadata.request_topic(topic, now)
 
@@ -173,7 +173,7 @@ class MetadataWaiters:
         waiter = _Waiter(topic, partition, now, self._loop.create_future(), deadline is None)
         if topic is not None:
             self._metadata.add_topic(topic, now)
-        self._settle_one(waiter, before_asking=True)
+        self._resume_if_decided(waiter, before_asking=True)
         if waiter.future.done():
             return waiter.future.result()
         self._waiting.setdefault(topic, {})[waiter] = None
@@ -185,13 +185,13 @@ class MetadataWaiters:
         finally:
             if timer is not None:
                 timer.cancel()
-            self._forget(waiter)
+            self._discard(waiter)
             if waiter.future.done() and not waiter.future.cancelled():
                 # If the call is cancelled in the turn in which the wait failed, the exception is
                 # retrieved here only.
                 waiter.future.exception()
 
-    def _settle_one(self, waiter: _Waiter, *, before_asking: bool = False) -> None:
+    def _resume_if_decided(self, waiter: _Waiter, *, before_asking: bool = False) -> None:
         metadata, topic = self._metadata, waiter.topic
         if topic is None:
             if metadata.version > 0:
@@ -212,7 +212,7 @@ class MetadataWaiters:
             self._finish(waiter, self._with_facts(fatal, waiter))
 
     def _finish(self, waiter: _Waiter, outcome: TopicMetadata | KafkaError | None) -> None:
-        self._forget(waiter)
+        self._discard(waiter)
         if waiter.future.done():
             return
         if isinstance(outcome, KafkaError):
@@ -220,7 +220,7 @@ class MetadataWaiters:
         else:
             waiter.future.set_result(outcome)
 
-    def _forget(self, waiter: _Waiter) -> None:
+    def _discard(self, waiter: _Waiter) -> None:
         waiters = self._waiting.get(waiter.topic)
         if waiters is not None:
             waiters.pop(waiter, None)

@@ -6,9 +6,9 @@ is due, the meaning of a response.
 Invariants
 - Responses are handled in the callback that reads them, not in tasks.
 - A batch that is due while nothing is in flight is sent at once, without a turn of the task
-  (`hurry`, `direct`). As with Nagle's algorithm (RFC 896), later records are gathered until the
-  task's turn. The exception is a record that comes 0.1 ms or more after the last action, while only
-  single records are in flight (`_may_leave`).
+  (`try_send_immediately`, `direct`). As with Nagle's algorithm (RFC 896), later records
+  are gathered until the task's turn. The exception is a record that comes 0.1 ms or
+  more after the last action, while only single records are in flight (`_may_leave`).
 - When this task ends for any reason (close, cancellation by a framework, a bug), `on_end` runs, and
   every waiting call fails with the cause.
 """
@@ -40,7 +40,7 @@ from aioproducer.records.message_set import magic_for
 from aioproducer.runtime.legacy_brokers import without_producer_ids
 from aioproducer.runtime.send.direct import DirectSends
 from aioproducer.runtime.tasks.encoder import BatchEncoder
-from aioproducer.runtime.tasks.wakeup import Alarm
+from aioproducer.runtime.tasks.wakeup import WakeupTimer
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -126,7 +126,7 @@ class SenderTask:
         self._before_answer = before_answer
         self._transactions = transactions
         self._on_end = on_end
-        self._alarm = Alarm(loop)
+        self._wakeup = WakeupTimer(loop)
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(log.get("runtime"))
         self._stopping = False
         self._broken: ProducerFailedError | None = None
@@ -166,9 +166,9 @@ class SenderTask:
 
     def wake(self) -> None:
         """Wake the task."""
-        self._alarm.ring()
+        self._wakeup.wake()
 
-    def hurry(self) -> bool:
+    def try_send_immediately(self) -> bool:
         """Send due batches now if the task sleeps and nothing is in flight, else wake the task.
 
         Returns whether a batch was sent. Called while a record is appended, so that no `Exception`
@@ -201,9 +201,10 @@ class SenderTask:
         It may while the task sleeps and either nothing is in flight, or only batches of one record
         are and no record was sent or acknowledged in the last 0.1 ms.
         """
-        alarm, accumulator = self._alarm, self._sender.accumulator
-        if alarm.is_asleep and (
-            not accumulator.held or (accumulator.has_only_single_records and not alarm.is_burst)
+        wakeup, accumulator = self._wakeup, self._sender.accumulator
+        if wakeup.is_asleep and (
+            not accumulator.held
+            or (accumulator.has_only_single_records and not wakeup.was_recently_active)
         ):
             return True
         self.wake()
@@ -231,16 +232,16 @@ class SenderTask:
 
     def turn_at(self, at: float, now: float) -> None:
         """Have the next turn at this loop time, unless an earlier one is due."""
-        self._alarm.turn_at(at, now)
+        self._wakeup.turn_at(at, now)
 
     def advance(self, until: float) -> None:
         """Wake a task that would sleep longer at this loop time."""
-        self._alarm.advance(until)
+        self._wakeup.advance(until)
 
     @property
     def sleeping_until(self) -> float:
         """Loop time of the next turn, unless the task is woken before; -inf during one."""
-        return self._alarm.until
+        return self._wakeup.until
 
     async def stop(self) -> None:
         """End the task and everything it started; safe to call again."""
@@ -250,7 +251,7 @@ class SenderTask:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         self._take_prepared()
-        self._alarm.close()
+        self._wakeup.close()
 
     async def _run(self) -> None:
         while not self._stopping:
@@ -259,7 +260,7 @@ class SenderTask:
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         # A callback, since a task that is cancelled before its first step runs no `finally`.
         try:
-            self._alarm.close()
+            self._wakeup.close()
         finally:
             self._on_end(self._cause_of_end(task))
 
@@ -276,7 +277,7 @@ class SenderTask:
         return _died_of(error)
 
     async def _turn(self) -> None:
-        self._alarm.begin_turn()
+        self._wakeup.begin_turn()
         if self._broken is not None:
             raise self._broken
         self._take_prepared()
@@ -287,7 +288,7 @@ class SenderTask:
         self._after_turn()
         deadline = self._sender.next_deadline(now, self._client)
         if deadline > now:
-            await self._alarm.sleep(deadline)
+            await self._wakeup.sleep(deadline)
         else:
             # More to do at once; let other tasks run in between.
             await asyncio.sleep(0)
@@ -305,7 +306,7 @@ class SenderTask:
                     self._prepare(node_id, batches, now)
                 case RequestIdentity(node_id):
                     self._request_identity(node_id, now)
-        self._alarm.on_acted()
+        self._wakeup.on_acted()
 
     # -- the producer id -------------------------------------------------------------------------
 
@@ -436,11 +437,11 @@ class SenderTask:
             raise
 
     def _on_sent_directly(self, expires_at: float) -> None:
-        self._alarm.advance(expires_at)
-        self._alarm.on_acted()
+        self._wakeup.advance(expires_at)
+        self._wakeup.on_acted()
 
     def _before_direct_answer(self) -> None:
-        self._alarm.on_acted()
+        self._wakeup.on_acted()
         self._before_answer()
 
     def _on_end_of_request(
@@ -451,7 +452,7 @@ class SenderTask:
         failure: KafkaError | None,
     ) -> None:
         if isinstance(answer, _ANSWERS):
-            self._alarm.on_acted()
+            self._wakeup.on_acted()
             self._before_answer()
             self._sender.on_response(node_id, batches, answer, self._now())
             return

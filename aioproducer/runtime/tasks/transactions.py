@@ -33,7 +33,7 @@ from aioproducer.errors import (
 from aioproducer.errors.advice import joined
 from aioproducer.net.client import NetworkClient, PreparedRequest
 from aioproducer.net.in_flight import outcome_of
-from aioproducer.runtime.tasks.wakeup import Alarm
+from aioproducer.runtime.tasks.wakeup import WakeupTimer
 from aioproducer.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -46,7 +46,7 @@ from aioproducer.wire.schema import Message
 if TYPE_CHECKING:
     from aioproducer.core.batching.accumulator import RecordAccumulator
     from aioproducer.core.transactions.coordinator_requests import CoordinatorRequests
-    from aioproducer.core.transactions.coordinators import CoordinatorDialogue
+    from aioproducer.core.transactions.coordinators import CoordinatorSession
     from aioproducer.core.transactions.requests import TransactionalRequest
 
 _COORDINATOR = "transaction coordinator"
@@ -71,7 +71,7 @@ class TransactionTask:
         requests: decides when and to which broker they are sent.
         client: sends requests.
         accumulator: has the transaction's batches.
-        `patience`: seconds a call waits for its outcome.
+        `timeout_s`: seconds a call waits for its outcome.
         bound: the option of that timeout, for messages.
         request_timeout: seconds a broker may take for a response.
         on_event: called when a call or a response may have caused work for another task.
@@ -82,12 +82,12 @@ class TransactionTask:
     def __init__(
         self,
         manager: TransactionManager,
-        dialogue: CoordinatorDialogue,
+        coordinator_session: CoordinatorSession,
         requests: CoordinatorRequests,
         client: NetworkClient,
         accumulator: RecordAccumulator,
         *,
-        patience: float,
+        timeout_s: float,
         bound: str,
         request_timeout: float,
         loop: asyncio.AbstractEventLoop,
@@ -96,11 +96,11 @@ class TransactionTask:
         on_end: Callable[[KafkaError | None], None],
     ) -> None:
         self.manager: TransactionManager = manager
-        self._dialogue = dialogue
+        self._coordinator_session = coordinator_session
         self._requests = requests
         self._client = client
         self._accumulator = accumulator
-        self._patience = patience
+        self._timeout_s = timeout_s
         self._bound = bound
         self._request_timeout = request_timeout
         self._loop = loop
@@ -111,7 +111,7 @@ class TransactionTask:
         """Seconds that calls have waited for their outcomes, by kind."""
         self._beginning = False
         self._flushed_for: Operation | None = None
-        self._alarm = Alarm(loop)
+        self._wakeup = WakeupTimer(loop)
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(log.get("runtime"))
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -128,16 +128,16 @@ class TransactionTask:
 
     def turn_at(self, at: float, now: float) -> None:
         """Have the next turn at this loop time, unless an earlier one is due."""
-        self._alarm.turn_at(at, now)
+        self._wakeup.turn_at(at, now)
 
     @property
     def sleeping_until(self) -> float:
         """Loop time of the next turn, unless the task is woken before; -inf during one."""
-        return self._alarm.until
+        return self._wakeup.until
 
     def _on_work(self) -> None:
         self._open_gate(self.manager.state is TransactionState.IN_TRANSACTION)
-        self._alarm.ring()
+        self._wakeup.wake()
 
     async def stop(self) -> None:
         """End the task; waiting calls fail. Safe to call again."""
@@ -146,7 +146,7 @@ class TransactionTask:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        self._alarm.close()
+        self._wakeup.close()
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class TransactionTask:
         self._do_not_linger(operation)
         await self._outcome(operation)
 
-    def tells_commit(self) -> bool:
+    def reports_commit(self) -> bool:
         """Return True if the last commit has succeeded and no call has reported that yet.
 
         Only after a fatal error of the producer; otherwise a call reports it.
@@ -194,7 +194,7 @@ class TransactionTask:
         """
         manager = self.manager
         at_its_end = manager.state is TransactionState.FATAL_ERROR
-        if not at_its_end or not manager.has_commit_to_tell:
+        if not at_its_end or not manager.has_unreported_commit:
             return False
         manager.on_seen(manager.commit())
         return True
@@ -226,7 +226,7 @@ class TransactionTask:
     def has_to_commit(self, number: int | None) -> bool:
         """Return whether this transaction is open, or no call has reported its commit's outcome."""
         manager = self.manager
-        return self.is_open(number) or (number == manager.number and manager.has_commit_to_tell)
+        return self.is_open(number) or (number == manager.number and manager.has_unreported_commit)
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
@@ -239,7 +239,7 @@ class TransactionTask:
         operation = self.manager.end_for_close()
         if operation is not None:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._patience):
+                async with asyncio.timeout(self._timeout_s):
                     await self._done(operation)
 
     def check_send(self) -> int:
@@ -258,7 +258,7 @@ class TransactionTask:
     async def _outcome(self, operation: Operation) -> None:
         began = self._loop.time()
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout_s):
                 await self._done(operation)
         except TimeoutError:
             raise self._timeout_of(operation.kind) from self.manager.coordinator_error
@@ -291,7 +291,7 @@ class TransactionTask:
 
     @property
     def _obstacle(self) -> str:
-        error, rpc = self.manager.coordinator_error, self._dialogue.wanted
+        error, rpc = self.manager.coordinator_error, self._coordinator_session.wanted
         if rpc is not None or error is not None:
             what = "the coordinator" if rpc is None else f"the response to {rpc.value}"
             return what if error is None else f"{what}; last error: {error.without_advice()}"
@@ -316,7 +316,7 @@ class TransactionTask:
             await self._turn()
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._alarm.close()
+        self._wakeup.close()
         cause: KafkaError | None = None
         if task.cancelled():
             if not self._stopping:
@@ -332,7 +332,7 @@ class TransactionTask:
         self._on_end(cause)
 
     async def _turn(self) -> None:
-        self._alarm.begin_turn()
+        self._wakeup.begin_turn()
         if self._broken is not None:
             raise self._broken
         if self._asked is not None and self._asked[1].done():
@@ -351,7 +351,7 @@ class TransactionTask:
         deadline = self._requests.next_deadline(now, self._client)
         if self._asked is not None:
             deadline = min(deadline, now + self._request_timeout)
-        await self._alarm.sleep(deadline)
+        await self._wakeup.sleep(deadline)
 
     def _send(self, node_id: int, request: TransactionalRequest, now: float) -> None:
         client, api = self._client, request.request_type.API_KEY
@@ -362,24 +362,24 @@ class TransactionTask:
             prepared = PreparedRequest.of(
                 request.make(version), min_version=version, max_version=version
             )
-            self._dialogue.on_sending(request)
+            self._coordinator_session.on_sending(request)
             future = client.send(node_id, prepared, timeout_s=self._request_timeout, now=now)
         except KafkaError as error:
             self._give_up(request, error, now)
             return
-        self._dialogue.on_sent(request, version)
+        self._coordinator_session.on_sent(request, version)
         self._asked = request, future
         future.add_done_callback(self._on_answer)
 
     def _give_up(self, request: TransactionalRequest, error: KafkaError, now: float) -> None:
         """Handle a coordinator that cannot be reached; another broker may be coordinator now."""
-        self._dialogue.on_unreachable(request, error, now)
+        self._coordinator_session.on_unreachable(request, error, now)
         self._warn(request, now)
 
     def _warn(self, request: TransactionalRequest, now: float) -> None:
         """Log a request that fails repeatedly; single failures are part of the protocol."""
         error = self.manager.coordinator_error
-        if error is not None and self._dialogue.failures >= _FAILURES_WORTH_A_WARNING:
+        if error is not None and self._coordinator_session.failures >= _FAILURES_WORTH_A_WARNING:
             self.warnings.warning(
                 now,
                 _COORDINATOR,
@@ -387,7 +387,7 @@ class TransactionTask:
                 "%s of transactional id %r is repeated, %d requests in a row failed: %s",
                 request.rpc.value,
                 self.manager.transactional_id,
-                self._dialogue.failures,
+                self._coordinator_session.failures,
                 error,
             )
 
@@ -399,7 +399,7 @@ class TransactionTask:
             self._asked = None
         except BaseException as error:
             self._broken = _died_of(error)
-            self._alarm.ring()
+            self._wakeup.wake()
             raise
 
     def _take_answer(
@@ -410,9 +410,9 @@ class TransactionTask:
         if answer is None:
             self._give_up(request, failure or NodeDisconnectedError("no answer"), now)
         else:
-            self._dialogue.on_response(request, answer, now)
+            self._coordinator_session.on_response(request, answer, now)
             self._warn(request, now)
-            if not self._dialogue.failures:
+            if not self._coordinator_session.failures:
                 self.warnings.recovered(now, _COORDINATOR, "the transaction coordinator answers")
             if request.rpc is Rpc.ADD_PARTITIONS:
                 self._accumulator.replan_all()

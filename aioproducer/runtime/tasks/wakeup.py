@@ -1,7 +1,7 @@
-"""Wake-up of a task between its turns: `Alarm`, a future with a timer.
+"""Wake-up of a task between its turns: `WakeupTimer`, a future with a timer.
 
 Invariants
-- Any number of `ring()` calls before the next turn cause one turn, and none is lost.
+- Any number of `wake()` calls before the next turn cause one turn, and none is lost.
 - A timer is not moved to a later time. If it fires too early, it is set again without waking the
   task.
 """
@@ -13,16 +13,16 @@ import time
 from collections.abc import Callable, Generator
 from math import inf
 
-_BURST_S = 0.0001
+_NAGLE_WINDOW_S = 0.0001
 """Seconds that a few calls of `send()` take."""
 
 
-class Alarm:
-    """Wake one task at a time it chooses, or when `ring` is called.
+class WakeupTimer:
+    """Wake one task at a time it chooses, or when `wake` is called.
 
     Attributes:
         until: The loop time at which the task wakes; -inf while it is awake.
-        is_asleep: Whether the task sleeps, and `ring` has not been called.
+        is_asleep: Whether the task sleeps, and `wake` has not been called.
         acted_at: Time at which the last action was completed or the last response arrived, in
             seconds. With uvloop a monotonic clock is used, as uvloop's time has a resolution of
             one millisecond.
@@ -39,31 +39,31 @@ class Alarm:
         self._timer: asyncio.TimerHandle | None = None
         self._on_timer = self._timer_calls()
         self._timer_at = inf
-        self._rung = False
+        self._woken = False
 
     @property
-    def is_burst(self) -> bool:
+    def was_recently_active(self) -> bool:
         """Whether the last action was less than 0.1 ms ago: more records are likely to follow."""
-        return self._clock() - self.acted_at < _BURST_S
+        return self._clock() - self.acted_at < _NAGLE_WINDOW_S
 
     def on_acted(self) -> None:
         """Set `acted_at` to the current time."""
         self.acted_at = self._clock()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake the task."""
-        self._rung, self.is_asleep = True, False
+        self._woken, self.is_asleep = True, False
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
     def begin_turn(self) -> None:
-        """Begin a turn: `ring()` from now on causes another turn."""
-        self._rung = False
+        """Begin a turn: `wake()` from now on causes another turn."""
+        self._woken = False
         self.until = -inf
 
     async def sleep(self, until: float) -> None:
-        """Return at this loop time, or when `ring` has been called since the turn began."""
-        if self._rung:
+        """Return at this loop time, or when `wake` has been called since the turn began."""
+        if self._woken:
             return
         self._future = self._loop.create_future()
         self.is_asleep = True
@@ -81,7 +81,7 @@ class Alarm:
     def turn_at(self, at: float, now: float) -> None:
         """Have the next turn at this loop time, unless an earlier one is due."""
         if at <= now:
-            self.ring()
+            self.wake()
         elif at < self.until:
             self._wake_at(at)
 
@@ -113,12 +113,12 @@ class Alarm:
             if self._future is None:
                 return  # during a turn: `sleep` sets the timer afterwards
             if self._loop.time() >= self.until:
-                self.ring()
+                self.wake()
             else:
                 self._wake_at(self.until)
         except GeneratorExit:
             raise  # the timer was cancelled
         except BaseException:
             self._timer, self._timer_at = None, inf
-            self.ring()  # a signal handler's exception: one turn too many is harmless
+            self.wake()  # a signal handler's exception: one turn too many is harmless
             raise

@@ -26,7 +26,7 @@ from aioproducer._util import log
 from aioproducer._util.gather import together
 from aioproducer.core.sending.idempotence import ProducerIdentity
 from aioproducer.core.transactions import coordinator_queries
-from aioproducer.core.transactions.prepared import Fate, fate_of
+from aioproducer.core.transactions.prepared import PreparedOutcome, prepared_outcome
 from aioproducer.core.transactions.requests import CoordinatorKind
 from aioproducer.errors import (
     InvalidProducerEpochError,
@@ -129,8 +129,8 @@ class Ledger(TransactionAdmin):
         identity = ProducerIdentity(driver.producer_id, driver.epoch)
         timeout_ms = self._config.transaction_timeout_ms
         try:
-            question = coordinator_queries.take_over(self.names.driver, timeout_ms, identity)
-            renewed = await self._asks().ask(question)
+            query = coordinator_queries.take_over(self.names.driver, timeout_ms, identity)
+            renewed = await self._asks().ask(query)
         except _SHUT_OUT:
             return None
         return replace(driver, producer_id=renewed.producer_id, epoch=renewed.epoch)
@@ -142,17 +142,17 @@ class Ledger(TransactionAdmin):
             UnknownTopicOrPartitionError: it does not, and a time limit is given.
         """
         may_create = self._config.allow_auto_create_topics
-        question = coordinator_queries.partition_count(self._topic, may_create=may_create)
+        query = coordinator_queries.partition_count(self._topic, may_create=may_create)
         if self._topic_timeout_s is None:
-            return await self._asks().ask(question)
+            return await self._asks().ask(query)
 
         def read(answer: Message) -> int:
             with suppress(UnknownTopicOrPartitionError):
-                return question.read(answer)
+                return query.read(answer)
             return 0
 
         began = asyncio.get_running_loop().time()
-        while not (count := await self._asks().ask(replace(question, read=read))):
+        while not (count := await self._asks().ask(replace(query, read=read))):
             if asyncio.get_running_loop().time() - began >= self._topic_timeout_s:
                 raise missing_topic(self._topic, began)
             await asyncio.sleep(_RETRY_S)
@@ -165,8 +165,8 @@ class Ledger(TransactionAdmin):
 
         With `idle` also attempts that have their identity and have written nothing yet.
         """
-        question = coordinator_queries.list_open(self.names.workers, None, idle=idle)
-        listed = {name for some in await self._asks().ask_each(question) for name in some}
+        query = coordinator_queries.list_open(self.names.workers, None, idle=idle)
+        listed = {name for some in await self._asks().ask_each(query) for name in some}
         listed -= {part.transaction.transactional_id for part in beside}
         wanted = [name for name in sorted(listed) if self.names.read(name) is not None]
         described = await self._described(wanted)
@@ -182,10 +182,10 @@ class Ledger(TransactionAdmin):
         await self._asks().find_coordinators(CoordinatorKind.TRANSACTION, both)
         found = await self._described(names)
 
-        def fate(prepared: PreparedTransaction) -> Fate:
-            return fate_of(prepared, found.get(prepared.transactional_id))
+        def outcome(prepared: PreparedTransaction) -> PreparedOutcome:
+            return prepared_outcome(prepared, found.get(prepared.transactional_id))
 
-        return [part for part in asked if fate(part.transaction) is not Fate.OPEN]
+        return [part for part in asked if outcome(part.transaction) is not PreparedOutcome.OPEN]
 
     async def abort_orphan(self, found: TransactionDescription) -> None:
         """Abort one, if it is open still; else the next plan does, or the broker's timeout."""
@@ -285,7 +285,7 @@ class Ledger(TransactionAdmin):
             return super()._new_client()
         # The coordinator is looked up in each call: a cached one may be a broker that was cut off,
         # and has not noticed yet that another broker coordinates.
-        self._shared_client.forget_coordinators()
+        self._shared_client.drop_coordinators()
         return self._shared_client
 
     @property

@@ -217,7 +217,7 @@ class TaskAttempt:
 
         async def looking(client: CoordinatorClient) -> bool:
             # A broker that was cut off would answer with an old state.
-            client.forget_coordinators()
+            client.drop_coordinators()
             return await is_over(client, self._plan.driver)
 
         if CALLERS.call(self._kind, producer.config, looking):

@@ -11,9 +11,9 @@ from random import Random
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.produce_answers import (
-    blamed_records,
     leader_hints,
     match_answers,
+    named_record_errors,
     success_outcome,
 )
 from aioproducer.core.sending.produce_rules import action_for
@@ -75,7 +75,7 @@ def _take_produce_answer(metadata: Metadata, response: ProduceResponse, now: flo
     answers = match_answers(response, names)
     for answer in answers.values():
         if answer.error_code:
-            blamed_records(answer, 3, action_for(answer.error_code, idempotent=True))
+            named_record_errors(answer, 3, action_for(answer.error_code, idempotent=True))
         else:
             success_outcome(answer)
     moved = metadata.on_leader_hints(leader_hints(answers), response.node_endpoints, now)

@@ -14,7 +14,7 @@ from aioproducer.core.batching.buffer_pool import BufferPool
 from aioproducer.core.batching.outgoing import OutgoingRecord
 from aioproducer.core.batching.partitioners import NodeLatencies
 from aioproducer.core.metadata.metadata import Metadata
-from aioproducer.core.sending.acknowledged import ForgottenProducer
+from aioproducer.core.sending.acknowledged import ExpiredProducer
 from aioproducer.core.sending.actions import Dispatch, RequestIdentity
 from aioproducer.core.sending.idempotence import Sequencer
 from aioproducer.core.sending.sender import Sender, SenderSettings
@@ -151,7 +151,7 @@ class Core:
         self.pool = BufferPool(memory, batch_size, HEADER_SIZE)
         self.sequencer = sequencer or Sequencer()
         self.data_losses: list[TopicPartition] = []
-        self.forgotten: list[ForgottenProducer] = []
+        self.forgotten: list[ExpiredProducer] = []
         self.accumulator = RecordAccumulator(
             AccumulatorSettings(
                 batch_size, linger, delivery_timeout, max_request_size, guarantee_order
@@ -169,7 +169,7 @@ class Core:
             stats=self.stats,
             latencies=latencies or NodeLatencies(0),
             on_data_loss=lambda lost: self.data_losses.append(lost.topic_partition),
-            on_forgotten=self.forgotten.append,
+            on_producer_expired=self.forgotten.append,
             transactions=transactions,
         )
         self.nodes = Nodes()

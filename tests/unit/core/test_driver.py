@@ -8,7 +8,7 @@ import pytest
 
 from aioproducer.core.driver import Driver, Turns
 from aioproducer.core.sending.actions import (
-    LOOK_AGAIN_S,
+    RECHECK_S,
     Connect,
     CoordinatorUnreachable,
     Dispatch,
@@ -56,14 +56,14 @@ def test_metadata_are_asked_for_at_once_and_then_wait_for_the_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unready_until", "node_id", "deadline"), [(inf, 1, LOOK_AGAIN_S), (100.5, None, 0.5)]
+    ("unready_until", "node_id", "deadline"), [(inf, 1, RECHECK_S), (100.5, None, 0.5)]
 )
 def test_metadata_without_a_broker_are_looked_at_again_and_after_every_event(
     unready_until: float, node_id: int | None, deadline: float
 ) -> None:
     stage = Stage()
     driver, core = stage.driver(), stage.core
-    core.metadata.outdate()
+    core.metadata.invalidate()
     core.metadata.request_update(core.now)
     core.now += 0.4
     core.nodes.unready = dict.fromkeys((1, 2, 3), unready_until + 0.4)
@@ -109,7 +109,7 @@ def test_a_request_of_a_transaction_waits_for_its_connection() -> None:
     core.nodes.unready = {1: inf}
     assert driver.after_event(core.now, core.nodes).transactions == core.now
     assert driver.poll(core.now, core.nodes) == [Connect(1)]
-    assert driver.after_turn(core.now, core.nodes).transactions == core.now + LOOK_AGAIN_S
+    assert driver.after_turn(core.now, core.nodes).transactions == core.now + RECHECK_S
     core.nodes.unready = {}
     (action,) = driver.poll(core.now, core.nodes)
     assert isinstance(action, RequestOfCoordinator)
@@ -135,7 +135,7 @@ def test_a_coordinator_that_left_or_backs_off_is_looked_for_anew() -> None:
     assert isinstance(action, CoordinatorUnreachable)
     assert "not among the brokers" in action.error.message
     assert driver.after_event(core.now, core.nodes).metadata == core.now
-    stage.dialogue.on_unreachable(action.request, action.error, core.now)
+    stage.coordinator_session.on_unreachable(action.request, action.error, core.now)
     turns = driver.after_turn(core.now, core.nodes)
     assert core.now < turns.transactions < core.now + 1
 

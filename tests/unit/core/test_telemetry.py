@@ -175,7 +175,7 @@ def test_differences_count_from_what_was_settled_last():
     (first,) = ledger.points([total(3)], everything, 10)
     (again,) = ledger.points([total(5)], everything, 20)
     assert (first.value, first.since_ns, again.value, again.since_ns) == (3, 5, 5, 5)
-    ledger.settle()
+    ledger.on_accepted()
     (next_one,) = ledger.points([total(9)], everything, 30)
     assert (next_one.value, next_one.since_ns) == (4, 20)
 
@@ -183,7 +183,7 @@ def test_differences_count_from_what_was_settled_last():
 def test_a_total_that_began_anew_counts_from_zero():
     ledger, everything = PointLedger(5), Subscription(1, 10, 0, True, 0, ("",))
     ledger.points([total(9)], everything, 10)
-    ledger.settle()
+    ledger.on_accepted()
     assert ledger.points([total(2)], everything, 20)[0].value == 2
 
 
@@ -201,6 +201,6 @@ def test_settled_differences_add_up_to_the_total(steps: list[tuple[int, bool]]):
         value += added
         (point,) = ledger.points([total(value)], everything, now)
         if arrives:
-            ledger.settle()
+            ledger.on_accepted()
             pushed += point.value
             assert pushed == value

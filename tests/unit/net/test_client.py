@@ -18,7 +18,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.net import NodeNotReady, NodeState, PreparedRequest
-from aioproducer.net.io_stats import Traffic
+from aioproducer.net.io_stats import IOStats
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import encode_request
@@ -470,7 +470,7 @@ async def test_a_close_that_cost_nothing_is_no_warning(caplog: pytest.LogCapture
 @virtual_time
 async def test_connections_requests_and_bytes_are_counted_per_node() -> None:
     async with harness(MemoryDialer({"broker": obedient})) as it:
-        traffic = it.client.traffic
+        traffic = it.client.io_stats
         assert await it.connect() is None
         node = traffic.of(1)
         shook_hands = node.requests
@@ -823,7 +823,7 @@ async def test_a_cancelled_close_has_closed_all_the_same() -> None:
 
 
 def test_totals_of_brokers_that_come_and_go_are_bounded() -> None:
-    traffic = Traffic()
+    traffic = IOStats()
     for node_id in range(25_000):
         traffic.of(node_id).requests += 1
     assert len(traffic.nodes) == 10_000

@@ -39,13 +39,13 @@ async def test_a_hang_up_after_a_useful_life_is_no_failure(
             await it.wait_for_state(NodeState.BACKING_OFF)
         assert it.client.connection_failures(1) is None
         assert it.client.any_ready()
-        assert it.client.is_deserted()
+        assert it.client.has_no_live_connections()
         assert caplog.records == []
         it.client.maybe_connect(1, it.now)
         assert it.client.state(1) is NodeState.BACKING_OFF, "no peer is dialed in a tight loop"
         await asyncio.sleep(0.1)
         assert await it.connect() is None
-        assert not it.client.is_deserted()
+        assert not it.client.has_no_live_connections()
 
 
 @virtual_time
@@ -61,7 +61,7 @@ async def test_brokers_that_are_gone_are_found_out_at_the_next_dial() -> None:
         await asyncio.sleep(0.1)
         assert await it.connect() is not None
         assert not it.client.any_ready()
-        assert not it.client.is_deserted()
+        assert not it.client.has_no_live_connections()
 
 
 @pytest.mark.parametrize(("asks", "lives_s"), [(True, 0.5), (False, 300)])
@@ -80,7 +80,7 @@ def test_a_connection_that_was_short_or_useless_counts_as_a_failure(
             await it.wait_for_state(NodeState.BACKING_OFF)
             assert isinstance(it.client.connection_failures(1), NodeDisconnectedError)
             assert not it.client.any_ready()
-            assert not it.client.is_deserted()
+            assert not it.client.has_no_live_connections()
 
     run()
 
@@ -95,10 +95,10 @@ async def test_while_another_broker_is_connected_nobody_is_deserted() -> None:
         await asyncio.sleep(300)
         dialer.connections[0].peer.close()  # type: ignore[union-attr]
         await it.wait_for_state(NodeState.BACKING_OFF)
-        assert not it.client.is_deserted()
+        assert not it.client.has_no_live_connections()
         dialer.connections[1].peer.close()  # type: ignore[union-attr]
         await it.wait_for_state(NodeState.BACKING_OFF, node_id=2)
-        assert it.client.is_deserted()
+        assert it.client.has_no_live_connections()
 
 
 @pytest.mark.parametrize("later", [closes, closes_before_answering, after_handshake(closes)])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support.security.certificates import Authority
 from support.waiting import until
 
-from aioproducer.net.response_protocol import FrameTap
+from aioproducer.net.response_protocol import ResponseProtocol
 
 
 class Streams(asyncio.Protocol):
@@ -53,13 +53,13 @@ class Transport(asyncio.Transport):
         self.protocol = protocol
 
 
-def tapped(take: Callable[[bytes], int]) -> tuple[Streams, FrameTap]:
+def tapped(take: Callable[[bytes], int]) -> tuple[Streams, ResponseProtocol]:
     streams = Streams()
     transport = Transport(streams)
-    tap = FrameTap.on(transport, take, asyncio.AbstractEventLoop())
-    assert tap is not None
-    assert transport.protocol is tap
-    return streams, tap
+    protocol = ResponseProtocol.on(transport, take, asyncio.AbstractEventLoop())
+    assert protocol is not None
+    assert transport.protocol is protocol
+    return streams, protocol
 
 
 async def test_asyncios_transports_read_into_room_that_is_there() -> None:
@@ -75,8 +75,8 @@ async def test_asyncios_transports_read_into_room_that_is_there() -> None:
             seen.append(data)
             return taken
 
-        tap = FrameTap.on(transport, take, loop)
-        assert tap is not None
+        protocol = ResponseProtocol.on(transport, take, loop)
+        assert protocol is not None
         taken = 6
         theirs.sendall(b"answer")
         await until(lambda: seen == [b"answer"])
@@ -85,7 +85,7 @@ async def test_asyncios_transports_read_into_room_that_is_there() -> None:
         taken = 0
         await until(lambda: len(streams.received) == 70_000)
         assert bytes(streams.received) == b"another" * 10_000
-        assert tap.unread == 70_000
+        assert protocol.unread == 70_000
         theirs.close()
         await until(lambda: "eof" in streams.told)
         transport.close()
@@ -113,7 +113,7 @@ async def test_what_came_by_tls_before_the_end_is_seen(
         reader, writer = await asyncio.open_connection(
             *listener.getsockname(), ssl=trusting, server_hostname="localhost", limit=1 << 20
         )
-        assert FrameTap.on(writer.transport, lambda data: 0, asyncio.get_running_loop())
+        assert ResponseProtocol.on(writer.transport, lambda data: 0, asyncio.get_running_loop())
         writer.write(b"ping")
         await asyncio.sleep(0)
         time.sleep(0.05)  # noqa: ASYNC251 - a busy loop: answer and end are there before it looks
@@ -123,19 +123,19 @@ async def test_what_came_by_tls_before_the_end_is_seen(
 
 
 def test_what_is_taken_does_not_reach_the_streams() -> None:
-    streams, tap = tapped(len)
-    tap.data_received(b"an answer")
+    streams, protocol = tapped(len)
+    protocol.data_received(b"an answer")
     assert not streams.received
-    assert tap.unread == 0
+    assert protocol.unread == 0
 
 
 def test_the_rest_goes_to_the_streams_and_all_that_follows_until_it_is_read() -> None:
-    streams, tap = tapped(lambda data: min(4, len(data)))
-    tap.data_received(b"taken, left")
-    tap.data_received(b" to the streams")
+    streams, protocol = tapped(lambda data: min(4, len(data)))
+    protocol.data_received(b"taken, left")
+    protocol.data_received(b" to the streams")
     assert streams.received == b"n, left to the streams"
-    tap.unread -= len(streams.received)
-    tap.data_received(b"take")
+    protocol.unread -= len(streams.received)
+    protocol.data_received(b"take")
     assert streams.received == b"n, left to the streams"
 
 
@@ -148,23 +148,23 @@ def test_no_byte_is_lost_doubled_or_overtaken(chunks: list[tuple[bytes, int, boo
         seen.extend(data[:count])
         return count
 
-    streams, tap = tapped(take)
+    streams, protocol = tapped(take)
     for data, taken_of_next, reads in chunks:  # noqa: B007 - `take` looks at it
-        tap.data_received(data)
+        protocol.data_received(data)
         if reads:
             seen += streams.received
-            tap.unread -= len(streams.received)
+            protocol.unread -= len(streams.received)
             streams.received.clear()
     assert seen + streams.received == b"".join(data for data, _, _ in chunks)
 
 
 def test_everything_else_is_for_the_streams() -> None:
-    streams, tap = tapped(len)
-    tap.pause_writing()
-    tap.resume_writing()
-    assert tap.eof_received()
+    streams, protocol = tapped(len)
+    protocol.pause_writing()
+    protocol.resume_writing()
+    assert protocol.eof_received()
     lost = OSError("gone")
-    tap.connection_lost(lost)
+    protocol.connection_lost(lost)
     assert streams.told == ["pause", "resume", "eof", lost]
 
 
@@ -173,7 +173,7 @@ def test_a_transport_of_another_kind_keeps_its_protocol(
     protocol: asyncio.BaseProtocol | None,
 ) -> None:
     transport = asyncio.Transport() if protocol is None else Transport(protocol)
-    assert FrameTap.on(transport, len, asyncio.AbstractEventLoop()) is None
+    assert ResponseProtocol.on(transport, len, asyncio.AbstractEventLoop()) is None
 
 
 async def test_the_error_of_a_write_keeps_nothing_of_its_callers() -> None:
@@ -181,7 +181,7 @@ async def test_the_error_of_a_write_keeps_nothing_of_its_callers() -> None:
     streams = Streams()
     here, there = socket.socketpair()
     transport, _ = await loop.create_connection(lambda: streams, sock=here)
-    assert FrameTap.on(transport, len, loop) is not None
+    assert ResponseProtocol.on(transport, len, loop) is not None
     there.close()
 
     class Batch:

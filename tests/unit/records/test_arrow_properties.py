@@ -73,7 +73,7 @@ def test_native_code_writes_what_the_builder_would_and_stops_where_it_would_not(
     batches = _bulk.OpenBatches(len(sizes), hashes_keys)
     shares = [_bulk.Share(builder) for builder in builders]
     for partition, share in enumerate(shares):
-        batches.adopt(partition, share)
+        batches.add_batch(partition, share)
     batches.stick(sticky, room)
     source = _arrow.ArrowSource(table, COLUMNS)
     number = 0
@@ -105,7 +105,7 @@ def test_native_code_writes_what_the_builder_would_and_stops_where_it_would_not(
         assert share.records == len(numbers)
         if numbers:
             assert (share.first_index, share.last_index) == (0, len(numbers) - 1)
-    assert batches.settle() == room - reference.room
+    assert batches.take_sticky_bytes() == room - reference.room
 
 
 @given(st.data(), rows(max_size=20))
@@ -127,7 +127,7 @@ def test_a_budget_ends_a_fill_early_and_loses_no_row(
     builder = native.RecordBatchBuilder(bytearray(100_000))
     share = _bulk.Share(builder)
     batches = _bulk.OpenBatches(1, True)
-    batches.adopt(0, share)
+    batches.add_batch(0, share)
     batches.stick(0, 1 << 40)
     chunk = _arrow.ArrowSource(
         table.combine_chunks().to_batches()[0] if given_rows else table, _arrow_columns()
@@ -172,7 +172,7 @@ def test_values_alone_are_written_as_the_builder_would_or_left_alone(
     reference = Reference([900], True, 0, room)
     share = _bulk.Share(native.RecordBatchBuilder(bytearray(900)))
     batches = _bulk.OpenBatches(1, True)
-    batches.adopt(0, share)
+    batches.add_batch(0, share)
     batches.stick(0, room)
     row = 0
     while row < len(left):
@@ -186,7 +186,7 @@ def test_values_alone_are_written_as_the_builder_would_or_left_alone(
             assert not reference.append(row, (None, None, left[row], (), None, None), size_limit)
             row += 1
     assert bytes(share.builder.body()) == bytes(reference.builders[0].body())
-    assert batches.settle() == room - reference.room
+    assert batches.take_sticky_bytes() == room - reference.room
 
 
 def _arrow_columns() -> Any:
@@ -243,7 +243,7 @@ def test_items_are_written_as_the_builder_would_or_left_alone(
     batches = _bulk.OpenBatches(len(sizes), hashes_keys)
     shares = [_bulk.Share(native.RecordBatchBuilder(bytearray(size))) for size in sizes]
     for number, share in enumerate(shares):
-        batches.adopt(number, share)
+        batches.add_batch(number, share)
     batches.stick(0, 500)
     at = 0
     while at < len(items):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from aioproducer.records.batch import encode_batch
 from aioproducer.wire.produce import (
-    ProduceForm,
     ProducePartition,
+    ProduceRequestTemplate,
     ProduceTopic,
     encode_produce_request,
 )
@@ -21,9 +21,9 @@ T = 1_700_000_000_000
 PLACE = ("topic", UUID(int=9), 3)
 
 
-def form(version: int) -> ProduceForm:
+def form(version: int) -> ProduceRequestTemplate:
     topic, topic_id, partition = PLACE
-    return ProduceForm(
+    return ProduceRequestTemplate(
         version,
         "client",
         acks=-1,
@@ -76,8 +76,8 @@ def test_equals_the_batch_and_the_request_made_one_by_one(
         topics=[ProduceTopic(name, topic_id, [ProducePartition(partition, batch.buffers)])],
     )
     known = form(version)
-    front = known.front(correlation_id)
-    request = core.single_record_request(builder, front, known.back, known.is_flexible, *numbers)
+    prefix = known.prefix(correlation_id)
+    request = core.single_record_request(builder, prefix, known.suffix, known.is_flexible, *numbers)
     assert request == b"".join(whole)
 
 
@@ -86,4 +86,4 @@ def test_a_record_whose_memory_was_given_back_has_no_request(core: ModuleType) -
     builder.try_append(T, None, b"v", ())
     builder.release()
     with pytest.raises(ValueError, match="let go of its buffer"):
-        core.single_record_request(builder, form(13).front(1), b"", True, 1, 0, 0)
+        core.single_record_request(builder, form(13).prefix(1), b"", True, 1, 0, 0)

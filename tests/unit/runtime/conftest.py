@@ -12,15 +12,15 @@ from .send.fast_paths import form
 
 
 @pytest.fixture(params=["native", "pure"])
-def lane_form(request: pytest.FixtureRequest):
+def fast_path_form(request: pytest.FixtureRequest):
     """Producers of the test use the native lane, or its twin: the same tests hold for both."""
     if request.param == "pure":
-        lane = import_module("aioproducer.runtime.send._fast_path_py")
+        fast_path = import_module("aioproducer.runtime.send._fast_path_py")
         delivery = import_module("aioproducer.runtime.delivery._delivery_py")
     else:
         if IMPLEMENTATION != "native":
             pytest.skip("the native core is not in use")
-        lane = import_module("aioproducer.runtime.send._fast_path")
+        fast_path = import_module("aioproducer.runtime.send._fast_path")
         delivery = import_module("aioproducer.runtime.delivery._delivery")
-    with form(lane, delivery):
-        yield lane
+    with form(fast_path, delivery):
+        yield fast_path

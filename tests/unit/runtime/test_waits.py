@@ -12,7 +12,7 @@ from aioproducer.errors import WrongLoopError
 
 from .send.fast_paths import Bench
 
-pytestmark = pytest.mark.usefixtures("lane_form")
+pytestmark = pytest.mark.usefixtures("fast_path_form")
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME")
 
@@ -50,8 +50,8 @@ async def test_awaiters_are_resumed_in_their_order_and_contexts_each_once():
     bench.end()
 
 
-async def test_loop_is_called_once_for_all_awaiters_of_an_answer(monkeypatch, lane_form):
-    if lane_form.__name__.endswith("_py"):
+async def test_loop_is_called_once_for_all_awaiters_of_an_answer(monkeypatch, fast_path_form):
+    if fast_path_form.__name__.endswith("_py"):
         pytest.skip("the pure form has a future for each")
     bench = await opened()
     tasks = [asyncio.create_task(bench.producer.send_and_wait("a", b"v")) for _ in range(50)]
@@ -285,8 +285,8 @@ async def test_debug_mode_of_the_loop_changes_nothing():
     bench.end()
 
 
-async def test_whoever_handled_an_answer_resumes_the_awaiters_there(lane_form):
-    if lane_form.__name__.endswith("_py"):
+async def test_whoever_handled_an_answer_resumes_the_awaiters_there(fast_path_form):
+    if fast_path_form.__name__.endswith("_py"):
         pytest.skip("the pure form has a future for each")
     bench = await opened()
     task = asyncio.create_task(bench.producer.send_and_wait("a", b"v"))
@@ -305,8 +305,8 @@ async def test_whoever_handled_an_answer_resumes_the_awaiters_there(lane_form):
     bench.end()
 
 
-async def test_loop_is_not_asked_to_resume_whom_somebody_will(monkeypatch, lane_form):
-    if lane_form.__name__.endswith("_py"):
+async def test_loop_is_not_asked_to_resume_whom_somebody_will(monkeypatch, fast_path_form):
+    if fast_path_form.__name__.endswith("_py"):
         pytest.skip("the pure form has a future for each")
     bench = await opened()
     task = asyncio.create_task(bench.producer.send_and_wait("a", b"v"))
@@ -338,8 +338,8 @@ async def test_no_awaiter_is_resumed_inside_another_task():
     bench.end()
 
 
-def test_what_ends_the_loop_is_not_raised_where_the_answer_was_read(lane_form):
-    if lane_form.__name__.endswith("_py"):
+def test_what_ends_the_loop_is_not_raised_where_the_answer_was_read(fast_path_form):
+    if fast_path_form.__name__.endswith("_py"):
         pytest.skip("the pure form has a future for each")
     raised = []
 

@@ -29,8 +29,8 @@ from aioproducer.wire.messages import (
 from aioproducer.wire.primitives import Buffer
 from aioproducer.wire.produce import (
     JOIN_BELOW_BYTES,
-    ProduceForm,
     ProducePartition,
+    ProduceRequestTemplate,
     ProduceTopic,
     decode_acknowledgement,
     encode_produce_request,
@@ -164,7 +164,9 @@ def test_a_form_that_is_filled_equals_a_request_made_at_once(
     correlation_id = head.pop("correlation_id")
     name, topic_id, partition = place[0], UUID(int=place[1]), place[2]
     known = {name: value for name, value in head.items() if name != "transactional_id"}
-    form = ProduceForm(version, topic=name, topic_id=topic_id, partition=partition, **known)
+    form = ProduceRequestTemplate(
+        version, topic=name, topic_id=topic_id, partition=partition, **known
+    )
     for number, records in enumerate(batches):
         topics = [ProduceTopic(name, topic_id, [ProducePartition(partition, records)])]
         id_ = (correlation_id + number) % 2**31

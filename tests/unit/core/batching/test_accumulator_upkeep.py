@@ -105,7 +105,7 @@ def test_partitions_of_topics_that_left_the_metadata_are_forgotten() -> None:
     core.now += 301
     core.learn((1, 2, 3))
     assert core.metadata.topic("t") is None
-    core.accumulator.forget_topics()
+    core.accumulator.drop_expired_topics()
     assert core.accumulator.queue("t", 0) is None
 
 

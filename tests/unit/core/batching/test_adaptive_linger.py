@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from aioproducer.core.batching.adaptive_linger import PLENTY
+from aioproducer.core.batching.adaptive_linger import EARLY_FLUSH_RECORDS
 from aioproducer.core.batching.batch import ProducerBatch
 
 from ..support import Core
@@ -106,18 +106,18 @@ def test_many_partitions_just_linger() -> None:
 
 
 def test_part_of_a_large_crowd_is_served_while_the_rest_asks() -> None:
-    core = asked(2 * PLENTY)
-    for _ in range(PLENTY - 1):
+    core = asked(2 * EARLY_FLUSH_RECORDS)
+    for _ in range(EARLY_FLUSH_RECORDS - 1):
         ask(core)
     assert core.poll() == []
     ask(core)
     (first,) = core.poll()
-    for _ in range(PLENTY - 1):
+    for _ in range(EARLY_FLUSH_RECORDS - 1):
         ask(core)
     assert core.poll() == []
     ask(core)
     (second,) = core.poll()
-    assert first.batches[0].count == second.batches[0].count == PLENTY
+    assert first.batches[0].count == second.batches[0].count == EARLY_FLUSH_RECORDS
 
 
 def test_time_at_which_a_hurried_linger_would_have_ended_teaches_nothing() -> None:

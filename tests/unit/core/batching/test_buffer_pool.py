@@ -244,19 +244,19 @@ def lending_pool(total: int) -> tuple[BufferPool, bytearray, list[str]]:
     assert buffer is not None
     pool.deallocate(buffer, 16)
     taken_back: list[str] = []
-    lent = pool.lend(lambda: taken_back.append("taken back"))
-    assert lent is buffer
-    return pool, lent, taken_back
+    exposed = pool.expose(lambda: taken_back.append("taken back"))
+    assert exposed is buffer
+    return pool, exposed, taken_back
 
 
 def test_a_lent_buffer_counts_as_free_until_it_is_kept() -> None:
-    pool, lent, taken_back = lending_pool(64)
+    pool, exposed, taken_back = lending_pool(64)
     assert pool.available == 64
-    assert pool.lend(lambda: None) is None  # one at a time
-    pool.keep_lent()
+    assert pool.expose(lambda: None) is None  # one at a time
+    pool.keep_exposed()
     assert pool.available == 48
-    assert pool.try_allocate(16) is not lent
-    pool.deallocate(lent, 16)
+    assert pool.try_allocate(16) is not exposed
+    pool.deallocate(exposed, 16)
     assert not taken_back
 
 
@@ -270,7 +270,7 @@ def test_a_lent_buffer_is_taken_back_when_nothing_else_is_free(size: int) -> Non
     assert pool.try_allocate(size) is not None
     assert taken_back == ["taken back"]
     assert pool.available == 64 - size
-    pool.keep_lent()  # too late
+    pool.keep_exposed()  # too late
     assert pool.available == 64 - size
 
 
@@ -279,8 +279,8 @@ def test_a_lent_buffer_is_the_last_free_one_to_be_used() -> None:
     for buffer in [pool.try_allocate(16), pool.try_allocate(16)]:
         assert buffer is not None
         pool.deallocate(buffer, 16)
-    lent = pool.lend(lambda: pytest.fail("there is another one"))
-    assert lent is not None
-    assert pool.try_allocate(16) is not lent
-    pool.return_lent()
-    assert pool.try_allocate(16) is lent
+    exposed = pool.expose(lambda: pytest.fail("there is another one"))
+    assert exposed is not None
+    assert pool.try_allocate(16) is not exposed
+    pool.return_exposed()
+    assert pool.try_allocate(16) is exposed

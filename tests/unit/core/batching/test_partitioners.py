@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from aioproducer.config import ProducerConfig
 from aioproducer.core.batching.partitioners import (
     BuiltInPartitioner,
-    Neighbourhood,
     NodeLatencies,
+    RackPreference,
     key_partition,
     partition_load,
     uniform_partition,
@@ -290,12 +290,12 @@ def test_a_slow_node_without_data_is_tried_again():
 # -- racks (KIP-1123) --------------------------------------------------------------------------
 
 
-def rack_of(letters: str, rack: str = "a") -> Neighbourhood:
+def rack_of(letters: str, rack: str = "a") -> RackPreference:
     """Brokers 0, 1, ... stand in the racks of these letters; a dash is no rack."""
     nodes = {
         i: Node(i, "h", 1, None if letter == "-" else letter) for i, letter in enumerate(letters)
     }
-    return Neighbourhood(rack, lambda: nodes)
+    return RackPreference(rack, lambda: nodes)
 
 
 def test_partitions_led_in_the_own_rack_are_the_only_choice_while_there_are_any():

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from aioproducer.core.sending.acknowledged import ForgottenProducer
+from aioproducer.core.sending.acknowledged import ExpiredProducer
 from aioproducer.core.sending.actions import Dispatch
 from aioproducer.core.sending.idempotence import IdempotentSequencer, ProducerIdentity, Sequencer
 from aioproducer.types import TopicPartition
@@ -61,7 +61,7 @@ def test_unknown_producer_is_a_warning_and_its_batch_goes_out_under_a_new_epoch(
     answer(core, again, offset=100)
     assert core.data_losses == []
     (told,) = core.forgotten
-    assert told == ForgottenProducer(PLACE, 41, None if log_start < 0 else log_start)
+    assert told == ExpiredProducer(PLACE, 41, None if log_start < 0 else log_start)
     assert told.is_retention is (log_start > 41)
     assert ("deleted" in str(told)) is (log_start > 41)
 

@@ -367,6 +367,6 @@ def test_a_record_that_is_blamed_often_makes_one_error(monkeypatch: pytest.Monke
         record_errors=[BatchIndexAndErrorMessage(index % 2, "bad") for index in range(10_000)],
     )
     action = action_for(INVALID_RECORD, idempotent=True)
-    blamed = produce_answers.blamed_records(answer, 2, action)
+    blamed = produce_answers.named_record_errors(answer, 2, action)
     assert list(blamed or ()) == [0, 1]
     assert len(made) == 2

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from aioproducer.core.batching.batch import ProducerBatch
-from aioproducer.core.sending.actions import LOOK_AGAIN_S, Connect
+from aioproducer.core.sending.actions import RECHECK_S, Connect
 from aioproducer.core.sending.idempotence import (
     MAX_EPOCH,
     IdempotentSequencer,
@@ -158,7 +158,7 @@ def test_the_request_for_an_id_has_a_timer_while_a_dial_drags_on() -> None:
     core.append()
     core.nodes.unready = {1: inf, 2: inf, 3: inf}
     assert core.sender.poll(core.now, core.nodes)[-1] == Connect(1)
-    assert core.sender.next_deadline(core.now, core.nodes) == core.now + LOOK_AGAIN_S
+    assert core.sender.next_deadline(core.now, core.nodes) == core.now + RECHECK_S
 
 
 def test_an_identity_that_a_drain_gives_up_is_asked_for_in_the_same_turn() -> None:

@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from aioproducer.core.transactions.prepared import Fate, fate_of
+from aioproducer.core.transactions.prepared import PreparedOutcome, prepared_outcome
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import (
@@ -219,7 +219,9 @@ def test_two_phases_are_asked_for_and_a_refusal_says_what_to_do() -> None:
     assert isinstance(message, InitProducerIdRequest)
     assert message.enable2_pc
     assert request.min_version == 6
-    stage.dialogue.on_unreachable(request, UnsupportedVersionError("no common version"), 0)
+    stage.coordinator_session.on_unreachable(
+        request, UnsupportedVersionError("no common version"), 0
+    )
     assert isinstance(operation.error, FatalTransactionError)
     assert "KIP-939" in str(operation.error)
 
@@ -227,16 +229,16 @@ def test_two_phases_are_asked_for_and_a_refusal_says_what_to_do() -> None:
 # -- its fate --------------------------------------------------------------------------------------
 
 KNOWN = {
-    (1, "Ongoing", 0): Fate.OPEN,
-    (1, "PrepareCommit", 0): Fate.COMMITTED,
-    (1, "CompleteCommit", 0): Fate.COMMITTED,
-    (1, "PrepareAbort", 0): Fate.ABORTED,
-    (1, "CompleteAbort", 0): Fate.ABORTED,
-    (2, "Ongoing", 0): Fate.OPEN,
-    (2, "PrepareCommit", 1): Fate.COMMITTED,
-    (2, "CompleteCommit", 1): Fate.COMMITTED,
-    (2, "PrepareAbort", 1): Fate.ABORTED,
-    (2, "CompleteAbort", 1): Fate.ABORTED,
+    (1, "Ongoing", 0): PreparedOutcome.OPEN,
+    (1, "PrepareCommit", 0): PreparedOutcome.COMMITTED,
+    (1, "CompleteCommit", 0): PreparedOutcome.COMMITTED,
+    (1, "PrepareAbort", 0): PreparedOutcome.ABORTED,
+    (1, "CompleteAbort", 0): PreparedOutcome.ABORTED,
+    (2, "Ongoing", 0): PreparedOutcome.OPEN,
+    (2, "PrepareCommit", 1): PreparedOutcome.COMMITTED,
+    (2, "CompleteCommit", 1): PreparedOutcome.COMMITTED,
+    (2, "PrepareAbort", 1): PreparedOutcome.ABORTED,
+    (2, "CompleteAbort", 1): PreparedOutcome.ABORTED,
 }
 
 
@@ -244,7 +246,9 @@ KNOWN = {
 def test_every_answer_of_the_coordinator(version: int, state: str, bumps: int) -> None:
     mine = PreparedTransaction("tx", 7, EPOCH, version)
     now = TransactionDescription("tx", state, 7, EPOCH + bumps, 60_000, 0)
-    assert fate_of(mine, now) is KNOWN.get((version, state, bumps), Fate.UNKNOWN)
+    assert prepared_outcome(mine, now) is KNOWN.get(
+        (version, state, bumps), PreparedOutcome.UNKNOWN
+    )
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -253,8 +257,8 @@ def test_another_producer_id_tells_nothing(version: int, state: str) -> None:
     mine = PreparedTransaction("tx", 7, EPOCH, version)
     for epoch in (EPOCH, EPOCH + 1):
         now = TransactionDescription("tx", state, 8, epoch, 60_000, 0)
-        assert fate_of(mine, now) is Fate.UNKNOWN
-    assert fate_of(mine, None) is Fate.UNKNOWN
+        assert prepared_outcome(mine, now) is PreparedOutcome.UNKNOWN
+    assert prepared_outcome(mine, None) is PreparedOutcome.UNKNOWN
 
 
 # -- the value -------------------------------------------------------------------------------------

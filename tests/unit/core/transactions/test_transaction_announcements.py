@@ -56,7 +56,7 @@ def partly_refused(stage: Stage, request: TransactionalRequest, code: int) -> No
     response = stage._response(request, 0)
     results = response.results_by_topic_v3_and_below[0]  # type: ignore[attr-defined]
     results.results_by_partition[1].partition_error_code = code
-    stage.dialogue.on_response(request, response, stage.core.now)
+    stage.coordinator_session.on_response(request, response, stage.core.now)
     stage.core.accumulator.replan_all()
 
 
@@ -205,7 +205,9 @@ def test_member_of_a_group_needs_brokers_that_compare_it(stage: Stage) -> None:
     request = stage.next_request()
     assert request is not None
     assert request.min_version == 3
-    stage.dialogue.on_unreachable(request, UnsupportedVersionError("too old"), stage.core.now)
+    stage.coordinator_session.on_unreachable(
+        request, UnsupportedVersionError("too old"), stage.core.now
+    )
     assert isinstance(stage.manager.error, FatalTransactionError)
 
 

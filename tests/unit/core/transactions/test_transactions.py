@@ -274,7 +274,7 @@ def test_offsets_that_were_not_taken_are_sent_again_alone() -> None:
     request = stage.request(OFFSETS)
     response = stage._response(request, 0)
     response.topics[0].partitions[1].error_code = 3  # type: ignore[attr-defined]
-    stage.dialogue.on_response(request, response, stage.core.now)
+    stage.coordinator_session.on_response(request, response, stage.core.now)
     assert not operation.done
     stage.wait()
     assert stage.request(OFFSETS).partitions == (T0._replace(partition=1),)
@@ -511,7 +511,7 @@ def test_a_passing_error_is_tried_again_with_backoff(rpc: Rpc, code: int) -> Non
     waits = []
     for _ in range(4):
         stage.respond(request, code)
-        waits.append(stage.dialogue.due_at(stage.core.now, quiet=False) - stage.core.now)
+        waits.append(stage.coordinator_session.due_at(stage.core.now, quiet=False) - stage.core.now)
         assert stage.next_request() is None
         stage.wait()
         request = stage.request(rpc)
@@ -525,7 +525,9 @@ def test_the_backoff_starts_anew_after_a_success() -> None:
         stage.core.append(partition)
         request = stage.request(ADD)
         stage.respond(request, 51)
-        assert stage.dialogue.due_at(stage.core.now, quiet=False) - stage.core.now < 0.021
+        assert (
+            stage.coordinator_session.due_at(stage.core.now, quiet=False) - stage.core.now < 0.021
+        )
         stage.wait()
         stage.respond(stage.request(ADD))
 
@@ -574,7 +576,7 @@ def test_after_a_renewal_that_was_refused_begin_says_why() -> None:
     produced(stage)
     operation = stage.manager.commit()
     gone = NodeDisconnectedError("gone")
-    stage.dialogue.on_unreachable(stage.request(END), gone, stage.core.now)
+    stage.coordinator_session.on_unreachable(stage.request(END), gone, stage.core.now)
     stage.wait()
     stage.done(operation)
     stage.respond(stage.request(INIT), 53)
@@ -588,7 +590,7 @@ def test_after_a_renewal_that_was_refused_begin_says_why() -> None:
 def test_topics_the_group_coordinator_does_not_know_are_looked_up_again() -> None:
     stage, request = at(OFFSETS)
     outdated: list[float] = []
-    stage.dialogue.on_outdated = outdated.append
+    stage.coordinator_session.on_outdated = outdated.append
     stage.respond(request, 3)
     assert len(outdated) == 1
     stage.wait()
@@ -604,7 +606,7 @@ def test_partitions_that_may_not_be_written_are_named_and_the_transaction_fails(
     response = stage._response(request, 55)
     results = response.results_by_topic_v3_and_below[0]  # type: ignore[attr-defined]
     results.results_by_partition[1].partition_error_code = 29
-    stage.dialogue.on_response(request, response, stage.core.now)
+    stage.coordinator_session.on_response(request, response, stage.core.now)
     cause = stage.manager.error
     assert isinstance(cause, TransactionAbortableError)
     assert cause.__cause__ is not None
@@ -626,7 +628,7 @@ def test_partitions_an_answer_leaves_out_are_asked_for_again() -> None:
     request = stage.request(ADD)
     empty = stage._response(request, 0)
     empty.results_by_topic_v3_and_below = []  # type: ignore[attr-defined]
-    stage.dialogue.on_response(request, empty, stage.core.now)
+    stage.coordinator_session.on_response(request, empty, stage.core.now)
     assert stage.next_request() is None
     stage.wait()
     assert stage.request(ADD).partitions == (T0,)
@@ -654,7 +656,9 @@ def test_a_commit_that_is_refused_as_abortable_can_be_aborted(code: int) -> None
 
 def test_a_version_nobody_speaks_is_fatal() -> None:
     stage, request = at(INIT)
-    stage.dialogue.on_unreachable(request, UnsupportedVersionError("old"), stage.core.now)
+    stage.coordinator_session.on_unreachable(
+        request, UnsupportedVersionError("old"), stage.core.now
+    )
     assert isinstance(stage.manager.error, FatalTransactionError)
 
 

@@ -328,7 +328,7 @@ def test_backoff_grows_although_the_coordinator_is_looked_up_in_between(level: i
         stage.respond(stage.request(END), 16)
         error = stage.manager.coordinator_error
         assert isinstance(error, NotCoordinatorError)
-        waits.append(stage.dialogue.due_at(stage.core.now, quiet=False) - stage.core.now)
+        waits.append(stage.coordinator_session.due_at(stage.core.now, quiet=False) - stage.core.now)
         stage.wait()
         stage.respond(stage.request(FIND))
         assert stage.manager.coordinator_error is error
@@ -374,7 +374,9 @@ def test_brokers_without_a_usable_version_are_fatal(level: int, rpc: Rpc) -> Non
     stage = Stage(level)
     operation = stage.manager.init()
     request = stage.request(rpc)
-    stage.dialogue.on_unreachable(request, UnsupportedVersionError("too old"), stage.core.now)
+    stage.coordinator_session.on_unreachable(
+        request, UnsupportedVersionError("too old"), stage.core.now
+    )
     assert isinstance(operation.error, FatalTransactionError)
     assert isinstance(operation.error.__cause__, UnsupportedVersionError)
 

@@ -11,7 +11,7 @@ from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.core.driver import Driver
 from aioproducer.core.metadata.requests import MetadataRequests
 from aioproducer.core.transactions.coordinator_requests import CoordinatorRequests
-from aioproducer.core.transactions.coordinators import CoordinatorDialogue
+from aioproducer.core.transactions.coordinators import CoordinatorSession
 from aioproducer.core.transactions.manager import TransactionManager
 from aioproducer.core.transactions.operations import Operation
 from aioproducer.core.transactions.requests import TransactionalRequest
@@ -74,7 +74,7 @@ class Stage:
         self.level = level
         self.versions = versions or (V2 if level >= 2 else V1)
         self.manager = TransactionManager("tx", 60_000, topic_ids=lambda: topic_ids or {})
-        self.dialogue = CoordinatorDialogue(
+        self.coordinator_session = CoordinatorSession(
             self.manager, ExponentialBackoff(0.1, 1.0, jitter=0), random.Random(1)
         )
         self.core = Core(
@@ -133,11 +133,13 @@ class Stage:
         return Driver(
             self.core.sender,
             MetadataRequests(metadata, rebootstrap_after),
-            CoordinatorRequests(self.manager, self.dialogue, metadata, accumulator),
+            CoordinatorRequests(self.manager, self.coordinator_session, metadata, accumulator),
         )
 
     def next_request(self) -> TransactionalRequest | None:
-        return self.dialogue.next_request(self.core.now, quiet=self.core.accumulator.quiet)
+        return self.coordinator_session.next_request(
+            self.core.now, quiet=self.core.accumulator.quiet
+        )
 
     def request(self, rpc: Rpc | None = None) -> TransactionalRequest:
         """The next request, sent; coordinators are found on the way unless that is asked for."""
@@ -154,7 +156,7 @@ class Stage:
     def send(self, request: TransactionalRequest) -> None:
         assert request.min_version <= self.versions[request.rpc]
         self.sent.append(request.rpc)
-        self.dialogue.on_sent(request, self.version(request))
+        self.coordinator_session.on_sent(request, self.version(request))
 
     def version(self, request: TransactionalRequest) -> int:
         highest = self.versions[request.rpc]
@@ -172,13 +174,15 @@ class Stage:
 
     def respond(self, request: TransactionalRequest, code: int = 0) -> None:
         """Answers what was sent."""
-        self.dialogue.on_response(request, self._response(request, code), self.core.now)
+        self.coordinator_session.on_response(request, self._response(request, code), self.core.now)
         if request.rpc is Rpc.ADD_PARTITIONS:
             self.core.accumulator.replan_all()
 
     def lose(self, request: TransactionalRequest) -> None:
         """The connection ends before the answer."""
-        self.dialogue.on_unreachable(request, NodeDisconnectedError("gone"), self.core.now)
+        self.coordinator_session.on_unreachable(
+            request, NodeDisconnectedError("gone"), self.core.now
+        )
 
     def wait(self, seconds: float = 2.0) -> None:
         self.core.now += seconds

@@ -91,7 +91,7 @@ async def test_nothing_is_written_between_the_messages_of_a_renewal() -> None:
         await it.wait_for_state(NodeState.READY)
         await it.ask()
         assert broker.arrived == ["SASL_HANDSHAKE", "SASL_AUTHENTICATE", "METADATA"]
-        counted = it.client.traffic
+        counted = it.client.io_stats
         assert (counted.authentications, counted.endless_authentications) == (1, 0)
         assert (counted.renewals, counted.failed_renewals) == (1, 0)
         assert counted.renewal_time == counted.renewal_time_max >= 5
@@ -142,7 +142,7 @@ async def test_a_connection_that_proved_useful_is_so_after_a_renewal() -> None:
         assert broker.peer is not None
         broker.peer.writer.close()
         await it.wait_for_state(NodeState.BACKING_OFF)
-        assert it.client.is_deserted()
+        assert it.client.has_no_live_connections()
 
 
 @virtual_time
@@ -152,7 +152,7 @@ async def test_a_refused_renewal_ends_the_connection_and_backs_off() -> None:
         broker.refuses = True
         error = await it.connect()
         assert type(error) is SaslAuthenticationFailedError
-        counted = it.client.traffic
+        counted = it.client.io_stats
         assert (counted.failed_renewals, counted.failed_authentications) == (1, 0)
         assert error.message == "no longer (PLAIN, the principal of this connection)"
         assert it.client.state(1) is NodeState.BACKING_OFF

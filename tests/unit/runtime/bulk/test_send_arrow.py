@@ -202,7 +202,7 @@ def test_a_call_passes_nobody_who_waits_for_memory() -> None:
         call = asyncio.create_task(producer.send_arrow("u", values(b"1", b"2")))
         await asyncio.sleep(0.1)
         assert stage.engine.appender.waiting == 2
-        assert stage.engine.appender.lane.appended == 2
+        assert stage.engine.appender.fast_path.appended == 2
         stage.broker.thaw()
         await first
         assert (await call).delivered == 2
@@ -227,7 +227,7 @@ def test_a_cancelled_call_releases_everything_once_and_appends_no_more() -> None
         del call
         gc.collect()
         assert watched.given == watched.released == 2
-        appended = stage.engine.appender.lane.appended
+        appended = stage.engine.appender.fast_path.appended
         stage.broker.thaw()
         assert await producer.flush() == 0
         assert stage.values("t") == numbered(200)[:appended]
@@ -386,10 +386,10 @@ def test_a_long_call_lets_others_have_their_turn() -> None:
         await stage.producer.start()
         await stage.producer.warm_up(["t"])
         call = asyncio.create_task(stage.producer.send_arrow("t", values(*numbered(40_000, 100))))
-        seen = [stage.engine.appender.lane.appended]
+        seen = [stage.engine.appender.fast_path.appended]
         while seen[-1] < 40_000:
             await asyncio.sleep(0)
-            seen.append(stage.engine.appender.lane.appended)
+            seen.append(stage.engine.appender.fast_path.appended)
         assert len(seen) > 8
         # 512 KiB hold five batches, of some 900 rows each.
         assert max(after - before for before, after in pairwise(seen)) < 5_000

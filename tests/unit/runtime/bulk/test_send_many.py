@@ -117,7 +117,7 @@ def test_an_asynchronous_source_is_asked_for_one_item_at_a_time() -> None:
 
         async def items() -> AsyncIterator[bytes]:
             for value in numbered(100):
-                appended_before.append(stage.engine.appender.lane.appended)
+                appended_before.append(stage.engine.appender.fast_path.appended)
                 yield value
 
         assert (await producer.send_many("t", items())).delivered == 100

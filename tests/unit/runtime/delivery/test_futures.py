@@ -16,7 +16,7 @@ from aioproducer.types import Persistence
 
 from ..send.fast_paths import Bench
 
-pytestmark = pytest.mark.usefixtures("lane_form")
+pytestmark = pytest.mark.usefixtures("fast_path_form")
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="nobody")
 

@@ -18,12 +18,12 @@ from aioproducer.wire.messages import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from aioproducer.wire.produce import USUAL_END, ProduceForm
+from aioproducer.wire.produce import ACKNOWLEDGEMENT_SUFFIX, ProduceRequestTemplate
 
 TOPIC_ID = UUID(int=9)
-STANDS = BatchOutcome(2**40, None, log_start_offset=5)
+POSITION = BatchOutcome(2**40, None, log_start_offset=5)
 
-See = Callable[[ProduceForm, bytes, int], BatchOutcome | None]
+See = Callable[[ProduceRequestTemplate, bytes, int], BatchOutcome | None]
 
 
 @pytest.fixture(
@@ -32,10 +32,12 @@ See = Callable[[ProduceForm, bytes, int], BatchOutcome | None]
 def see(request: pytest.FixtureRequest) -> See:
     """What a form sees in some bytes, as the answer to a correlation id."""
     try:
-        look = import_module(f"aioproducer.{request.param}").usual_outcome
+        look = import_module(f"aioproducer.{request.param}").decode_plain_acknowledgement
     except ImportError:
         pytest.skip("the native form is not built")
-    return lambda form, data, id_: look(data, form.usual_answer(id_), USUAL_END)
+    return lambda form, data, id_: look(
+        data, form.acknowledgement_prefix(id_), ACKNOWLEDGEMENT_SUFFIX
+    )
 
 
 def partitions() -> st.SearchStrategy[PartitionProduceResponse]:
@@ -94,7 +96,7 @@ def test_sees_what_the_decoder_says_or_nothing(
 
 def test_sees_no_answer_but_its_own(see: See) -> None:
     data = answer(13, stands())
-    assert see(form(13, 3), data, 7) == STANDS
+    assert see(form(13, 3), data, 7) == POSITION
     assert see(form(13, 3), data, 8) is None
     assert see(form(13, 4), data, 7) is None
     assert see(form(13, 3, topic_id=UUID(int=10)), data, 7) is None
@@ -105,7 +107,7 @@ def test_sees_no_answer_but_its_own(see: See) -> None:
 @pytest.mark.parametrize("version", range(9, 13))
 def test_sees_the_answer_of_a_broker_that_names_the_topic(see: See, version: int) -> None:
     data = answer(version, stands())
-    assert see(form(version, 3), data, 7) == STANDS
+    assert see(form(version, 3), data, 7) == POSITION
     assert see(form(version, 3, topic="u"), data, 7) is None
 
 
@@ -141,8 +143,8 @@ def answer(
 
 def form(
     version: int, partition: int, *, topic: str = "t", topic_id: UUID = TOPIC_ID
-) -> ProduceForm:
-    return ProduceForm(
+) -> ProduceRequestTemplate:
+    return ProduceRequestTemplate(
         version,
         None,
         acks=-1,

@@ -12,7 +12,7 @@ from aioproducer.types import RecordMetadata, TimestampType
 
 from ..send.fast_paths import NOW_MS, Bench
 
-pytestmark = pytest.mark.usefixtures("lane_form")
+pytestmark = pytest.mark.usefixtures("fast_path_form")
 
 
 async def delivered(*values: bytes | None, base_offset: int = 0) -> tuple[Bench, list]:

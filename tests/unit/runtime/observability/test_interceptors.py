@@ -284,7 +284,7 @@ def test_interceptors_that_only_listen_leave_the_fast_lane_open():
 
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:
-            assert producer._lane is not None
+            assert producer._fast_path is not None
 
     play(act, **intercepted(Listener()))
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from aioproducer import Producer
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.client.lifecycle import State
-from aioproducer.client.producer import SHORTENED
+from aioproducer.client.producer import NATIVE_SENDS
 from aioproducer.core.batching.accumulator import AccumulatorSettings, RecordAccumulator
 from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.core.batching.buffer_pool import BufferPool
@@ -26,8 +26,7 @@ from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime import engine
 from aioproducer.runtime.delivery import WakeUps
 from aioproducer.runtime.observability.interceptors import Interception
-from aioproducer.runtime.send import batch_appender as placing
-from aioproducer.runtime.send import fast_path as lane
+from aioproducer.runtime.send import batch_appender, fast_path
 from aioproducer.runtime.send.appender import RecordAppender
 from aioproducer.runtime.send.memory import BufferMemory
 from aioproducer.runtime.settings import appender_settings
@@ -91,9 +90,9 @@ class Bench:
         self.batches: dict[ProducerBatch, None] = {}
         self.direct = SimpleNamespace(send=lambda batch, now: False, drop_spare=lambda: None)
         self.appender = self._appender()
-        self.lane = self.appender.lane
+        self.fast_path = self.appender.fast_path
         if not fast:
-            self.lane.close()
+            self.fast_path.close()
         self.producer._engine = SimpleNamespace(
             appender=self.appender,
             failure=None,
@@ -186,15 +185,15 @@ class Bench:
 
 
 @contextmanager
-def form(lane_module, delivery_module):
+def form(fast_path_module, delivery_module):
     """Producers made meanwhile use this form of lane, calls and delivery."""
     with ExitStack() as stack:
         for target, name, value in (
-            (placing, "FastLane", lane_module.FastLane),
-            (lane, "shorten", lane_module.shorten),
+            (batch_appender, "FastPath", fast_path_module.FastPath),
+            (fast_path, "install_native_send", fast_path_module.install_native_send),
             (engine, "WakeUps", delivery_module.WakeUps),
             (sys.modules[__name__], "WakeUps", delivery_module.WakeUps),
-            *((Producer, name, function) for name, function, _ in SHORTENED),
+            *((Producer, name, function) for name, function, _ in NATIVE_SENDS),
         ):
             stack.enter_context(mock.patch.object(target, name, value))
         yield

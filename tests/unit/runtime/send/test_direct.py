@@ -11,7 +11,7 @@ from math import inf
 import pytest
 
 from aioproducer.errors import NodeDisconnectedError, ProducerFencedError, UnsupportedVersionError
-from aioproducer.net.response_protocol import FrameTap
+from aioproducer.net.response_protocol import ResponseProtocol
 from aioproducer.runtime.engine import ProducerEngine
 from aioproducer.testing import TopicSpec
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
@@ -176,7 +176,7 @@ def test_who_hears_of_a_write_that_failed_may_send(
                 send_by_queue(producer)
             transport = transport_of(producer)
             tap = transport.get_protocol()
-            assert isinstance(tap, FrameTap)
+            assert isinstance(tap, ResponseProtocol)
             monkeypatch.setattr(tap, "_take", lambda data: 0)  # as if all answers came in pieces
             sent = []
 
@@ -292,7 +292,7 @@ def test_a_metric_that_is_kept_counts_the_awaited_record() -> None:
             await producer.send_and_wait("t", b"first")
             kept = [
                 metric
-                for metric in producer._registry.live(producer._engine)
+                for metric in producer._registry().live(producer._engine)
                 if (metric.group, metric.name)
                 in {
                     ("producer-topic-metrics", "record-send-total"),
@@ -313,8 +313,8 @@ def test_a_metric_that_is_kept_counts_the_awaited_record() -> None:
 
 
 SIGHTS: dict[str, tuple[Callable[[ProducerEngine], float], int, int]] = {
-    "requests": (lambda engine: engine.client.traffic.nodes[1].requests, 1, 0),
-    "answers": (lambda engine: engine.client.traffic.nodes[1].responses, 0, 1),
+    "requests": (lambda engine: engine.client.io_stats.nodes[1].requests, 1, 0),
+    "answers": (lambda engine: engine.client.io_stats.nodes[1].responses, 0, 1),
     "requests sent": (lambda engine: engine.stats.requests_sent, 1, 0),
     "records acknowledged": (lambda engine: engine.stats.records_acknowledged, 0, 1),
     "use": (lambda engine: len(engine.accumulator.held), 1, -1),

@@ -15,9 +15,9 @@ import pytest
 
 from aioproducer import Producer
 from aioproducer.errors import KafkaError
-from aioproducer.net.response_protocol import FrameTap
+from aioproducer.net.response_protocol import ResponseProtocol
 from aioproducer.records.batch import read_batches
-from aioproducer.runtime.tasks.wakeup import _BURST_S
+from aioproducer.runtime.tasks.wakeup import _NAGLE_WINDOW_S
 from aioproducer.testing import TopicSpec
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
 
@@ -61,7 +61,7 @@ def test_records_follow_one_that_is_in_the_air_without_a_turn(others: list[int])
             assert producer._engine is not None
             assert producer._engine.pool.available == producer._engine.pool.total
         assert "on_dispatched_directly" in called
-        assert not {"hurry", "enqueue"} & {*called}
+        assert not {"try_send_immediately", "enqueue"} & {*called}
         for partition in (0, 1):
             sent = [[b"%d" % each] for each in (0, *others) if each == partition]
             assert batches_of(kafka, partition) == sent
@@ -77,7 +77,7 @@ def test_who_is_answered_sends_while_others_are_in_the_air() -> None:
                 await asyncio.sleep(delay)
                 for _ in range(20):
                     await producer.send_and_wait("t", b"v", partition=0)
-                    engine.sender_task._alarm.acted_at = -inf  # what he does next takes a while
+                    engine.sender_task._wakeup.acted_at = -inf  # what he does next takes a while
 
             engine = producer._engine
             assert engine is not None
@@ -105,7 +105,7 @@ def test_a_burst_gathers_however_long_its_second_record_takes() -> None:
             engine, readings = producer._engine, count()
             assert engine is not None
             # Between two looks at the clock a machine that is busy spends more than half a burst.
-            engine.sender_task._alarm._clock = lambda: next(readings) * 0.6 * _BURST_S
+            engine.sender_task._wakeup._clock = lambda: next(readings) * 0.6 * _NAGLE_WINDOW_S
             for number in range(9):
                 await producer.send("t", b"%d" % number, partition=0)
         assert [len(batch) for batch in batches_of(kafka, 0)] == [1, 8]
@@ -149,7 +149,9 @@ def test_no_more_are_in_the_air_than_may_be_in_flight(limit: int) -> None:
                 await producer.send("t", value, partition=0)
                 await asyncio.sleep(0.0002)
             assert sum(map(producer._engine.client.in_flight, (1, 2))) == limit
-            assert not producer._engine.sender_task.hurry()  # what waits may not leave yet
+            assert (
+                not producer._engine.sender_task.try_send_immediately()
+            )  # what waits may not leave yet
         assert batches_of(kafka, 0) == [*([each] for each in values[:limit]), values[limit:]]
 
     run_virtual(run, brokers=2, topics={"t": TopicSpec(2, 2)})
@@ -219,9 +221,9 @@ def test_an_interrupt_while_records_are_in_flight_leaves_nobody_waiting(
 
             monkeypatch.setattr(engine.sender, cut_off, interrupt)
             if cut_off == "on_acknowledged":
-                answers = engine.client.traffic.nodes[1].responses
+                answers = engine.client.io_stats.nodes[1].responses
                 connection = transport_of(producer).get_protocol()
-                assert isinstance(connection, FrameTap)
+                assert isinstance(connection, ResponseProtocol)
                 take = connection._take
 
                 def interrupted(data: bytes) -> int:
@@ -232,7 +234,7 @@ def test_an_interrupt_while_records_are_in_flight_leaves_nobody_waiting(
 
                 monkeypatch.setattr(connection, "_take", interrupted)
                 await asyncio.sleep(1)
-                assert engine.client.traffic.nodes[1].responses > answers
+                assert engine.client.io_stats.nodes[1].responses > answers
             else:
                 with pytest.raises(KeyboardInterrupt):
                     await send()

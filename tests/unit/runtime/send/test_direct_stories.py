@@ -98,7 +98,7 @@ def counted(producer: Producer) -> list[Any]:
     assert engine is not None
     stats = engine.stats
     totals = [(f.name, getattr(stats, f.name)) for f in fields(stats) if f.name in COUNTED]
-    return [repr(totals), repr(stats.delivery_times.snapshot()), repr(engine.client.traffic.nodes)]
+    return [repr(totals), repr(stats.delivery_times.snapshot()), repr(engine.client.io_stats.nodes)]
 
 
 async def look(producer: Producer, what: str) -> list[Any]:
@@ -111,7 +111,7 @@ async def look(producer: Producer, what: str) -> list[Any]:
         case "look at memory":
             return [engine.pool.available]
         case "look at traffic":
-            return [repr(engine.client.traffic.nodes)]
+            return [repr(engine.client.io_stats.nodes)]
         case "look at health":
             return [producer.health()]
         case "look at metrics":

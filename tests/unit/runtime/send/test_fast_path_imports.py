@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 
 import aioproducer
-from aioproducer.runtime.send import _fast_path_py
-from aioproducer.runtime.send import fast_path as lane
-from aioproducer.runtime.send.fast_path_protocol import Lane
+from aioproducer.runtime.send import _fast_path_py, fast_path
+from aioproducer.runtime.send.fast_path_protocol import FastPathProtocol
 
 PACKAGE = Path(aioproducer.__file__).parent
 BELOW = {
@@ -60,16 +59,16 @@ def test_native_modules_of_pure_rooms_have_no_loop_clock_or_thread():
 def test_both_forms_of_the_lane_and_the_stub_have_the_same_members():
     stub = ast.parse((PACKAGE / "runtime/send/_fast_path.pyi").read_text("utf-8"))
     stubbed = next(
-        node for node in stub.body if isinstance(node, ast.ClassDef) and node.name == "FastLane"
+        node for node in stub.body if isinstance(node, ast.ClassDef) and node.name == "FastPath"
     )
     members = {
         node.name if isinstance(node, ast.FunctionDef) else node.target.id
         for node in stubbed.body
         if isinstance(node, ast.FunctionDef | ast.AnnAssign)
     }
-    contract = {*vars(Lane), *Lane.__annotations__}
+    contract = {*vars(FastPathProtocol), *FastPathProtocol.__annotations__}
     assert public(members) == public(contract)
-    assert public(members) <= public(dir(lane.FastLane)) | {*_pure_attributes()}
+    assert public(members) <= public(dir(fast_path.FastPath)) | {*_pure_attributes()}
 
 
 def _pure_attributes() -> set[str]:

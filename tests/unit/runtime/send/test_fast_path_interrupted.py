@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from aioproducer.runtime.send._fast_path_py import FastLane
-from aioproducer.runtime.send.fast_path_protocol import LaneSettings
+from aioproducer.runtime.send._fast_path_py import FastPath
+from aioproducer.runtime.send.fast_path_protocol import FastPathSettings
 
 
 class Builder:
@@ -29,8 +29,8 @@ async def test_builder_without_an_owner_gets_no_record() -> None:
     meta = SimpleNamespace(name="t", partitions=(0,))
     metadata = SimpleNamespace(version=1, topic=lambda name: meta)
     opened: list[object] = []
-    lane = FastLane(
-        LaneSettings(records_per_turn=10, size_limit=1000, hashes_keys=True, sticks=True),
+    fast_path = FastPath(
+        FastPathSettings(records_per_turn=10, size_limit=1000, hashes_keys=True, sticks=True),
         metadata=metadata,
         loop=asyncio.get_running_loop(),
         wall_ms=lambda: 1,
@@ -43,7 +43,7 @@ async def test_builder_without_an_owner_gets_no_record() -> None:
         builder=builder, full=False, topic_partition=SimpleNamespace(partition=0)
     )
     with pytest.raises(KeyboardInterrupt):
-        lane.adopt(meta, batch, None)
-    assert lane.append_nowait("t", b"v", None, None, 0, 1) is None
+        fast_path.use_batch(meta, batch, None)
+    assert fast_path.append_nowait("t", b"v", None, None, 0, 1) is None
     assert len(opened) == 1
     assert not builder.asked

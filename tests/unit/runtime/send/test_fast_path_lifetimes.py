@@ -11,13 +11,13 @@ from itertools import pairwise
 import pytest
 
 from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
-from aioproducer.core.sending.produce_answers import BLAMELESS
+from aioproducer.core.sending.produce_answers import NO_RECORD_ERRORS
 from aioproducer.runtime.send.direct import DirectSends
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
 
 from .fast_paths import Bench
 
-pytestmark = pytest.mark.usefixtures("lane_form")
+pytestmark = pytest.mark.usefixtures("fast_path_form")
 
 
 ROUNDS = 200
@@ -40,8 +40,8 @@ async def exercise(bench, topic, value, key, pairs, rounds: int = 400) -> None:
         await asyncio.sleep(0)
         cancelled.cancel()
         await asyncio.gather(cancelled, return_exceptions=True)
-        assert bench.lane.append(topic, value, key, [("h", 1)], None, None) is None
-        assert bench.lane.append(topic, value, key, None, 99, None) is None
+        assert bench.fast_path.append(topic, value, key, [("h", 1)], None, None) is None
+        assert bench.fast_path.append(topic, value, key, None, 99, None) is None
         while bench.settle_oldest() is not None:
             pass
         assert (await delivery).topic == topic
@@ -59,10 +59,10 @@ async def test_references_to_what_was_sent_are_given_back():
     watched = [value, key, pairs, pairs[0], *pairs[0]]
     await exercise(bench, topic, value, key, pairs, rounds=3)
     gc.collect()
-    before = [sys.getrefcount(thing) for thing in (*watched, None, bench.lane)]
+    before = [sys.getrefcount(thing) for thing in (*watched, None, bench.fast_path)]
     await exercise(bench, topic, value, key, pairs)
     gc.collect()
-    after = [sys.getrefcount(thing) for thing in (*watched, None, bench.lane)]
+    after = [sys.getrefcount(thing) for thing in (*watched, None, bench.fast_path)]
     # None has many users; a reference lost per record would make hundreds.
     assert [abs(b - a) < 50 for a, b in zip(before, after, strict=True)] == [True] * len(before)
     assert before[: len(watched)] == after[: len(watched)]
@@ -76,8 +76,17 @@ def test_references_to_directly_sent_records_are_given_back():
         kafka.world.network.fragments = False
         async with kafka.producer(linger_ms=0) as producer:
             engine = producer._engine
-            direct, lane = engine.sender_task.direct, engine.appender.lane
-            watched = [value, key, pairs, BatchOutcome, BLAMELESS, direct, lane, DirectSends.send]
+            direct, fast_path = engine.sender_task.direct, engine.appender.fast_path
+            watched = [
+                value,
+                key,
+                pairs,
+                BatchOutcome,
+                NO_RECORD_ERRORS,
+                direct,
+                fast_path,
+                DirectSends.send,
+            ]
             for rounds in (20, 400):
                 gc.collect()
                 before = [sys.getrefcount(thing) for thing in watched]
@@ -156,12 +165,12 @@ def all_of(kind: type) -> list[object]:
 
 async def test_abandoned_lane_with_open_batches_is_collected():
     bench = Bench()
-    lane = type(bench.lane)
-    others = [thing for thing in all_of(lane) if thing is not bench.lane]
+    fast_path = type(bench.fast_path)
+    others = [thing for thing in all_of(fast_path) if thing is not bench.fast_path]
     bench.know(a=1)
     await bench.producer.send("a", b"v")
     bench.end()
     await asyncio.sleep(0)  # the turn's end is noted in the loop
     del bench
     gc.collect()
-    assert len(all_of(lane)) <= len(others)
+    assert len(all_of(fast_path)) <= len(others)

@@ -110,14 +110,14 @@ async def run(steps, options, method, *, fast: bool):
         elif step == "later":
             bench.now_ms += 5
         elif step == "forget":
-            bench.appender.placing.forget_topics()
+            bench.appender.batch_appender.drop_expired_topics()
         else:
             for send in step if isinstance(step, list) else [step]:
                 seen.append(await outcome(bench, method, send))
     seen.append(bench.contents())
     assert bench.stats.records_appended == sum(type(s) is Accepted for s in seen)
     bench.end()
-    return seen, bench.lane
+    return seen, bench.fast_path
 
 
 class Accepted(tuple):
@@ -149,40 +149,43 @@ async def outcome(bench, method, step):
 @anything
 @given(STEPS, PARTITIONERS, METHODS)
 def test_both_lanes_write_the_same_bytes_and_raise_the_same_errors(
-    lane_form, steps, options, method
+    fast_path_form, steps, options, method
 ):
-    fast, lane = asyncio.run(run(steps, options, method, fast=True))
+    fast, fast_path = asyncio.run(run(steps, options, method, fast=True))
     general, closed = asyncio.run(run(steps, options, method, fast=False))
     assert fast == general
-    assert lane.open and not closed.open
+    assert fast_path.open and not closed.open
 
 
-async def test_lane_and_delivery_have_the_form_that_the_test_asks_for(lane_form):
+async def test_lane_and_delivery_have_the_form_that_the_test_asks_for(fast_path_form):
     bench = Bench()
     bench.know(a=1)
     delivery = await bench.producer.send("a", b"v")
-    assert type(bench.lane) is lane_form.FastLane
-    is_pure = lane_form.__name__.endswith("_py")
+    assert type(bench.fast_path) is fast_path_form.FastPath
+    is_pure = fast_path_form.__name__.endswith("_py")
     for thing in (delivery, bench.incomplete()[0].owner):
         assert type(thing).__module__.endswith("_py") == is_pure
     bench.end()
 
 
-async def test_record_that_finds_room_or_memory_takes_the_fast_lane(lane_form):
+async def test_record_that_finds_room_or_memory_takes_the_fast_lane(fast_path_form):
     bench = Bench()
     bench.know(a=3)
     await bench.producer.send("a", b"opens the batch")
     for key, pairs, partition in [(None, None, None), (None, [("h", b"v")], None)]:
-        assert bench.lane.append("a", b"v", key, pairs, partition, None) is not None
+        assert bench.fast_path.append("a", b"v", key, pairs, partition, None) is not None
     keyed = await bench.producer.send("a", b"v", b"key")  # may open another one
-    assert bench.lane.append("a", b"v", b"key", None, None, 5).partition == keyed.partition
-    assert [bench.lane.append("a", b"v", None, None, p, None).partition for p in (2, 0)] == [2, 0]
+    assert bench.fast_path.append("a", b"v", b"key", None, None, 5).partition == keyed.partition
+    assert [bench.fast_path.append("a", b"v", None, None, p, None).partition for p in (2, 0)] == [
+        2,
+        0,
+    ]
     bench.settle_oldest()
-    assert bench.lane.append("a", b"v", None, None, None, None) is not None
+    assert bench.fast_path.append("a", b"v", None, None, None, None) is not None
     bench.end()
 
 
-async def test_topic_is_known_by_its_name_whichever_object_that_is(lane_form):
+async def test_topic_is_known_by_its_name_whichever_object_that_is(fast_path_form):
     bench = Bench()
     bench.know(one=1, two=1)
     names = ["".join(word) for word in ["one", "one", "two", "one", "two", "two"]]
@@ -190,22 +193,22 @@ async def test_topic_is_known_by_its_name_whichever_object_that_is(lane_form):
     for name in ("one", "two"):
         await bench.producer.send(name, b"opens the batch")
     for name in (*names, *names):
-        assert bench.lane.append(name, b"v", None, None, None, None).topic == name
-    bench.lane.forget("two")
-    assert bench.lane.append(names[-1], b"v", None, None, None, None) is None
+        assert bench.fast_path.append(name, b"v", None, None, None, None).topic == name
+    bench.fast_path.drop_topic("two")
+    assert bench.fast_path.append(names[-1], b"v", None, None, None, None) is None
     bench.end()
 
 
-async def test_record_that_would_wait_for_memory_is_left_to_the_general_lane(lane_form):
+async def test_record_that_would_wait_for_memory_is_left_to_the_general_lane(fast_path_form):
     bench = Bench(batch_size=1000, max_request_size=500, buffer_memory=1000)
     bench.know(a=2)
     await bench.producer.send("a", b"v", partition=0)
-    assert bench.lane.append("a", b"v", None, None, 1, None) is None
-    assert bench.lane.append("a", b"v", None, None, 0, None) is not None
+    assert bench.fast_path.append("a", b"v", None, None, 1, None) is None
+    assert bench.fast_path.append("a", b"v", None, None, 0, None) is not None
     bench.end()
 
 
-async def test_record_whose_batch_is_sent_and_fails_at_once_is_waited_for_by_nobody(lane_form):
+async def test_record_whose_batch_is_sent_and_fails_at_once_is_waited_for_by_nobody(fast_path_form):
     bench = Bench()
     bench.know(a=1)
     await bench.producer.send("a", b"v")  # the lane knows the topic
@@ -216,9 +219,9 @@ async def test_record_whose_batch_is_sent_and_fails_at_once_is_waited_for_by_nob
             bench.accumulator.complete(batch, BatchOutcome(error=KafkaError("refused")))
         return True
 
-    bench.appender.placing._lingers = False
-    bench.appender.placing._sender_task = SimpleNamespace(
-        sleeping_until=inf, advance=lambda until: None, hurry=fail_at_once
+    bench.appender.batch_appender._lingers = False
+    bench.appender.batch_appender._sender_task = SimpleNamespace(
+        sleeping_until=inf, advance=lambda until: None, try_send_immediately=fail_at_once
     )
     async with asyncio.timeout(10):
         with pytest.raises(KafkaError, match="refused"):
@@ -226,7 +229,7 @@ async def test_record_whose_batch_is_sent_and_fails_at_once_is_waited_for_by_nob
     bench.end()
 
 
-async def test_record_that_needs_anything_else_is_left_to_the_general_lane(lane_form):
+async def test_record_that_needs_anything_else_is_left_to_the_general_lane(fast_path_form):
     bench = Bench(batch_size=1000, max_request_size=500)
     bench.know(a=1)
     await bench.producer.send("a", b"v")
@@ -239,18 +242,18 @@ async def test_record_that_needs_anything_else_is_left_to_the_general_lane(lane_
         ("a", b"v", None, None, None, -1),
         ("a", b"v" * 430, None, None, None, None),  # fits the batch, and no request
     ]
-    assert [bench.lane.append(*arguments) for arguments in refused] == [None] * len(refused)
-    assert bench.lane.appended == 1
+    assert [bench.fast_path.append(*arguments) for arguments in refused] == [None] * len(refused)
+    assert bench.fast_path.appended == 1
     bench.end()
 
 
-async def test_lane_pauses_after_so_many_records_of_a_turn_but_not_for_send_nowait(lane_form):
+async def test_lane_pauses_after_so_many_records_of_a_turn_but_not_for_send_nowait(fast_path_form):
     bench = Bench(batch_size=10**6, max_request_size=10**6)
     bench.know(a=1)
     producer = bench.producer
     for _ in range(1000):
         await producer.send("a", b"v")
-    assert bench.lane.append("a", b"v", None, None, None, None) is None
+    assert bench.fast_path.append("a", b"v", None, None, None, None) is None
     assert producer.send_nowait("a", b"v") is not None
     turns = 0
 
@@ -261,11 +264,11 @@ async def test_lane_pauses_after_so_many_records_of_a_turn_but_not_for_send_nowa
     bench.loop.call_soon(turn)
     await producer.send("a", b"v")
     assert turns == 1
-    assert bench.lane.append("a", b"v", None, None, None, None) is not None
+    assert bench.fast_path.append("a", b"v", None, None, None, None) is not None
     bench.end()
 
 
-async def test_admission_is_asked_before_every_record(lane_form):
+async def test_admission_is_asked_before_every_record(fast_path_form):
     bench = Bench()
     bench.know(a=1)
     await bench.producer.send("a", b"v")
@@ -273,33 +276,35 @@ async def test_admission_is_asked_before_every_record(lane_form):
     def refuse():
         raise KafkaError("not now")
 
-    bench.lane.check_admission = refuse
-    for method in (bench.lane.append, bench.lane.append_nowait):
+    bench.fast_path.check_transaction = refuse
+    for method in (bench.fast_path.append, bench.fast_path.append_nowait):
         try:
             method("a", b"v", None, None, None, None)
         except KafkaError as error:
             assert error.message == "not now"
         else:
             raise AssertionError("the lane let a record in")
-    assert bench.lane.appended == 1
+    assert bench.fast_path.appended == 1
     bench.end()
 
 
-async def test_lane_takes_nothing_from_another_loop(lane_form):
+async def test_lane_takes_nothing_from_another_loop(fast_path_form):
     bench = Bench()
     bench.know(a=1)
     await bench.producer.send("a", b"v")
 
     async def elsewhere():
-        return bench.lane.append("a", b"v", None, None, None, None)
+        return bench.fast_path.append("a", b"v", None, None, None, None)
 
     assert await asyncio.to_thread(asyncio.run, elsewhere()) is None
-    assert await asyncio.to_thread(bench.lane.append, "a", b"v", None, None, None, None) is None
+    assert (
+        await asyncio.to_thread(bench.fast_path.append, "a", b"v", None, None, None, None) is None
+    )
     assert await elsewhere() is not None
     bench.end()
 
 
-def test_lane_takes_nothing_in_the_thread_of_its_uvloop_while_another_runs(lane_form):
+def test_lane_takes_nothing_in_the_thread_of_its_uvloop_while_another_runs(fast_path_form):
     uvloop = pytest.importorskip("uvloop", reason="needs uvloop (the extra `uvloop`)")
     own, other = uvloop.new_event_loop(), uvloop.new_event_loop()
     with closing(own), closing(other):
@@ -311,7 +316,7 @@ def test_lane_takes_nothing_in_the_thread_of_its_uvloop_while_another_runs(lane_
             return bench
 
         async def append():
-            return bench.lane.append("a", b"v", None, None, None, None)
+            return bench.fast_path.append("a", b"v", None, None, None, None)
 
         bench = own.run_until_complete(begin())
         assert other.run_until_complete(append()) is None
@@ -326,7 +331,7 @@ def test_lane_takes_nothing_in_the_thread_of_its_uvloop_while_another_runs(lane_
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
 )
 @given(st.lists(st.tuples(st.integers(0, 15), st.integers(1, 60)), min_size=1, max_size=120))
-def test_nobody_overtakes_who_waits_for_memory(lane_form, work):
+def test_nobody_overtakes_who_waits_for_memory(fast_path_form, work):
     asyncio.run(overtaking(work))
 
 
@@ -365,7 +370,7 @@ async def overtaking(work):
         if in_line:
             bench.settle_oldest()
     await asyncio.gather(*tasks)
-    assert bench.lane.appended == len(work)
+    assert bench.fast_path.appended == len(work)
     assert bench.appender.waiting == 0
     bench.end()
 
@@ -381,7 +386,7 @@ class Spare:
         self.meta = bench.metadata.topic("a")
         self.sticky = BuiltInPartitioner("a", size, False, Random(1))
         bench.direct.take_spare, bench.direct.send = self.take, self.send
-        bench.lane.adopt(self.meta, self.batch, self.sticky, True)
+        bench.fast_path.use_batch(self.meta, self.batch, self.sticky, True)
 
     def take(self) -> ProducerBatch:
         return self.batch
@@ -403,7 +408,7 @@ async def test_a_record_for_a_spare_batch_is_sent_at_once(partition):
     delivery = await bench.producer.send("a", b"v", partition=partition)
     assert (spare.sent, delivery._batch, delivery._index) == (1, spare.batch, 0)
     # As the first record of any batch it counts with the batch's header, if it was chosen for.
-    bench.lane.settle("a")
+    bench.fast_path.count_sticky_bytes("a")
     header_and_bound = HEADER_SIZE + record_size_bound(None, b"v", ())
     used = 2 * 300 - spare.sticky.room
     assert used == (header_and_bound if partition is None else 0)

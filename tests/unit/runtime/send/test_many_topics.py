@@ -22,8 +22,8 @@ _PER_TOPIC = (
     "PartitionQueue",
     "TopicMetadata",
     "TopicStats",
-    "TopicLane",
-    "_TopicLane",
+    "TopicState",
+    "_TopicState",
 )
 
 

@@ -15,7 +15,7 @@ from aioproducer.errors import (
 
 from .fast_paths import Bench
 
-pytestmark = pytest.mark.usefixtures("lane_form")
+pytestmark = pytest.mark.usefixtures("fast_path_form")
 
 
 def bench(*, fast: bool, **options) -> Bench:
@@ -51,10 +51,10 @@ async def test_so_many_records_are_buffered_and_no_more(fast: bool) -> None:
 
 async def test_nothing_is_counted_without_a_bound(fast: bool) -> None:
     made = bench(fast=fast)
-    ceiling = made.lane.ceiling
+    ceiling = made.fast_path.ceiling
     await fill(made, 100)
     made.settle_oldest()
-    assert made.lane.ceiling == ceiling > 1 << 62
+    assert made.fast_path.ceiling == ceiling > 1 << 62
     made.end()
 
 

@@ -18,11 +18,11 @@ from aioproducer.types import RecordMetadata, TimestampType
 
 from .fast_paths import NOW_MS, Bench
 
-pytestmark = pytest.mark.usefixtures("lane_form")
+pytestmark = pytest.mark.usefixtures("fast_path_form")
 
 
 def is_native(bench: Bench) -> bool:
-    return not type(bench.lane).__module__.endswith("_py")
+    return not type(bench.fast_path).__module__.endswith("_py")
 
 
 async def opened(**options) -> Bench:
@@ -56,9 +56,9 @@ async def test_call_is_a_coroutine_that_does_nothing_before_it_is_awaited():
     assert asyncio.iscoroutine(call)
     assert isinstance(call, Coroutine)
     assert call.__name__ == "send"
-    assert bench.lane.appended == 1
+    assert bench.fast_path.appended == 1
     delivery = await asyncio.create_task(call)
-    assert (bench.lane.appended, delivery.partition) == (2, 0)
+    assert (bench.fast_path.appended, delivery.partition) == (2, 0)
     bench.end()
 
 
@@ -68,7 +68,7 @@ async def test_method_of_the_class_takes_the_producer_first():
         for _ in range(calls):
             await Producer.send(producer, "a", b"v")
             Producer.send_nowait(producer, "a", b"v")
-    assert (bench.lane.appended, other.lane.appended) == (3, 5)
+    assert (bench.fast_path.appended, other.fast_path.appended) == (3, 5)
     assert bench.producer.send == bench.producer.send != other.producer.send
     assert weakref.WeakMethod(bench.producer.send)() == bench.producer.send
     with pytest.raises(AttributeError):
@@ -107,7 +107,7 @@ async def test_method_that_somebody_has_replaced_is_the_one_that_is_called():
             await each.producer.send("a", b"v")
     assert len(seen) == 3
     await bench.producer.send("a", b"v")
-    assert (len(seen), bench.lane.appended, other.lane.appended) == (3, 3, 2)
+    assert (len(seen), bench.fast_path.appended, other.fast_path.appended) == (3, 3, 2)
     bench.end()
     other.end()
 
@@ -125,7 +125,7 @@ async def test_producer_without_a_lane_gives_coroutines():
 
 async def test_subclass_may_hide_the_lane():
     class Hiding(Producer):
-        _lane = None
+        _fast_path = None
 
     bench = await opened(producer_type=Hiding)
     assert (await bench.producer.send("a", b"v")).topic == "a"
@@ -189,7 +189,7 @@ async def test_arguments_that_do_not_fit_are_refused_at_the_call():
     ):
         with pytest.raises(TypeError):
             wrong(bench.producer.send)
-    assert bench.stats.records_appended == bench.lane.appended == 1
+    assert bench.stats.records_appended == bench.fast_path.appended == 1
     bench.end()
 
 
@@ -198,7 +198,7 @@ async def test_call_that_was_never_awaited_says_so_and_sends_nothing():
     with pytest.warns(RuntimeWarning, match="never awaited"):
         bench.producer.send("a", b"second")
     bench.producer.send("a", b"second").close()
-    assert bench.lane.appended == 1
+    assert bench.fast_path.appended == 1
     bench.end()
 
 
@@ -214,7 +214,7 @@ async def test_call_is_awaited_once():
             call.throw(ZeroDivisionError())
         with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
             await call
-    assert bench.lane.appended == 1
+    assert bench.fast_path.appended == 1
     bench.end()
 
 
@@ -358,4 +358,4 @@ async def test_closed_producer_refuses_through_a_method_kept_from_before():
     bench.end()
     with pytest.raises(ProducerClosedError):
         await send("a", b"v")
-    assert bench.lane.appended == 1
+    assert bench.fast_path.appended == 1

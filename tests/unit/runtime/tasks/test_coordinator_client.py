@@ -32,7 +32,7 @@ def client_on(stage: Stage) -> CoordinatorClient:
     return CoordinatorClient(ProducerConfig(**stage.world.spec.options), dialer=stage.world.network)
 
 
-def committed() -> coordinator_queries.Question[Any]:
+def committed() -> coordinator_queries.CoordinatorQuery[Any]:
     return coordinator_queries.committed("group", None)
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from aioproducer.serializers.calling import UnfinishedRecord
+from aioproducer.serializers.calling import PendingRecord
 from aioproducer.types import HeaderPairs
 
 Parts = tuple[Any, bytes | None, bytes | None, HeaderPairs, int | None, int | None]
 """Topic, key, value, headers, partition and timestamp in ms of one record."""
 
 
-class UnfinishedParts:
+class PendingParts:
     """The parts of a record, once awaited; await it once, or `close` it."""
 
     __slots__ = ("_partition", "_record", "_timestamp_ms", "_topic")
@@ -20,7 +20,7 @@ class UnfinishedParts:
     def __init__(
         self,
         topic: Any,
-        record: UnfinishedRecord,
+        record: PendingRecord,
         partition: int | None,
         timestamp_ms: int | None,
     ) -> None:
