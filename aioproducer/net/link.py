@@ -538,7 +538,7 @@ class BrokerLink:
             timeout_s=allowed,
             loop_time=around.loop_time,
             opened=self._opened,
-            doubtful=self._unproven_address,
+            unproven=self._unproven_address,
         )
 
     def _setup_succeeded(self, session: Session) -> None:

@@ -41,11 +41,11 @@ async def open_stream(
     timeout_s: float,
     loop_time: Callable[[], float],
     opened: list[Streams],
-    doubtful: Address | None = None,
+    unproven: Address | None = None,
 ) -> Address:
     """Return the first address that accepts; the open stream is appended to `opened`.
 
-    Addresses are tried in the resolver's order, rotated so that `doubtful` is last: it accepted the
+    Addresses are tried in the resolver's order, rotated so that `unproven` is last: it accepted the
     last connection, which failed without a response.
 
     Raises:
@@ -66,8 +66,8 @@ async def open_stream(
         )
     except OSError as error:
         failures.append(("name resolution", error))
-    if doubtful in addresses:
-        first = addresses.index(doubtful) + 1
+    if unproven in addresses:
+        first = addresses.index(unproven) + 1
         addresses = addresses[first:] + addresses[:first]
     for position, address in enumerate(addresses):
         now = loop_time()

@@ -49,7 +49,7 @@ class Cast(Protocol):
     def kill(self, seat: str) -> int:
         """Crash the process; return 0 if there was none."""
 
-    def usurp(self, seat: str) -> int:
+    def steal_transactional_id(self, seat: str) -> int:
         """Fence the process by another one that does its job; return 0 if none did it before."""
 
     def rebalance(self, seat: str) -> int:

@@ -82,7 +82,7 @@ class OvertakenRenewal(_HeldUntil):
 
     def seizes(self, world: World, header: RequestHeader) -> bool:
         """Not the first request of a process: that one overtakes."""
-        return world.cast.usurp(_transactional_id(header)) > 0
+        return world.cast.steal_transactional_id(_transactional_id(header)) > 0
 
     def keep(self, world: World, header: RequestHeader, resume: Callable[[], None]) -> None:
         """Until a moment after the other one has its epoch."""

@@ -94,7 +94,7 @@ class Usurpation(AtSeat):
 
     def strike(self, world: World) -> Probe:
         """Beside it from now on."""
-        usurped = world.cast.usurp(self.seat)
+        usurped = world.cast.steal_transactional_id(self.seat)
         return lambda: usurped
 
 

@@ -94,7 +94,7 @@ class Cast(RunContext):
         actor.kill()
         return 1
 
-    def usurp(self, seat: str) -> int:
+    def steal_transactional_id(self, seat: str) -> int:
         """See `faults.base.Cast`."""
         actor = self._present.get(seat)
         if actor is None or not actor.is_fit or self.closing:
