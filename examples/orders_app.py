@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import os
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, HTTPException, Response
 from pydantic import BaseModel
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aioproducer.fastapi import ProducerDependency, ProducerLifespan, answer_kafka_errors
 
 TOPIC = "orders"
+LARGEST_BODY = 64 * 1024
 
 app = FastAPI(
     lifespan=ProducerLifespan(
@@ -26,6 +28,30 @@ app = FastAPI(
     )
 )
 answer_kafka_errors(app)
+
+
+class LimitedBodies:
+    """Answer 413 to a body above a limit: without one, it is read whole into memory."""
+
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self.app = app
+        self.limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        left = self.limit
+
+        async def receive_limited() -> Message:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            if left < 0:
+                raise HTTPException(413)
+            return message
+
+        await self.app(scope, receive_limited if scope["type"] == "http" else receive, send)
+
+
+app.add_middleware(LimitedBodies, limit=LARGEST_BODY)
 
 
 class Order(BaseModel):

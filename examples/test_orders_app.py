@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from fastapi.testclient import TestClient
-from orders_app import app
+from orders_app import LARGEST_BODY, app
 
 from aioproducer.errors import DeliveryTimeoutError, MetadataTimeoutError
 from aioproducer.fastapi import producer_of
@@ -60,4 +60,13 @@ def test_kafka_error_is_answered_with_503_and_retry_after(
 
 def test_invalid_order_is_not_published(client: TestClient, producer: MockProducer) -> None:
     assert client.post("/orders", json={"customer": "ada"}).status_code == 422
+    assert producer.history == []
+
+
+def test_a_body_above_the_limit_is_refused_unread(
+    client: TestClient, producer: MockProducer
+) -> None:
+    body = (b" " * 1024 for _ in range(LARGEST_BODY // 1024 + 1))
+    answer = client.post("/orders", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413
     assert producer.history == []

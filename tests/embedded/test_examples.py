@@ -171,7 +171,7 @@ def test_the_tests_of_the_fastapi_example_pass() -> None:
         timeout=100,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "5 passed" in done.stdout
+    assert "6 passed" in done.stdout
 
 
 async def test_the_fastapi_example_serves_before_kafka_and_publishes_after(

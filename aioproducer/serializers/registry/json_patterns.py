@@ -30,7 +30,7 @@ class _Left:
         self.references = _REFERENCES + _REFERENCES_PER_BYTE * size
         self.steps = _STEPS + _STEPS_PER_BYTE * size
         self.until_look = _STEPS_PER_LOOK
-        self.until = time.thread_time() + _SECONDS + _SECONDS_PER_BYTE * size
+        self.until = time.thread_time() + min(_MOST_SECONDS, _SECONDS + _SECONDS_PER_BYTE * size)
 
     def take_step(self, weight: int = 1) -> None:
         self.steps -= weight
@@ -61,6 +61,7 @@ _PATTERN_CHARACTERS: Final = 50_000
 
 _SECONDS: Final = 1.0
 _SECONDS_PER_BYTE: Final = 60e-6
+_MOST_SECONDS: Final = 20.0
 
 
 @contextmanager
