@@ -24,7 +24,7 @@ class Recording:
     """The history of one producer; it uses a timer of the running loop."""
 
     def __init__(self) -> None:
-        self.history = History()
+        self.history: History = History()
         self._producer: Producer | None = None
         self._timer: asyncio.TimerHandle | None = None
 
