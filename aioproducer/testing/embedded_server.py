@@ -30,6 +30,8 @@ _log = log.get("testing")
 _BACKLOG = 128
 _READ_AHEAD_BYTES = 1024 * 1024
 _TLS_CLOSE_S = 1.0
+_TURNS_OF_ACCEPTING = 5
+"""Turns of the loop from a connection that the system has accepted to `BrokerServer._accept`."""
 
 
 class PartitionTracker:
@@ -82,6 +84,7 @@ class BrokerServer:
         self._tracker = tracker
         self._clock_ms = clock_ms
         self._server: asyncio.Server | None = None
+        self._is_open = False
         self._kept_port: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -101,6 +104,7 @@ class BrokerServer:
                 listener.close()
             listener = _bind(host, port)
         self._running.set()
+        self._is_open = True
         context = self._security.ssl_context
         self._server = await asyncio.start_server(
             self._accept,
@@ -118,6 +122,7 @@ class BrokerServer:
         With `keep_port` a bound socket that does not listen keeps others from taking the port
         meanwhile; connecting to it is refused.
         """
+        self._is_open = False
         server, self._server = self._server, None
         kept, self._kept_port = self._kept_port, None
         if kept is not None:
@@ -132,6 +137,8 @@ class BrokerServer:
         await asyncio.gather(*tasks, return_exceptions=True)
         if server is not None:
             await server.wait_closed()
+            for _ in range(_TURNS_OF_ACCEPTING):
+                await asyncio.sleep(0)  # `_accept` resets what the closed port had accepted before
             if keep_port:
                 self._kept_port = _bind(*address)
 
@@ -149,6 +156,9 @@ class BrokerServer:
             writer.transport.abort()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._is_open:
+            writer.transport.abort()
+            return
         # Our own task, not the one asyncio makes of a coroutine function: 3.11 logs an error for
         # each of those that is cancelled.
         self._writers.add(writer)

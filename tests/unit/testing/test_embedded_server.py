@@ -1,0 +1,28 @@
+"""The port of an embedded broker: connections that arrive as it is closed end with it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from aioproducer.testing import EmbeddedCluster
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3, 4])  # in the second, asyncio drops the socket itself
+async def test_a_connection_accepted_as_the_broker_stops_ends_with_it(turns: int) -> None:
+    async with EmbeddedCluster(1) as cluster:
+        host, _, port = cluster.bootstrap_servers.rpartition(":")
+        with socket.create_connection((host, int(port))) as client:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await cluster.stop_broker(1)
+            serving = [task for task in asyncio.all_tasks() if "_serve" in repr(task.get_coro())]
+            assert serving == []
+            await asyncio.sleep(0)  # the transport's own turn
+            client.settimeout(5)
+            try:
+                assert client.recv(1) == b""
+            except ConnectionResetError:
+                pass
