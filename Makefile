@@ -20,7 +20,7 @@ TEST_JOBS   ?= 2
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants explore interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs docs-screens package reproducible audit quickstart screenshots clean system-deps compat
+.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants explore interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs docs-screens docs-publish package reproducible audit quickstart screenshots clean system-deps compat
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -178,6 +178,11 @@ docs: $(STAMP) ## Build the site into build/docs/site, strictly; run every snipp
 	PYTHONPATH=.ci $(BIN)/python -m tools.site
 	$(BIN)/python -m pytest tests/test_docs.py tests/test_pages.py tests/test_snippets.py tests/test_guides.py tests/test_cli_guide.py \
 		tests/test_migration.py tests/test_site.py tests/test_site_in_browser.py $(PYTEST_ARGS)
+
+FOLDER ?= build/docs/versions
+docs-publish: $(STAMP) ## Build the site and add it to those of other versions in FOLDER=
+	PYTHONPATH=.ci $(BIN)/python -m tools.site
+	PYTHONPATH=.ci $(BIN)/python -m tools.site publish $(FOLDER)
 
 docs-screens: $(STAMP) ## Pictures of every page at 1280 and 390 px in build/docs/screens; checks what does not fit (needs Chromium)
 	PYTHONPATH=.ci $(BIN)/python -m tools.site

@@ -11,6 +11,7 @@ from support.browser import chromium
 from tools.site.__main__ import build
 from tools.site.errors import every_error
 from tools.site.screens import DESKTOP, PHONE, findings, opened, pages_of, search, served
+from tools.site.versions import publish
 
 from aioproducer.config import OPTIONS
 
@@ -112,3 +113,24 @@ async def test_site_follows_the_color_scheme_of_the_system(site: Path, dark: boo
             await page.wait_for("document.body.dataset.mdColorScheme")
             scheme = await page.evaluate("document.body.dataset.mdColorScheme")
     assert scheme == ("slate" if dark else "default")
+
+
+@needs_chromium
+async def test_published_pages_offer_the_other_versions_and_lead_to_the_same_page(
+    site: Path, tmp_path: Path
+) -> None:
+    for version in ("0.1.0", "0.2.0"):
+        publish(site, tmp_path, version)
+    choice = "document.querySelector('select.versions')"
+    with served(tmp_path) as address:
+        async with opened() as page:
+            await page.open(f"{address}0.1/sending/")
+            await page.wait_for(choice)
+            offered = await page.evaluate(f"[...{choice}.options].map((each) => each.value)")
+            assert (offered, await page.evaluate(f"{choice}.value")) == (["0.2", "0.1"], "0.1")
+            assert await findings(page, PHONE) == []
+            await page.evaluate(
+                f"{choice}.value = '0.2'; {choice}.dispatchEvent(new Event('change'))"
+            )
+            await page.wait_for("location.pathname === '/0.2/sending/'")
+            assert page.complaints == []

@@ -2,6 +2,7 @@
 
     python -m tools.site            # into build/docs/site
     python -m tools.site serve      # and shows it on a local port, built anew when sources change
+    python -m tools.site publish F  # adds the built site to those of other versions in folder F
 
 Owns: the steps, and the generator's configuration. Must not know: the pages.
 """
@@ -19,6 +20,7 @@ from tools.site import examples
 from tools.site.links import broken_links
 from tools.site.markdown import page_text
 from tools.site.pages import ROOT, SECTIONS, Page, every_page
+from tools.site.versions import publish
 
 BUILD = ROOT / "build" / "docs"
 SITE = BUILD / "site"
@@ -30,7 +32,7 @@ site_description = "The asyncio-native producer client for Apache Kafka"
 docs_dir = "pages"
 site_dir = "site"
 extra_css = ["site.css"]
-extra_javascript = ["site.js"]
+extra_javascript = ["site.js", "versions.js"]
 strict = true
 {repository}
 nav = [
@@ -186,10 +188,13 @@ def build(folder: Path) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Build, or serve."""
+    """Build, serve or publish."""
     if arguments == ["serve"]:
         assemble(BUILD)
         return generator(BUILD, "serve")
+    if arguments[:1] == ["publish"]:
+        print("versions: " + ", ".join(publish(SITE, Path(arguments[1]), __version__)))
+        return 0
     return build(BUILD)
 
 
