@@ -180,6 +180,8 @@ def test_a_coordinator_that_fences_who_comes_too_early_is_found_out(
 def test_a_send_that_waits_until_the_next_transaction_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(RecordAppender, "_check_open", lambda self, ticket: self._ticket())
+    monkeypatch.setattr(
+        RecordAppender, "_check_open", lambda self, number: self._transaction_number()
+    )
     oracle = "sends_do_not_outlive_their_transaction"
     assert oracle in _oracles_that_notice(oracle)

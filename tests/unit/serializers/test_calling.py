@@ -79,7 +79,7 @@ def test_bytes_serializer_leaves_the_fast_lane_open() -> None:
     async def act(stage: Stage) -> None:
         await stage.producer.start()
         await stage.producer.send("t", b"first")
-        assert stage.producer._lane is not None
+        assert stage.producer._fast_path is not None
         result = await stage.producer.send_many("t", [b"second", bytearray(b"third")])
         assert result.delivered == 2
         with pytest.raises(SerializationError, match="value must be bytes"):

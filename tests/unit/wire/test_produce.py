@@ -171,7 +171,7 @@ def test_a_form_that_is_filled_equals_a_request_made_at_once(
         topics = [ProduceTopic(name, topic_id, [ProducePartition(partition, records)])]
         id_ = (correlation_id + number) % 2**31
         expected = encode_produce_request(version, id_, topics=topics, **head)
-        assert form.filled(id_, records) == expected
+        assert form.render(id_, records) == expected
 
 
 @pytest.mark.parametrize("version", [3, 12])
