@@ -59,15 +59,16 @@ class StubSchemaRegistry:
         """
         with needed("httpx", "to talk to a schema registry", install=SCHEMA_REGISTRY):
             import httpx
+        return httpx.MockTransport(self._respond)
 
-        def handle(request: httpx.Request) -> httpx.Response:
-            target = request.url.raw_path.decode("ascii")
-            self.headers = dict(request.headers)
-            body = json.loads(request.content) if request.content else {}
-            status, answer = self.answer(request.method, target, body)
-            return httpx.Response(status, json=answer)
+    def _respond(self, request: httpx.Request) -> httpx.Response:
+        import httpx
 
-        return httpx.MockTransport(handle)
+        target = request.url.raw_path.decode("ascii")
+        self.headers = dict(request.headers)
+        body = json.loads(request.content) if request.content else {}
+        status, answer = self.answer(request.method, target, body)
+        return httpx.Response(status, json=answer)
 
     def register(self, subject: str, schema: Mapping[str, Any] | str, **more: Any) -> int:
         """Add a version to a subject, compatible or not; its schema's id.

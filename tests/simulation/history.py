@@ -13,13 +13,13 @@ from support.checker import Anomaly, End, History, Logged, Place, Promises, chec
 from aioproducer.records.batch import DecodedRecord
 from aioproducer.types import Persistence, TopicPartition
 from simulation.evidence import Evidence, name_of
-from simulation.ledger import Entry, Fate
+from simulation.ledger import CallState, Entry
 from simulation.transactions.book import Outcome, TransactionBook
 from simulation.transactions.view import committed_view
 
 
 def contradictions(e: Evidence) -> list[Anomaly]:
-    """Return what clients were told and the logs contradict."""
+    """Return every contradiction between the outcomes that clients got and the logs."""
     config = e.config
     single = config.max_in_flight_requests_per_connection == 1
     promises = Promises(
@@ -27,26 +27,26 @@ def contradictions(e: Evidence) -> list[Anomaly]:
         once=config.effective_idempotence,
         ordered=(config.effective_idempotence or single) and not e.may_lose,
     )
-    return check(_told(e), _logs(e), promises, lost=_lost(e))
+    return check(_history_of(e), _logs(e), promises, lost=_lost(e))
 
 
-def _told(e: Evidence) -> History:
+def _history_of(e: Evidence) -> History:
     history = History()
     for entry in e.ledger.entries:
         writer = None if entry.task < 0 else entry.task
         history.offer(entry.name, writer=writer, transaction=entry.transaction)
-        _tell_outcome(history, entry)
+        _add_outcome(history, entry)
     if e.transactions is not None:
-        _tell_ends(history, e.transactions)
+        _add_ends(history, e.transactions)
     return history
 
 
-def _tell_outcome(history: History, entry: Entry) -> None:
-    """Tell the outcome as often as the client was; an open one never."""
-    if entry.fate in {Fate.REFUSED, Fate.CANCELLED}:
+def _add_outcome(history: History, entry: Entry) -> None:
+    """Add the outcome as often as the client got it; an open one never."""
+    if entry.state in {CallState.REFUSED, CallState.CANCELLED}:
         history.refuse(entry.name)
         return
-    if entry.fate is not Fate.ACCEPTED:
+    if entry.state is not CallState.ACCEPTED:
         history.abandon(entry.name)
         return
     history.accept(entry.name)
@@ -63,7 +63,7 @@ def _tell_outcome(history: History, entry: Entry) -> None:
             history.abandon(entry.name)
 
 
-def _tell_ends(history: History, book: TransactionBook) -> None:
+def _add_ends(history: History, book: TransactionBook) -> None:
     for tx in book.transactions:
         history.begin(tx.number)
         if tx.must_be_absent:

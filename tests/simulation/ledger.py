@@ -1,6 +1,6 @@
 """The books of a run: every record somebody wanted to send, and what he was told about it.
 
-Owns: entries and their fates. Must not know: how records are sent, what the logs say.
+Owns: entries and the states of their calls. Must not know: how records are sent, what the logs say.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Source(NamedTuple):
     name: bytes
 
 
-class Fate(Enum):
-    """What became of a call that sends."""
+class CallState(Enum):
+    """The state of a call that sends."""
 
     ASKED = "asked"
     REFUSED = "refused"
     CANCELLED = "cancelled"
     ACCEPTED = "accepted"
-    UNTOLD = "untold"
+    UNKNOWN = "unknown"
     """One of many in a call that raised."""
 
 
@@ -62,7 +62,7 @@ class Entry:
     headers: HeaderPairs
     timestamp_ms: int | None
     asked_at: float
-    fate: Fate = Fate.ASKED
+    state: CallState = CallState.ASKED
     settled_at: float | None = None
     done_at: float | None = None
     notices: int | None = None
@@ -97,7 +97,7 @@ class Entry:
     @property
     def must_be_absent(self) -> bool:
         """Whether somebody was told that it stands in no log."""
-        if self.fate in {Fate.REFUSED, Fate.CANCELLED}:
+        if self.state in {CallState.REFUSED, CallState.CANCELLED}:
             return True
         return self.error is not None and self.error.persistence is Persistence.NOT_PERSISTED
 

@@ -26,7 +26,7 @@ from aioproducer.records.batch import DecodedRecord, read_batches
 from aioproducer.types import Persistence, TimestampType, TopicPartition
 from simulation.evidence import Evidence, name_of
 from simulation.history import contradictions
-from simulation.ledger import Entry, Fate
+from simulation.ledger import CallState, Entry
 from simulation.scenario import CHAOS_S
 
 _RECOVERY_S = 12.0
@@ -58,7 +58,7 @@ def judge(evidence: Evidence) -> list[Violation]:
 def every_call_ended(e: Evidence) -> Iterator[str]:
     """A call of `send` returns or raises."""
     for entry in e.ledger.entries:
-        if entry.fate is Fate.ASKED or entry.settled_at is None:
+        if entry.state is CallState.ASKED or entry.settled_at is None:
             yield f"{entry.label}: send() never ended"
 
 
@@ -70,17 +70,19 @@ def the_counts_add_up(e: Evidence) -> Iterator[str]:
 
 
 def contents_are_kept(e: Evidence) -> Iterator[str]:
-    """A record in the log has the bytes and headers that were sent, and the timestamp told."""
+    """A record in the log has the bytes and headers sent, and the timestamp acknowledged."""
     for entry in e.ledger.entries:
         for place in e.copies.get(entry.name, ()):
             yield from _differences(entry, place.record)
         metadata = entry.metadata
-        if metadata is None or metadata.timestamp_type is not TimestampType.CREATE_TIME:
+        if metadata is None or metadata.offset is None:
             continue
-        record = e.logs.get(metadata.topic_partition, {}).get(metadata.offset or 0)
-        is_it = metadata.offset is not None and record is not None and name_of(record) == entry.name
-        if is_it and record is not None and record.timestamp_ms != metadata.timestamp_ms:
-            yield f"{entry.label}: timestamp {record.timestamp_ms}, told {metadata.timestamp_ms}"
+        record = e.logs.get(metadata.topic_partition, {}).get(metadata.offset)
+        if record is None or name_of(record) != entry.name:
+            continue  # the checker judges places
+        promised, stored = metadata.timestamp_ms, record.timestamp_ms
+        if metadata.timestamp_type is TimestampType.CREATE_TIME and stored != promised:
+            yield f"{entry.label}: timestamp {stored}, acknowledged as {promised}"
 
 
 def _differences(entry: Entry, record: DecodedRecord) -> Iterator[str]:
@@ -104,7 +106,7 @@ def failures_tell_about_persistence(e: Evidence) -> Iterator[str]:
     """The error of an accepted record says whether it may be in the log."""
     for entry in e.ledger.entries:
         error = entry.error
-        if error is not None and error.persistence is None and entry.fate is Fate.ACCEPTED:
+        if error is not None and error.persistence is None and entry.state is CallState.ACCEPTED:
             yield f"{entry.label}: its failure says nothing about persistence: {error}"
 
 

@@ -40,7 +40,7 @@ from simulation.evidence import (
     names_lost,
 )
 from simulation.faults import draw_schedule
-from simulation.ledger import Alarm, Entry, Fate, Ledger
+from simulation.ledger import Alarm, CallState, Entry, Ledger
 from simulation.liveness import LivenessWatch, recovery_bound
 from simulation.oracles import Violation, judge, recoveries
 from simulation.scenario import CHAOS_S, Scenario, draw_scenario, with_plan
@@ -364,11 +364,11 @@ class Simulation:
         try:
             entry.delivery = await producer.send(topic, name, partition=partition)
         except KafkaError as error:
-            entry.fate, entry.error = Fate.REFUSED, error
+            entry.state, entry.error = CallState.REFUSED, error
             return error
         finally:
             entry.settled_at = self.loop.time()
-        entry.fate = Fate.ACCEPTED
+        entry.state = CallState.ACCEPTED
         try:
             await entry.delivery
         except KafkaError as error:

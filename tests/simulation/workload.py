@@ -30,7 +30,7 @@ from aioproducer.runtime.delivery import Delivery
 from aioproducer.testing.world.faults import Shape
 from aioproducer.testing.world.trace import Trace
 from aioproducer.types import Record
-from simulation.ledger import Entry, Fate, Ledger
+from simulation.ledger import CallState, Entry, Ledger
 
 _KEYS = 12
 _SIZES = (0, 10, 100, 100, 400, 1000, 2000)
@@ -176,7 +176,7 @@ class Workload:
             result = await self._producer.send_many(topic, items)
         except (KafkaError, asyncio.CancelledError):
             for entry in draft:
-                entry.fate, entry.settled_at = Fate.UNTOLD, self._loop.time()
+                entry.state, entry.settled_at = CallState.UNKNOWN, self._loop.time()
             raise
         failed = {failure.index: failure.error for failure in result.failed}
         for index, entry in enumerate(draft):
@@ -184,7 +184,7 @@ class Workload:
             entry.settled_at = entry.done_at = self._loop.time()
             entry.error, entry.delivered_in_bulk = error, error is None
             refused = error is not None and error.persistence is None
-            entry.fate = Fate.REFUSED if refused else Fate.ACCEPTED
+            entry.state = CallState.REFUSED if refused else CallState.ACCEPTED
         if result.count != len(draft) or result.delivered + len(failed) != len(draft):
             self._ledger.false_reports.append(f"send_many of {len(draft)} says {result!r}")
 
@@ -255,17 +255,17 @@ class Workload:
                 timestamp_ms=entry.timestamp_ms,
             )
         except asyncio.CancelledError:
-            entry.fate = Fate.CANCELLED
+            entry.state = CallState.CANCELLED
             raise
         except KafkaError as error:
-            entry.fate, entry.error = Fate.REFUSED, error
+            entry.state, entry.error = CallState.REFUSED, error
             self._trace(f"send {entry.label} raises {type(error).__name__}")
             if isinstance(error, ProducerClosedError):
                 raise
             return False
         finally:
             entry.settled_at = self._loop.time()
-        entry.fate = Fate.ACCEPTED
+        entry.state = CallState.ACCEPTED
         self._sent.append(entry)
         return True
 

@@ -1,4 +1,4 @@
-"""One checker for histories: what clients were told about records and transactions, and the logs.
+"""One checker for histories: outcomes of records and transactions against the logs.
 
 Owns: the sequence *offered, accepted, outcome* of each record and *begun, commit asked, ended* of
 each transaction, and what may contradict it in the logs. Not here: clients, brokers, faults, time.
@@ -9,7 +9,7 @@ before, as a second outcome, is an anomaly by itself.
 
 Per partition the order of a log has to be an order in which the calls may have taken effect: the
 records of one writer in the order in which it offered them, each at most once and at the place that
-was told, and a transaction's records visible all together or not at all.
+was acknowledged, and a transaction's records visible all together or not at all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Kind(StrEnum):
 
     UNRESOLVED = "unresolved"
     """Accepted, and neither acknowledged nor failed in the end."""
-    TOLD_TWICE = "told twice"
+    SECOND_OUTCOME = "second outcome"
     """An outcome after another outcome."""
     LOST = "lost"
     """Acknowledged, and in no log."""
@@ -113,7 +113,7 @@ _BEFORE = {
 
 
 class End(StrEnum):
-    """How far a transaction came, by what its client was told."""
+    """How far a transaction came, as its client knows."""
 
     BEGUN = "begun"
     ASKED = "to be committed"
@@ -142,7 +142,7 @@ class _Record:
 
 @dataclass(slots=True)
 class History:
-    """What clients were told, in the order in which it happened.
+    """Calls and outcomes of clients, in the order in which they happened.
 
     Names of records and transactions are any hashable values, each used once.
     """
@@ -185,7 +185,7 @@ class History:
         self._move(name, _State.FAILED).denied |= not_persisted
 
     def abandon(self, name: Hashable) -> None:
-        """The client died, or nobody waits for the outcome: none is due any more."""
+        """The client died or does not wait for the outcome: none is due any more."""
         self._move(name, _State.ABANDONED)
 
     def excuse_acknowledged(self) -> None:
@@ -200,11 +200,11 @@ class History:
         self._ends[transaction] = End.BEGUN
 
     def end(self, transaction: Hashable, end: End) -> None:
-        """A commit is asked for, or a client is told how the transaction has ended."""
+        """A commit is asked for, or a client learns how the transaction has ended."""
         before = self._ends[transaction]
         if before not in _END_BEFORE[end]:
             text = f"transaction {transaction!r} is {end} after it was {before}"
-            self.anomalies.append(Anomaly(Kind.TOLD_TWICE, text))
+            self.anomalies.append(Anomaly(Kind.SECOND_OUTCOME, text))
             return
         self._ends[transaction] = end
 
@@ -231,7 +231,7 @@ class History:
         record = self._records[name]
         if record.state not in _BEFORE[state]:
             text = f"{name!r} is {state} after it was {record.state}"
-            self.anomalies.append(Anomaly(Kind.TOLD_TWICE, text))
+            self.anomalies.append(Anomaly(Kind.SECOND_OUTCOME, text))
             return record
         if state is not _State.ACCEPTED:
             self._pending -= 1
@@ -250,7 +250,7 @@ def check(
     """Return every contradiction between a history and the logs.
 
     Args:
-        history: What the clients were told.
+        history: The calls and outcomes.
         log: Every record in the logs, in any order.
         promises: What holds in this run.
         lost: Records that the cluster may have lost although they were acknowledged.
@@ -304,7 +304,7 @@ class _Check:
         self._lost_names = {each.name for each in lost}
 
     def of_outcomes(self) -> Iterator[Anomaly]:
-        """Yield what was told about single records and is not true."""
+        """Yield outcomes of single records that are not true."""
         for name, record in self._records.items():
             if record.state in {_State.OFFERED, _State.ACCEPTED}:
                 yield Anomaly(Kind.UNRESOLVED, f"{name!r} was {record.state}, and has no outcome")

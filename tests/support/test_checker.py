@@ -19,7 +19,7 @@ def place_of(writer: str, turn: int) -> Place:
 
 
 def honest() -> tuple[History, list[Logged]]:
-    """Two writers that are told of every record where it is."""
+    """Two writers that learn of every record where it is."""
     history, log = History(), []
     for turn in range(PER_WRITER):
         for writer in WRITERS:
@@ -58,7 +58,7 @@ def test_an_honest_history_has_no_anomaly() -> None:
             lambda log: swapped(log, ("a", 1), ("a", 3)),
             [Kind.MISPLACED, Kind.MISPLACED, Kind.REORDERED],
         ),
-        # Two writers: no order between them, but each was told where its record is.
+        # Two writers: no order between them, but each learned where its record is.
         (lambda log: swapped(log, ("a", 1), ("b", 1)), [Kind.MISPLACED, Kind.MISPLACED]),
         (
             lambda log: [*without(log, ("b", 1)), Logged(place_of("b", 1), "?")],
@@ -104,7 +104,7 @@ def test_without_idempotence_copies_and_late_failures_are_no_anomaly() -> None:
     assert kinds(history, log) == [Kind.DUPLICATED, Kind.REORDERED]
 
 
-def test_an_outcome_is_told_once_and_never_missing() -> None:
+def test_an_outcome_comes_once_and_is_never_missing() -> None:
     history = History()
     for name in "xyz":
         history.offer(name)
@@ -112,7 +112,7 @@ def test_an_outcome_is_told_once_and_never_missing() -> None:
     history.acknowledge("x")
     history.fail("x", not_persisted=False)
     history.abandon("y")
-    assert kinds(history, [Logged(Place(0, 0), "x")]) == [Kind.TOLD_TWICE, Kind.UNRESOLVED]
+    assert kinds(history, [Logged(Place(0, 0), "x")]) == [Kind.SECOND_OUTCOME, Kind.UNRESOLVED]
     assert history.pending == 1
 
 
@@ -160,8 +160,8 @@ ASKED, COMMITTED = (End.ASKED,), (End.ASKED, End.COMMITTED)
         ((), "u", [Kind.LEAKED]),
         ((End.ABORTED,), "", []),
         ((End.ASKED, End.ABORTED), "uv", [Kind.LEAKED, Kind.LEAKED]),
-        ((*COMMITTED, End.ABORTED), "uv", [Kind.TOLD_TWICE]),
-        ((End.ABORTED, End.ASKED), "", [Kind.TOLD_TWICE]),
+        ((*COMMITTED, End.ABORTED), "uv", [Kind.SECOND_OUTCOME]),
+        ((End.ABORTED, End.ASKED), "", [Kind.SECOND_OUTCOME]),
     ],
 )
 def test_a_transaction_is_visible_whole_or_not_at_all(

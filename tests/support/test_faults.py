@@ -105,7 +105,7 @@ def test_what_was_deleted_on_purpose_is_not_lost_and_what_came_later_is() -> Non
 def test_a_second_outcome_is_a_violation() -> None:
     ledger = acknowledged_ledger()
     ledger.fail(3, None, "late")
-    assert judge(ledger, honest_log()).violations == {"told twice": 1}
+    assert judge(ledger, honest_log()).violations == {"second outcome": 1}
     with pytest.raises(ValueError, match="record 3 was offered before"):
         ledger.offer(3)
 

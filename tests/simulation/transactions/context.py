@@ -1,6 +1,6 @@
 """What the incarnations of a run share: the books, the clock, the cluster, and the work left.
 
-Owns: the share of the work that each gets, what consumers read by. Must not know: who is at work.
+Owns: the share of the work that each gets, what consumers read by. Not here: the incarnations.
 """
 
 from __future__ import annotations
@@ -64,18 +64,18 @@ class Run(Protocol):
 
     @property
     def ledger(self) -> Ledger:
-        """What users were told."""
+        """The outcomes that users got."""
 
     def make_producer(self, **arguments: Any) -> SimProducer:
         """One more producer under test."""
 
 
 class RunContext:
-    """What everybody in a transactional run uses.
+    """The state that all incarnations of a transactional run share.
 
     Attributes:
         book: What is noted of them.
-        closing: Whether nobody is to begin anything any more.
+        closing: Whether no transaction is to begin any more.
         in_haste: Whether first transactions end at once.
     """
 
@@ -114,7 +114,7 @@ class RunContext:
         return self._run.chance.of(purpose)
 
     def config_without_id(self) -> ProducerConfig:
-        """The scenario's options for somebody who writes nothing."""
+        """The scenario's options, for a client that writes nothing."""
         return ProducerConfig(**self._run.scenario.options)
 
     # -- consumers --------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class RunContext:
         consumer.rejoin()
         consumer.rewind()
         if superseded and self._rng.random() < 0.3:
-            raise ExpelledError("the group has given the partitions to somebody else")
+            raise ExpelledError("the group has given the partitions to another member")
 
     # -- the share of the work --------------------------------------------------------------------
 

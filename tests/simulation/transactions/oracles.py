@@ -20,7 +20,7 @@ from aioproducer.errors import (
 from aioproducer.records.batch import DecodedRecord
 from aioproducer.types import TopicPartition
 from simulation.evidence import Evidence, name_of
-from simulation.ledger import Entry, Fate
+from simulation.ledger import CallState, Entry
 from simulation.oracles import Violation
 from simulation.transactions.book import Outcome, TransactionBook, TransactionEntry
 from simulation.transactions.view import CommittedView, committed_view
@@ -58,7 +58,7 @@ class _Reading:
 
     def is_visible(self, tx: TransactionEntry) -> bool | None:
         """Whether any of it is; None if it cannot be told, since it has no records."""
-        certain = [each for each in self.contents[tx.number] if each.fate is Fate.ACCEPTED]
+        certain = [each for each in self.contents[tx.number] if each.state is CallState.ACCEPTED]
         return any(each.name in self.seen for each in certain) if certain else None
 
     def records(self, where: TopicPartition) -> dict[int, DecodedRecord]:
@@ -86,7 +86,7 @@ def no_commit_after_a_refusal(r: _Reading) -> Iterator[str]:
             continue
         for entry in r.contents[tx.number]:
             settled = entry.settled_at
-            if entry.fate is not Fate.REFUSED or settled is None or settled >= closed_at:
+            if entry.state is not CallState.REFUSED or settled is None or settled >= closed_at:
                 continue
             if isinstance(entry.error, _LOSSES):
                 yield f"{tx.label} is committed although {entry.label} failed: {entry.error}"
@@ -95,7 +95,7 @@ def no_commit_after_a_refusal(r: _Reading) -> Iterator[str]:
 def records_belong_to_a_transaction(r: _Reading) -> Iterator[str]:
     """No record is accepted outside of one."""
     for entry in r.evidence.ledger.entries:
-        if entry.transaction is None and entry.fate is Fate.ACCEPTED:
+        if entry.transaction is None and entry.state is CallState.ACCEPTED:
             yield f"{entry.label} was accepted outside of any transaction"
 
 
@@ -106,7 +106,7 @@ def sends_do_not_outlive_their_transaction(r: _Reading) -> Iterator[str]:
         before, last[tx.actor] = last.get(tx.actor), tx
         for entry in () if before is None else r.contents[before.number]:
             settled = entry.settled_at
-            if entry.fate is Fate.ACCEPTED and settled is not None and settled > tx.began_at:
+            if entry.state is CallState.ACCEPTED and settled is not None and settled > tx.began_at:
                 yield f"{entry.label}, sent in the one before, was accepted in {tx.label}"
 
 

@@ -97,7 +97,7 @@ class Verdict:
     """Accepted, and neither acknowledged nor failed in the end."""
     wrongly_not_persisted: int
     """Called "not persisted" (or refused) and in the log."""
-    told_twice: int
+    second_outcome: int
     """Outcomes after another outcome."""
     phantom: int
     """In the log, and never offered."""
@@ -118,7 +118,7 @@ class Verdict:
             "misplaced": self.misplaced,
             "unresolved": self.unresolved,
             "wrongly not persisted": self.wrongly_not_persisted,
-            "told twice": self.told_twice,
+            "second outcome": self.second_outcome,
             "phantom": self.phantom,
         }
         return {name: count for name, count in counts.items() if count}
@@ -143,7 +143,7 @@ def judge(
         misplaced=found[Kind.MISPLACED],
         unresolved=found[Kind.UNRESOLVED],
         wrongly_not_persisted=found[Kind.WRONGLY_NOT_PERSISTED],
-        told_twice=found[Kind.TOLD_TWICE],
+        second_outcome=found[Kind.SECOND_OUTCOME],
         phantom=found[Kind.PHANTOM],
         deleted=history.excused,
         retries=retries,

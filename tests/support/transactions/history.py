@@ -208,7 +208,7 @@ def judge(
     """
     transactions = history.transactions
     logged = [_logged(transactions, entry) for entry in log]
-    found = Counter(anomaly.kind for anomaly in check(_as_told(history), logged))
+    found = Counter(anomaly.kind for anomaly in check(_for_checker(history), logged))
     ours = [entry.name for entry in logged if entry.name[0] is not _STRANGE]
     visible = Counter(number for number, _ in set(ours))
     unknown = _in(transactions, State.COMMITTING)
@@ -242,26 +242,26 @@ _STRANGE = object()
 
 
 def _logged(transactions: dict[int, Transaction], entry: Entry) -> Logged:
-    """Return a visible record under the name that `_as_told` has given it, or a strange one."""
+    """Return a visible record under the name that `_for_checker` has given it, or a strange one."""
     sent = transactions.get(entry.number)
     is_ours = sent is not None and entry.total == sent.total and 0 <= entry.turn < sent.total
     name = (entry.number, entry.turn) if is_ours else (_STRANGE, entry)
     return Logged(Place(entry.partition, entry.offset), name)
 
 
-def _as_told(history: History) -> checker.History:
-    """Return the history for the checker; of single records these clients tell no outcome."""
-    told = checker.History()
+def _for_checker(history: History) -> checker.History:
+    """Return the history for the checker; these clients report no outcome of single records."""
+    outcomes = checker.History()
     for number in sorted(history.transactions):
         each = history.transactions[number]
-        told.begin(number)
+        outcomes.begin(number)
         for turn in range(each.total):
-            told.offer((number, turn), writer="all", transaction=number)
-            told.accept((number, turn))
-            told.abandon((number, turn))
+            outcomes.offer((number, turn), writer="all", transaction=number)
+            outcomes.accept((number, turn))
+            outcomes.abandon((number, turn))
         for end in _ENDS[each.state]:
-            told.end(number, end)
-    return told
+            outcomes.end(number, end)
+    return outcomes
 
 
 def _in(transactions: dict[int, Transaction], state: State) -> dict[int, Transaction]:
