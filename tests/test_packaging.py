@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.pages import blocks, page
-from tools.package.build import without_traces
+from tools.package.build import not_optimised, without_traces
 from tools.package.contents import NATIVE, WHEEL_BYTES, sdist_problems, wheel_problems
 from tools.package.quickstart import steps
 
@@ -63,6 +63,14 @@ def test_wheels_are_configured_for_every_python_that_is_promised() -> None:
     assert built == named
     for version in named:
         assert version in page("install")
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_optimised"), [("-g -O2 -Wall", True), ("-O3", True), ("-g0", False), ("-O0", False)]
+)
+def test_a_wheel_whose_code_is_not_optimised_is_refused(flags: str, is_optimised: bool) -> None:
+    output = f"running build_ext\ngcc {flags} -fPIC -c build/_native.c -o build/_native.o\n"
+    assert bool(not_optimised(output)) is not is_optimised
 
 
 def test_the_quickstart_runs_the_steps_of_the_readme() -> None:

@@ -26,7 +26,7 @@ from tools.package.contents import WHEEL_BYTES, sdist_problems, wheel_problems
 
 DIST = ROOT / "dist"
 WORK = ROOT / "build" / "package"
-_TOOLS = ("build", "setuptools>=77", "wheel", "cython>=3.1")
+_TOOLS = ("build", "setuptools>=77", "cython>=3.1")
 
 
 def main() -> int:

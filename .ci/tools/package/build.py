@@ -13,6 +13,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -58,7 +59,8 @@ def _run_build(python: str, kind: str, source: Path, directory: Path) -> None:
         "PYTHONHASHSEED": "0",
     }
     if sys.platform == "linux":
-        environment["CFLAGS"] = f"-g0 -ffile-prefix-map={source}=."
+        # Not CFLAGS: they take the place of Python's own flags, and the code is not optimised.
+        environment["CPPFLAGS"] = f"-ffile-prefix-map={source}=."
     command = [python, "-m", "build", "--no-isolation", kind, "--outdir", str(directory)]
     done = subprocess.run(
         [*command, str(source)],
@@ -72,6 +74,14 @@ def _run_build(python: str, kind: str, source: Path, directory: Path) -> None:
         raise SystemExit(f"{done.stdout}\nthe {kind.lstrip('-')} could not be built")
     if "could not be compiled" in done.stdout:
         raise SystemExit(f"{done.stdout}\nthe wheel would lack its native core")
+    if slow := not_optimised(done.stdout):
+        raise SystemExit(f"compiled without optimisation:\n{slow[0]}")
+
+
+def not_optimised(output: str) -> list[str]:
+    """Return the commands in a build's output that compile without optimisation."""
+    compiling = [line for line in output.splitlines() if " -c " in line and " -o " in line]
+    return [line for line in compiling if not re.search(r"\s-O[123s]\b", line)]
 
 
 def without_traces(sdist: Path, moment: int) -> None:
