@@ -66,7 +66,8 @@ def test_wheels_are_configured_for_every_python_that_is_promised() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "is_optimised"), [("-g -O2 -Wall", True), ("-O3", True), ("-g0", False), ("-O0", False)]
+    ("flags", "is_optimised"),
+    [("-g -O2 -Wall", True), ("-O3", True), ("-g0", False), ("-O0", False)],
 )
 def test_a_wheel_whose_code_is_not_optimised_is_refused(flags: str, is_optimised: bool) -> None:
     output = f"running build_ext\ngcc {flags} -fPIC -c build/_native.c -o build/_native.o\n"
