@@ -29,9 +29,9 @@ from aioproducer.wire.framing import (
     encode_response,
     frame_size,
 )
+from aioproducer.wire.messages.admin.create_topics import CreatableTopicResult, CreateTopicsResponse
+from aioproducer.wire.messages.admin.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from aioproducer.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
-from aioproducer.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
-from aioproducer.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from aioproducer.wire.messages.init_producer_id import InitProducerIdResponse
 from aioproducer.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,

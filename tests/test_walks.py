@@ -53,10 +53,10 @@ def test_every_message_is_listed_for_type_checkers_too() -> None:
     folder = ROOT / "aioproducer" / "wire" / "messages"
     stub = (folder / "__init__.pyi").read_text(encoding="utf-8")
     for module, names in CLASSES.items():
-        assert (folder / f"{module}.py").exists()
+        assert (folder / f"{module.replace('.', '/')}.py").exists()
         assert names
         assert f"from aioproducer.wire.messages.{module} import *" in stub, module
-        assert module == "common" or module.upper() in ApiKey.__members__
+        assert module == "common" or module.rpartition(".")[2].upper() in ApiKey.__members__
 
 
 def test_the_files_for_the_place_that_hosts_the_repository_are_well_formed() -> None:

@@ -24,14 +24,14 @@ from aioproducer.errors import (
 )
 from aioproducer.errors.authorization import request_name, this_principal, with_access
 from aioproducer.testing.wire_client import OpenLink, WireClient, first_of
-from aioproducer.wire.messages.create_topics import (
+from aioproducer.wire.messages.admin.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from aioproducer.wire.messages.delete_topics import (
+from aioproducer.wire.messages.admin.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,

@@ -65,7 +65,7 @@ class _RequestTypes(Mapping[ApiKey, type[Message]]):
         return _request_type(key)
 
     def __iter__(self) -> Iterator[ApiKey]:
-        declared = set(messages.CLASSES)
+        declared = {module.rpartition(".")[2] for module in messages.CLASSES}
         return (key for key in ApiKey if key.name.lower() in declared)
 
     def __len__(self) -> int:

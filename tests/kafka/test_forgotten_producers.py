@@ -25,7 +25,7 @@ from aioproducer.runtime.delivery import Delivery
 from aioproducer.testing import admin
 from aioproducer.testing.wire_client import WireClient
 from aioproducer.types import Persistence, RecordMetadata
-from aioproducer.wire.messages.incremental_alter_configs import (
+from aioproducer.wire.messages.admin.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

@@ -22,13 +22,6 @@ from aioproducer.testing.world.network import SimConnection, SimNetwork
 from aioproducer.testing.world.trace import Trace
 from aioproducer.types import ConsumerGroupMetadata, TopicPartition
 from aioproducer.wire.framing import encode_request, encode_response
-from aioproducer.wire.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopicResult,
-)
-from aioproducer.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from aioproducer.wire.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -39,6 +32,13 @@ from aioproducer.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from aioproducer.wire.messages.transactions.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest, EndTxnResponse
 from aioproducer.wire.schema import Message
 from simulation.transactions.consumer import SimConsumer
 from simulation.transactions.line import Line

@@ -11,12 +11,6 @@ from typing import Any, NamedTuple
 from aioproducer.records import RecordBatchBuilder
 from aioproducer.records.batch import encode_batch, read_batches
 from aioproducer.testing.wire_client import WireClient
-from aioproducer.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from aioproducer.wire.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from aioproducer.wire.messages.end_txn import EndTxnRequest
 from aioproducer.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from aioproducer.wire.messages.find_coordinator import FindCoordinatorRequest
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
@@ -26,7 +20,13 @@ from aioproducer.wire.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from aioproducer.wire.messages.txn_offset_commit import (
+from aioproducer.wire.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnRequest
+from aioproducer.wire.messages.transactions.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest
+from aioproducer.wire.messages.transactions.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

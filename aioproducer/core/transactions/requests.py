@@ -30,7 +30,7 @@ from aioproducer.wire.messages import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from aioproducer.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from aioproducer.wire.messages.transactions.add_partitions_to_txn import AddPartitionsToTxnResponse
 from aioproducer.wire.schema import Message
 
 NO_IDENTITY = ProducerIdentity(-1, -1)

@@ -2,10 +2,11 @@
 
 Owns: the lazy imports. `from aioproducer.wire.messages import MetadataRequest` loads the module
 that declares it and no other, so that importing the library stays cheap; type checkers read the
-stub beside this file. Modules are named as the `ApiKey`, classes as in Kafka's own schema, with one
-exception: the two different structs both called `TransactionState` there are
-`ListTransactionsTransactionState` and `DescribeTransactionsTransactionState` here. In a module the
-response comes first, since its request names it.
+stub beside this file. `admin/` and `transactions/` have the messages of these subjects. Modules are
+named as the `ApiKey`, classes as in Kafka's own schema, with one exception: the two different
+structs both called `TransactionState` there are `ListTransactionsTransactionState` and
+`DescribeTransactionsTransactionState` here. In a module the response comes first, since its request
+names it.
 """
 
 from __future__ import annotations
@@ -14,16 +15,55 @@ from importlib import import_module
 from typing import Any
 
 CLASSES: dict[str, tuple[str, ...]] = {
-    "add_offsets_to_txn": (
-        "AddOffsetsToTxnResponse",
-        "AddOffsetsToTxnRequest",
+    "admin.create_partitions": (
+        "CreatePartitionsTopicResult",
+        "CreatePartitionsResponse",
+        "CreatePartitionsAssignment",
+        "CreatePartitionsTopic",
+        "CreatePartitionsRequest",
     ),
-    "add_partitions_to_txn": (
-        "AddPartitionsToTxnPartitionResult",
-        "AddPartitionsToTxnTopicResult",
-        "AddPartitionsToTxnResponse",
-        "AddPartitionsToTxnTopic",
-        "AddPartitionsToTxnRequest",
+    "admin.create_topics": (
+        "CreatableTopicConfigs",
+        "CreatableTopicResult",
+        "CreateTopicsResponse",
+        "CreatableReplicaAssignment",
+        "CreatableTopicConfig",
+        "CreatableTopic",
+        "CreateTopicsRequest",
+    ),
+    "admin.delete_topics": (
+        "DeletableTopicResult",
+        "DeleteTopicsResponse",
+        "DeleteTopicState",
+        "DeleteTopicsRequest",
+    ),
+    "admin.describe_cluster": (
+        "DescribeClusterBroker",
+        "DescribeClusterResponse",
+        "DescribeClusterRequest",
+    ),
+    "admin.describe_configs": (
+        "DescribeConfigsSynonym",
+        "DescribeConfigsResourceResult",
+        "DescribeConfigsResult",
+        "DescribeConfigsResponse",
+        "DescribeConfigsResource",
+        "DescribeConfigsRequest",
+    ),
+    "admin.describe_topic_partitions": (
+        "DescribeTopicPartitionsResponsePartition",
+        "DescribeTopicPartitionsResponseTopic",
+        "Cursor",
+        "DescribeTopicPartitionsResponse",
+        "TopicRequest",
+        "DescribeTopicPartitionsRequest",
+    ),
+    "admin.incremental_alter_configs": (
+        "AlterConfigsResourceResponse",
+        "IncrementalAlterConfigsResponse",
+        "AlterableConfig",
+        "AlterConfigsResource",
+        "IncrementalAlterConfigsRequest",
     ),
     "api_versions": (
         "ApiVersion",
@@ -35,59 +75,6 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "common": (
         "LeaderIdAndEpoch",
         "NodeEndpoint",
-    ),
-    "create_partitions": (
-        "CreatePartitionsTopicResult",
-        "CreatePartitionsResponse",
-        "CreatePartitionsAssignment",
-        "CreatePartitionsTopic",
-        "CreatePartitionsRequest",
-    ),
-    "create_topics": (
-        "CreatableTopicConfigs",
-        "CreatableTopicResult",
-        "CreateTopicsResponse",
-        "CreatableReplicaAssignment",
-        "CreatableTopicConfig",
-        "CreatableTopic",
-        "CreateTopicsRequest",
-    ),
-    "delete_topics": (
-        "DeletableTopicResult",
-        "DeleteTopicsResponse",
-        "DeleteTopicState",
-        "DeleteTopicsRequest",
-    ),
-    "describe_cluster": (
-        "DescribeClusterBroker",
-        "DescribeClusterResponse",
-        "DescribeClusterRequest",
-    ),
-    "describe_configs": (
-        "DescribeConfigsSynonym",
-        "DescribeConfigsResourceResult",
-        "DescribeConfigsResult",
-        "DescribeConfigsResponse",
-        "DescribeConfigsResource",
-        "DescribeConfigsRequest",
-    ),
-    "describe_topic_partitions": (
-        "DescribeTopicPartitionsResponsePartition",
-        "DescribeTopicPartitionsResponseTopic",
-        "Cursor",
-        "DescribeTopicPartitionsResponse",
-        "TopicRequest",
-        "DescribeTopicPartitionsRequest",
-    ),
-    "describe_transactions": (
-        "TopicData",
-        "DescribeTransactionsTransactionState",
-        "DescribeTransactionsResponse",
-        "DescribeTransactionsRequest",
-    ),
-    "end_txn": (
-        "EndTxnResponse",
-        "EndTxnRequest",
     ),
     "fetch": (
         "EpochEndOffset",
@@ -111,13 +98,6 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "GetTelemetrySubscriptionsResponse",
         "GetTelemetrySubscriptionsRequest",
     ),
-    "incremental_alter_configs": (
-        "AlterConfigsResourceResponse",
-        "IncrementalAlterConfigsResponse",
-        "AlterableConfig",
-        "AlterConfigsResource",
-        "IncrementalAlterConfigsRequest",
-    ),
     "init_producer_id": (
         "InitProducerIdResponse",
         "InitProducerIdRequest",
@@ -129,11 +109,6 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "ListOffsetsPartition",
         "ListOffsetsTopic",
         "ListOffsetsRequest",
-    ),
-    "list_transactions": (
-        "ListTransactionsTransactionState",
-        "ListTransactionsResponse",
-        "ListTransactionsRequest",
     ),
     "metadata": (
         "MetadataResponseBroker",
@@ -184,7 +159,33 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "SaslHandshakeResponse",
         "SaslHandshakeRequest",
     ),
-    "txn_offset_commit": (
+    "transactions.add_offsets_to_txn": (
+        "AddOffsetsToTxnResponse",
+        "AddOffsetsToTxnRequest",
+    ),
+    "transactions.add_partitions_to_txn": (
+        "AddPartitionsToTxnPartitionResult",
+        "AddPartitionsToTxnTopicResult",
+        "AddPartitionsToTxnResponse",
+        "AddPartitionsToTxnTopic",
+        "AddPartitionsToTxnRequest",
+    ),
+    "transactions.describe_transactions": (
+        "TopicData",
+        "DescribeTransactionsTransactionState",
+        "DescribeTransactionsResponse",
+        "DescribeTransactionsRequest",
+    ),
+    "transactions.end_txn": (
+        "EndTxnResponse",
+        "EndTxnRequest",
+    ),
+    "transactions.list_transactions": (
+        "ListTransactionsTransactionState",
+        "ListTransactionsResponse",
+        "ListTransactionsRequest",
+    ),
+    "transactions.txn_offset_commit": (
         "TxnOffsetCommitResponsePartition",
         "TxnOffsetCommitResponseTopic",
         "TxnOffsetCommitResponse",

@@ -38,7 +38,7 @@ from aioproducer.wire.messages import (
     ProduceRequest,
     TopicProduceData,
 )
-from aioproducer.wire.messages.create_partitions import CreatePartitionsRequest
+from aioproducer.wire.messages.admin.create_partitions import CreatePartitionsRequest
 from aioproducer.wire.schema import Message
 from fuzz.guard import Target, require
 from fuzz.messages import samples

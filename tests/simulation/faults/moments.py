@@ -15,8 +15,8 @@ from aioproducer.testing.broker.transactions.states import TransactionState
 from aioproducer.testing.world.faults import Shape, World
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import RequestHeader
-from aioproducer.wire.messages.end_txn import EndTxnRequest
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
+from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest
 from simulation.faults.answers import Ambush
 from simulation.faults.coordinators import RETRIED, HeldRequest
 

@@ -29,10 +29,10 @@ from aioproducer.wire.framing import (
     decode_response,
     peek_correlation_id,
 )
-from aioproducer.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
-from aioproducer.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from aioproducer.wire.messages.init_producer_id import InitProducerIdResponse
 from aioproducer.wire.messages.produce import ProduceRequest
+from aioproducer.wire.messages.transactions.add_partitions_to_txn import AddPartitionsToTxnResponse
+from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
     from aioproducer.testing.broker.cluster import ClusterState

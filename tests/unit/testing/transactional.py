@@ -7,12 +7,6 @@ from typing import Any
 
 from aioproducer.testing.broker import ClusterState
 from aioproducer.testing.broker.transactions.shards import CoordinatorKind
-from aioproducer.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from aioproducer.wire.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from aioproducer.wire.messages.end_txn import EndTxnRequest
 from aioproducer.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -25,7 +19,13 @@ from aioproducer.wire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchResponsePartition,
 )
-from aioproducer.wire.messages.txn_offset_commit import (
+from aioproducer.wire.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnRequest
+from aioproducer.wire.messages.transactions.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest
+from aioproducer.wire.messages.transactions.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

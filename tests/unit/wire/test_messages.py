@@ -110,10 +110,10 @@ def test_request_and_response_agree_on_api_and_versions() -> None:
 def test_the_package_offers_exactly_the_classes_its_modules_declare() -> None:
     directory = Path(messages.__file__).parent
     declared = {
-        path.stem: [
+        ".".join(path.relative_to(directory).with_suffix("").parts): [
             node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)
         ]
-        for path in directory.glob("*.py")
+        for path in directory.rglob("*.py")
         if path.stem != "__init__"
     }
     assert {module: list(names) for module, names in messages.CLASSES.items()} == declared

@@ -18,7 +18,7 @@ from aioproducer.testing.broker.topics import (
     Topic,
     check_topic_name,
 )
-from aioproducer.wire.messages.describe_cluster import (
+from aioproducer.wire.messages.admin.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,

@@ -35,7 +35,7 @@ from aioproducer.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from aioproducer.wire.messages.txn_offset_commit import (
+from aioproducer.wire.messages.transactions.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,

@@ -1,0 +1,1 @@
+"""Requests and responses of administration: the cluster, its topics and their configuration."""
