@@ -1,7 +1,7 @@
-"""Arrow data as rows to be sent: the contract, and the form in use.
+"""Arrow data as rows to be sent: the contract, and the implementation.
 
-Owns: the contract of `_arrow.pyx` (native) and of `_pure_arrow.py` (fallback, through ctypes), and
-the choice, which follows that of the native core. Not here: how rows are sent, pyarrow.
+Owns: the contract of `_arrow.pyx` (native) and of `_pure_arrow.py` (fallback, through ctypes). Not
+here: how rows are sent, pyarrow.
 
 `ArrowSource(data, columns)` takes the capsules of `data` (`__arrow_c_array__`, else
 `__arrow_c_stream__`) and refuses columns that cannot be sent; `next()` gives the chunks, each of
@@ -17,19 +17,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aioproducer._util.implementation import implementation_with
 from aioproducer.records.arrow_layout import ArrowColumns
 from aioproducer.records.bulk import BULK_IMPLEMENTATION
 
 __all__ = ["ARROW_IMPLEMENTATION", "ArrowChunk", "ArrowColumns", "ArrowSource"]
 
-ARROW_IMPLEMENTATION: str = BULK_IMPLEMENTATION
-"""`native` or `pure`: which form this process uses."""
-
-if not TYPE_CHECKING and BULK_IMPLEMENTATION == "native":
-    try:
-        from aioproducer.records import _arrow  # noqa: F401
-    except ImportError:
-        ARROW_IMPLEMENTATION = "pure"
+ARROW_IMPLEMENTATION: str = implementation_with(BULK_IMPLEMENTATION, "aioproducer.records._arrow")
+"""`native` or `pure`: which implementation this process uses."""
 
 if TYPE_CHECKING or ARROW_IMPLEMENTATION == "native":
     from aioproducer.records._arrow import ArrowChunk, ArrowSource

@@ -1,7 +1,7 @@
-"""Many records into open batches without a call for each: the contract, and the form in use.
+"""Many records into open batches without a call for each: the contract, and the implementation.
 
-Owns: the contract of `_bulk.pyx` (native) and `_pure_bulk.py` (fallback), and the choice, which
-follows that of the native core. Not here: how batches are opened or sent.
+Owns: the contract of `_bulk.pyx` (native) and `_pure_bulk.py` (fallback). Not here: how batches are
+opened or sent.
 
 `Share`          the rows of one call in one batch, and their positions
 `OpenBatches`    the batches of one topic that rows may be written to
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from aioproducer._util.implementation import implementation_with
 from aioproducer.records import IMPLEMENTATION
 
 __all__ = ["BULK_IMPLEMENTATION", "OpenBatches", "Rows", "Share", "UnfilledRows", "fill_items"]
@@ -80,16 +81,9 @@ class UnfilledRows:
         return start, True
 
 
-BULK_IMPLEMENTATION: str = IMPLEMENTATION
-"""`native` or `pure`: which form this process uses."""
-
-if not TYPE_CHECKING and IMPLEMENTATION == "native":
-    try:
-        from aioproducer.records import _bulk  # noqa: F401
-    except ImportError:
-        # Native modules are compiled one by one, so one may be missing; the fallback works with any
-        # builder.
-        BULK_IMPLEMENTATION = "pure"
+BULK_IMPLEMENTATION: str = implementation_with(IMPLEMENTATION, "aioproducer.records._bulk")
+"""`native` or `pure`: which implementation this process uses. The fallback works with any builder.
+"""
 
 if TYPE_CHECKING or BULK_IMPLEMENTATION == "native":
     from aioproducer.records._bulk import OpenBatches, Share, fill_items

@@ -11,7 +11,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from aioproducer.records import ENVIRONMENT_VARIABLE, IMPLEMENTATION
+from aioproducer._util.implementation import ENVIRONMENT_VARIABLE
+from aioproducer.records import IMPLEMENTATION
 from aioproducer.runtime.send.fast_path import FAST_PATH_IMPLEMENTATION
 
 ADVICE: Final = (

@@ -1,7 +1,7 @@
-"""`Delivery`, the outcome of one record: the choice of its implementation.
+"""`Delivery`, the outcome of one record: native or pure Python, as the fast path is.
 
-It is native (`_delivery.pyx`) or pure Python (`_delivery_py.py`, which documents a delivery, and
-`core.sending.produce_answers`), as the fast path.
+`_delivery.pyx` is native. `_delivery_py.py`, which documents a delivery, and
+`core.sending.produce_answers` are pure Python.
 """
 
 from __future__ import annotations

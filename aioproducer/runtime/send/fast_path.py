@@ -1,13 +1,13 @@
-"""The fast path of `send()`: the choice of its implementation.
+"""The fast path of `send()`: `_fast_path.pyx` (native) or `_fast_path_py.py` (pure Python).
 
-`_fast_path.pyx` (native) and `_fast_path_py.py` (pure Python) implement it; `AIOPRODUCER_IMPL`
-chooses, as for the native core. `fast_path_protocol.py` has the contract.
+`fast_path_protocol.py` has the contract.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aioproducer._util.implementation import implementation_with
 from aioproducer.records import IMPLEMENTATION
 
 if TYPE_CHECKING:
@@ -15,15 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["FAST_PATH_IMPLEMENTATION", "FastPath", "install_native_send", "wall_clock_ms"]
 
-FAST_PATH_IMPLEMENTATION: str = IMPLEMENTATION
-"""Implementation that this process uses: `native` or `pure`."""
-
-if not TYPE_CHECKING and IMPLEMENTATION == "native":
-    try:
-        from aioproducer.runtime.send import _fast_path  # noqa: F401
-    except ImportError:
-        # Each native module is compiled separately; every combination with pure Python works.
-        FAST_PATH_IMPLEMENTATION = "pure"
+FAST_PATH_IMPLEMENTATION: str = implementation_with(
+    IMPLEMENTATION, "aioproducer.runtime.send._fast_path"
+)
+"""`native` or `pure`: which implementation this process uses. Both work with any builder."""
 
 if TYPE_CHECKING or FAST_PATH_IMPLEMENTATION == "native":
     from aioproducer.runtime.send._fast_path import FastPath, install_native_send, wall_clock_ms
