@@ -13,6 +13,8 @@ PACKAGE = Path(aioproducer.__file__).parent
 MOST_MODULES_OF_A_FOLDER = 22
 MOST_MODULES = {PACKAGE: 11}
 """Smaller limits of single folders."""
+MOST_LINES_OF_A_FUNCTION = 60
+"""Without signature and docstring."""
 
 
 def test_no_folder_has_too_many_modules() -> None:
@@ -20,6 +22,16 @@ def test_no_folder_has_too_many_modules() -> None:
     assert len(modules) > 30
     for folder, count in modules.items():
         assert count <= MOST_MODULES.get(folder, MOST_MODULES_OF_A_FOLDER), folder
+
+
+def test_no_function_is_too_long() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                first = node.body[min(ast.get_docstring(node) is not None, len(node.body) - 1)]
+                assert node.body[-1].end_lineno is not None
+                lines = node.body[-1].end_lineno - first.lineno + 1
+                assert lines <= MOST_LINES_OF_A_FUNCTION, f"{path}:{node.lineno}"
 
 
 def native_names_in(node: ast.AST, natives: set[str]) -> set[str]:

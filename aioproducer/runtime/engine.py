@@ -130,7 +130,10 @@ class ProducerEngine:
         self._failures_raised = 0
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
         self._make_core(rng or random.Random())
-        self._make_runtime(dialer or settings.make_dialer(config), wall_ms)
+        self._make_network(dialer or settings.make_dialer(config))
+        self._make_user_objects()
+        self._make_sender_task()
+        self._make_appender(wall_ms)
         registry = registry or MetricsRegistry()
         self.telemetry: TelemetryReporter | None = None
         if config.enable_metrics_push:
@@ -178,7 +181,7 @@ class ProducerEngine:
     def _topic_ids(self) -> Mapping[str, UUID]:
         return {name: topic.topic_id for name, topic in self.metadata.cluster.topics.items()}
 
-    def _make_runtime(self, dialer: Dialer, wall_ms: Callable[[], int]) -> None:
+    def _make_network(self, dialer: Dialer) -> None:
         config, loop = self.config, self.loop
         self.client: NetworkClient = NetworkClient(
             settings.net_settings(config),
@@ -196,18 +199,23 @@ class ProducerEngine:
             on_update=self._on_metadata_update,
             on_end=self._on_task_end,
         )
-        self._encoder = settings.make_encoder(config)
+
+    def _make_user_objects(self) -> None:
+        config = self.config
         self.interception: Interception = Interception(
             config.interceptor_classes,
             (config.key_serializer, config.value_serializer, *config.metric_reporters),
-            loop,
+            self.loop,
         )
         self._user_objects = UserObjects(config)
         # Interceptors are called before awaiters are resumed, as in Java.
         in_turn = self.interception.sees_records
         self._before_answer = _nothing if in_turn else self._wake_ups.hold
         self._resume = _nothing if in_turn else self._wake_ups.run_now
-        self.memory: BufferMemory = BufferMemory(self.pool, loop, self.stats, self._on_memory_wait)
+
+    def _make_sender_task(self) -> None:
+        config = self.config
+        self._encoder = settings.make_encoder(config)
         self.sender_task: SenderTask = SenderTask(
             self.sender,
             self.client,
@@ -216,7 +224,7 @@ class ProducerEngine:
             client_id=config.client_id,
             acks=config.acks_value,
             request_timeout=config.request_timeout_ms / 1000,
-            loop=loop,
+            loop=self.loop,
             after_turn=self._after_sender_turn,
             on_event=self._on_event,
             on_end=self._on_task_end,
@@ -224,6 +232,10 @@ class ProducerEngine:
             after_dispatch=None if config.metadata_max_age_ms else self.metadata.invalidate,
             before_answer=self._before_answer,
         )
+
+    def _make_appender(self, wall_ms: Callable[[], int]) -> None:
+        config, loop = self.config, self.loop
+        self.memory: BufferMemory = BufferMemory(self.pool, loop, self.stats, self._on_memory_wait)
         self.appender: WholeBatchAppender = WholeBatchAppender(
             settings.appender_settings(config),
             accumulator=self.accumulator,

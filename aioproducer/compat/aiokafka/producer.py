@@ -173,16 +173,23 @@ class AIOKafkaProducer(TransactionsMixin):
         self._value_serializer = value_serializer
         self._partitioner = partitioner
         self._request_timeout_ms = request_timeout_ms
-        self.client: ClientView = ClientView(self._config, given)
+        self._make_views(given, ssl_context)
+        self._connection: Connection | None = None
+        self._stopped = False
+        self._closed = False
+
+    def _make_views(
+        self, bootstrap_servers: str | list[str], ssl_context: SSLContext | None
+    ) -> None:
+        self.client: ClientView = ClientView(self._config, bootstrap_servers)
         self.client._ssl_context = ssl_context  # also one that is not used
         self._metadata: ClusterView = self.client.cluster
         self._sender: SenderView = SenderView()
         self._txn_manager: TransactionView | None = (
-            TransactionView(transactional_id) if idempotent else None
+            TransactionView(self._config.transactional_id)
+            if self._config.enable_idempotence
+            else None
         )
-        self._connection: Connection | None = None
-        self._stopped = False
-        self._closed = False
 
     def _bind_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
         if loop is None:

@@ -133,30 +133,34 @@ class SenderTask:
         self._interrupted: list[ProducerBatch] = []
         self._preparing: dict[asyncio.Task[None], tuple[int, list[ProducerBatch]]] = {}
         self._task: asyncio.Task[None] | None = None
-        self.direct: DirectSends | None = None
+        self.direct: DirectSends | None = self._make_direct(client_id)
+
+    def _make_direct(self, client_id: str | None) -> DirectSends | None:
+        accumulator = self._sender.accumulator
         if (
-            acks
-            and transactions is None
-            and after_dispatch is None
-            and not sender.accumulator.settings.linger
-            and sender.accumulator.settings.batch_records is None
-            and sender.accumulator.pool.ceiling == NO_CEILING
-            and not encoder.compresses
+            not self._acks
+            or self._transactions is not None
+            or self._after_dispatch is not None
+            or accumulator.settings.linger
+            or accumulator.settings.batch_records is not None
+            or accumulator.pool.ceiling != NO_CEILING
+            or self._encoder.compresses
         ):
-            self.direct = DirectSends(
-                sender,
-                metadata,
-                client_id=client_id,
-                acks=acks,
-                timeout=request_timeout,
-                loop_time=loop.time,
-                may_leave=self._may_leave,
-                before_answer=self._before_direct_answer,
-                on_sent=self._on_sent_directly,
-                on_end=self._on_answer,
-                on_failure=self._not_dispatched,
-                on_interrupt=self.on_interrupt,
-            )
+            return None
+        return DirectSends(
+            self._sender,
+            self._metadata,
+            client_id=client_id,
+            acks=self._acks,
+            timeout=self._request_timeout,
+            loop_time=self._loop.time,
+            may_leave=self._may_leave,
+            before_answer=self._before_direct_answer,
+            on_sent=self._on_sent_directly,
+            on_end=self._on_answer,
+            on_failure=self._not_dispatched,
+            on_interrupt=self.on_interrupt,
+        )
 
     def start(self) -> None:
         """Start the task."""
