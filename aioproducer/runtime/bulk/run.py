@@ -353,10 +353,10 @@ class BulkRun:
                 self._fold_one(batch, number, index)
                 return
             tracked = _Tracked(self, batch, Share(builder), self._tracked)
-            self._outstanding[batch] = tracked
             self._tracked += 1
             self._partitions.add(batch.topic_partition)
             batch.add_listener(tracked, _on_done)
+            self._outstanding[batch] = tracked  # last: the call waits for the listener of each
         tracked.share.add(number, index)
         target.add_batch(batch.topic_partition.partition, tracked.share, sticks)
 

@@ -102,8 +102,8 @@ class WakeupTimer:
             self._cancel_timer()
             self._on_timer = self._timer_calls()
             next(self._on_timer)
-            at = self._loop.call_at(until, next, self._on_timer, None)
-            self._timer, self._timer_at = at, until
+            self._timer = self._loop.call_at(until, next, self._on_timer, None)
+            self._timer_at = until
 
     def _timer_calls(self) -> Generator[None, None, None]:
         """Return a generator that the timer resumes: so no statement is outside of the `try`."""
