@@ -6,15 +6,26 @@ import ast
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 import aioproducer
 from aioproducer._util.implementation import ENVIRONMENT_VARIABLE
 
+ROOT = Path(__file__).parents[1]
 PACKAGE = Path(aioproducer.__file__).parent
 MOST_MODULES_OF_A_FOLDER = 22
 MOST_MODULES = {PACKAGE: 11}
 """Smaller limits of single folders."""
 MOST_LINES_OF_A_FUNCTION = 60
 """Without signature and docstring."""
+
+
+@pytest.mark.skipif(not (ROOT / ".ci").exists(), reason="not a checkout")
+def test_diagram_of_the_layers_is_that_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / ".ci"))
+    from tools.layers import MARKED, PAGE, diagram
+
+    assert MARKED.findall(PAGE.read_text(encoding="utf-8")) == [diagram()]
 
 
 def test_no_folder_has_too_many_modules() -> None:

@@ -1,8 +1,8 @@
-"""A metric: its name as Java's client has it, its kind, its value, now or at any time.
+"""Metrics: their names in the Java client, their kinds and values, and exporters.
 
 Owns: the shapes that producers hand out (`Producer.all_metrics`, `metric_reporters`) and take from
 applications (`Producer.register_metric`, KIP-1076), and the name a metric has in OpenTelemetry
-(KIP-714). Not here: how anything is counted, exporters. `sampling` has the arithmetic; `reporters`
+(KIP-714). Not here: how anything is counted. `sampling` has the arithmetic; `reporters`
 the callbacks for metrics as they come and go; `prometheus` and `opentelemetry` are exporters,
 imported only when used.
 """
