@@ -39,8 +39,13 @@ def test_commands_named_in_the_readme_exist(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_architecture_names_files_and_functions_that_exist() -> None:
-    for path in re.findall(r"`([a-z_]+(?:/[a-z_]+)+\.pyx?)`", ARCHITECTURE):
+    table, _, rest = ARCHITECTURE.partition("## Layers")
+    paths = re.findall(r"`([a-z_/]+(?:/|\.[a-z]+))`", table)
+    assert len(paths) > 80
+    for path in paths:
         assert ((ROOT if path.startswith("tests/") else PACKAGE) / path).exists(), path
+    for path in re.findall(r"`([\w/]+\.(?:pyx?|txt|md))`", rest):
+        assert (ROOT / path).exists() or any(PACKAGE.rglob(path)), path
     files = [path for path in PACKAGE.rglob("*.py*") if path.suffix != ".pyc"]
     sources = "\n".join(path.read_text(encoding="utf-8") for path in files)
     for owner, name in re.findall(r"`([A-Z]\w+)\.(\w+)`", ARCHITECTURE):
