@@ -51,3 +51,5 @@ def test_architecture_names_files_and_functions_that_exist() -> None:
     for owner, name in re.findall(r"`([A-Z]\w+)\.(\w+)`", ARCHITECTURE):
         assert f"class {owner}" in sources, owner
         assert re.search(rf"\b(def {name}\(|{name}\b.*[:=]|\"{name}\")", sources), name
+    for name in re.findall(r"`([A-Z]\w+)`", ARCHITECTURE):
+        assert re.search(rf"\b{name}\b", sources), name

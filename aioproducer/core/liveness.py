@@ -35,7 +35,7 @@ def wait_of(
 ) -> Wait:
     """Return what a batch without an outcome waits for."""
     error = batch.last_error
-    if batch.holds:
+    if batch.pins:
         return Wait(Obstacle.RESPONSE if batch.on_wire else Obstacle.PREPARATION, error)
     if batch.topic_partition.partition == NO_PARTITION:
         return Wait(Obstacle.METADATA, error)
@@ -78,7 +78,7 @@ def unattended(
             case Obstacle.PRODUCER_ID:
                 attended = producer_id.in_flight or producer_id.due_at(now, nodes) < inf
             case Obstacle.EARLIER_BATCH:
-                attended = bool(accumulator.held)
+                attended = bool(accumulator.pinned)
             case Obstacle.CONNECTION:
                 queue = accumulator.queue(*batch.topic_partition)
                 node_id = None if queue is None else queue.node_id

@@ -139,7 +139,7 @@ class Telemetry:
         elif answer.error_code:
             self.on_failure(now)
         else:
-            self._take(answer, now)
+            self._subscribe(answer, now)
 
     def on_push(self, error_code: int, now: float) -> bool:
         """Handle a push response; return whether the metrics were accepted."""
@@ -161,7 +161,7 @@ class Telemetry:
 
     # -- private ---------------------------------------------------------------------------------
 
-    def _take(self, answer: GetTelemetrySubscriptionsResponse, now: float) -> None:
+    def _subscribe(self, answer: GetTelemetrySubscriptionsResponse, now: float) -> None:
         if self.client_instance_id == _NO_ID:
             self.client_instance_id = answer.client_instance_id
         before, self.unsupported = self.subscription, False

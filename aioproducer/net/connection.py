@@ -119,7 +119,7 @@ class Connection:
         self._correlation_id = 0
         self._last_used = loop_time()
         self._loop = asyncio.get_running_loop()
-        self._response_protocol = ResponseProtocol.on(self._transport, self._take, self._loop)
+        self._response_protocol = ResponseProtocol.on(self._transport, self._on_data, self._loop)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._is_failed = False
@@ -423,12 +423,12 @@ class Connection:
         self._answered(request, response, len(prefix) + size)
         self._observer.capacity_freed()
 
-    def _take(self, data: bytes) -> int:
+    def _on_data(self, data: bytes) -> int:
         """Handle complete valid responses at the start of `data`; return their size."""
         done = 0
         try:
             awaiting = self._awaiting
-            if awaiting and awaiting[0].recognise is not None and self._take_expected(data):
+            if awaiting and awaiting[0].recognise is not None and self._on_expected_response(data):
                 self._observer.capacity_freed()
                 return len(data)
             while awaiting and self.error is None:
@@ -454,7 +454,7 @@ class Connection:
             raise
         return done
 
-    def _take_expected(self, data: bytes) -> bool:
+    def _on_expected_response(self, data: bytes) -> bool:
         """Handle the plain response of the oldest request, if `data` is exactly that."""
         request = self._awaiting[0]
         answer = None if request.recognise is None else request.recognise(data)

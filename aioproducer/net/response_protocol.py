@@ -20,26 +20,26 @@ _ROOM_BYTES = 64 * 1024
 
 
 class ResponseProtocol(asyncio.Protocol):
-    """Passes received bytes to `take` before the streams get them.
+    """Passes received bytes to `on_data` before the streams get them.
 
     Args:
         streams: the previous protocol.
-        take: handles bytes; returns how many it used, from the first one on.
+        on_data: handles bytes; returns how many it used, from the first one on.
 
     Attributes:
         unread: number of bytes that the streams have received and their reader has not read.
     """
 
-    def __init__(self, streams: asyncio.Protocol, take: Callable[[bytes], int]) -> None:
+    def __init__(self, streams: asyncio.Protocol, on_data: Callable[[bytes], int]) -> None:
         self.unread: int = 0
         self._streams = streams
-        self._take = take
+        self._on_data = on_data
 
     @classmethod
     def on(
         cls,
         transport: asyncio.BaseTransport,
-        take: Callable[[bytes], int],
+        on_data: Callable[[bytes], int],
         loop: asyncio.AbstractEventLoop,
     ) -> ResponseProtocol | None:
         """Install a protocol that suits the transports of the loop; return None if impossible."""
@@ -49,7 +49,7 @@ class ResponseProtocol(asyncio.Protocol):
                 return None
             protocol = (
                 _BufferedResponseProtocol if isinstance(loop, asyncio.BaseEventLoop) else cls
-            )(streams, take)
+            )(streams, on_data)
             transport.set_protocol(protocol)
         except NotImplementedError:
             return None
@@ -57,9 +57,9 @@ class ResponseProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle a call of the transport."""
-        taken = 0 if self.unread else self._take(data)
-        if taken < len(data):
-            rest = data[taken:] if taken else data
+        handled = 0 if self.unread else self._on_data(data)
+        if handled < len(data):
+            rest = data[handled:] if handled else data
             self.unread += len(rest)
             self._streams.data_received(rest)
 
@@ -85,10 +85,10 @@ class ResponseProtocol(asyncio.Protocol):
 
 
 class _BufferedResponseProtocol(ResponseProtocol, asyncio.BufferedProtocol):
-    """A tap with a reusable buffer for asyncio's transports; other loops may not support it."""
+    """The same with a reusable buffer, for the transports of asyncio; other loops may refuse it."""
 
-    def __init__(self, streams: asyncio.Protocol, take: Callable[[bytes], int]) -> None:
-        super().__init__(streams, take)
+    def __init__(self, streams: asyncio.Protocol, on_data: Callable[[bytes], int]) -> None:
+        super().__init__(streams, on_data)
         self._room = memoryview(bytearray(_ROOM_BYTES))
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -673,7 +673,7 @@ class ProducerEngine:
         cause = self.sender_task.interrupt or self.failure
         if cause is None or not _is_interrupt(cause):
             self.memory_left = self.pool.total - self.pool.available
-            if self.accumulator.quiet and not self.memory_left:
+            if self.accumulator.is_idle and not self.memory_left:
                 return
             cause = ProducerFailedError("an exception came in the middle of something")
             _log.error(
@@ -801,7 +801,7 @@ class ProducerEngine:
     def _ends_with_the_loop(self) -> bool:
         """Return whether `asyncio.run()` cancels all tasks, and no record is lost by that."""
         is_ending = all(task.cancelling() for task in tasks_named(self.loop))
-        return is_ending and self.accumulator.quiet
+        return is_ending and self.accumulator.is_idle
 
     def _on_producer_expired(self, forgotten: ExpiredProducer) -> None:
         self.warnings.warning(self.loop.time(), None, "expired producer id", "%s", forgotten)

@@ -186,8 +186,8 @@ class ProduceRequestTemplate:
         # The fixed part of a plain acknowledgement: its topic and partition, and no error.
         name = topic_id.bytes if version >= _FIRST_BY_TOPIC_ID else _compact_name(topic)
         self._answer = _ONE_TOPIC + name + _ONE_PARTITION.pack(_ONE, partition, 0)
-        stands_at = _SIZE_AND_ID.size + len(self._answer)
-        size = stands_at + POSITION.size + len(ACKNOWLEDGEMENT_SUFFIX)
+        position_at = _SIZE_AND_ID.size + len(self._answer)
+        size = position_at + POSITION.size + len(ACKNOWLEDGEMENT_SUFFIX)
         self._answer_size = size if self.is_flexible else -1
 
     def prefix(self, correlation_id: int) -> bytes:

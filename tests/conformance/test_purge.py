@@ -99,7 +99,7 @@ def test_what_is_being_compressed_is_in_flight_and_not_persisted() -> None:
     async def act(stage: Stage) -> None:
         await started(stage)
         delivery = await stage.producer.send("t", b"never")
-        await until(lambda: any(batch.holds for batch in stage.engine.accumulator.incomplete()))
+        await until(lambda: any(batch.pins for batch in stage.engine.accumulator.incomplete()))
         assert stage.producer.metrics()["requests_in_flight"] == 0
         assert stage.producer.purge(queued=True) == 0
         assert stage.producer.purge(queued=False, in_flight=True) == 1

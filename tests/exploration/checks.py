@@ -58,9 +58,9 @@ def _check_memory(world: World) -> None:
         expected.update(link.preparing)
     for batch in world.batches:
         expected[batch] += sum(not part.done for part in batch.parts)
-    held = {batch: batch.holds for batch in accumulator.held}
-    if held != +expected:
-        raise ViolationError(f"{len(held)} batches are held, transports have {len(+expected)}")
+    pins = {batch: batch.pins for batch in accumulator.pinned}
+    if pins != +expected:
+        raise ViolationError(f"{len(pins)} batches are pinned, transports have {len(+expected)}")
 
 
 def _check_wake_ups(world: World) -> None:
@@ -72,7 +72,7 @@ def _check_wake_ups(world: World) -> None:
 
 
 def _check_end(world: World) -> None:
-    if not world.accumulator.quiet:
+    if not world.accumulator.is_idle:
         raise ViolationError("batches are left over at the end")
     if world.pool.available != world.pool.total:
         raise ViolationError("memory is left over at the end")

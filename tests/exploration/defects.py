@@ -36,7 +36,7 @@ OWN = (
     Defect(
         "past a waiting batch",
         "core/batching/accumulator.py",
-        "            if not other.holds:\n                return False\n",
+        "            if not other.pins:\n                return False\n",
         "            pass\n",
     ),
     Defect(

@@ -467,7 +467,7 @@ class World:
             self.line.append((number, partition))
             return
         record = self._record(number, partition)
-        batch = None if self.accumulator.quiet else self.accumulator.try_append(record, partition)
+        batch = None if self.accumulator.is_idle else self.accumulator.try_append(record, partition)
         if batch is not None:
             self._placed(number, partition, batch)
             self._after_append()
@@ -569,7 +569,7 @@ class World:
     def _may_leave(self) -> bool:
         accumulator = self.accumulator
         is_asleep = not self.is_woken
-        return is_asleep and (not accumulator.held or accumulator.has_only_single_records)
+        return is_asleep and (not accumulator.pinned or accumulator.has_only_single_records)
 
     def _send_directly(self, partition: int, batch: ProducerBatch) -> bool:
         route = self.routes.get(partition)

@@ -253,8 +253,8 @@ MUTANTS = (
     Mutant(
         "renumber what may have been written",
         "core/sending/idempotence.py",
-        "batch.ordinal >= first and not batch.holds",
-        "not batch.holds",
+        "batch.ordinal >= first and not batch.pins",
+        "not batch.pins",
     ),
     Mutant(
         "send on while an answer is out, with one request in flight",
@@ -265,7 +265,7 @@ MUTANTS = (
     Mutant(
         "return a buffer while the transport has it",
         "core/batching/accumulator.py",
-        "        first = batch.complete(outcome)\n        if not batch.holds:\n",
+        "        first = batch.complete(outcome)\n        if not batch.pins:\n",
         "        first = batch.complete(outcome)\n        if batch.done:\n",
     ),
     Mutant(
@@ -375,7 +375,7 @@ TRANSACTIONAL_MUTANTS = tuple(
         (
             "end a transaction while batches are out",
             "core/transactions/manager.py",
-            "        if missing is not None or not (self.awaits_batches and quiet):\n",
+            "        if missing is not None or not (self.awaits_batches and is_idle):\n",
             "        if missing is not None or not self.awaits_batches:\n",
         ),
         (
@@ -434,7 +434,7 @@ TRANSACTIONAL_MUTANTS = tuple(
             "core/transactions/manager.py",
             "        missing = self.contents.wanted(identity, self._topic_ids)\n",
             "        missing = self.contents.wanted(identity, self._topic_ids)\n"
-            "        if self.awaits_batches and quiet and self.contents.begun:\n"
+            "        if self.awaits_batches and is_idle and self.contents.begun:\n"
             "            missing = None\n",
         ),
         (
@@ -474,7 +474,7 @@ TRANSACTIONAL_MUTANTS = tuple(
             "        missing = self.contents.wanted(identity, self._topic_ids)\n",
             "        missing = self.contents.wanted(identity, self._topic_ids)\n"
             "        if self.state is _S.PREPARED and missing is None:\n"
-            "            quiet = True\n",
+            "            is_idle = True\n",
         ),
         (
             "take a later transaction's end for the prepared one's",

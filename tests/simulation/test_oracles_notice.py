@@ -173,20 +173,20 @@ def test_a_retry_behind_younger_batches_is_found_out(monkeypatch: pytest.MonkeyP
 def test_memory_that_is_reused_while_it_may_still_be_sent_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    release = RecordAccumulator.release
+    unpin = RecordAccumulator.unpin
 
     def scribble(self: RecordAccumulator, batch: ProducerBatch) -> None:
         buffer = batch.buffer
-        release(self, batch)
-        if buffer is not None and not batch.holds:
+        unpin(self, batch)
+        if buffer is not None and not batch.pins:
             buffer[:] = b"\xee" * len(buffer)
 
-    def hold_nothing(self: RecordAccumulator, batch: ProducerBatch) -> None:
-        batch.holds += 1
+    def pin_nothing(self: RecordAccumulator, batch: ProducerBatch) -> None:
+        batch.pins += 1
         asyncio.get_running_loop().call_soon(scribble, self, batch)
 
-    monkeypatch.setattr(RecordAccumulator, "hold", hold_nothing)
-    monkeypatch.setattr(RecordAccumulator, "release", lambda self, batch: None)
+    monkeypatch.setattr(RecordAccumulator, "pin", pin_nothing)
+    monkeypatch.setattr(RecordAccumulator, "unpin", lambda self, batch: None)
     assert "brokers_do_not_complain" in _oracles_that_notice(Setup(), "brokers_do_not_complain")
 
 

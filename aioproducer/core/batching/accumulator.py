@@ -6,7 +6,7 @@ a partition is ready (`readiness.py`), sockets, asyncio, the content of response
 Invariants
 - A retried batch is inserted before every younger batch of its partition (`ordinal`).
 - A batch releases its memory once it has its outcome and no transport holds it.
-- After any exception a batch is still incomplete until its listeners were called, and held until
+- After any exception a batch is still incomplete until its listeners were called, and pinned until
   its memory is released: `take_all`, the delivery timeout and `end_all` end what is left.
 - The cost of `drain` grows with the partitions that are ready or linger, not with all partitions.
 """
@@ -68,7 +68,7 @@ class RecordAccumulator:
     Attributes:
         sequencer: the sequencer, for its producer id and sequences.
         readiness: the partitions that are ready, for the sender.
-        held: the batches that a transport holds or is about to get.
+        pinned: the batches that a transport holds or is about to get.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class RecordAccumulator:
             self._incomplete,
         )
         self._flushes = 0
-        self.held: set[ProducerBatch] = set()
+        self.pinned: set[ProducerBatch] = set()
         self._ordinal = 0
 
     # -- appending -------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class RecordAccumulator:
         keys = {(batch, part): part for part in batch.parts}
         on_part_done = self._when_all_are_done(batch, keys)
         for key, part in keys.items():
-            self.hold(batch)
+            self.pin(batch)
             part.add_listener(key, on_part_done)
         self._incomplete.discard(batch)
 
@@ -250,13 +250,13 @@ class RecordAccumulator:
             self.readiness.replan(queue)
 
     def try_hand_out(self, batch: ProducerBatch, now: float, leader_epoch: int) -> bool:
-        """Do `enqueue`, `drain` and `hold` of a new batch; return False if it has to be queued.
+        """Do `enqueue`, `drain` and `pin` of a new batch; return False if it has to be queued.
 
         It must not overtake another batch: False while any batch is queued, the partition is muted,
         or the sequencer does not allow it.
         """
         for other in self._incomplete:
-            if not other.holds:
+            if not other.pins:
                 return False
         queue = self._queue_of(*batch.topic_partition)
         if queue.muted or not self.sequencer.may_drain(batch, now, leader_epoch):
@@ -264,7 +264,7 @@ class RecordAccumulator:
         batch.close()
         self._enlist(batch, now)
         self._hand_out(batch, queue, now, leader_epoch)
-        self.hold(batch)
+        self.pin(batch)
         return True
 
     def end_gathering(self, batches: Iterable[ProducerBatch]) -> None:
@@ -370,7 +370,7 @@ class RecordAccumulator:
         """
         on_part_done = self._when_all_are_done(batch, parts)
         for part in parts:
-            self.hold(batch)
+            self.pin(batch)
             self._incomplete.add_part(part)
             part.add_listener(part, on_part_done)
             self.reenqueue(part, now)
@@ -379,7 +379,7 @@ class RecordAccumulator:
     def _when_all_are_done(
         self, batch: ProducerBatch, keys: Iterable[object]
     ) -> Callable[[object], None]:
-        """Return a listener for the parts of a batch; each key is one hold on the batch."""
+        """Return a listener for the parts of a batch; each key pins the batch once."""
         left = set(keys)
 
         def on_part_done(key: object) -> None:
@@ -388,7 +388,7 @@ class RecordAccumulator:
             left.discard(key)
             if not left:
                 batch.complete(BatchOutcome())
-            self.release(batch)
+            self.unpin(batch)
 
         return on_part_done
 
@@ -400,35 +400,35 @@ class RecordAccumulator:
             if queue.batches:
                 self.readiness.replan(queue)
 
-    def hold(self, batch: ProducerBatch) -> None:
+    def pin(self, batch: ProducerBatch) -> None:
         """Pin the batch's memory, which a transport may read from now on."""
-        self.held.add(batch)
-        batch.holds += 1
+        self.pinned.add(batch)
+        batch.pins += 1
 
-    def release(self, batch: ProducerBatch) -> None:
+    def unpin(self, batch: ProducerBatch) -> None:
         """Unpin the batch's memory, which the transport does not need any more."""
-        batch.holds -= 1
-        if not batch.holds:
+        batch.pins -= 1
+        if not batch.pins:
             if batch.done:
                 self._deallocate(batch)
-            self.held.discard(batch)
+            self.pinned.discard(batch)
 
     def complete(self, batch: ProducerBatch, outcome: BatchOutcome) -> bool:
         """Set the outcome of a batch; return False if it had one."""
         first = batch.complete(outcome)
-        if not batch.holds:
+        if not batch.pins:
             self._deallocate(batch)
         # Last: after an exception above the batch is still listed, and the next call ends it.
         self._incomplete.discard(batch)
         return first
 
     def acknowledge(self, batch: ProducerBatch, outcome: BatchOutcome) -> None:
-        """Do `complete`, `release` and `unmute` in one, for a batch without an outcome."""
+        """Do `complete`, `unpin` and `unmute` in one, for a batch without an outcome."""
         batch.complete(outcome)
-        batch.holds -= 1
-        if not batch.holds:
+        batch.pins -= 1
+        if not batch.pins:
             self._deallocate(batch)
-            self.held.discard(batch)
+            self.pinned.discard(batch)
         self._incomplete.discard(batch)
         self.unmute(batch.topic_partition)
 
@@ -440,9 +440,9 @@ class RecordAccumulator:
         """Remove batches that are about to be completed from their queues."""
         for batch in batches:
             queue = self.queue(*batch.topic_partition)
-            if queue is not None and not batch.holds and batch in queue.batches:
+            if queue is not None and not batch.pins and batch in queue.batches:
                 queue.batches.remove(batch)
-                self.readiness.take_back(queue)
+                self.readiness.place_again(queue)
 
     def take_all(
         self,
@@ -452,7 +452,7 @@ class RecordAccumulator:
         only: Callable[[ProducerBatch], bool] | None = None,
     ) -> list[ProducerBatch]:
         """Remove batches without an outcome from their queues and return them."""
-        batches = [batch for batch in self.incomplete() if (in_flight if batch.holds else queued)]
+        batches = [batch for batch in self.incomplete() if (in_flight if batch.pins else queued)]
         if only is not None:
             batches = [batch for batch in batches if only(batch)]
         self.withdraw(batches)
@@ -469,13 +469,13 @@ class RecordAccumulator:
             others: batches that may be missing from the incomplete ones.
             outcome_of: returns the outcome for a batch that has none.
         """
-        for batch in [*others, *self.held, *self.incomplete()]:
+        for batch in [*others, *self.pinned, *self.incomplete()]:
             if not batch.done:
-                batch.possibly_persisted |= batch.on_wire or batch.holds > 0
+                batch.possibly_persisted |= batch.on_wire or batch.pins > 0
             batch.complete(outcome_of(batch))
             self._incomplete.discard(batch)
             batch.abandon()
-        self.held.clear()
+        self.pinned.clear()
         self.pool.write_off()
 
     # -- flush and close -------------------------------------------------------------------------
@@ -486,9 +486,9 @@ class RecordAccumulator:
         return bool(self._incomplete)
 
     @property
-    def quiet(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether every batch has its outcome and no transport holds one."""
-        return not self.held and not self._incomplete
+        return not self.pinned and not self._incomplete
 
     @property
     def has_only_single_records(self) -> bool:

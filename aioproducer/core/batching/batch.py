@@ -3,7 +3,7 @@
 It has the builder and its buffer while records are appended, then the encoded form, the state of
 the attempts and the outcome. Not here: asyncio, sockets, the accumulator's queues.
 
-    OPEN --close()--> CLOSED --hold()--> (in flight) --release()--> CLOSED ... --complete()--> done
+    OPEN --close()--> CLOSED --pin()--> (in flight) --unpin()--> CLOSED ... --complete()--> done
 
 Invariants
 - The outcome is set once; a second one (a late response after an expiry) is ignored.
@@ -97,7 +97,6 @@ class ProducerBatch:
         "full",
         "gathering",
         "has_sequence",
-        "holds",
         "indivisible",
         "last_attempt_at",
         "last_error",
@@ -108,6 +107,7 @@ class ProducerBatch:
         "outcome",
         "owner",
         "parts",
+        "pins",
         "possibly_persisted",
         "producer_epoch",
         "producer_id",
@@ -147,7 +147,7 @@ class ProducerBatch:
         self.retry_at: float = now
         self.last_error: KafkaError | None = None
         self.leader_epoch: int = -1
-        self.holds: int = 0
+        self.pins: int = 0
         self.on_wire: bool = False
         self.topic_id: UUID = _NO_TOPIC_ID
         self.possibly_persisted: bool = False

@@ -69,7 +69,7 @@ class BufferPool:
         self.poolable = poolable
         self._overhead = overhead
         self._free: deque[bytearray] = deque()
-        self._take_back: Callable[[], None] | None = None
+        self._reclaim_exposed: Callable[[], None] | None = None
         self._available = total
         self._queue: deque[MemoryRequest] = deque()
         self._closed: KafkaError | None = None
@@ -108,28 +108,28 @@ class BufferPool:
         self._available -= size
         return buffer
 
-    def expose(self, take_back: Callable[[], None]) -> bytearray | None:
+    def expose(self, reclaim: Callable[[], None]) -> bytearray | None:
         """Hand over a buffer of `poolable` bytes that still counts as free; None if there is none.
 
         Only one buffer is handed over at a time, until it is kept or taken back.
 
         Args:
-            take_back: called when the pool needs the buffer; it must not be used afterwards.
+            reclaim: called when the pool needs the buffer; it must not be used afterwards.
         """
-        if not self._free or self._take_back is not None or self._closed is not None:
+        if not self._free or self._reclaim_exposed is not None or self._closed is not None:
             return None
-        self._take_back = take_back
+        self._reclaim_exposed = reclaim
         return self._free[0]
 
     def keep_exposed(self) -> None:
         """Keep the buffer of `expose`, as if `try_allocate` had returned it."""
-        if self._take_back is not None and self._free:
+        if self._reclaim_exposed is not None and self._free:
             self._free.popleft()
-        self._take_back = None
+        self._reclaim_exposed = None
 
     def return_exposed(self) -> None:
         """Return the buffer of `expose` unused."""
-        self._take_back = None
+        self._reclaim_exposed = None
 
     def enqueue(
         self, size: int, on_done: Callable[[MemoryRequest], None], ceiling: int = 0
@@ -249,9 +249,9 @@ class BufferPool:
             self._available += self.poolable
 
     def _pop_free(self) -> bytearray:
-        if self._take_back is not None and len(self._free) == 1:
-            self._take_back()
-            self._take_back = None
+        if self._reclaim_exposed is not None and len(self._free) == 1:
+            self._reclaim_exposed()
+            self._reclaim_exposed = None
         return self._free.pop()
 
     def _new_buffer(self, size: int) -> bytearray:

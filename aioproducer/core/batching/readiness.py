@@ -149,7 +149,7 @@ class Readiness:
         for queue in list(self._lingering):
             self.replan(queue)
 
-    def take_back(self, queue: PartitionQueue) -> None:
+    def place_again(self, queue: PartitionQueue) -> None:
         """Plan a partition again after a batch was removed: an empty one must not stay placed."""
         if queue.placed == _LEADERLESS:
             del self.leaderless[queue]

@@ -1,6 +1,6 @@
 """State of one topic in use: last use, last response, and why it cannot be written to.
 
-`LiveTopic.take` applies one topic of a metadata response (errors, topic ids of KIP-516, leader
+`LiveTopic.update` applies one topic of a metadata response (errors, topic ids of KIP-516, leader
 epochs of KIP-320).
 
 Invariant: `last_seen` is kept while the topic is missing from the cluster, so that leader epochs do
@@ -65,7 +65,7 @@ class LiveTopic:
         """The error, if it is permanent."""
         return self.error if isinstance(self.error, _PERMANENT) else None
 
-    def take(
+    def update(
         self,
         described: MetadataResponseTopic,
         current: TopicMetadata | None,
@@ -78,7 +78,7 @@ class LiveTopic:
         If the response changes nothing, return `current` itself.
         """
         if described.error_code:
-            self._take_error(described.error_code)
+            self._fail(described.error_code)
             return None
         previous = self.last_seen
         if previous is not None and described.topic_id not in {ZERO_ID, previous.topic_id}:
@@ -135,7 +135,7 @@ class LiveTopic:
             return Reason(f"its leader, node {leader}, is not a known broker{because}")
         return NO_REASON
 
-    def _take_error(self, code: int) -> None:
+    def _fail(self, code: int) -> None:
         error = with_access(error_from_code(code, topic=self.name), "Metadata", self.principal)
         self.error = error
         self.unsettled = error.refreshes_metadata

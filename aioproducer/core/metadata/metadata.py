@@ -316,7 +316,7 @@ class Metadata:
         if self.last_answer_is_full:
             self._wanted = False
             self._full_answer_at = now
-        changes = self._take_topics(response.topics, nodes, reliable_epochs=reliable_epochs)
+        changes = self._update_topics(response.topics, nodes, reliable_epochs=reliable_epochs)
         if self.last_answer_is_full:
             changes |= {name: None for name in cluster.topics if name not in self._topics}
         elif any(self._has_moved(topic) for topic in changes.values()):
@@ -418,7 +418,7 @@ class Metadata:
         if self.on_other_cluster is not None:
             self.on_other_cluster()
 
-    def _take_topics(
+    def _update_topics(
         self,
         described: Iterable[MetadataResponseTopic],
         nodes: Mapping[int, Node],
@@ -430,19 +430,19 @@ class Metadata:
         Topics that are not in use are ignored: Metadata v0 responses can have all topics. Of a
         topic that comes again, the first entry counts: each takes time for all known partitions.
         """
-        taken: dict[str, TopicMetadata | None] = {}
+        updated: dict[str, TopicMetadata | None] = {}
         for entry in described:
             live = self._topics.get(entry.name) if entry.name is not None else None
-            if live is None or live.name in taken:
+            if live is None or live.name in updated:
                 continue
             self._pending.pop(live.name, None)
-            taken[live.name] = live.take(
+            updated[live.name] = live.update(
                 entry, self.topic(live.name), nodes, reliable_epochs=reliable_epochs
             )
             if live.unsettled:
                 self._pending[live.name] = None
-            self._note_topic_id(taken[live.name])
-        return taken
+            self._note_topic_id(updated[live.name])
+        return updated
 
     def _has_moved(self, topic: TopicMetadata | None) -> bool:
         """Return whether a partition has another leader than in the cluster."""

@@ -233,10 +233,10 @@ class IdempotentSequencer(Sequencer):
         partition = self._partition(batch.topic_partition)
         if batch.has_sequence:
             self._maybe_restart(partition)
-            doomed = (
+            is_lost = (
                 partition.unwritten_from is not None and batch.ordinal >= partition.unwritten_from
             )
-            return partition.in_flight[0] is batch and not doomed
+            return partition.in_flight[0] is batch and not is_lost
         if not partition.in_flight:
             return self._ensure_fresh(partition)
         return (
@@ -280,7 +280,7 @@ class IdempotentSequencer(Sequencer):
             partition.unwritten_from = None
         overtaken: Sequence[ProducerBatch] = ()
         if partition.in_flight and partition.in_flight[0].ordinal < batch.ordinal:
-            waiting = [each for each in partition.in_flight if not each.holds]
+            waiting = [each for each in partition.in_flight if not each.pins]
             overtaken = [each for each in waiting if partition.must_fail(each)]
             for each in overtaken:
                 partition.in_flight.remove(each)
@@ -408,7 +408,7 @@ class IdempotentSequencer(Sequencer):
         first = partition.unwritten_from
         if first is None or not partition.in_flight:
             return
-        if all(batch.ordinal >= first and not batch.holds for batch in partition.in_flight):
+        if all(batch.ordinal >= first and not batch.pins for batch in partition.in_flight):
             self._restart(partition)
 
     def _restart(self, partition: _Partition) -> None:

@@ -160,7 +160,7 @@ class Sender:
             if batches:
                 self._preparing.add(node_id)
                 for batch in batches:
-                    accumulator.hold(batch)
+                    accumulator.pin(batch)
                 actions.append(Dispatch(node_id, batches))
         # Last, since a drain drops the identity when its epochs are used up.
         if self._wants_identity:
@@ -588,6 +588,6 @@ class Sender:
     def _let_go(self, batches: Sequence[ProducerBatch]) -> None:
         for batch in batches:
             batch.on_wire = False
-            self.accumulator.release(batch)
+            self.accumulator.unpin(batch)
             self._sequencer.on_off_the_wire(batch.topic_partition)
             self.accumulator.unmute(batch.topic_partition)

@@ -47,7 +47,7 @@ class CoordinatorRequests:
 
     def poll(self, now: float, nodes: NodeView) -> list[Action]:
         """Return the action that is due now, if any."""
-        request = self._coordinator_session.next_request(now, quiet=self._accumulator.quiet)
+        request = self._coordinator_session.next_request(now, is_idle=self._accumulator.is_idle)
         if request is None:
             return []
         node_id = request.node_id
@@ -69,7 +69,7 @@ class CoordinatorRequests:
 
     def due_at(self, now: float, nodes: NodeView) -> float:
         """Return the loop time of the next turn after an event; `now` means at once."""
-        return self._coordinator_session.due_at(now, quiet=self._accumulator.quiet)
+        return self._coordinator_session.due_at(now, is_idle=self._accumulator.is_idle)
 
     def next_deadline(self, now: float, nodes: NodeView) -> float:
         """Return the loop time of the next turn if no event comes before."""
@@ -81,5 +81,5 @@ class CoordinatorRequests:
         manager = self._manager
         if not manager.is_busy or self._coordinator_session.has_request_in_flight:
             return False
-        awaits_batches = manager.awaits_batches and not self._accumulator.quiet
+        awaits_batches = manager.awaits_batches and not self._accumulator.is_idle
         return not awaits_batches and self.next_deadline(now, nodes) == inf

@@ -102,16 +102,16 @@ class CoordinatorSession:
         self.on_outdated: Callable[[float], object] = lambda now: None
         """Called when a response shows that the metadata is out of date."""
 
-    def next_request(self, now: float, *, quiet: bool) -> TransactionalRequest | None:
+    def next_request(self, now: float, *, is_idle: bool) -> TransactionalRequest | None:
         """Return the request to send now, if any.
 
         Args:
             now: loop time.
-            quiet: whether no batch is without an outcome or on the wire.
+            is_idle: whether no batch is without an outcome or on the wire.
         """
         if self._in_flight is not None or now < self._retry_at:
             return None
-        wanted = self._manager.wanted(quiet=quiet)
+        wanted = self._manager.wanted(is_idle=is_idle)
         self.wanted = None if wanted is None else wanted.rpc
         if wanted is None:
             return None
@@ -125,13 +125,13 @@ class CoordinatorSession:
         """Whether a response is awaited."""
         return self._in_flight is not None
 
-    def due_at(self, now: float, *, quiet: bool) -> float:
+    def due_at(self, now: float, *, is_idle: bool) -> float:
         """Return the loop time at which to call `next_request`; inf while it would return None."""
         if self._in_flight is not None:
             return inf
         if self._retry_at > now:
             return self._retry_at
-        return now if self._manager.has_work(quiet=quiet) else inf
+        return now if self._manager.has_work(is_idle=is_idle) else inf
 
     def on_sending(self, request: TransactionalRequest) -> None:
         """Handle a request that is about to be written; `on_sent` or `on_unreachable` follows."""

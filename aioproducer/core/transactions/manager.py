@@ -394,18 +394,18 @@ class TransactionManager:
 
     # -- requests and their outcomes -------------------------------------------------------------
 
-    def has_work(self, *, quiet: bool) -> bool:
+    def has_work(self, *, is_idle: bool) -> bool:
         """Return whether `wanted` has something to do."""
         if self.state is _S.INITIALIZING:
             return True
-        has_more = self.contents.has_additions or (self.awaits_batches and quiet)
+        has_more = self.contents.has_additions or (self.awaits_batches and is_idle)
         return self.identity is not None and has_more
 
-    def wanted(self, *, quiet: bool) -> TransactionalRequest | None:
+    def wanted(self, *, is_idle: bool) -> TransactionalRequest | None:
         """Return the request that is due, if any.
 
         Args:
-            quiet: whether no batch is without an outcome or on the wire.
+            is_idle: whether no batch is without an outcome or on the wire.
         """
         name, identity = self.transactional_id, self.identity
         if identity is not None and self.aborts_before_renewal:
@@ -417,7 +417,7 @@ class TransactionManager:
         if identity is None:
             return None
         missing = self.contents.wanted(identity, self._topic_ids)
-        if missing is not None or not (self.awaits_batches and quiet):
+        if missing is not None or not (self.awaits_batches and is_idle):
             return missing
         if self.state is _S.PREPARED:
             self._operations.finish_all(OperationKind.PREPARE)

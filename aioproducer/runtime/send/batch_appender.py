@@ -118,7 +118,7 @@ class BatchAppender:
         Raises:
             SerializationError: key, value or headers are of wrong types.
         """
-        if self._accumulator.quiet:
+        if self._accumulator.is_idle:
             return None
         if record.partition is None:
             batch = self._try_append_stickily(record)
@@ -233,7 +233,7 @@ class BatchAppender:
         """
         direct = self._direct
         place = None if direct is None else direct.take_acknowledged()
-        if direct is None or place is None or not self._accumulator.quiet:
+        if direct is None or place is None or not self._accumulator.is_idle:
             return
         meta = self._metadata.topic(place.topic)
         if (

@@ -230,7 +230,7 @@ class MetadataTask:
 
     async def _turn(self) -> None:
         self._wakeup.begin_turn()
-        self._take_answer()
+        self._handle_answer()
         now = self._loop.time()
         for action in self._requests.poll(now, self._client):
             match action:
@@ -288,7 +288,7 @@ class MetadataTask:
             answer.exception()  # Retrieved now: `close()` may come before it is used.
         self._wakeup.wake()
 
-    def _take_answer(self) -> None:
+    def _handle_answer(self) -> None:
         answer = self._answer
         if answer is None or not answer.done():
             return
@@ -305,9 +305,9 @@ class MetadataTask:
         if not isinstance(response, MetadataResponse):
             self._fail(ProtocolError(f"{type(response).__name__} instead of a metadata response"))
             return
-        self._take_response(response)
+        self._handle_response(response)
 
-    def _take_response(self, response: MetadataResponse) -> None:
+    def _handle_response(self, response: MetadataResponse) -> None:
         now = self._loop.time()
         reliable = self._answer_version >= _FIRST_WITH_RELIABLE_EPOCHS
         before = self._metadata.cluster.cluster_id

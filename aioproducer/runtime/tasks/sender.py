@@ -181,7 +181,7 @@ class SenderTask:
         if not self._may_leave():
             return False
         sender = self._sender
-        held = len(sender.accumulator.held)
+        pinned = len(sender.accumulator.pinned)
         try:
             now = self._loop.time()
             self._act(now)
@@ -193,7 +193,7 @@ class SenderTask:
                 raise
             return False
         self.turn_at(now if sender.fatal_error is not None else deadline, now)
-        return len(sender.accumulator.held) > held
+        return len(sender.accumulator.pinned) > pinned
 
     def fail(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Fail one batch that is in no queue and in no request."""
@@ -207,7 +207,7 @@ class SenderTask:
         """
         wakeup, accumulator = self._wakeup, self._sender.accumulator
         if wakeup.is_asleep and (
-            not accumulator.held
+            not accumulator.pinned
             or (accumulator.has_only_single_records and not wakeup.was_recently_active)
         ):
             return True
@@ -254,7 +254,7 @@ class SenderTask:
         for task in [*self._preparing, *([self._task] if self._task else [])]:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        self._take_prepared()
+        self._dispatch_prepared()
         self._wakeup.close()
 
     async def _run(self) -> None:
@@ -284,7 +284,7 @@ class SenderTask:
         self._wakeup.begin_turn()
         if self._broken is not None:
             raise self._broken
-        self._take_prepared()
+        self._dispatch_prepared()
         now = self._loop.time()
         self._act(now)
         if self._sender.fatal_error is not None:
@@ -378,7 +378,7 @@ class SenderTask:
         self._preparing[task] = node_id, batches
         task.add_done_callback(lambda done: self.wake())
 
-    def _take_prepared(self) -> None:
+    def _dispatch_prepared(self) -> None:
         """Dispatch the requests whose encoding has ended; fail those whose encoding has failed."""
         for task in [task for task in self._preparing if task.done()]:
             node_id, batches = self._preparing.pop(task)

@@ -295,7 +295,7 @@ class TransactionTask:
         if rpc is not None or error is not None:
             what = "the coordinator" if rpc is None else f"the response to {rpc.value}"
             return what if error is None else f"{what}; last error: {error.without_advice()}"
-        if self.manager.awaits_batches and not self._accumulator.quiet:
+        if self.manager.awaits_batches and not self._accumulator.is_idle:
             count = sum(batch.count for batch in self._accumulator.incomplete())
             if not count:
                 return "the responses to requests whose records have failed"
@@ -395,14 +395,14 @@ class TransactionTask:
         try:
             if self._asked is None or self._asked[1] is not future:
                 return  # the task was first
-            self._take_answer(*self._asked)
+            self._handle_answer(*self._asked)
             self._asked = None
         except BaseException as error:
             self._broken = _died_of(error)
             self._wakeup.wake()
             raise
 
-    def _take_answer(
+    def _handle_answer(
         self, request: TransactionalRequest, future: asyncio.Future[Message | None]
     ) -> None:
         now = self._loop.time()

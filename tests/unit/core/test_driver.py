@@ -179,7 +179,7 @@ def test_a_call_that_waits_for_nothing_breaks_the_rule(monkeypatch: pytest.Monke
     timers = ASLEEP._replace(metadata=-inf)
     (found,) = broken_rules(stage, driver, timers)
     assert found.startswith("transactions: sleeps until inf")
-    monkeypatch.setattr(stage.manager, "has_work", lambda quiet: False)
+    monkeypatch.setattr(stage.manager, "has_work", lambda is_idle: False)
     assert broken_rules(stage, driver, timers) == ["transactions: a call waits for nothing"]
 
 

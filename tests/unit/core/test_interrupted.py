@@ -57,7 +57,7 @@ def test_acknowledged_batch_whose_listener_raises_stays_acknowledged_and_tells_t
     with pytest.raises(Interrupt):
         core.acknowledge(dispatch)
     close(core)
-    core.accumulator.release(batch)
+    core.accumulator.unpin(batch)
     assert told == ["second"]
     assert batch.outcome is not None
     assert batch.outcome.error is None
@@ -92,15 +92,15 @@ def test_split_that_an_exception_ends_leaves_no_record_that_seems_to_be_acknowle
     batch = core.append()
     assert core.append() is batch
     (dispatch,) = core.poll()
-    hold, held = core.accumulator.hold, []
+    pin, pinned = core.accumulator.pin, []
 
     def interrupt(whole: ProducerBatch) -> None:
-        if len(held) == parts_before:
+        if len(pinned) == parts_before:
             raise Interrupt
-        held.append(whole)
-        hold(whole)
+        pinned.append(whole)
+        pin(whole)
 
-    monkeypatch.setattr(core.accumulator, "hold", interrupt)
+    monkeypatch.setattr(core.accumulator, "pin", interrupt)
     with pytest.raises(Interrupt):
         core.answer(dispatch, RecordTooLargeError.code)
     close(core)
@@ -121,7 +121,7 @@ def test_batch_given_to_a_transport_is_possibly_persisted_before_it_counts_as_se
 def test_batch_on_its_way_to_a_transport_counts_as_possibly_written_when_all_is_ended() -> None:
     core = Core((1, 2))
     sent, queued = core.append(0), core.append(1)
-    core.accumulator.hold(core.drain(1)[0])  # and then an exception
+    core.accumulator.pin(core.drain(1)[0])  # and then an exception
     core.sender.end_all(ProducerClosedError("closed"), [])
     assert sent.persistence() is Persistence.POSSIBLY_PERSISTED
     assert queued.persistence() is Persistence.NOT_PERSISTED
@@ -134,10 +134,10 @@ def test_batch_on_its_way_to_a_transport_counts_as_possibly_written_when_all_is_
 def test_outcome_that_was_known_stays_and_its_memory_is_given_up_when_all_is_ended() -> None:
     core = Core((1,))
     batch = core.append()
-    core.accumulator.hold(core.drain(1)[0])
+    core.accumulator.pin(core.drain(1)[0])
     core.accumulator.complete(batch, BatchOutcome(7))  # and then an exception
     core.sender.end_all(ProducerClosedError("closed"), [batch])
     assert batch.outcome == BatchOutcome(7)
     assert batch.buffer is None
-    core.accumulator.release(batch)  # the connection ends later
+    core.accumulator.unpin(batch)  # the connection ends later
     assert core.pool.available == core.pool.total

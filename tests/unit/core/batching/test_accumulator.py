@@ -256,7 +256,7 @@ def test_a_batch_opened_while_flushing_does_not_linger() -> None:
 def test_batches_expire_wherever_they_are() -> None:
     core = Core(delivery_timeout=10.0, leaders=(1, 2, -1))
     in_flight, queued, leaderless = core.append(0), core.append(1), core.append(2)
-    core.accumulator.hold(core.drain(1)[0])
+    core.accumulator.pin(core.drain(1)[0])
     assert core.accumulator.next_expiry_at == core.now + 10
     core.now += 10
     expired = core.take_expired()
@@ -279,12 +279,12 @@ def test_what_is_due_to_expire_does_expire_whatever_the_rounding() -> None:
 def test_memory_of_an_expired_batch_in_flight_is_kept_until_the_transport_lets_go() -> None:
     core = Core(delivery_timeout=10.0, memory=200)
     batch = core.append()
-    core.accumulator.hold(core.drain(1)[0])
+    core.accumulator.pin(core.drain(1)[0])
     core.now += 10
     core.take_expired()
     core.accumulator.complete(batch, BatchOutcome())
     assert core.pool.available == 0
-    core.accumulator.release(batch)
+    core.accumulator.unpin(batch)
     assert core.pool.available == 200
 
 
@@ -349,12 +349,12 @@ def test_a_batch_that_is_handed_out_directly_is_as_if_it_had_been_drained(idempo
     batch = handed_out(direct)
     usual.append(value=b"v")
     (other,) = usual.drain(1)
-    usual.accumulator.hold(other)
+    usual.accumulator.pin(other)
     compared = {*ProducerBatch.__slots__} - {"builder", "owner", "_on_unretrieved"}
     for name in compared:
         assert getattr(batch, name) == getattr(other, name), name
     for each in (direct, usual):
-        assert each.accumulator.held
+        assert each.accumulator.pinned
         queue = each.accumulator.queue("t", 0)
         assert queue is None or queue.muted
         each.append()
@@ -382,7 +382,7 @@ def test_no_batch_is_handed_out_directly_while_another_one_waits() -> None:
     batch = spare(core)
     assert not core.accumulator.try_hand_out(batch, core.now, 0)
     assert [*core.accumulator.incomplete()] != [batch]
-    assert not core.accumulator.held
+    assert not core.accumulator.pinned
     core.accumulator.enqueue(batch, core.now)
     assert batch in [*core.accumulator.incomplete()]
     assert core.drain(1)
@@ -413,7 +413,7 @@ def test_a_batch_has_its_place_and_its_age_from_when_it_is_handed_out() -> None:
     core.now += 50
     late = core.append(1)
     core.drain(1)
-    core.accumulator.hold(late)
+    core.accumulator.pin(late)
     assert core.accumulator.try_hand_out(early, core.now, 0)
     assert early.ordinal > late.ordinal
     assert early.created_at == core.now

@@ -36,7 +36,7 @@ def test_making_room_costs_nothing_for_batches_that_do_not_linger() -> None:
     for partition in range(500):
         core.append(partition)
     for batch in core.drain(1):
-        core.accumulator.hold(batch)
+        core.accumulator.pin(batch)
     core.accumulator.end_flush()
     assert core.accumulator.has_incomplete
     assert calls_during(core.accumulator.expedite) < 50

@@ -52,7 +52,7 @@ def test_what_is_prepared_is_written_and_stays_open(level: int) -> None:
     assert result == PreparedTransaction("tx", 7, 0, level)
     assert Rpc.END not in stage.sent
     assert Rpc.COMMIT_OFFSETS in stage.sent
-    assert stage.core.accumulator.quiet
+    assert stage.core.accumulator.is_idle
     assert stage.manager.state is S.PREPARED
     assert stage.next_request() is None
     with pytest.raises(IllegalStateError, match="commit or abort"):

@@ -511,7 +511,9 @@ def test_a_passing_error_is_tried_again_with_backoff(rpc: Rpc, code: int) -> Non
     waits = []
     for _ in range(4):
         stage.respond(request, code)
-        waits.append(stage.coordinator_session.due_at(stage.core.now, quiet=False) - stage.core.now)
+        waits.append(
+            stage.coordinator_session.due_at(stage.core.now, is_idle=False) - stage.core.now
+        )
         assert stage.next_request() is None
         stage.wait()
         request = stage.request(rpc)
@@ -526,7 +528,7 @@ def test_the_backoff_starts_anew_after_a_success() -> None:
         request = stage.request(ADD)
         stage.respond(request, 51)
         assert (
-            stage.coordinator_session.due_at(stage.core.now, quiet=False) - stage.core.now < 0.021
+            stage.coordinator_session.due_at(stage.core.now, is_idle=False) - stage.core.now < 0.021
         )
         stage.wait()
         stage.respond(stage.request(ADD))

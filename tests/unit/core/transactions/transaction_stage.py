@@ -138,7 +138,7 @@ class Stage:
 
     def next_request(self) -> TransactionalRequest | None:
         return self.coordinator_session.next_request(
-            self.core.now, quiet=self.core.accumulator.quiet
+            self.core.now, is_idle=self.core.accumulator.is_idle
         )
 
     def request(self, rpc: Rpc | None = None) -> TransactionalRequest:

@@ -177,7 +177,7 @@ def test_who_hears_of_a_write_that_failed_may_send(
             transport = transport_of(producer)
             tap = transport.get_protocol()
             assert isinstance(tap, ResponseProtocol)
-            monkeypatch.setattr(tap, "_take", lambda data: 0)  # as if all answers came in pieces
+            monkeypatch.setattr(tap, "_on_data", lambda data: 0)  # as if all answers came in pieces
             sent = []
 
             def fail(data: bytes) -> None:
@@ -317,8 +317,8 @@ SIGHTS: dict[str, tuple[Callable[[ProducerEngine], float], int, int]] = {
     "answers": (lambda engine: engine.client.io_stats.nodes[1].responses, 0, 1),
     "requests sent": (lambda engine: engine.stats.requests_sent, 1, 0),
     "records acknowledged": (lambda engine: engine.stats.records_acknowledged, 0, 1),
-    "use": (lambda engine: len(engine.accumulator.held), 1, -1),
-    "rest": (lambda engine: engine.accumulator.quiet, -1, 1),
+    "use": (lambda engine: len(engine.accumulator.pinned), 1, -1),
+    "rest": (lambda engine: engine.accumulator.is_idle, -1, 1),
     "memory": (lambda engine: engine.pool.available, -BATCH_SIZE, BATCH_SIZE),
     "in flight": (lambda engine: engine.client.in_flight(1), 1, -1),
 }

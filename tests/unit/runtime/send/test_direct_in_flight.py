@@ -224,7 +224,7 @@ def test_an_interrupt_while_records_are_in_flight_leaves_nobody_waiting(
                 answers = engine.client.io_stats.nodes[1].responses
                 connection = transport_of(producer).get_protocol()
                 assert isinstance(connection, ResponseProtocol)
-                take = connection._take
+                take = connection._on_data
 
                 def interrupted(data: bytes) -> int:
                     try:
@@ -232,7 +232,7 @@ def test_an_interrupt_while_records_are_in_flight_leaves_nobody_waiting(
                     except KeyboardInterrupt:
                         return len(data)
 
-                monkeypatch.setattr(connection, "_take", interrupted)
+                monkeypatch.setattr(connection, "_on_data", interrupted)
                 await asyncio.sleep(1)
                 assert engine.client.io_stats.nodes[1].responses > answers
             else:

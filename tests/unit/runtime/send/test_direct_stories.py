@@ -107,7 +107,7 @@ async def look(producer: Producer, what: str) -> list[Any]:
     assert engine is not None
     match what:
         case "look":
-            return [*counted(producer), engine.accumulator.quiet, len(engine.accumulator.held)]
+            return [*counted(producer), engine.accumulator.is_idle, len(engine.accumulator.pinned)]
         case "look at memory":
             return [engine.pool.available]
         case "look at traffic":
