@@ -1,4 +1,4 @@
-"""Builds the native core; without a C compiler the install goes on with the pure-Python twin.
+"""Builds the native core; without a C compiler the pure-Python implementation is installed.
 
 Everything else about the package is in pyproject.toml, but for the packages: one of them is called
 otherwise in the tree than where it is installed.
@@ -10,7 +10,7 @@ import sys
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
-# Python's own flags ask for debug information, four fifths of the size. Who sets CFLAGS decides.
+# Python's flags include debug information: four fifths of the size. CFLAGS overrides this.
 FLAGS = [] if sys.platform == "win32" or "CFLAGS" in os.environ else ["-g0"]
 EXTENSIONS = [
     Extension(
@@ -49,7 +49,7 @@ class OptionalBuildExt(build_ext):
         try:
             super().build_extension(ext)
         except Exception as error:
-            ext.optional = True  # an in-place build shall not look for the result
+            ext.optional = True  # an in-place build must not copy the result
             self._warn(error)
 
     @staticmethod
@@ -57,8 +57,8 @@ class OptionalBuildExt(build_ext):
         print(
             "\nWARNING: aioproducer's native core could not be compiled "
             f"({type(error).__name__}: {error}).\n"
-            "WARNING: The pure-Python twin is installed instead: same behaviour, several times "
-            "more CPU per record.\n"
+            "WARNING: The pure-Python implementation is installed instead: same behaviour, several "
+            "times more CPU per record.\n"
             "WARNING: Install a C compiler and the Python headers, then reinstall.\n",
             file=sys.stderr,
         )
@@ -69,11 +69,11 @@ def extensions() -> list[Extension]:
     from Cython.Build import cythonize
     from Cython.Compiler import Options
 
-    Options.docstrings = False  # nobody reads those of private modules at run time
+    Options.docstrings = False  # those of private modules are not read at run time
     return cythonize(EXTENSIONS, language_level="3", build_dir="build/cython")
 
 
-# Spark looks for data sources in top-level modules named `pyspark_*`.
+# Spark finds data sources in top-level modules named `pyspark_*`.
 DISCOVERED = "pyspark_aioproducer"
 
 setup(

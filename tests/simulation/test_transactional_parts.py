@@ -1,4 +1,4 @@
-"""What transactional runs are made of: the committed view, the watch over manners, the consumer."""
+"""Parts of transactional runs: the committed view, the protocol checks, the consumer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest, EndTxn
 from aioproducer.wire.schema import Message
 from simulation.transactions.consumer import SimConsumer
 from simulation.transactions.line import Line
-from simulation.transactions.manners import ConnectionWatch, Manners
+from simulation.transactions.protocol_checks import ClientProtocolChecks, ConnectionWatch
 from simulation.transactions.view import committed_view
 
 _NOW_MS = 1_700_000_000_000
@@ -103,7 +103,7 @@ def test_a_repeated_marker_decides_nothing_anew() -> None:
     assert view == ({}, {0}, {})
 
 
-# -- manners ---------------------------------------------------------------------------------------
+# -- protocol checks -------------------------------------------------------------------------------
 
 
 class _Process:
@@ -120,7 +120,9 @@ class _Process:
             timing=ReplicationTiming(),
         )
         cluster.loop.close()
-        self._watch: ConnectionWatch = Manners("p", cluster, self.complaints.append).watch()
+        self._watch: ConnectionWatch = ClientProtocolChecks(
+            "p", cluster, self.complaints.append
+        ).watch()
         self._correlation_id = 0
 
     def asks(self, request: Message, version: int, answer: Message | None = None) -> None:
@@ -174,8 +176,11 @@ def test_a_well_behaved_process_is_not_complained_of() -> None:
         (lambda process: process.produces(7), "writes as"),
         (lambda process: process.produces(0, _BEFORE_V2), "was not added"),
         (lambda process: (process.ends(0, None), process.produces(0)), "after its transaction's"),
-        (lambda process: (process.produces(0, is_answered=False), process.ends(0, None)), "out"),
-        (lambda process: process.ends(7, None), "as somebody else"),
+        (
+            lambda process: (process.produces(0, is_answered=False), process.ends(0, None)),
+            "in flight",
+        ),
+        (lambda process: process.ends(7, None), "of another producer id"),
         (
             lambda process: (
                 process.adds(),

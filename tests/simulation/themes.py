@@ -101,7 +101,7 @@ _ONE_AT_A_TIME = {
     "max_in_flight_requests_per_connection": 1,
     "metadata_max_age_ms": 300,
 }
-"""The order depends on nothing but waiting, and a new leader is known before the old one's fate."""
+"""Only waiting keeps the order, and a new leader is found before a request times out."""
 
 DOUBTS = Theme(_times(16, MixedErrors.draw_doubt))
 DEPOSITIONS = Theme(_times(6, DeposedLeader.draw), _ONE_AT_A_TIME)

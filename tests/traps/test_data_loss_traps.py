@@ -509,7 +509,7 @@ def test_trap_13_records_that_callbacks_send_do_not_keep_a_flush_from_ending() -
 
 
 # -- 14: a lost answer that a later one makes up for -----------------------------------------------
-# librdkafka acknowledges a request of unknown fate when a later one of the same epoch is
+# librdkafka acknowledges a request of unknown outcome when a later one of the same epoch is
 # acknowledged: a broker accepts no sequence without its predecessor. An expired batch has had its
 # outcome by then; but its gap is closed, and no new epoch is needed.
 

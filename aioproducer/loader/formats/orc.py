@@ -51,13 +51,11 @@ def _check(file: Any) -> None:
 def _batches(source: Any, columns: int) -> Iterator[Any]:
     # `ORCFile` reads whole stripes only.
     dataset = import_pyarrow("dataset", "ORC")[1]
-    yield from (
-        dataset.OrcFileFormat()
-        .make_fragment(source)
-        .to_batches(
-            batch_size=min(_ROWS_AT_ONCE, rows_at_once(columns)),
-            batch_readahead=0,
-            fragment_readahead=0,
-            use_threads=False,
-        )
+    fragment = dataset.OrcFileFormat().make_fragment(source)
+    batches: Iterator[Any] = fragment.to_batches(
+        batch_size=min(_ROWS_AT_ONCE, rows_at_once(columns)),
+        batch_readahead=0,
+        fragment_readahead=0,
+        use_threads=False,
     )
+    return batches

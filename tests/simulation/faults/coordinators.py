@@ -56,7 +56,7 @@ _AFTER_WORK: Mapping[ApiKey, tuple[int, ...]] = {
 
 def _api(rng: random.Random, table: Iterable[ApiKey]) -> ApiKey:
     apis: list[ApiKey] = sorted(table)
-    # Ends are the requests whose fate matters most.
+    # The outcome of EndTxn matters most.
     return rng.choice(apis + [ApiKey.END_TXN] * (3 if ApiKey.END_TXN in apis else 0))
 
 

@@ -16,8 +16,8 @@ from simulation.transactions.actor import Actor
 from simulation.transactions.book import ActorEntry
 from simulation.transactions.context import Run, RunContext
 from simulation.transactions.line import Line
-from simulation.transactions.manners import Manners
 from simulation.transactions.plan import Plan, Seat
+from simulation.transactions.protocol_checks import ClientProtocolChecks
 
 
 class Cast(RunContext):
@@ -72,8 +72,8 @@ class Cast(RunContext):
         transactional_id = f"{seat.name}-{number}" if seat.by_generation else seat.name
         entry = ActorEntry(name, transactional_id, number, self.loop.time())
         run = self._run
-        manners = Manners(name, self.cluster, self.book.complaints.append)
-        line = Line(run.world.network, manners.watch)
+        checks = ClientProtocolChecks(name, self.cluster, self.book.complaints.append)
+        line = Line(run.world.network, checks.watch)
         producer = run.make_producer(
             purpose=f"producer {name}", dialer=line, transactional_id=transactional_id
         )

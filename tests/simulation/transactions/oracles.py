@@ -237,8 +237,8 @@ def positions_agree_with_records(r: _Reading) -> Iterator[str]:
             )
 
 
-def manners_are_kept(r: _Reading) -> Iterator[str]:
-    """Nobody sends what does not belong there; see `manners`."""
+def client_protocol_is_kept(r: _Reading) -> Iterator[str]:
+    """Every process keeps the rules of `protocol_checks`."""
     yield from r.book.complaints
 
 
@@ -277,5 +277,5 @@ ORACLES = (
     order_of_a_transaction_is_kept,
     positions_agree_with_records,
     transforms_are_exactly_once,
-    manners_are_kept,
+    client_protocol_is_kept,
 )

@@ -122,7 +122,7 @@ class Outsider:
                         self._context.trace(f"{self._tx.label} was left alone: {error!r}")
 
     async def _end(self, *, commit: bool) -> None:
-        """One decision, and what it says of the transaction's fate."""
+        """End the transaction, and check the outcome that the call reports."""
 
         async def finish() -> None:
             await self._admin.finish(self._prepared, commit=commit)

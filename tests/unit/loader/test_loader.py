@@ -387,18 +387,18 @@ def test_impossible_options_are_refused() -> None:
             LoadOptions(**options)  # type: ignore[arg-type]
 
 
-FATES = st.lists(
+OUTCOMES = st.lists(
     st.sampled_from(["ok", "bad", "large", "refused", "timeout"]), min_size=1, max_size=12
 )
 
 
-@given(FATES, st.integers(1, 5), st.booleans())
+@given(OUTCOMES, st.integers(1, 5), st.booleans())
 def test_whatever_happens_every_row_is_accounted_for_and_nothing_is_skipped_on_resume(
-    tmp_path_factory: pytest.TempPathFactory, fates: list[str], bound: int, hold: bool
+    tmp_path_factory: pytest.TempPathFactory, outcomes: list[str], bound: int, hold: bool
 ) -> None:
     """Runs and resumes until the load is complete; each run cures one lost row."""
     directory = tmp_path_factory.mktemp("load")
-    bad = tuple(number for number, fate in enumerate(fates, 1) if fate == "bad")
+    bad = tuple(number for number, outcome in enumerate(outcomes, 1) if outcome == "bad")
     options = LoadOptions(
         KEYED,
         dead_letter=directory / "dead",
@@ -411,15 +411,15 @@ def test_whatever_happens_every_row_is_accounted_for_and_nothing_is_skipped_on_r
 
     async def run_once() -> tuple[Loader, LoadResult | None]:
         producer = FakeProducer(hold=hold)
-        lost = [number for number, fate in enumerate(fates, 1) if fate == "timeout"][cured:]
-        for number, fate in enumerate(fates, 1):
-            if fate == "large":
+        lost = [n for n, outcome in enumerate(outcomes, 1) if outcome == "timeout"][cured:]
+        for number, outcome in enumerate(outcomes, 1):
+            if outcome == "large":
                 producer.fail[b"v%d" % number] = RecordTooLargeError("large")
-            elif fate == "refused":
+            elif outcome == "refused":
                 producer.refuse[b"v%d" % number] = RecordTooLargeError("refused")
             elif number in lost:
                 producer.fail[b"v%d" % number] = DeliveryTimeoutError("lost")
-        loader = Loader(producer, lines_file(directory, len(fates), bad=bad), "t", options)
+        loader = Loader(producer, lines_file(directory, len(outcomes), bad=bad), "t", options)
         if hold:
             later = asyncio.get_running_loop().call_soon
             producer.on_send = lambda count: later(producer.release, 1)
@@ -430,7 +430,7 @@ def test_whatever_happens_every_row_is_accounted_for_and_nothing_is_skipped_on_r
         delivered.update(set(producer.values) - set(producer.fail))
         return loader, result
 
-    for _ in range(len(fates) + 1):
+    for _ in range(len(outcomes) + 1):
         loader, result = asyncio.run(run_once())
         progress = loader.progress
         assert progress.read == progress.sent + progress.rejected
@@ -440,14 +440,16 @@ def test_whatever_happens_every_row_is_accounted_for_and_nothing_is_skipped_on_r
         cured += 1
     assert result is not None
     assert result.complete
-    expected_dead = [n for n, fate in enumerate(fates, 1) if fate in {"bad", "large", "refused"}]
+    expected_dead = [
+        n for n, outcome in enumerate(outcomes, 1) if outcome in {"bad", "large", "refused"}
+    ]
     assert [row for row, _ in dead_rows(directory / "dead")] == expected_dead
-    expected = {b"v%d" % n for n, fate in enumerate(fates, 1) if fate in {"ok", "timeout"}}
+    expected = {b"v%d" % n for n, outcome in enumerate(outcomes, 1) if outcome in {"ok", "timeout"}}
     assert delivered == expected
     settled = result.state.settled
     assert settled.acknowledged == len(expected)
     assert settled.rejected == len(bad)
-    assert settled.acknowledged + settled.rejected + settled.failed == len(fates)
+    assert settled.acknowledged + settled.rejected + settled.failed == len(outcomes)
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ def test_two_phases_are_asked_for_and_a_refusal_says_what_to_do() -> None:
     assert "KIP-939" in str(operation.error)
 
 
-# -- its fate --------------------------------------------------------------------------------------
+# -- its outcome -----------------------------------------------------------------------------------
 
 KNOWN = {
     (1, "Ongoing", 0): PreparedOutcome.OPEN,

@@ -1,15 +1,14 @@
-"""What a process may send when, judged by the bytes that leave it and those that have come to it.
+"""Checks of the client's side of the transaction protocol, on the bytes of its connections.
 
-Owns: reading both directions of one process's connections, and the rules below. Must not know: the
-brokers' state, which may be ahead of what the process can know.
+Not here: the brokers' state, which may be ahead of the responses that the process has received.
 
 Rules
-- A transactional batch carries the newest producer id and epoch that the process was given.
-- Nothing is produced from the moment in which a transaction's end is asked for until it is granted,
-  a new epoch is given, or an abort is answered INVALID_TXN_STATE: nothing was open. The end is
-  asked for when no Produce request waits for its answer.
-- Before Produce v12 a partition is written to only after the coordinator has said that it belongs
-  to the transaction.
+- A transactional batch has the newest producer id and epoch that the process has received.
+- Nothing is produced between the request to end a transaction and its success, a new epoch, or the
+  answer INVALID_TXN_STATE to an abort (nothing was open). The end is requested when no Produce
+  request is in flight.
+- Before Produce v12, a partition is written to only after the coordinator has added it to the
+  transaction.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ _WATCHED = frozenset(
 )
 
 
-class Manners:
-    """The watch over one process.
+class ClientProtocolChecks:
+    """The checks of one process.
 
     Args:
-        name: The process's.
-        cluster: Knows the names of topics.
-        complain: Told of every rule that is broken.
+        name: The name of the process.
+        cluster: Has the names of topics.
+        complain: Called for each broken rule.
     """
 
     def __init__(self, name: str, cluster: ClusterState, complain: Callable[[str], None]) -> None:
@@ -68,27 +67,29 @@ class Manners:
         self._ending = False
         self._aborting = False
         self.producing: int = 0
-        """Produce requests without an answer."""
+        """Number of Produce requests in flight."""
 
     def watch(self) -> ConnectionWatch:
-        """A tap for one more connection."""
+        """Return the listener of another connection."""
         return ConnectionWatch(self)
 
     def on_request(self, header: RequestHeader) -> None:
-        """A request has left the process whole."""
+        """Check a request that the process has sent completely."""
         if header.api_key == ApiKey.PRODUCE:
             self._check_produce(header)
         elif header.api_key == ApiKey.END_TXN:
             request = EndTxnRequest.decode(header.body, header.api_version)
             if self.producing:
-                self._complain(f"{self._name} asks for an end with {self.producing} Produce out")
+                self._complain(
+                    f"{self._name} ends a transaction with {self.producing} Produce in flight"
+                )
             if (request.producer_id, request.producer_epoch) != self._identity:
-                self._complain(f"{self._name} asks for an end as somebody else")
+                self._complain(f"{self._name} ends a transaction of another producer id")
             self._ending = True
             self._aborting = not request.committed
 
     def on_answer(self, answer: Message) -> None:
-        """An answer has come to the process whole."""
+        """Handle a response that the process has received completely."""
         if isinstance(answer, InitProducerIdResponse) and not answer.error_code:
             self._identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
             self._begin_anew()
@@ -140,42 +141,42 @@ class _Asked(NamedTuple):
 class ConnectionWatch:
     """Both directions of one connection; a `ByteListener`."""
 
-    def __init__(self, manners: Manners) -> None:
-        self._manners = manners
+    def __init__(self, checks: ClientProtocolChecks) -> None:
+        self._checks = checks
         self._sent = bytearray()
         self._received = bytearray()
         self._asked: dict[int, _Asked] = {}
 
     def sent(self, data: bytes) -> None:
-        """Bytes have left the process."""
+        """Handle bytes that the process has sent."""
         self._sent += data
         while (frame := _take_frame(self._sent)) is not None:
             header = decode_request_header(frame)
             api = ApiKey(header.api_key)
             if api in _WATCHED:
                 self._asked[header.correlation_id] = _Asked(api, header.api_version)
-                self._manners.on_request(header)
-                self._manners.producing += api is ApiKey.PRODUCE
+                self._checks.on_request(header)
+                self._checks.producing += api is ApiKey.PRODUCE
 
     def received(self, data: bytes) -> None:
-        """Bytes have come to the process."""
+        """Handle bytes that the process has received."""
         self._received += data
         while (frame := _take_frame(self._received)) is not None:
             asked = self._asked.pop(peek_correlation_id(frame), None)
             if asked is None:
                 continue
             if asked.api is ApiKey.PRODUCE:
-                self._manners.producing -= 1
+                self._checks.producing -= 1
                 continue
             try:
                 _, answer = decode_response(REQUEST_TYPES[asked.api], asked.version, frame)
-            except ProtocolError:  # spoilt on the way; the process throws it away too
+            except ProtocolError:  # corrupted by a fault; the process discards it too
                 continue
-            self._manners.on_answer(answer)
+            self._checks.on_answer(answer)
 
     def ended(self) -> None:
-        """Nothing more comes or goes."""
-        self._manners.producing -= sum(each.api is ApiKey.PRODUCE for each in self._asked.values())
+        """Handle the end of the connection."""
+        self._checks.producing -= sum(each.api is ApiKey.PRODUCE for each in self._asked.values())
         self._asked.clear()
 
 
