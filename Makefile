@@ -19,6 +19,9 @@ TEST_JOBS   ?= 2
 # What only the system's package manager has. Tests that need one of these skip without it.
 SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven default-jre-headless valgrind
 
+# Byte code is kept: else each process of a test compiles everything that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants explore interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs docs-screens docs-publish package reproducible audit quickstart screenshots clean system-deps compat
 .DELETE_ON_ERROR:
@@ -64,8 +67,8 @@ gateway-load: $(STAMP) ## POST /events at 2,000/s beside the same app on aiokafk
 TEST = $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
 test: $(STAMP) ## Run the whole suite: native x asyncio in full, then pure and uvloop
 	AIOPRODUCER_IMPL=native AIOPRODUCER_TEST_LOOP=asyncio $(TEST)
-	AIOPRODUCER_IMPL=pure AIOPRODUCER_TEST_LOOP=asyncio $(TEST) -m conformance
-	AIOPRODUCER_IMPL=native AIOPRODUCER_TEST_LOOP=uvloop $(TEST) -m conformance
+	AIOPRODUCER_IMPL=pure AIOPRODUCER_TEST_LOOP=asyncio $(TEST) tests/conformance
+	AIOPRODUCER_IMPL=native AIOPRODUCER_TEST_LOOP=uvloop $(TEST) tests/conformance
 
 # sim: one SEED, or as many SEEDS as wanted, on all cores.
 SEED ?=
