@@ -1,8 +1,10 @@
-"""What the documents name exists: targets, commands, files and functions."""
+"""What documents and docstrings name exists: targets, commands, files, functions, arguments."""
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,46 @@ def test_architecture_names_files_and_functions_that_exist() -> None:
         assert re.search(rf"\b(def {name}\(|{name}\b.*[:=]|\"{name}\")", sources), name
     for name in re.findall(r"`([A-Z]\w+)`", ARCHITECTURE):
         assert re.search(rf"\b{name}\b", sources), name
+
+
+def documented(text: str) -> list[str]:
+    """Return the names in the section `Args` of a docstring."""
+    section = re.search(r"^Args:\n((?: {4}.*\n?|\n)+)", text, re.MULTILINE)
+    entries = re.findall(r"^ {4}(\S[^:\n]*):", section[1], re.MULTILINE) if section else []
+    return re.findall(r"\w+", " ".join(entries))
+
+
+def parameters(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Return the names of a function's parameters, or of those that make an object."""
+    if isinstance(node, ast.ClassDef):
+        made = [each for each in node.body if getattr(each, "name", "") == "__init__"]
+        if not made:
+            annotated = [each.target for each in node.body if isinstance(each, ast.AnnAssign)]
+            return {ast.unparse(field) for field in annotated}
+        assert isinstance(made[-1], ast.FunctionDef)
+        node = made[-1]
+    return {each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg)}
+
+
+def unknown_arguments(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line of a class or function, and a documented argument that it does not have."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            for name in {*documented(ast.get_docstring(node) or "")} - parameters(node):
+                yield node.lineno, name
+
+
+def test_arguments_in_docstrings_exist() -> None:
+    found = [
+        f"{path}:{line}: {name}"
+        for path in PACKAGE.rglob("*.py")
+        for line, name in unknown_arguments(path.read_text(encoding="utf-8"))
+    ]
+    assert not found
+
+
+def test_arguments_that_do_not_exist_are_found() -> None:
+    source = (
+        'def f(a, *b):\n    """Do.\n\n    Args:\n        a, c: one.\n        *b: two.\n    """\n'
+    )
+    assert list(unknown_arguments(source)) == [(1, "c")]

@@ -244,8 +244,8 @@ def single_record_request(
     """Return the Produce request of a builder's one record, not compressed and of no transaction.
 
     Args:
-        front: what comes before the length of the batch; begins with the frame's size, to be set.
-        back: the bytes after the batch.
+        prefix: the bytes before the length of the batch; the first four are for the frame's size.
+        suffix: the bytes after the batch.
         is_flexible: whether the length is a compact one (KIP-482).
         producer_id, producer_epoch, base_sequence: as in `encode_batch`.
 

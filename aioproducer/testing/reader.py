@@ -358,7 +358,7 @@ class _Reading:
         """Yield what is read.
 
         Args:
-            postpone: Whether the client's deadline begins anew with every answer.
+            extend_deadline: Whether the client's deadline starts over with every response.
         """
         while self._unread():
             leaders = await self._client.retry(lambda: _leaders(self._client, self._topic))

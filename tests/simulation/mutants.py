@@ -166,14 +166,14 @@ MUTANTS = (
     Mutant(
         "give every record of a refused batch the error of the bad one",
         "core/sending/failures.py",
-        "        error = refused_because_of_others(error, are_named=bool(blamed))\n",
+        "        error = refused_because_of_others(error, are_named=bool(record_errors))\n",
         "        pass\n",
     ),
     Mutant(
         "fail what a broker does not blame",
         "core/sending/sender.py",
         "        if batch.possibly_persisted or self._transactions is not None:\n",
-        "        if blamed:\n",
+        "        if record_errors:\n",
     ),
     Mutant(
         "send the rest of a refused batch although the whole may be written",

@@ -85,7 +85,7 @@ class BuiltInPartitioner:
             `max(1, batch_size)`.
         adaptive: whether to weight by queue length (`partitioner_adaptive_partitioning_enable`).
         rng: source of random choices.
-        neighbourhood: the preferred partitions.
+        rack_preference: the preferred partitions.
     """
 
     def __init__(

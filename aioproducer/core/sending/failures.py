@@ -65,7 +65,7 @@ def overtaken(batch: ProducerBatch) -> KafkaError:
 def failure_outcome(
     batch: ProducerBatch,
     error: KafkaError,
-    blamed: Mapping[int, KafkaError] | None,
+    record_errors: Mapping[int, KafkaError] | None,
     now: float | None,
 ) -> BatchOutcome:
     """Return the outcome of a failed batch.
@@ -73,8 +73,8 @@ def failure_outcome(
     Args:
         batch: The batch.
         error: Why it failed.
-        blamed: The known records that caused the failure, each with its error; None if the batch
-            failed as a whole.
+        record_errors: The errors of the records that caused the failure; None if the batch failed
+            as a whole.
         now: Loop time in seconds, if known.
     """
     node_id = error.node_id
@@ -89,11 +89,11 @@ def failure_outcome(
             elapsed_ms=None if now is None else round((now - batch.created_at) * 1000),
         )
 
-    if blamed is not None and len(blamed) < batch.count:
-        error = refused_because_of_others(error, are_named=bool(blamed))
+    if record_errors is not None and len(record_errors) < batch.count:
+        error = refused_because_of_others(error, are_named=bool(record_errors))
     return BatchOutcome(
         error=about_this_batch(error),
-        record_errors={i: about_this_batch(e) for i, e in (blamed or {}).items()},
+        record_errors={i: about_this_batch(e) for i, e in (record_errors or {}).items()},
     )
 
 

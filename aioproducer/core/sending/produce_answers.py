@@ -79,12 +79,12 @@ def named_record_errors(
         for record in answer.record_errors
         if 0 <= record.batch_index < count
     }
-    blamed: dict[int, KafkaError] = {
+    record_errors: dict[int, KafkaError] = {
         index: error_from_code(answer.error_code, messages[index] or answer.error_message)
         for index in sorted(messages)
     }
     is_about_all = action is ProduceAction.FAIL or count == 1
-    return blamed or (None if is_about_all else {})
+    return record_errors or (None if is_about_all else {})
 
 
 def success_outcome(answer: PartitionProduceResponse) -> BatchOutcome:
@@ -101,8 +101,8 @@ def decode_plain_acknowledgement(
 
     Args:
         data: the received bytes.
-        front: `ProduceRequestTemplate.acknowledgement_prefix` of the request.
-        back: `ACKNOWLEDGEMENT_SUFFIX`.
+        prefix: `ProduceRequestTemplate.acknowledgement_prefix` of the request.
+        suffix: `ACKNOWLEDGEMENT_SUFFIX`.
     """
     at = len(prefix)
     if len(data) != at + POSITION.size + len(suffix):

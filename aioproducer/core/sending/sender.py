@@ -433,23 +433,23 @@ class Sender:
         elif action is ProduceAction.OUT_OF_ORDER and self._sequencer.may_renumber(batch):
             self._renumber(batch, error, answer.log_start_offset, now)
             return
-        blamed = named_record_errors(answer, batch.count, action)
-        if blamed is not None and (groups := self._groups(batch, blamed)):
-            self._split(batch, groups, blamed, error, now)
+        record_errors = named_record_errors(answer, batch.count, action)
+        if record_errors is not None and (groups := self._groups(batch, record_errors)):
+            self._split(batch, groups, record_errors, error, now)
             return
-        self._retry_or_fail(batch, error, node_id, now, blamed, at_once=hinted)
+        self._retry_or_fail(batch, error, node_id, now, record_errors, at_once=hinted)
 
     def _groups(
-        self, batch: ProducerBatch, blamed: Mapping[int, KafkaError]
+        self, batch: ProducerBatch, record_errors: Mapping[int, KafkaError]
     ) -> Sequence[Sequence[int]]:
-        """Return the record groups to split a refused batch into; the blamed records are first.
+        """Return the record groups to split a refused batch into; those with errors are first.
 
         Empty if the batch is not split.
         """
         count = batch.count
-        if batch.indivisible or len(blamed) == count or self._sequencer.is_overtaken(batch):
+        if batch.indivisible or len(record_errors) == count or self._sequencer.is_overtaken(batch):
             return ()
-        if not blamed:
+        if not record_errors:
             if batch.possibly_persisted and not batch.has_sequence:
                 # Without sequences the parts would be duplicates if the whole batch is written.
                 return ()
@@ -458,25 +458,25 @@ class Sender:
         if batch.possibly_persisted or self._transactions is not None:
             # The others would need new sequences; a transaction fails with any of its records.
             return ()
-        return list(blamed), [index for index in range(count) if index not in blamed]
+        return list(record_errors), [index for index in range(count) if index not in record_errors]
 
     def _split(
         self,
         batch: ProducerBatch,
         groups: Sequence[Sequence[int]],
-        blamed: Mapping[int, KafkaError],
+        record_errors: Mapping[int, KafkaError],
         error: KafkaError,
         now: float,
     ) -> None:
-        """Fail the blamed records and enqueue the others in the batch's place."""
+        """Fail the records with errors and enqueue the others in the batch's place."""
         self._stats.batches_split += 1
         parts = batch.split(groups)
-        if blamed:
-            self._fail(parts[0], error, dict(enumerate(blamed.values())), now=now)
+        if record_errors:
+            self._fail(parts[0], error, dict(enumerate(record_errors.values())), now=now)
             parts = parts[1:]
         for part in parts:
             # Their error if they expire before they are sent again.
-            part.last_error = refused_because_of_others(error, are_named=bool(blamed))
+            part.last_error = refused_because_of_others(error, are_named=bool(record_errors))
         self._sequencer.on_split(batch, parts)
         self.accumulator.enqueue_parts(batch, parts, now)
 
@@ -499,7 +499,7 @@ class Sender:
         error: KafkaError,
         node_id: int,
         now: float,
-        blamed: Mapping[int, KafkaError] | None = None,
+        record_errors: Mapping[int, KafkaError] | None = None,
         *,
         at_once: bool = False,
     ) -> None:
@@ -521,7 +521,7 @@ class Sender:
         if error.retriable:
             limit = self._settings.limit_of_retries(expired=expired)
             error = no_longer_retried(batch, error, limit)
-        self._fail(batch, error, blamed, now=now)
+        self._fail(batch, error, record_errors, now=now)
 
     @property
     def _awaits_connection(self) -> bool:
@@ -549,7 +549,7 @@ class Sender:
         self,
         batch: ProducerBatch,
         error: KafkaError,
-        blamed: Mapping[int, KafkaError] | None = None,
+        record_errors: Mapping[int, KafkaError] | None = None,
         *,
         now: float | None = None,
     ) -> None:
@@ -557,7 +557,7 @@ class Sender:
             self._sequencer.on_failed(batch)
         if self._transactions is not None:
             self._transactions.on_batch_failed(batch, error)
-        outcome = failure_outcome(batch, error, blamed, now)
+        outcome = failure_outcome(batch, error, record_errors, now)
         if self.accumulator.complete(batch, outcome):
             where, since = batch.topic_partition, batch.created_at
             self._stats.on_batch_failed(FailedBatch(where, batch.count, since, str(outcome.error)))

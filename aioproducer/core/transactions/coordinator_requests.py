@@ -27,7 +27,7 @@ class CoordinatorRequests:
 
     Args:
         manager: the state of the transactions.
-        dialogue: the source of requests.
+        coordinator_session: the source of requests.
         metadata: the brokers; refreshed when a coordinator is not among them.
         accumulator: the batches of the transaction.
     """

@@ -67,11 +67,11 @@ class TransactionTask:
 
     Args:
         manager: the state of the transactions.
-        dialogue: has the requests the manager wants.
+        coordinator_session: has the requests that the manager needs.
         requests: decides when and to which broker they are sent.
         client: sends requests.
         accumulator: has the transaction's batches.
-        `timeout_s`: seconds a call waits for its outcome.
+        timeout_s: seconds a call waits for its outcome.
         bound: the option of that timeout, for messages.
         request_timeout: seconds a broker may take for a response.
         on_event: called when a call or a response may have caused work for another task.
