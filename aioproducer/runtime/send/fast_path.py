@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["FAST_PATH_IMPLEMENTATION", "FastPath", "install_native_send", "wall_clock_ms"]
 
-FAST_PATH_IMPLEMENTATION: str = implementation_with(
+FAST_PATH_IMPLEMENTATION: str = IMPLEMENTATION
+"""`native` or `pure`: which implementation this process uses. Both work with any builder."""
+
+# Assigned twice: `_fast_path` imports `runtime.delivery`, which reads the name meanwhile.
+FAST_PATH_IMPLEMENTATION = implementation_with(
     IMPLEMENTATION, "aioproducer.runtime.send._fast_path"
 )
-"""`native` or `pure`: which implementation this process uses. Both work with any builder."""
 
 if TYPE_CHECKING or FAST_PATH_IMPLEMENTATION == "native":
     from aioproducer.runtime.send._fast_path import FastPath, install_native_send, wall_clock_ms

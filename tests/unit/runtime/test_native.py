@@ -15,6 +15,8 @@ from aioproducer import Producer
 from aioproducer.runtime import native as native_core
 from aioproducer.testing.embedded import EmbeddedCluster
 
+PACKAGE = Path(aioproducer.__file__).parent
+
 
 @pytest.fixture
 def missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,6 +48,37 @@ def test_a_tree_without_compiled_modules_is_named(tmp_path: Path) -> None:
     found, accepted = done.stdout.splitlines()
     assert found.startswith(f"the package in {tmp_path / 'aioproducer'} has no native core")
     assert accepted == "None"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "aioproducer",
+        "aioproducer.records",
+        "aioproducer.records.arrow",
+        "aioproducer.runtime.delivery",
+        "aioproducer.runtime.send.fast_path",
+        "aioproducer.runtime.send.validation",
+    ],
+)
+def test_every_native_module_that_is_built_is_used_whatever_is_imported_first(first: str) -> None:
+    modules = [path.relative_to(PACKAGE.parent).with_suffix("") for path in PACKAGE.rglob("*.pyx")]
+    natives = {".".join(module.parts) for module in modules}
+    assert len(natives) >= 5
+    for native in natives:
+        pytest.importorskip(native)
+    program = (
+        f"import os; os.environ.pop('AIOPRODUCER_IMPL', None)\nimport {first}, sys\n"
+        "from aioproducer.records import arrow, bulk\n"
+        "from aioproducer.runtime import delivery\n"
+        "from aioproducer.runtime.send import fast_path\n"
+        "used = (bulk.OpenBatches, arrow.ArrowSource, delivery.Delivery, fast_path.FastPath)\n"
+        "print(*{each.__module__ for each in used}, bulk.IMPLEMENTATION)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert {*done.stdout.split()} == {*(natives - {"aioproducer.records._native"}), "native"}
 
 
 @pytest.mark.usefixtures("missing")
