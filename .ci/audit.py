@@ -1,4 +1,4 @@
-"""Looks for known vulnerabilities in the locked versions and in the floors of the extras.
+"""Find known vulnerabilities in the locked versions and in the floors of the extras.
 
     python .ci/audit.py [--offline]
 
@@ -29,14 +29,14 @@ TIMEOUT_S = 180
 
 
 def is_fixed(version: Version, fixed: list[Version]) -> bool:
-    """Whether a version has the fix: of its own release line, or of a later one."""
+    """Return whether a version has the fix of its release line, or of a later one."""
     return version >= max(fixed) or any(
         version.major == each.major and version >= each for each in fixed
     )
 
 
 def locked() -> Iterator[tuple[str, Version, str]]:
-    """Package, version and where it stands, of each line of the lock file."""
+    """Yield package, version and place of each line of the lock file."""
     for line in LOCK.read_text(encoding="utf-8").splitlines():
         requirement = Requirement(line)
         (pin,) = requirement.specifier
@@ -55,7 +55,7 @@ def floors() -> Iterator[tuple[str, Version, str]]:
 
 
 def vulnerable() -> list[str]:
-    """What `advisories.toml` says against the versions in use, one line each."""
+    """Return the advisories of `advisories.toml` for the versions in use, one line each."""
     listed = tomllib.loads(ADVISORIES.read_text(encoding="utf-8"))["advisory"]
     used = [*locked(), *floors()]
     return [

@@ -125,7 +125,7 @@ def write_client(folder: Path, authority: Authority) -> None:
 
 
 def prompt(command: str) -> Text:
-    """A command as it stands behind a shell's prompt."""
+    """Return a command as it is typed after a shell's prompt."""
     return Text.assemble(("$ ", "bold green"), (command, "bold"))
 
 

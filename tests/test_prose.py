@@ -149,7 +149,8 @@ CHECKS = {
 
 def _files() -> Iterator[tuple[str, Path]]:
     pages = [*ROOT.glob("*.md"), *ROOT.glob("bench/*.md")]
-    for path in sorted([*pages, *PACKAGE.rglob("*.*"), *ROOT.glob("examples/**/*.py")]):
+    programs = [ROOT / "setup.py", *ROOT.glob("examples/**/*.py"), *ROOT.glob(".ci/**/*.py")]
+    for path in sorted([*pages, *programs, *PACKAGE.rglob("*.*")]):
         name = path.relative_to(ROOT).as_posix()
         pending = any(name == each or name.startswith(f"{each}/") for each in PENDING)
         if path.suffix in CHECKS and not pending and name not in SKIPPED:

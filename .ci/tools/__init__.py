@@ -1,1 +1,1 @@
-"""What this repository's own work needs beside tests and benchmarks; no part of the package."""
+"""Tools for this repository, beside tests and benchmarks; no part of the package."""

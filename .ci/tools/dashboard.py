@@ -72,7 +72,7 @@ class Panel(NamedTuple):
 
     @property
     def description(self) -> str:
-        """What the panel shows."""
+        """Content of the panel."""
         texts = (_DESCRIPTIONS[each.name] + "." for each in self.metrics)
         return self.text or " ".join(texts)
 

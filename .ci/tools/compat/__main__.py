@@ -145,7 +145,7 @@ def files_of(program: Program, sources: Path) -> list[str]:
 def is_different(
     program: Program, sources: Path, environment: Environment, name: str, deadline: float
 ) -> bool:
-    """Whether a test passes more often with the client than with ours, in turns."""
+    """Return whether a test passes more often with the client than with ours, in turns."""
     passes = dict.fromkeys(CLIENTS, 0)
     for _ in range(REPEATS):
         for client in CLIENTS:

@@ -146,7 +146,7 @@ def kafka_server():
 def setup_test_class(
     request, loop, kafka_server, ssl_folder, acl_manager, kerberos_utils, kafka_config
 ):
-    """What classes of tests have as attributes."""
+    """Attributes of the classes of tests."""
     cls = request.cls
     cls.loop, cls.kafka_version = loop, _VERSION
     cls.kafka_host, cls.kafka_port = kafka_server.host, kafka_server.port

@@ -21,7 +21,7 @@ _KEY_PASSWORD = "abcdefgh"
 
 @contextlib.contextmanager
 def brokers() -> Iterator[dict[str, str]]:
-    """Real Kafka; gives the variables that tell the tests where it is."""
+    """Real Kafka; returns the variables with its address for the tests."""
     folder = WORK / "certificates"
     folder.mkdir(parents=True, exist_ok=True)
     authority = Authority()

@@ -5,7 +5,7 @@ The brokers run already (`KAFKA_URI`), so nothing is started.
 
 
 class ExternalService:
-    """Brokers that somebody else has started."""
+    """Brokers that are running already."""
 
     def __init__(self, host, port):
         self.host, self.port = host, port

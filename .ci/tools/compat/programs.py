@@ -1,4 +1,4 @@
-"""Whose tests are run, and where they are found."""
+"""Programs whose tests are run, and the places of these tests."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Program:
 
     @property
     def package(self) -> str:
-        """The folder of its own code in the sources."""
+        """The folder of its code in the sources."""
         return {"kafka-python": "kafka", "confluent-kafka": "src"}.get(self.short, self.short)
 
 

@@ -24,7 +24,7 @@ _TEST_S = 60
 
 @dataclass
 class Results:
-    """What became of tests, by their names."""
+    """Outcomes of tests by their names."""
 
     passed: set[str] = field(default_factory=set)
     skipped: set[str] = field(default_factory=set)

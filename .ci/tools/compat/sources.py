@@ -1,4 +1,4 @@
-"""Where a program's tests come from."""
+"""Sources of a program's tests."""
 
 from __future__ import annotations
 

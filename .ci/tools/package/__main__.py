@@ -4,7 +4,7 @@
 
 1. The source distribution, and the wheel from it.
 2. Contents and size; `twine check`.
-3. The wheel in an environment of its own: a record is acknowledged and read back, natively.
+3. The wheel in a separate environment: a record is acknowledged and read back, natively.
 4. A CycloneDX list of the components of that environment.
 
 `--twice` builds again elsewhere and compares the bytes; `--python` names further interpreters (with

@@ -1,6 +1,6 @@
 """Builds the source distribution, and the wheel from it; the same source gives the same bytes.
 
-Owns: both, and the fixed time that archives get. Must not know: what is in
+Owns: both, and the fixed time that archives get. Not here: what is in
 them.
 
 setuptools writes the time and the owner of each file into the source distribution; they are taken
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class Distributions(NamedTuple):
-    """What was built."""
+    """The built files."""
 
     sdist: Path
     wheel: Path

@@ -1,6 +1,6 @@
-"""What a wheel and a source distribution may contain and weigh.
+"""Rules for the contents and sizes of a wheel and a source distribution.
 
-Owns: the rules. Must not know: how they are built.
+Owns: the rules. Not here: how they are built.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOWHERE: Final = ("tests", "bench", "examples", ".ci")
 
 
 def wheel_problems(wheel: Path) -> list[str]:
-    """What is wrong with a wheel; nothing if it may be published."""
+    """Return the faults of a wheel; none if it may be published."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     size = wheel.stat().st_size
@@ -48,7 +48,7 @@ def wheel_problems(wheel: Path) -> list[str]:
 
 
 def sdist_problems(sdist: Path) -> list[str]:
-    """What is wrong with a source distribution."""
+    """Return the faults of a source distribution."""
     with tarfile.open(sdist) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
     problems = [f"{name} is missing" for name in _SDIST_HAS if name not in names]

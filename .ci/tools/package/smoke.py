@@ -1,4 +1,4 @@
-"""What a wheel has to be able to do: run in an environment that has nothing but the wheel.
+"""Test of an installed wheel: run in an environment that has nothing but the wheel.
 
 Native code, embedded brokers, each codec, a transaction; every record read back.
 """

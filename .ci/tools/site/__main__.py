@@ -4,7 +4,7 @@
     python -m tools.site serve      # and shows it on a local port, built anew when sources change
     python -m tools.site publish F  # adds the built site to those of other versions in folder F
 
-Owns: the steps, and the generator's configuration. Must not know: the pages.
+Owns: the steps, and the generator's configuration. Not here: the pages.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ _ASSETS = Path(__file__).parent / "assets"
 
 
 def assemble(folder: Path) -> None:
-    """Write pages, pictures and configuration into a folder of its own."""
+    """Write pages, pictures and configuration into a separate folder."""
     shutil.rmtree(folder, ignore_errors=True)
     targets = {page.home: page.target for page in every_page()}
     pictures: set[str] = set()

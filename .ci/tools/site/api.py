@@ -1,6 +1,6 @@
 """The pages of the programming interface, made from docstrings.
 
-Owns: which modules have a page, and what each shows: the names in its `__all__`. Must not know: what
+Owns: which modules have a page, and what each shows: the names in its `__all__`. Not here: what
 the docstrings say.
 """
 
@@ -20,7 +20,7 @@ from aioproducer import ProducerConfig
 
 CONFIG_CALLS = ["from_properties", "from_env", "from_file", "replace"]
 
-# Classes of native code are shown by their twins in Python.
+# Classes of native code are shown by their pure-Python implementations.
 _TWINS = {
     "aioproducer.runtime.delivery._delivery.Delivery": "aioproducer.runtime.delivery._delivery_py.Delivery"
 }
@@ -104,12 +104,12 @@ def _found(path: str) -> Any:
 
 
 def _entry(value: Any) -> str:
-    """A class or a function, for mkdocstrings to fill in; nothing else has a docstring of its own."""
+    """A class or a function, for mkdocstrings to fill in; nothing else has a separate docstring."""
     if not (inspect.isclass(value) or inspect.isroutine(value)):
         return ""
     path = f"{value.__module__}.{value.__qualname__}"
     text = f"## {value.__name__}\n\n::: {_TWINS.get(path, path)}\n"
-    if value is ProducerConfig:  # its fields are a page of their own
+    if value is ProducerConfig:  # its fields have a separate page
         text += f"    options:\n      members: {CONFIG_CALLS}\n"
     return f"{text}\n"
 

@@ -1,4 +1,4 @@
-"""What becomes of each client's options, made of the tables: for the page for users of other clients.
+"""Each client's options in this one, made from the tables: for the page for users of other clients.
 
 python -m tools.site.clients    # writes the tables into the page
 """
@@ -57,7 +57,7 @@ def table(client: str) -> str:
 
 
 def meaning(name: str) -> str:
-    """What a name means to `Producer`."""
+    """Return the meaning of a name for `Producer`."""
     own = name.replace(".", "_")
     if own in ROWS:
         return "the same" if own == name else "the same, with underscores as a keyword"

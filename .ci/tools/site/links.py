@@ -1,6 +1,6 @@
-"""Looks for links in the built site that lead nowhere: to no page, or to no anchor of it.
+"""Find links in the built site that lead to no page, or to no anchor of it.
 
-Owns: reading the HTML. Must not know: how it was made. Addresses of other hosts are not asked.
+Owns: reading the HTML. Not here: how it was made. Addresses of other hosts are not asked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Page(HTMLParser):
 
 
 def broken_links(site: Path) -> list[str]:
-    """What is wrong, one line each: the page, and the address that leads nowhere."""
+    """Return the dead links, one line each: the page and the address."""
     pages = {
         path.relative_to(site).as_posix(): _Page(path.read_text(encoding="utf-8"))
         for path in site.rglob("*.html")

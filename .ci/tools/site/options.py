@@ -117,7 +117,7 @@ def _shown(row: Option) -> str:
 
 
 def unit(row: Option) -> str:
-    """What a number counts; the type of everything else."""
+    """Return the unit of a number, or the type of another option."""
     if row.kind in {Kind.INT, Kind.LONG, Kind.SHORT, Kind.DOUBLE}:
         endings = (word for ending, word in _UNITS.items() if row.name.endswith(ending))
         return _OTHER_UNITS.get(row.name) or next(endings, "number")

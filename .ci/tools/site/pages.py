@@ -32,7 +32,7 @@ class Page(NamedTuple):
 
     @property
     def home(self) -> str:
-        """Where links are relative to: its file; one made by a function counts as a guide."""
+        """Base of relative links: its file; a page made by a function counts as a guide."""
         return self.source if isinstance(self.source, str) else f"aioproducer/docs/{self.target}"
 
     @property
