@@ -362,16 +362,20 @@ class Connection:
     async def _read(self) -> None:
         """Run the reader task until the connection ends; raise nothing but CancelledError."""
         try:
-            while True:
-                await self._read_response()
+            await self._read_responses()
         except asyncio.CancelledError:
             self.abort(self._disconnected("the reader was cancelled"))
             raise
-        except Exception as error:
-            self._give_up(error)
-        except (KeyboardInterrupt, SystemExit) as interrupt:
+        except BaseException as interrupt:
             self._on_interrupt(interrupt)
             raise
+
+    async def _read_responses(self) -> None:
+        try:
+            while True:
+                await self._read_response()
+        except Exception as error:
+            self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:
         """Fail the connection after an error while reading."""
@@ -425,6 +429,13 @@ class Connection:
 
     def _on_data(self, data: bytes) -> int:
         """Handle complete valid responses at the start of `data`; return their size."""
+        try:
+            return self._handle_responses(data)
+        except BaseException as interrupt:
+            self._on_interrupt(interrupt)
+            raise
+
+    def _handle_responses(self, data: bytes) -> int:
         done = 0
         try:
             awaiting = self._awaiting
@@ -449,9 +460,6 @@ class Connection:
                 self._observer.capacity_freed()
         except Exception as error:
             self._give_up(error)
-        except BaseException as interrupt:
-            self._on_interrupt(interrupt)
-            raise
         return done
 
     def _on_expected_response(self, data: bytes) -> bool:

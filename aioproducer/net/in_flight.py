@@ -44,12 +44,16 @@ class InFlightRequest:
     recognise: Callable[[bytes], Any] | None = None
 
     def finish(self, answer: Message) -> None:
-        """Complete the request with its response."""
-        if self.on_end is not None:
-            self.on_end(answer, None)
-        elif self.future is not None and not self.future.done():
-            self.future.set_result(answer)
-        self.is_ended = True  # last: after an exception it ends with its connection
+        """Complete the request with its response; after an exception, its connection ends it."""
+        try:
+            self.is_ended = True
+            if self.on_end is not None:
+                self.on_end(answer, None)
+            elif self.future is not None and not self.future.done():
+                self.future.set_result(answer)
+        except BaseException:
+            self.is_ended = False
+            raise
 
     def finish_soon(self, loop: asyncio.AbstractEventLoop, error: KafkaError | None) -> None:
         """Complete the request once, without calling `on_end` inside the caller's state change."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,22 +29,27 @@ def test_exceptions_at_random_lines_leave_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "module", "line", "hit"),
+    ("trial", "place", "hit"),
     [
-        ("memory is full", "runtime/bulk/run.py", "batch.add_listener(tracked, _on_done)", 4),
-        ("memory is full", "runtime/bulk/run.py", "self._outstanding[batch] = tracked", 1),
-        ("transactions", "runtime/tasks/wakeup.py", "self._timer_at = until", 7),
+        ("batches/KeyboardInterrupt/net/in_flight.py", "self.is_ended = True", 7),
+        ("one by one/SystemExit/net/connection.py", "self.error = error\ntry:", 1),
+        ("memory is full/MemoryError/runtime/bulk/run.py", "batch.add_listener(tracked", 4),
+        ("memory is full/MemoryError/runtime/bulk/run.py", "self._outstanding[batch] = tracked", 1),
+        ("transactions/MemoryError/runtime/tasks/wakeup.py", "self._timer_at = until", 7),
     ],
 )
+@pytest.mark.parametrize("ending", [[], ["--asyncio-run"]])
 def test_an_exception_at_this_line_leaves_nothing_behind(
-    scenario: str, module: str, line: str, hit: int
+    trial: str, place: str, hit: int, ending: list[str]
 ) -> None:
-    lines = (PACKAGE / module).read_text(encoding="utf-8").splitlines()
-    (number,) = [at for at, text in enumerate(lines, 1) if text.strip().startswith(line)]
+    scenario, kind, module = trial.split("/", 2)
+    text = (PACKAGE / module).read_text(encoding="utf-8")
+    (found,) = re.finditer(re.escape(place).replace("\\\n", r"\n *"), text)
+    number = text.count("\n", 0, found.end()) + 1  # of its last line
     done = subprocess.run(
         [
-            *(sys.executable, HARNESS, "--scenario", scenario, "--kind", "MemoryError"),
-            *("--asyncio-run", "--point", f"aioproducer/{module}:{number}:{hit}"),
+            *(sys.executable, HARNESS, "--scenario", scenario, "--kind", kind, *ending),
+            *("--point", f"aioproducer/{module}:{number}:{hit}"),
         ],
         capture_output=True,
         text=True,
