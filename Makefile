@@ -129,7 +129,7 @@ cluster-spark: $(STAMP) ## Kill tasks, workers, queries and brokers under real S
 	AIOPRODUCER_TEST_SPARK_FAULTS=$(REPEATS) AIOPRODUCER_TEST_QUERIES=$$(($(REPEATS) * 20)) \
 		AIOPRODUCER_TEST_SPARK_RECORD=build/spark-faults \
 		$(BIN)/python -m pytest tests/spark/test_exactly_once.py tests/spark/test_masters.py \
-		tests/embedded/test_two_phase.py tests/unit/spark/test_two_phase_property.py $(PYTEST_ARGS)
+		tests/embedded/test_two_phase.py tests/unit/spark/exactly_once/test_two_phase_property.py $(PYTEST_ARGS)
 	$(BIN)/python -m bench spark-faults
 
 # exactly-once: how often each load is killed, and when (any seed).

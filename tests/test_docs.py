@@ -28,6 +28,23 @@ def test_make_targets_named_in_the_documents_exist() -> None:
         assert re.search(rf"^{target}\b.*:", makefile, flags=re.MULTILINE), target
 
 
+def test_test_files_named_in_the_makefile_and_the_guides_exist() -> None:
+    pages = [
+        ROOT / "Makefile",
+        ROOT / "CONTRIBUTING.md",
+        *DOCS.glob("*.md"),
+        *PACKAGE.rglob("*.md"),
+    ]
+    named = {
+        (page.name, path)
+        for page in pages
+        for path in re.findall(r"(?<![\w/])tests/[\w/]+\.py\b", page.read_text(encoding="utf-8"))
+    }
+    assert ("spark_sizing.md", "tests/unit/spark/exactly_once/test_two_phase_scale.py") in named
+    assert any(page == "Makefile" for page, _ in named)
+    assert [each for each in sorted(named) if not (ROOT / each[1]).exists()] == []
+
+
 def test_commands_named_in_the_readme_exist(capsys: pytest.CaptureFixture[str]) -> None:
     commands = set(re.findall(r"aioproducer (cluster|produce|load|topics|perf)\b", README))
     assert {"cluster", "load"} <= commands
