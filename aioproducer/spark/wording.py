@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final
 
 from aioproducer.config import OPTIONS, ROWS
-from aioproducer.config.reading import option_set_by
+from aioproducer.config.reading import all_names, option_set_by
 from aioproducer.errors import ConfigError, KafkaError
 
 KAFKA: Final = "kafka."
@@ -111,18 +111,49 @@ _BEFORE: Final = (
 
 
 def without_values(text: str, values: Iterable[str]) -> str:
-    """Return the text without these values of options and without the words they consist of."""
-    for value in sorted(set(values), key=len, reverse=True):
-        for part in (value, value.strip(), *_SEPARATORS.split(value)):
-            if not part or part.lower() in _vocabulary():
-                continue
-            text = text.replace(f", not {part!r}", "").replace(repr(part), _HIDDEN)
-            text = re.sub(rf", not {re.escape(part)}$", "", text)
-            if len(part) >= _SHORTEST:
-                text = re.sub(rf"{_BEFORE}{re.escape(part)}(?!\w)", _HIDDEN, text)
-            if len(part) > _BEGINNING:  # a long one may have been shortened
-                text = re.sub(rf"{_BEFORE}{re.escape(part[:_BEGINNING])}\S*", _HIDDEN, text)
-    return text
+    """Return the text without these values of options and without the words they consist of.
+
+    One pass replaces everything: a value such as `given` does not change the replacement of another
+    one. Names of options stay, even if a value is part of one, such as `kafka`.
+    """
+    parts = {part for value in values for part in (value, value.strip(), *_SEPARATORS.split(value))}
+    parts -= {part for part in parts if not part or part.lower() in _vocabulary()}
+    if not parts:
+        return text
+    # The longest comes first: an option's name is kept unless it is the beginning of a value.
+    names = {name for name in _DOTTED.findall(text) if name.removeprefix(KAFKA) in _names()}
+    longest = sorted(parts | names, key=lambda part: (-len(part), part))
+    forms = (
+        _forms(part) if part in parts else rf"{_BEFORE}{re.escape(part)}(?!\w)" for part in longest
+    )
+    pattern = re.compile("|".join(forms))
+
+    def replacement(found: re.Match[str]) -> str:
+        if found[0].startswith(", not "):
+            return ""
+        return found[0] if found[0] in names else _HIDDEN
+
+    return pattern.sub(replacement, text)
+
+
+def _forms(part: str) -> str:
+    """Return a pattern of the forms in which a text may have a part of a value."""
+    plain, quoted = re.escape(part), re.escape(repr(part))
+    forms = [f", not {quoted}", f", not {plain}$", quoted]
+    if len(part) > _BEGINNING:  # a long one may have been shortened
+        forms.append(rf"{_BEFORE}{re.escape(part[:_BEGINNING])}\S*")
+    if len(part) >= _SHORTEST:
+        forms.insert(3, rf"{_BEFORE}{plain}(?!\w)")
+    return "|".join(forms)
+
+
+_DOTTED: Final = re.compile(r"kafka(?:\.\w+)+")
+
+
+@cache
+def _names() -> frozenset[str]:
+    """Return the names of all clients' options: they are public."""
+    return frozenset(all_names(ROWS, dotted=True)) | frozenset(all_names(ROWS, dotted=False))
 
 
 @cache

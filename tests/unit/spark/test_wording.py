@@ -11,7 +11,7 @@ from aioproducer.config.reading import all_names
 from aioproducer.errors import ConfigError, KafkaTimeoutError
 from aioproducer.runtime.security_settings import sasl_mechanism, tls_contexts
 from aioproducer.spark.options import OWN_OPTIONS, SourceOptions
-from aioproducer.spark.wording import option_errors
+from aioproducer.spark.wording import option_errors, without_values
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}
 SASL = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-256"}
@@ -90,6 +90,23 @@ def test_options_are_called_as_the_user_wrote_them(name: str, value: str, said: 
     with pytest.raises(ConfigError) as caught:
         SourceOptions.parse(SERVERS | {name: value}, "write")
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["kafka", "kafka.linger", "value", "given", "linger.ms"])
+def test_a_value_that_is_part_of_a_name_leaves_the_name(value: str) -> None:
+    options = SERVERS | {"kafka.client.id": value, "kafka.linger.ms": "soon"}
+    with pytest.raises(ConfigError) as caught:
+        SourceOptions.parse(options, "write")
+    assert str(caught.value).startswith("kafka.linger.ms must be a 64-bit int ->")
+
+
+def test_a_value_does_not_change_what_stands_for_another() -> None:
+    assert without_values("a 'hunter2' b", ["value given", "hunter2"]) == "a the value given b"
+
+
+def test_a_value_that_begins_with_a_name_is_hidden() -> None:
+    text = "cannot read kafka.acks.hunter2 here"
+    assert without_values(text, ["kafka.acks.hunter2"]) == "cannot read the value given here"
 
 
 def test_words_that_options_may_be_are_shown_whoever_gave_them() -> None:
