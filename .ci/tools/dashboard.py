@@ -1,4 +1,4 @@
-"""Writes the dashboard for Grafana in `examples/observability` from the table of metrics.
+"""Writes the dashboards for Grafana: that of producers, from the table of metrics, and Spark's.
 
     PYTHONPATH=.ci python -m tools.dashboard
 
@@ -9,7 +9,7 @@ a new metric is on the dashboard without a change here. A test compares the file
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -277,17 +277,26 @@ def _placed(panels: tuple[Panel, ...], top: int) -> list[dict[str, Any]]:
 def _panel(panel: Panel, place: dict[str, int]) -> dict[str, Any]:
     queries = [(each.query, each.label) for each in panel.metrics]
     queries = queries or [(panel.query, "{{client_id}}")]
-    custom = {"fillOpacity": 10, "stacking": {"mode": "none"}}
+    return time_series(panel.title, panel.description, panel.unit, place, queries)
+
+
+def time_series(
+    title: str,
+    description: str,
+    unit: str,
+    place: dict[str, int],
+    queries: Iterable[tuple[str, str]],
+    stacking: str = "none",
+) -> dict[str, Any]:
+    """Return a panel of queries, each with its legend."""
+    custom = {"fillOpacity": 10, "stacking": {"mode": stacking}}
     return {
         "type": "timeseries",
-        "title": panel.title,
-        "description": panel.description,
+        "title": title,
+        "description": description,
         "datasource": SOURCE,
         "gridPos": place,
-        "fieldConfig": {
-            "defaults": {"unit": panel.unit, "min": 0, "custom": custom},
-            "overrides": [],
-        },
+        "fieldConfig": {"defaults": {"unit": unit, "min": 0, "custom": custom}, "overrides": []},
         "options": {
             "legend": {"displayMode": "list", "placement": "bottom"},
             "tooltip": {"mode": "multi"},
@@ -326,4 +335,7 @@ def text() -> str:
 
 
 if __name__ == "__main__":
+    from tools import dashboard_spark
+
     TARGET.write_text(text(), encoding="utf-8")
+    dashboard_spark.TARGET.write_text(dashboard_spark.text(), encoding="utf-8")

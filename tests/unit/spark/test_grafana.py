@@ -53,6 +53,13 @@ def test_every_metric_and_label_of_the_dashboard_is_exported() -> None:
     assert shown - asked == {"aioproducer_spark_dead_letters_total"}  # shown by reason
 
 
+@pytest.mark.skipif(not (ROOT / ".ci").exists(), reason="not a checkout of the repository")
+def test_the_dashboard_is_made_from_its_table() -> None:
+    from tools.dashboard_spark import TARGET, text
+
+    assert TARGET.read_text(encoding="utf-8") == text(), "run `python -m tools.dashboard`"
+
+
 def test_every_panel_says_what_it_shows_and_has_its_place() -> None:
     places = [(each["gridPos"]["x"], each["gridPos"]["y"]) for each in DASHBOARD["panels"]]
     assert len(set(places)) == len(places) == len({each["id"] for each in DASHBOARD["panels"]})
