@@ -23,7 +23,7 @@ SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants explore interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs docs-screens docs-publish package reproducible audit quickstart screenshots clean system-deps compat
+.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants mutation explore interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs docs-screens docs-publish package reproducible audit quickstart screenshots clean system-deps compat
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -78,6 +78,13 @@ sim: $(STAMP) ## Simulate clusters and faults on virtual time (SEED=n, or SEEDS=
 
 mutants: $(STAMP) ## Plant defects one by one; the simulation has to find each
 	$(BIN)/python tests/simulation/mutants.py $(MUTANTS_ARGS)
+
+# mutation: how many, and of which folders; MUTATION_ARGS: --jobs, --tests.
+MUTANTS ?= 1500
+FOLDERS ?= core,runtime,net,records,wire
+mutation: $(STAMP) ## Change single expressions and statements; tests have to fail (MUTANTS=1500 SEED=1 FOLDERS=core)
+	PYTHONPATH=.ci $(BIN)/python -m tools.mutation --mutants $(MUTANTS) --seed $(or $(SEED),1) \
+		--folders $(FOLDERS) --record $(MUTATION_ARGS)
 
 # explore: for how long on each processor; EXPLORE_ARGS: --small, --mutants, names.
 EXPLORE_MINUTES ?= 30

@@ -1,0 +1,107 @@
+"""Scores, survivors and the page bench/MUTATION.md."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tools.mutation.sampling import Mutant
+
+BARS = {"core": 95.0, "runtime": 95.0}
+OTHER_BAR = 90.0
+
+
+class Outcome(NamedTuple):
+    """What became of a mutant: `killed`, `survived`, `not reached` or `listed`."""
+
+    mutant: Mutant
+    name: str
+
+
+class Score(NamedTuple):
+    """The counts of one folder; mutants that are listed as equivalent do not count."""
+
+    folder: str
+    counted: int
+    killed: int
+    listed: int
+
+    @property
+    def percent(self) -> float:
+        """The part of the counted mutants that was killed."""
+        return 100 * self.killed / self.counted if self.counted else 100.0
+
+    @property
+    def bar(self) -> float:
+        """The least score."""
+        return BARS.get(self.folder, OTHER_BAR)
+
+
+def read_equivalents(file: Path) -> dict[tuple[str, str, str], str]:
+    """Read `path ¦ before ¦ after ¦ reason` lines."""
+    found = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            path, before, after, reason = (part.strip() for part in line.split(" ¦ "))
+            found[path, before, after] = reason
+    return found
+
+
+def scores(outcomes: Iterable[Outcome]) -> list[Score]:
+    """Return the score of each folder, in the order of the outcomes."""
+    by_folder: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        by_folder.setdefault(outcome.mutant.folder, []).append(outcome.name)
+    return [
+        Score(
+            folder, len(names) - names.count("listed"), names.count("killed"), names.count("listed")
+        )
+        for folder, names in by_folder.items()
+    ]
+
+
+def survivors(outcomes: Iterable[Outcome]) -> list[str]:
+    """Return a table row for each mutant that no test found."""
+    return [
+        f"| {path}:{change.line} | {_code(change.before)} | {_code(change.after)} | {name} |"
+        for (_, path, change), name in sorted(
+            outcomes, key=lambda o: (o.mutant.path, o.mutant.change.line)
+        )
+        if name in {"survived", "not reached"}
+    ]
+
+
+def _code(text: str) -> str:
+    return f"`{text.replace('|', chr(92) + '|')}`"
+
+
+def page(outcomes: Sequence[Outcome], seed: int, tests: str, seconds: float) -> str:
+    """Return the page of one run."""
+    head = f"""# Mutation score
+
+`make mutation` changes one expression or statement of the pure-Python implementation and runs the
+tests that reach it; some test has to fail. Written by that command.
+
+- date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d}
+- sample: {len(outcomes)} mutants, seed {seed}
+- tests: `{tests}`
+- time: {seconds:.0f} s, {seconds / max(1, len(outcomes)):.1f} s per mutant
+
+| folder | mutants | killed | listed as equivalent | score | bar |
+|---|---|---|---|---|---|
+"""
+    rows = [
+        f"| {s.folder} | {s.counted + s.listed} | {s.killed} | {s.listed} | {s.percent:.1f}% |"
+        f" {s.bar:.0f}% |"
+        for s in scores(outcomes)
+    ]
+    table = survivors(outcomes)
+    tail = ["", "## Survivors", ""]
+    tail += (
+        ["| place | before | after | outcome |", "|---|---|---|---|", *table]
+        if table
+        else ["None."]
+    )
+    return head + "\n".join([*rows, *tail]) + "\n"

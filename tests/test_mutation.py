@@ -1,0 +1,170 @@
+"""The tool behind `make mutation`: its changes, its sample, and its verdict on real modules."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tools.mutation import report
+from tools.mutation.__main__ import EQUIVALENTS
+from tools.mutation.coverage_map import CoverageMap
+from tools.mutation.operators import changes_of, mutated
+from tools.mutation.report import Outcome
+from tools.mutation.sampling import Mutant, all_mutants, sample
+from tools.mutation.trial import in_child
+
+ROOT = Path(__file__).parents[1]
+CLUSTER = "aioproducer/core/metadata/cluster.py"
+CLUSTER_TESTS = "tests/unit/core/metadata/test_cluster.py"
+
+
+def inside(*lines: str) -> str:
+    return "\n".join(["def f(a, b, items):", *(f"    {line}" for line in lines)])
+
+
+@pytest.mark.parametrize(
+    ("source", "after"),
+    [
+        ("return a < b", "return a <= b"),
+        ("return a is b", "return a is not b"),
+        ("a = b + a", "a = b - a"),
+        ("a = a and b", "a = a or b"),
+        ("a = not b", "a = b"),
+        ("if a: b()", "if not a:"),
+        ("a = 3", "a = 2"),
+        ("a = 3", "a = 4"),
+        ("a = True", "a = False"),
+        ("return a", "return None"),
+        ("a.close()", "pass"),
+        ("a.b = items", "pass"),
+        ("a += items", "pass"),
+        ("raise ValueError(a)", "pass"),
+        ("for a in b: break", "continue"),
+    ],
+)
+def test_operator_makes_the_change(source: str, after: str) -> None:
+    assert after in [change.after for change in changes_of(inside(source))]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""Say 1 < 2."""',
+        "a: Literal[1]",
+        "assert a < 1",
+        '_logger.debug("one: %d", 1)',
+        'a = f"{b:1}"',
+        "if TYPE_CHECKING: a()",
+        "return None",
+        "def __repr__(self): return 1",
+    ],
+)
+def test_what_has_no_effect_is_not_changed(source: str) -> None:
+    assert changes_of(inside(source)) == []
+
+
+def test_changed_module_differs_in_its_one_statement() -> None:
+    source = inside("if a < 1:", "    a.close()", "return a")
+    for change in changes_of(source):
+        text = ast.unparse(mutated(source, change.number))
+        assert change.after in text
+        assert text != ast.unparse(ast.parse(source))
+
+
+def test_default_is_judged_by_the_tests_of_the_function_body() -> None:
+    (change, _) = changes_of("def f(a=1):\n    b = a\n    return None\n")
+    assert change.lines == range(2, 4)
+
+
+@pytest.fixture(scope="module")
+def mutants() -> dict[str, list[Mutant]]:
+    return all_mutants(ROOT, ("core", "wire"))
+
+
+def test_same_seed_draws_the_same_sample(mutants: dict[str, list[Mutant]]) -> None:
+    assert sample(mutants, 50, seed=7) == sample(mutants, 50, seed=7)
+    assert sample(mutants, 50, seed=7) != sample(mutants, 50, seed=8)
+
+
+def test_each_folder_gets_its_share_of_the_sample(mutants: dict[str, list[Mutant]]) -> None:
+    drawn = sample(mutants, 100, seed=1)
+    total = sum(map(len, mutants.values()))
+    for folder, candidates in mutants.items():
+        share = sum(mutant.folder == folder for mutant in drawn)
+        assert share == round(100 * len(candidates) / total)
+
+
+def test_listed_equivalents_are_changes_of_the_present_source() -> None:
+    for path, before, after in report.read_equivalents(EQUIVALENTS):
+        changes = changes_of((ROOT / path).read_text())
+        assert (before, after) in [(change.before, change.after) for change in changes], path
+
+
+def test_score_leaves_listed_mutants_out_and_names_survivors(
+    mutants: dict[str, list[Mutant]],
+) -> None:
+    first, second, third = mutants["core"][:3]
+    outcomes = [Outcome(first, "killed"), Outcome(second, "survived"), Outcome(third, "listed")]
+    (score,) = report.scores(outcomes)
+    assert (score.counted, score.percent, score.bar) == (2, 50.0, 95.0)
+    assert report.survivors(outcomes) == [
+        row for row in report.page(outcomes, 1, "tests", 1.0).splitlines() if "| survived |" in row
+    ]
+    assert f"{second.path}:{second.change.line}" in report.survivors(outcomes)[0]
+
+
+def test_map_gives_the_tests_of_a_line_quickest_first() -> None:
+    found = CoverageMap({"slow": 2.0, "quick": 1.0}, {"a.py": {3: ["slow", "quick"], 9: ["slow"]}})
+    assert found.tests_of("a.py", range(3, 4)) == ["quick", "slow"]
+    assert found.tests_of("a.py", range(9, 10)) == ["slow"]
+    assert found.tests_of("a.py", None) == ["quick", "slow"]
+
+
+def test_child_that_does_not_end_is_killed() -> None:
+    def endless() -> int:
+        while True:
+            pass
+
+    assert in_child(endless, seconds=0.1) != 0
+
+
+def change_of(text: str) -> int:
+    """Return the number of a change of cluster.py, by the text that it has before."""
+    changes = changes_of((ROOT / CLUSTER).read_text())
+    return next(change.number for change in changes if text in change.before)
+
+
+def verdict(tests: str) -> str:
+    """Judge one change of cluster.py by these tests, in a process that has imported nothing yet."""
+    number = change_of("return known.partitions[partition]")
+    program = (
+        "from pathlib import Path\n"
+        "from tools.mutation.trial import survives\n"
+        f"print(survives(Path({str(ROOT / CLUSTER)!r}), {number}, [{tests!r}], [1.0]))"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT / ".ci"), "AIOPRODUCER_IMPL": "pure"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    return (done.stdout + done.stderr).strip().splitlines()[-1]
+
+
+def test_mutant_of_a_real_module_is_killed_by_its_tests() -> None:
+    assert verdict(CLUSTER_TESTS) == "False"
+
+
+def test_mutant_that_its_tests_do_not_notice_survives(tmp_path: Path) -> None:
+    blind = tmp_path / "test_blind.py"
+    blind.write_text("import aioproducer.core.metadata.cluster\n\ndef test_nothing(): pass\n")
+    assert verdict(str(blind)) == "True"
+
+
+def test_tests_that_never_import_the_module_give_no_verdict(tmp_path: Path) -> None:
+    blind = tmp_path / "test_blind.py"
+    blind.write_text("def test_nothing(): pass\n")
+    assert "none of these tests ran" in verdict(str(blind))
