@@ -21,6 +21,8 @@ from aioproducer.loader.streams import seekable
 
 _ROWS_ALWAYS_READ = 1_000_000
 _MAX_ROWS_PER_BYTE = 1000
+_MAX_BLOCK_BYTES = 8 << 20
+"""Of what is compressed together: each column has buffers for it. Writers take 64 to 256 KiB."""
 _ROWS_AT_ONCE = 250
 
 
@@ -41,7 +43,12 @@ class OrcFormat:
 
 
 def _check(file: Any) -> None:
-    """Refuse any number of rows that takes a few bytes."""
+    """Refuse any number of rows that takes a few bytes, and blocks that decompress to gigabytes."""
+    if file.compression_size > _MAX_BLOCK_BYTES:
+        raise SourceError(
+            f"not readable as ORC: compressed in blocks of {file.compression_size} bytes, "
+            f"where {_MAX_BLOCK_BYTES} are allowed"
+        )
     if file.nrows > _ROWS_ALWAYS_READ and file.nrows > _MAX_ROWS_PER_BYTE * file.content_length:
         raise SourceError(
             f"not readable as ORC: {file.nrows} rows in {file.content_length} bytes of content"

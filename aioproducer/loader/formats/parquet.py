@@ -19,6 +19,7 @@ from typing import Any
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.arrow_rows import chunks_after, import_pyarrow, rows_at_once
 from aioproducer.loader.formats.chunks import Chunk, too_few_rows
+from aioproducer.loader.formats.parquet_pages import check_pages
 from aioproducer.loader.streams import seekable
 
 _MAX_LIST_VALUES = 100_000_000
@@ -42,14 +43,13 @@ class ParquetFormat:
             file = stack.enter_context(
                 parquet.ParquetFile(given, metadata=metadata, read_dictionary=_texts(metadata))
             )
-            yield from _rows(file, skip)
+            yield from _rows(file, given, skip)
         except (pyarrow.ArrowException, pyarrow.ArrowInvalid) as error:
             raise SourceError(f"not readable as Parquet: {error}") from error
 
 
-def _rows(file: Any, skip: int) -> Iterator[Chunk]:
+def _rows(file: Any, source: Any, skip: int) -> Iterator[Chunk]:
     groups = file.metadata
-    batch_rows = rows_at_once(groups.num_columns)
     if groups.num_rows < skip:
         raise too_few_rows(groups.num_rows, skip)
     first_row, wanted = 1, list[int]()
@@ -60,14 +60,15 @@ def _rows(file: Any, skip: int) -> Iterator[Chunk]:
         else:
             _check(file.schema, groups.row_group(group))
             wanted.append(group)
-    batches = (
-        batch
-        for group in wanted
-        for batch in file.iter_batches(
-            batch_size=_rows_in_memory(groups.row_group(group), batch_rows), row_groups=[group]
-        )
-    )
-    yield from chunks_after(skip, batches, first_row)
+    yield from chunks_after(skip, _batches(file, source, wanted), first_row)
+
+
+def _batches(file: Any, source: Any, wanted: list[int]) -> Iterator[Any]:
+    most = rows_at_once(file.metadata.num_columns)
+    for number in wanted:
+        group = file.metadata.row_group(number)
+        check_pages(source, group)
+        yield from file.iter_batches(batch_size=_rows_in_memory(group, most), row_groups=[number])
 
 
 def _texts(metadata: Any) -> list[str]:

@@ -11,6 +11,7 @@ import pyarrow
 import pytest
 from pyarrow import orc, parquet
 
+from aioproducer._util.varints import varint
 from aioproducer.loader import FileSource
 from aioproducer.loader.errors import SourceError
 
@@ -160,4 +161,19 @@ def test_orc_of_more_rows_than_its_bytes_account_for_is_refused(
     orc.write_table(pyarrow.table({"a": pyarrow.array([0] * 2_000_000)}), path)
     monkeypatch.setattr(module, "_MAX_ROWS_PER_BYTE", 10)
     with pytest.raises(SourceError, match=r"equal\.orc.*2000000 rows"):
+        read(path)
+
+
+def test_orc_of_blocks_that_decompress_to_gigabytes_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "blocks.orc"
+    table = pyarrow.table({"a": list(range(100))})
+    orc.write_table(table, path, compression="zstd", compression_block_size=1 << 20)
+    assert len(read(path)) == 100
+    content = path.read_bytes()
+    postscript = content[-1 - content[-1] : -1]
+    field = b"\x18"  # the size of a block
+    lying = postscript.replace(field + varint(1 << 20), field + varint(1 << 31))
+    assert lying != postscript
+    path.write_bytes(content[: -1 - content[-1]] + lying + bytes([len(lying)]))
+    with pytest.raises(SourceError, match=r"blocks\.orc.*blocks of 2147483648 bytes"):
         read(path)
