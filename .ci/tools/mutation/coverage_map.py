@@ -1,4 +1,4 @@
-"""Which tests run each line, from one run of the tests under coverage; kept below build/."""
+"""The tests that run each line, from one run of the tests under coverage; kept below build/."""
 
 from __future__ import annotations
 

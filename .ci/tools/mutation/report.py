@@ -14,7 +14,7 @@ OTHER_BAR = 90.0
 
 
 class Outcome(NamedTuple):
-    """What became of a mutant: `killed`, `survived`, `not reached` or `listed`."""
+    """The result for a mutant: `killed`, `survived`, `not reached` or `listed`."""
 
     mutant: Mutant
     name: str

@@ -30,7 +30,7 @@ _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 7, 8, 9, 10, 12
 
 
 class Seekable(Protocol):
-    """What a file has to support."""
+    """A file whose parts are read."""
 
     def seek(self, offset: int, /) -> int: ...  # noqa: D102
     def read(self, size: int, /) -> bytes: ...  # noqa: D102
