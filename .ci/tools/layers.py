@@ -48,10 +48,10 @@ def reached(package: str, direct: dict[str, set[str]]) -> set[str]:
 
 
 def subject(path: Path) -> str:
-    """Return the first sentence of a module's docstring."""
+    """Return the first sentence of a module's docstring, up to its colon."""
     module = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     docstring = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
-    return docstring.partition("\n")[0].partition(". ")[0].rstrip(".")
+    return re.split(r"[.:;](?:\s|$)", docstring, maxsplit=1)[0]
 
 
 def diagram() -> str:
@@ -62,11 +62,12 @@ def diagram() -> str:
         for package in layer:
             names = direct.get(package, set())
             through = set[str]().union(*(reached(name, direct) for name in names))
-            arrows = f"-> {', '.join(sorted(names - through))}" if names else ""
             name = package if package == layer[0] else f"| {package}"
-            lines.append(f"    {name:<20}{arrows:<29}{subject(PACKAGE / package)}\n")
+            lines.append(f"    {name:<19}{subject(PACKAGE / package)}\n")
+            if names:
+                lines.append(f"    {'':<19}-> {', '.join(sorted(names - through))}\n")
             folders = sorted(path.parent for path in (PACKAGE / package).glob("*/__init__.py"))
-            lines += [f"      {folder.name:<47}{subject(folder)}\n" for folder in folders]
+            lines += [f"      {folder.name:<17}{subject(folder)}\n" for folder in folders]
     return "".join(lines)
 
 

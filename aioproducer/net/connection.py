@@ -366,6 +366,8 @@ class Connection:
         except asyncio.CancelledError:
             self.abort(self._disconnected("the reader was cancelled"))
             raise
+        except GeneratorExit:
+            raise  # the task is dropped with its loop
         except BaseException as interrupt:
             self._on_interrupt(interrupt)
             raise
