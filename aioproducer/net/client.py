@@ -164,17 +164,20 @@ class NetworkClient:
         return any(link.versions is not None for link in self._links())
 
     def has_no_live_connections(self) -> bool:
-        """Return whether brokers closed idle connections, and none is left or being dialed.
+        """Return whether the last connection ended although it was not idle for too long.
 
         The brokers may close idle connections or be down: only a new connection shows which.
         """
-        closed_by_peer = False
+        lost_at = ready_at = -_INFINITY
+        healthy = False
         for links in (self._brokers, self._bootstrap):
             for link in links.values():
                 if link.versions is not None or link.is_dialing:
                     return False  # usually at the first link; called for every response
-                closed_by_peer |= link.closed_by_peer
-        return closed_by_peer
+                healthy |= link.is_healthy
+                lost_at = max(lost_at, link.lost_at)
+                ready_at = max(ready_at, link.ready_since)
+        return healthy and lost_at > ready_at
 
     def ready_at(self, node_id: int, now: float) -> float:
         """Return the loop time of the next check; inf while only an event can change the state."""

@@ -116,20 +116,21 @@ class BrokerLink:
         self._retry_at = -_INFINITY
         self._failures = 0
         self._setup_failures = 0
-        self._ready_since = -_INFINITY
+        self.ready_since: float = -_INFINITY
         self._proved_useful = False
         self._responses_before: int | None = None  # when the connection became ready
         self._may_want_sasl = False
         self._tried_tls = False
         self._foreign_answers = 0  # in a row
-        self.closed_by_peer: bool = False
+        self.lost_at: float = -_INFINITY
+        """Loop time at which the last connection ended, unless it was idle for too long."""
 
     # -- questions --------------------------------------------------------------------------------
 
     @property
     def is_healthy(self) -> bool:
         """Whether it was ready before without an error since: a dial will probably succeed."""
-        return self._ready_since > -_INFINITY and self.last_error is None
+        return self.ready_since > -_INFINITY and self.last_error is None
 
     @property
     def in_flight(self) -> int:
@@ -218,7 +219,6 @@ class BrokerLink:
         """
         if not self.can_connect(now):
             return
-        self.closed_by_peer = False
         connected = self._is_connected
         self._state = NodeState.HANDSHAKING if connected else NodeState.CONNECTING
         self.last_attempt_at = now
@@ -316,7 +316,7 @@ class BrokerLink:
         now = around.loop_time()
         self.versions = None
         self._state = NodeState.CLOSED if self._retiring else NodeState.DISCONNECTED
-        lasted = now - self._ready_since >= around.settings.reconnect_backoff_max_s
+        lasted = now - self.ready_since >= around.settings.reconnect_backoff_max_s
         if self._proved_useful or lasted:
             self._failures = 0
         had_answered = self._has_answered()
@@ -324,6 +324,7 @@ class BrokerLink:
             # A request may be waiting for this node, which was throttled: the dial can begin now.
             around.on_event()
             return
+        self.lost_at = now
         if self._generation is BrokerGeneration.OLD:
             self._generation = BrokerGeneration.SUSPECTED
         if around.settings.sasl is None and lost > 0 and not had_answered:
@@ -331,8 +332,13 @@ class BrokerLink:
             self._may_want_sasl = True
         # An idle close and a shutdown of a broker or load balancer cannot be distinguished.
         quietly = isinstance(error, NodeDisconnectedError) and lost == 0
-        self.closed_by_peer = quietly and lasted and self._proved_useful
-        self._failed(error, now, "connection to %s lost: %s", worth_a_warning=lost > 0)
+        self._failed(
+            error,
+            now,
+            "connection to %s lost: %s",
+            worth_a_warning=lost > 0,
+            is_healthy=quietly and lasted and self._proved_useful,
+        )
 
     def _has_answered(self) -> bool:
         """Return whether any request after a handshake was answered at this address."""
@@ -545,7 +551,7 @@ class BrokerLink:
         self._end_dial()
         self.versions = session.versions
         self._state = NodeState.READY
-        self._ready_since = now = self._around.loop_time()
+        self.ready_since = now = self._around.loop_time()
         self._responses_before = self._around.io_stats.of(self.node.id).responses
         self._renew_at = _INFINITY
         if session.lifetime_s is not None:
@@ -579,7 +585,13 @@ class BrokerLink:
             self._dial_timer = None
 
     def _failed(
-        self, error: KafkaError, now: float, text: str, *, worth_a_warning: bool = True
+        self,
+        error: KafkaError,
+        now: float,
+        text: str,
+        *,
+        worth_a_warning: bool = True,
+        is_healthy: bool = False,
     ) -> None:
         around, node = self._around, self.node
         error = advised(
@@ -592,7 +604,7 @@ class BrokerLink:
         delay = self._reconnect_backoff.delay(self._failures, around.rng)
         self._failures += 1
         self._retry_at = now + delay
-        self.last_error = None if self.closed_by_peer else error
+        self.last_error = None if is_healthy else error
         if worth_a_warning:
             kind = type(error).__name__
             around.warnings.warning(now, self._place, kind, text, _called(node), error)

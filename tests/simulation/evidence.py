@@ -58,6 +58,8 @@ class Evidence:
     Attributes:
         may_lose: Whether the cluster may lose what it acknowledged.
         calm: From when to when nothing was wrong.
+        idle: From when to when nobody sent and nothing waited.
+        opened: When connections were opened.
         early_speakers: Connections on which the producer did not keep quiet.
         leftovers: What the producer left on the loop, in words.
         complaints: What brokers found wrong with requests.
@@ -77,6 +79,8 @@ class Evidence:
     memory_missing: int = 0
     places_missing: int = 0
     calm: list[tuple[float, float]] = field(default_factory=list)
+    idle: Sequence[tuple[float, float]] = ()
+    opened: Sequence[float] = ()
     early_speakers: list[str] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)

@@ -32,6 +32,9 @@ from simulation.scenario import CHAOS_S
 _RECOVERY_S = 12.0
 """A healthy cluster takes at least something within that long."""
 
+_CONNECTIONS_PER_REFRESH = 2
+"""One broker may be tried in vain."""
+
 _OUT_OF_ORDER = "would be out of order"
 """What the error of a record says that a later one has overtaken."""
 
@@ -219,6 +222,16 @@ def throttling_is_obeyed(e: Evidence) -> Iterator[str]:
     yield from e.early_speakers
 
 
+def an_idle_producer_is_quiet(e: Evidence) -> Iterator[str]:
+    """While nobody sends, connections are opened only to refresh the metadata."""
+    every_s = e.config.metadata_max_age_ms / 1000
+    for since, until in e.idle:
+        opened = sum(since <= at < until for at in e.opened)
+        most = _CONNECTIONS_PER_REFRESH * ((until - since) / every_s + 1)
+        if opened > most:
+            yield f"{opened} connections from {since:.0f} to {until:.0f} s, when nobody sent"
+
+
 def calm_brings_progress(e: Evidence) -> Iterator[str]:
     """Nothing times out although nothing was wrong for long; after the healing everything works."""
     yield from e.ledger.unrecovered
@@ -334,6 +347,7 @@ ORACLES = (
     nothing_is_left,
     brokers_do_not_complain,
     throttling_is_obeyed,
+    an_idle_producer_is_quiet,
     calm_brings_progress,
     pending_work_goes_on,
     healing_brings_deliveries,

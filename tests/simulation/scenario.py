@@ -83,6 +83,14 @@ class Scenario(WorldSpec):
         """The virtual time after so many seconds of activity."""
         return active_s + sum(each.seconds for each in self.pauses if each.begins_at <= active_s)
 
+    def idle_times(self, settling_s: float) -> list[tuple[float, float]]:
+        """The pauses on the virtual clock, without so many seconds at the beginning of each."""
+        ends = [self.clock(each.begins_at) for each in self.pauses]
+        starts = [
+            end - each.seconds + settling_s for end, each in zip(ends, self.pauses, strict=True)
+        ]
+        return list(zip(starts, ends, strict=True))
+
     def settings(self, settings: ClusterSettings) -> ClusterSettings:
         """As the scenario and the transactions' plan say."""
         settings = replace(settings, **self.brokers)

@@ -410,6 +410,8 @@ class Simulation:
             ),
             places_missing=sum(map(_places_missing, engines)),
             calm=calm_times(world.disturbances, world.healed_at or 0.0, self.loop.time()),
+            idle=self.scenario.idle_times(config.delivery_timeout_ms / 1000),
+            opened=[each.opened_at for each in world.network.connections],
             early_speakers=[
                 name
                 for name, transport in transports

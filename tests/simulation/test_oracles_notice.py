@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,12 +16,14 @@ from aioproducer.core.batching.buffer_pool import BufferPool
 from aioproducer.core.sending.acknowledged import AcknowledgedOffsets, LostRecords
 from aioproducer.core.sending.idempotence import _Partition
 from aioproducer.core.sending.sender import Sender
+from aioproducer.net.client import NetworkClient
 from aioproducer.runtime.tasks.sender import SenderTask
 from aioproducer.testing.broker.log import PartitionLog, StoredBatch
 from aioproducer.testing.broker.replication import ReplicatedPartition
 from aioproducer.testing.world.spec import Chance
 from aioproducer.types import Persistence, TopicPartition
 from simulation import Result, Setup, SimProducer, Simulation, run_seed
+from simulation.scenario import Pause
 from simulation.themes import IDLE_DAYS, IDLE_DAYS_REDPANDA, Theme, draw_theme
 from simulation.transactions.plan import draw_plan
 
@@ -45,6 +48,19 @@ def _seeds_of(theme: Theme) -> Iterator[int]:
         is_transactional = draw_plan(chance.of("transactions")) is not None
         if not is_transactional and draw_theme(chance.of("theme")) is theme:
             yield seed
+
+
+def test_a_producer_that_dials_while_nobody_sends_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        NetworkClient, "has_no_live_connections", lambda self: not self.any_connected()
+    )
+    idle_half_hour = replace(IDLE_DAYS, pauses=(Pause(15.0, 1800.0),))
+    setup = Setup(theme=idle_half_hour, options={"connections_max_idle_ms": 2000})
+    assert "an_idle_producer_is_quiet" in _oracles_that_notice(
+        setup, "an_idle_producer_is_quiet", _seeds_of(IDLE_DAYS)
+    )
 
 
 def test_a_producer_that_acknowledges_before_the_broker_answers_is_found_out(

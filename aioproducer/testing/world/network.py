@@ -59,6 +59,7 @@ class SimConnection:
     def __init__(self, network: SimNetwork, node_id: int, number: int) -> None:
         self.node_id = node_id
         self.number = number
+        self.opened_at: float = network.loop.time()
         self.is_up: bool = True
         self.is_left: bool = False
         """Whether the producer has closed its end."""

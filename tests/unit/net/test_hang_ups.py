@@ -101,6 +101,30 @@ async def test_while_another_broker_is_connected_nobody_is_deserted() -> None:
         assert it.client.has_no_live_connections()
 
 
+@virtual_time
+async def test_a_connection_made_since_shows_that_brokers_are_up_until_it_is_hung_up_on() -> None:
+    dialer = MemoryDialer({"one": after_handshake(obedient), "other": after_handshake(obedient)})
+    nodes = {1: ("one", 9092), 2: ("other", 9092)}
+    async with harness(dialer, nodes, connections_max_idle_s=60.0) as it:
+        await it.connect(1)
+        await it.ask(1)
+        await asyncio.sleep(30)
+        await dialer.hang_up()
+        await it.wait_for_state(NodeState.BACKING_OFF, node_id=1)
+        assert it.client.has_no_live_connections()
+        await it.connect(2)
+        await it.ask(2)
+        await asyncio.sleep(61)
+        assert it.client.state(2) is NodeState.DISCONNECTED, "the client closed it"
+        assert not it.client.has_no_live_connections()
+        await it.connect(2)
+        await it.ask(2)
+        await asyncio.sleep(30)
+        await dialer.hang_up()
+        await it.wait_for_state(NodeState.BACKING_OFF, node_id=2)
+        assert it.client.has_no_live_connections()
+
+
 @pytest.mark.parametrize("later", [closes, closes_before_answering, after_handshake(closes)])
 def test_a_broker_that_has_answered_is_not_suspected_of_tls_or_sasl(later: Behaviour) -> None:
     @virtual_time
