@@ -132,6 +132,7 @@ class Play:
     raised: list[BaseException] = field(default_factory=list)
     told: dict[str, str] = field(default_factory=dict)
     """Transaction -> "committed", "not committed", "aborted" or "unknown"."""
+    false_results: list[str] = field(default_factory=list)
     waiting_for: str = "start"
 
     async def send(self, value: bytes, topic: str = "t", partition: int | None = None) -> None:
@@ -213,7 +214,9 @@ async def memory_is_full(play: Play) -> None:
     await asyncio.sleep(0)
     victim.cancel()
     await asyncio.wait([victim])
-    await play.stage.producer.send_many("p", [bytes([n]) * 50 for n in range(65, 75)])
+    result = await play.stage.producer.send_many("p", [bytes([n]) * 50 for n in range(65, 75)])
+    if result.delivered + len(result.failed) != 10:
+        play.false_results.append(f"send_many() of 10 rows returned {result!r}")
     await play.all_ended()
 
 
@@ -470,6 +473,7 @@ class _Run:
                 error is not self.lines.raised
             ):
                 faults.append(f"another exception came of it: {error!r}")
+        faults += play.false_results
         self._check_transactions()
         self._check_escape()
         self._check_memory()

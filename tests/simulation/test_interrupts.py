@@ -35,6 +35,12 @@ def test_exceptions_at_random_lines_leave_nothing_behind() -> None:
         ("one by one/SystemExit/net/connection.py", "self.error = error\ntry:", 1),
         ("memory is full/MemoryError/runtime/bulk/run.py", "batch.add_listener(tracked", 4),
         ("memory is full/MemoryError/runtime/bulk/run.py", "self._outstanding[batch] = tracked", 1),
+        ("memory is full/Signal/runtime/bulk/run.py", "an exception\nself._stalls = False", 5),
+        (
+            "memory is full/KeyboardInterrupt/runtime/bulk/run.py",
+            "are needed.\nself.result.delivered",
+            4,
+        ),
         ("transactions/MemoryError/runtime/tasks/wakeup.py", "self._timer_at = until", 7),
     ],
 )

@@ -34,7 +34,8 @@ class SendManyResult:
 class SendManyInterruptedError(KafkaError):
     """The call could not go on: the items raised, or the producer was closed or failed.
 
-    `result` has the outcomes of the items up to there, `__cause__` the reason of the end.
+    `result` has the outcomes of the items up to there, `__cause__` the reason of the end. Outcomes
+    are missing in it if a signal handler raised an exception inside the call.
     """
 
     def __init__(

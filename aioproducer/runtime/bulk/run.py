@@ -7,6 +7,8 @@ transactions. Not here: the source of the rows.
 
 Invariants
 - Every row is counted once, as delivered or as failed. Memory per row is freed with its batch.
+  After an exception of a signal handler inside the call, rows may be uncounted, none is counted
+  twice, and the call raises.
 - Rows are written directly only while no call queues for memory, or right after a row of this call
   has got memory: a call has one place in that queue.
 - At most `_TURN_BYTES` are written before the call yields to the event loop.
@@ -106,7 +108,7 @@ class BulkRun:
         """Wait for `feeding`, then for all outcomes.
 
         Raises:
-            SendManyInterruptedError: `feeding` raised.
+            SendManyInterruptedError: `feeding` raised, or a signal handler inside the call.
         """
         broken: Exception | None = None
         try:
@@ -120,6 +122,9 @@ class BulkRun:
             self._detach()
         result = self.result
         result.failed.sort(key=lambda failed: failed.index)
+        uncounted = result.count - result.delivered - len(result.failed)
+        if broken is None and uncounted:
+            broken = RuntimeError(f"an exception inside the call hid {uncounted} outcome(s)")
         if broken is not None:
             raise SendManyInterruptedError(
                 f"stopped after {result.count} record(s), of which {result.delivered} were "
