@@ -5,7 +5,8 @@ each transaction, and what may contradict it in the logs. Not here: clients, bro
 
 The simulation, the faults on real brokers and the transactions on real brokers write histories and
 are judged by `check`. A history is written as events occur; an event that cannot follow the ones
-before, as a second outcome, is an anomaly by itself.
+before, as a second outcome, is an anomaly by itself. `make soak` sends too many records to keep:
+`bench.numbering` judges them as they come, and a property test compares it with `check`.
 
 Per partition the order of a log has to be an order in which the calls may have taken effect: the
 records of one writer in the order in which it offered them, each at most once and at the place that

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.checker import History, Kind, Logged, Place, check
 
 from bench.numbering import Findings, Numbering, number_of, value_of
 
@@ -90,3 +91,29 @@ def test_no_permutation_loses_or_duplicates(order: list[int]) -> None:
     found = findings(order, sent=8)
     assert (found.lost, found.duplicated) == (0, 0)
     assert (found.reordered == 0) == (order == sorted(order))
+
+
+@given(
+    st.lists(st.integers(0, 7), max_size=14),
+    st.lists(st.sampled_from(["acknowledged", "failed", "denied"]), min_size=8, max_size=8),
+)
+def test_it_agrees_with_the_checker_of_shorter_runs(log: list[int], outcomes: list[str]) -> None:
+    history = History()
+    for number, outcome in enumerate(outcomes):
+        history.offer(number, writer="source")
+        history.accept(number)
+        if outcome == "acknowledged":
+            history.acknowledge(number)
+        else:
+            history.fail(number, not_persisted=outcome == "denied")
+    logged = [Logged(Place("partition", offset), number) for offset, number in enumerate(log)]
+    kinds = [anomaly.kind for anomaly in check(history, logged)]
+    failed = tuple(n for n, outcome in enumerate(outcomes) if outcome != "acknowledged")
+    denied = tuple(n for n, outcome in enumerate(outcomes) if outcome == "denied")
+    assert findings(log, 8, failed, denied) == Findings(
+        read=len(log),
+        lost=kinds.count(Kind.LOST),
+        duplicated=kinds.count(Kind.DUPLICATED),
+        reordered=kinds.count(Kind.REORDERED),
+        wrongly_denied=kinds.count(Kind.WRONGLY_NOT_PERSISTED),
+    )
