@@ -1,7 +1,7 @@
 """Runs of the fuzzer, one process per target, and what they report.
 
 Owns: the working corpus and the findings below `.cache/fuzz`, the reading of libFuzzer's output.
-Must not know: what targets do.
+Not here: what targets do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a fuzz target is, and the bounds every run of one is held to.
 
-Owns: `Target`, `Finding`, the limits on time and memory. Must not know: single targets, atheris.
+Owns: `Target`, `Finding`, the limits on time and memory. Not here: single targets, atheris.
 
 Invariant: whether an input's memory is measured depends on the input alone, so that a finding
 repeats; `always` measures it whatever the input.

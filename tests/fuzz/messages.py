@@ -1,7 +1,7 @@
 """Every message in every version as fuzz input: which one an input means, and samples of it.
 
 Owns: the two-byte selector (API key, version) in front of an encoded message, sample values made
-from the declarations. Must not know: frames, targets.
+from the declarations. Not here: frames, targets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which inputs of a large corpus are worth keeping in the tree.
 
-Owns: a greedy cover, the shortest inputs first, of the branches that the seeds leave out. Must not
-know: atheris; Python's own tracing sees enough here, and is slow, which does no harm.
+Owns: a greedy cover, the shortest inputs first, of the branches that the seeds leave out. Not here:
+atheris; Python's own tracing sees enough here, and is slow, which does no harm.
 """
 
 from __future__ import annotations

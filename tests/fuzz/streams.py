@@ -1,7 +1,7 @@
 """A `Connection` on a stream whose bytes come from an input, on virtual time.
 
-Owns: the transport that stands for the socket, the splitting of a stream into chunks. Must not
-know: what is sent, what has to come of it.
+Owns: the transport that stands for the socket, the splitting of a stream into chunks. Not here:
+what is sent, what has to come of it.
 
 Invariant: bytes reach the connection as from a socket: through asyncio's own stream protocol, not
 while reading is paused, never after the transport was aborted.

@@ -1,6 +1,6 @@
 """One target under atheris, the coverage-guided fuzzer: `python -m fuzz.worker TARGET ARGUMENT...`.
 
-The arguments are libFuzzer's. Owns: what is instrumented. Must not know: corpora, budgets, reports.
+The arguments are libFuzzer's. Owns: what is instrumented. Not here: corpora, budgets, reports.
 """
 
 from __future__ import annotations

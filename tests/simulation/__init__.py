@@ -5,8 +5,8 @@ Owns: the public names of the simulation. A run is a function of one seed:
     scenario    options and sizes, drawn        oracles    what must be true
     faults      what goes wrong, drawn          shrink     a failing schedule made small
     workload    what users do                   campaign   many seeds
-    ledger      what they were told             themes     much of one fault
-    evidence    what nobody tells               simulation one run
+    ledger      what was reported for each      themes     much of one fault
+    evidence    logs, leftovers, calm times     simulation one run
 
 It happens in a world as `aioproducer.testing.world` builds them. In some of the runs several
 producers do all this in transactions; see `transactions`.

@@ -1,6 +1,6 @@
 """`make sim`: one seed in detail, or many in parallel.
 
-Owns: arguments and terminal output. Must not know: how runs work.
+Owns: arguments and terminal output. Not here: how runs work.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Many seeds, in several processes: counts, faults that happened, failures made small.
 
-Owns: the spreading of seeds over processes, the summary, the report of a failing seed. Must not
-know: what a run does.
+Owns: the spreading of seeds over processes, the summary, the report of a failing seed. Not here:
+what a run does.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
 
 @dataclass(slots=True)
 class Summary:
-    """What came out of many seeds.
+    """The results of many seeds.
 
     Attributes:
         wants_every_kind: Whether each kind of fault has to happen in one of them.
@@ -146,13 +146,13 @@ def _outcomes(seeds: Sequence[int], jobs: int, run: Callable[[int], Outcome]) ->
     if jobs == 1:
         yield from map(run, seeds)
         return
-    # Not forked: a child must not inherit the loop or the threads of whoever calls this.
+    # Not forked: a child must not inherit the loop or the threads of the calling process.
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         yield from pool.imap_unordered(run, seeds, chunksize=_CHUNK)
 
 
 def setup_of(*, heals_early: bool) -> Setup:
-    """What a run is given in place of what its seed says."""
+    """Return the options that replace those of the seed."""
     return Setup(theme=EARLY_HEALING) if heals_early else Setup()
 
 

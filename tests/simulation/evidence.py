@@ -1,6 +1,6 @@
-"""Facts about a run that nobody tells: what was logged, what is left on the loop, when it was calm.
+"""Facts about a run that no call returns: log lines, what is left on the loop, calm times.
 
-Owns: how each is found out, and the bundle of all there is to judge a run by. Must not know: what
+Owns: how each is found out, and the bundle of all there is to judge a run by. Not here: what
 any of it proves.
 """
 
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What the producers of a run have counted, together."""
+    """The counters of all producers of a run, added up."""
 
     records_appended: int
     records_acknowledged: int
@@ -58,7 +58,7 @@ class Evidence:
     Attributes:
         may_lose: Whether the cluster may lose what it acknowledged.
         calm: From when to when nothing was wrong.
-        idle: From when to when nobody sent and nothing waited.
+        idle: From when to when no task sent and nothing waited.
         opened: When connections were opened.
         early_speakers: Connections on which the producer did not keep quiet.
         leftovers: What the producer left on the loop, in words.
@@ -93,7 +93,7 @@ class Evidence:
 
     @property
     def counts(self) -> Counts:
-        """What all producers have counted so far."""
+        """The sums of the counters of all producers so far."""
         return Counts.of(self.stats)
 
     @cached_property
@@ -106,7 +106,7 @@ class Evidence:
 
     @cached_property
     def lost(self) -> dict[TopicPartition, list[DecodedRecord]]:
-        """What leaders had and their successors did not."""
+        """Records that leaders had and their successors did not have."""
         return {where: _records(partition.lost) for where, partition in self.partitions()}
 
     @cached_property
@@ -119,7 +119,7 @@ class Evidence:
         return found
 
     def append_times(self, topic: str, partition: int | None) -> Sequence[float]:
-        """When something was appended to a partition."""
+        """Times at which something was appended to a partition."""
         found = None if partition is None else self.cluster.partition(topic, partition)
         return found.append_times if isinstance(found, TracedPartition) else ()
 
@@ -175,7 +175,7 @@ class LogWatch(logging.Handler):
 
 
 def leftovers(loop: VirtualLoop, network: SimNetwork) -> list[str]:
-    """What the producer has on the loop; everything else there is known by its module."""
+    """Describe what the producer has on the loop; the rest is recognized by its module."""
     current = asyncio.current_task()
     left = [f"task {task.get_name()}" for task in asyncio.all_tasks() if task is not current]
     for connection in network.connections:

@@ -1,13 +1,13 @@
-"""Raises an exception at the lines of the producer's code, one per run, and looks at what is left.
+"""Raise an exception at lines of the producer's code, one per run, and check what is left.
 
     python tests/simulation/interrupts.py [--sample N] [--seed S] [--scenario NAME]
         [--point FILE:LINE:HIT]
 
-A signal handler may raise at any line: KeyboardInterrupt, SystemExit, or an exception of its own;
+A signal handler may raise at any line: KeyboardInterrupt, SystemExit, or any other exception;
 so may a lack of memory. Each scenario runs once, with all lines of `core`, `runtime` and `net`
 counted, and then again and again, each time with an exception raised at one of these lines. After
-each run every delivery and every call has to be over, memory has to be back, and what the
-application was told has to agree with the log.
+run every delivery and every call has to be over, memory has to be back, and the results that the
+application received have to agree with the log.
 
 Needs the pure-Python implementation, which has lines: AIOPRODUCER_IMPL=pure (set if it is not).
 """
@@ -62,7 +62,7 @@ LEAVES_THE_LOOP = (KeyboardInterrupt, SystemExit)
 
 
 class Point(NamedTuple):
-    """Where an exception is raised: before a line is run for the `hit`th time."""
+    """The place at which an exception is raised: before a line is run for the `hit`th time."""
 
     file: str
     line: int
@@ -124,13 +124,13 @@ class Lines:
 
 @dataclass
 class Play:
-    """One run of a scenario, and what the application was told."""
+    """One run of a scenario, and the results that the application received."""
 
     stage: Stage
     deliveries: list[tuple[bytes, Delivery]] = field(default_factory=list)
     refused: list[tuple[bytes, KafkaError]] = field(default_factory=list)
     raised: list[BaseException] = field(default_factory=list)
-    told: dict[str, str] = field(default_factory=dict)
+    reported: dict[str, str] = field(default_factory=dict)
     """Transaction -> "committed", "not committed", "aborted" or "unknown"."""
     false_results: list[str] = field(default_factory=list)
     waiting_for: str = "start"
@@ -239,7 +239,7 @@ async def transactions(play: Play) -> None:
     for name in ("1", "2", "3"):
         play.waiting_for = f"begin_transaction(), number {name}"
         await producer.begin_transaction()
-        play.told[name] = "not committed"
+        play.reported[name] = "not committed"
         await play.send(b"a" + name.encode(), "p", 0)
         await play.send(b"b" + name.encode(), "p", 1)
         if name == "1":
@@ -258,28 +258,28 @@ async def transactions(play: Play) -> None:
 
 
 async def commit(play: Play, name: str) -> None:
-    """Commits, and notes what was told; asks again where the call was cut off."""
+    """Commit, and record the result; commit again where the call was cut off."""
     play.waiting_for = f"commit_transaction(), number {name}"
     for _ in range(2):
         try:
             await play.stage.producer.commit_transaction()
         except CommitOutcomeUnknownError:
-            play.told[name] = "unknown"
+            play.reported[name] = "unknown"
             raise
         except KafkaError as error:
             if error.persistence is Persistence.POSSIBLY_PERSISTED:
-                play.told[name] = "unknown"
+                play.reported[name] = "unknown"
             raise
         except BaseException:
-            # Only a repeated call tells.
-            play.told[name] = "unknown"
+            # Only a repeated call shows the outcome.
+            play.reported[name] = "unknown"
             raise
-        play.told[name] = "committed"
+        play.reported[name] = "committed"
         return
 
 
 async def serializers_wait(play: Play) -> None:
-    """Records whose serializers wait, and others of their topic behind them."""
+    """Records whose serializers wait, and later records of their topic."""
     await play.together(*(play.send(b"%d" % n, "p", n % 2) for n in range(4)))
     await play.all_ended()
 
@@ -292,7 +292,7 @@ async def compressed(play: Play) -> None:
 
 
 async def slowly(topic: str, value: bytes) -> bytes:
-    """A serializer that asks somebody."""
+    """A serializer that waits for a response."""
     await asyncio.sleep(0.01 if value == b"0" else 0.001)
     return value
 
@@ -317,7 +317,7 @@ SCENARIOS: dict[str, tuple[Scenario, dict[str, Any]]] = {
 
 @dataclass
 class Outcome:
-    """What one run has shown."""
+    """The findings of one run."""
 
     lines: Lines
     faults: list[str] = field(default_factory=list)
@@ -431,7 +431,7 @@ class _Run:
         await play.all_ended()
 
     async def _close(self) -> None:
-        """As an application that was told of an exception by `close()` would."""
+        """Close as an application does that gets an exception from `close()`."""
         self.play.waiting_for = "close() in a new run of the loop"
         for _ in range(3):
             try:
@@ -443,7 +443,7 @@ class _Run:
             return
 
     async def _look(self) -> None:
-        """What is left when all that was under way has arrived."""
+        """Find what is left when all that was under way has arrived."""
         await asyncio.sleep(10)
         self.faults += (f"left on the loop: {what}" for what in self.stage.left())
 
@@ -460,7 +460,7 @@ class _Run:
                 continue
             error = delivery.exception()
             if error is None and not written[value]:
-                faults.append(f"told too much: {value[:10]!r} is acknowledged, not written")
+                faults.append(f"reported too much: {value[:10]!r} is acknowledged, not written")
             elif error is not None:
                 self._check_claim(value, error, written)
         for value, error in play.refused:
@@ -480,7 +480,7 @@ class _Run:
 
     def _check_claim(self, value: bytes, error: KafkaError, written: Counter[bytes]) -> None:
         if error.persistence is not Persistence.POSSIBLY_PERSISTED and written[value]:
-            self.faults.append(f"told too much: {value[:10]!r} is written: {error!r}")
+            self.faults.append(f"reported too much: {value[:10]!r} is written: {error!r}")
 
     def _check_transactions(self) -> None:
         visible: set[bytes] = set()
@@ -493,10 +493,12 @@ class _Run:
                     pending = []
                 else:
                     pending += [bytes(record.value or b"") for record in batch.records()]
-        for name, told in self.play.told.items():
+        for name, reported in self.play.reported.items():
             shown = {value for value in visible if value[1:] == name.encode()}
-            if (told == "committed" and len(shown) < 2) or (told == "not committed" and shown):
-                self.faults.append(f"told {told}: transaction {name}, visible: {sorted(shown)}")
+            if (reported == "committed" and len(shown) < 2) or (
+                reported == "not committed" and shown
+            ):
+                self.faults.append(f"reported {reported}: {name}, visible: {sorted(shown)}")
 
     def _check_escape(self) -> None:
         raised = self.lines.raised
@@ -572,7 +574,7 @@ def attempt(trial: Trial) -> Outcome:
 
 
 def main() -> int:
-    """Makes runs, and tells of each fault where it comes from."""
+    """Make runs, and print for each fault where it comes from."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sample", type=int, help="how many points, chosen by chance; else all")
     parser.add_argument("--seed", type=int, default=1)

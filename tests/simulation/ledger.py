@@ -1,6 +1,6 @@
-"""The books of a run: every record somebody wanted to send, and what he was told about it.
+"""The books of a run: every record that a task wanted to send, and what was reported for it.
 
-Owns: entries and the states of their calls. Must not know: how records are sent, what the logs say.
+Owns: entries and the states of their calls. Not here: how records are sent, what the logs say.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class Entry:
     """One record.
 
     Attributes:
-        name: What nobody else's value (or key, where there is no value) begins with.
-        task: Who sent it; records of one task are sent one after the other.
+        name: The prefix of its value (or key, where there is no value), unique in the run.
+        task: The sending task; records of one task are sent one after the other.
         asked_at: When `send` was called.
         settled_at: When `send` returned or raised.
-        done_at: When its delivery was seen done, if somebody looked.
+        done_at: When its delivery was seen done, if it was checked.
         notices: How often its done-callback ran; None where it has none.
         delivery: What `send` returned; None where it was thrown away, never seen, or sealed.
         is_open: Whether the delivery was without outcome when it was sealed.
-        error: Why it failed or was refused, once that was told.
-        metadata: Where it stands, once that was told.
-        delivered_in_bulk: What `send_many` told.
+        error: Why it failed or was refused, once that was reported.
+        metadata: Where it was written, once that was reported.
+        delivered_in_bulk: Whether `send_many` reported it as delivered.
         transaction: The number of its transaction in the run's books; None outside of any.
         source: What it was made of, where that was read from a topic.
     """
@@ -91,12 +91,12 @@ class Entry:
 
     @property
     def is_acknowledged(self) -> bool:
-        """Whether somebody was told that it is delivered."""
+        """Whether it was reported as delivered."""
         return self.metadata is not None or self.delivered_in_bulk
 
     @property
     def must_be_absent(self) -> bool:
-        """Whether somebody was told that it stands in no log."""
+        """Whether it was reported as absent from every log."""
         if self.state in {CallState.REFUSED, CallState.CANCELLED}:
             return True
         return self.error is not None and self.error.persistence is Persistence.NOT_PERSISTED

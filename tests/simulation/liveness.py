@@ -1,7 +1,7 @@
 """The rule of `core.driver`, checked at every idle moment, and how soon a healed cluster is done.
 
 Owns: the check of a running producer whenever the clock is about to move, and the bound within
-which a healed cluster has taken everything. Must not know: which faults struck.
+which a healed cluster has taken everything. Not here: which faults struck.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aioproducer.testing.world.producer import SimProducer
     from simulation.scenario import Scenario
 
-_MOST_TOLD = 3
+_MOST_REPORTED = 3
 _LONG_JUMP_S = 0.25
 _CHECKED_EACH = 10
 _JITTER = 1.2
@@ -53,7 +53,7 @@ class LivenessWatch:
         self._jumps += 1
         if jump_s < _LONG_JUMP_S and self._jumps % _CHECKED_EACH:
             return
-        if len(self.violations) >= _MOST_TOLD:
+        if len(self.violations) >= _MOST_REPORTED:
             return
         for producer in self._producers:
             if producer.was_started and _is_running(producer.engine):
@@ -70,7 +70,7 @@ def _broken_rules(engine: ProducerEngine, now: float) -> Iterator[str]:
 
 
 class RecoveryBound(NamedTuple):
-    """How soon after the healing everything pending is done, by what it may have to wait for."""
+    """The time after the healing until all pending work is done, by what it may wait for."""
 
     dials: float
     requests: float
@@ -90,7 +90,7 @@ class RecoveryBound(NamedTuple):
 
 
 def _turns(config: ProducerConfig, scenario: Scenario) -> float:
-    """How often all of `buffer_max_records` is used until all that wait have had their turn."""
+    """Return how often `buffer_max_records` is used up until all waiting tasks had their turn."""
     at_once = config.buffer_max_records
     return 0 if at_once is None else scenario.tasks * LARGEST_BURST / at_once
 

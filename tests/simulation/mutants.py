@@ -45,7 +45,7 @@ for seed in range(1, int(sys.argv[1]) + 1):
 
 
 class Mutant(NamedTuple):
-    """One defect: in `file`, `old` (which stands there once) becomes `new`.
+    """One defect: in `file`, `old` (which must occur there once) becomes `new`.
 
     One of transactions cannot be found by a run without any, so none is tried; one of losses only
     by runs with unclean elections.
@@ -60,7 +60,7 @@ class Mutant(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Which runs are tried."""
+        """The kind of runs that are tried."""
         return "transactional" if self.transactional else "unclean" if self.unclean else "any"
 
 
@@ -91,7 +91,7 @@ MUTANTS = (
         "        return self.was_acknowledged\n",
     ),
     Mutant(
-        "report a loss because a broker does not know the producer",
+        "report a loss because a broker has no state of the producer",
         "core/sending/acknowledged.py",
         "        self._on_producer_expired(ExpiredProducer(place, acknowledged, known_start))\n",
         "        self._on_data_loss(LostRecords(place, acknowledged or 0, log_start))\n",
@@ -110,13 +110,13 @@ MUTANTS = (
         "            if batch.ordinal < ():\n",
     ),
     Mutant(
-        "retry behind younger batches",
+        "retry after younger batches",
         "core/batching/accumulator.py",
         "            if other.ordinal > batch.ordinal:\n                break\n",
         "",
     ),
     Mutant(
-        "never look at leaderless partitions again",
+        "never check leaderless partitions again",
         "core/batching/readiness.py",
         "            if queue.placed is not _NOWHERE\n",
         "            if queue.placed not in (_NOWHERE, _LEADERLESS)\n",
@@ -128,7 +128,7 @@ MUTANTS = (
         "            #",
     ),
     Mutant(
-        "forget the partitions of a topic that left, with their batches",
+        "drop the partitions of a topic that left, with their batches",
         "core/batching/accumulator.py",
         "            if not any(queue.batches or queue.muted for queue in queues):\n",
         "            if queues:\n",
@@ -188,7 +188,7 @@ MUTANTS = (
         "            found = self._places[index - 1][0].outcome_of(place)\n",
     ),
     Mutant(
-        "forget who waits for a record's place",
+        "drop the waiter for a record's place",
         "core/batching/buffer_pool.py",
         "                self.on_ceiling(self.ceiling)\n            self._serve()",
         "                self.on_ceiling(self.ceiling)",
@@ -212,7 +212,7 @@ MUTANTS = (
         "    {-1, 3, 6, 7, 20, 56, 2, 10, 17,",
     ),
     Mutant(
-        "forget that a lost answer may mean written",
+        "count a lost answer as not written",
         "core/sending/sender.py",
         "        for batch in batches:\n            batch.possibly_persisted = True\n",
         "        for batch in batches:\n",
@@ -245,7 +245,7 @@ MUTANTS = (
         "",
     ),
     Mutant(
-        "forget to renumber after a bump",
+        "do not renumber after a bump",
         "core/sending/idempotence.py",
         "        for batch in partition.in_flight:\n            self._stamp(partition, batch)\n",
         "",
@@ -277,7 +277,7 @@ MUTANTS = (
         "                self._succeed(batch, BatchOutcome(), now)\n            else:",
     ),
     Mutant(
-        "forget who waited for an answer",
+        "drop the waiter for an answer",
         "core/batching/accumulator.py",
         "            queue.muted = False\n"
         "            if queue.batches:\n"
@@ -312,7 +312,7 @@ MUTANTS = (
         "return due_at if due_at > now else float('inf')",
     ),
     Mutant(
-        "forget when a directly sent record expires",
+        "drop the deadline of a directly sent record",
         "runtime/send/direct.py",
         "            self._on_sent(now + self._delivery_timeout)\n",
         "            self._on_sent(now + 2 * self._delivery_timeout)\n",
@@ -355,7 +355,7 @@ TRANSACTIONAL_MUTANTS = tuple(
             "        if number < 0:\n",
         ),
         (
-            "tell of a commit without an answer that it is not persisted",
+            "report a commit without an answer as not persisted",
             "core/transactions/manager.py",
             "        if is_ending or contents.handed_out:\n",
             "        if contents.handed_out:\n",
@@ -423,7 +423,7 @@ TRANSACTIONAL_MUTANTS = tuple(
             "",
         ),
         (
-            "commit positions as nobody in particular",
+            "commit positions without a member id",
             "core/transactions/requests.py",
             "            generation_id_or_member_epoch=group.generation_id,\n"
             "            member_id=group.member_id,\n",
@@ -457,7 +457,7 @@ TRANSACTIONAL_MUTANTS = tuple(
             "            await self._commit()\n",
         ),
         (
-            "forget that a transaction has begun",
+            "drop the state of a transaction that has begun",
             "core/transactions/manager.py",
             "        self.contents.begun |= self.uses_v2\n",
             "        pass\n",
@@ -483,7 +483,7 @@ TRANSACTIONAL_MUTANTS = tuple(
             "    if now.epoch >= prepared.epoch + bumps:\n",
         ),
         (
-            "take an end that nobody can tell for the one asked for",
+            "take an end that cannot be determined for the one asked for",
             "transaction_admin.py",
             "            if outcome is not "
             "(PreparedOutcome.COMMITTED if commit else PreparedOutcome.ABORTED):\n",

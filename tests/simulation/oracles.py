@@ -1,4 +1,4 @@
-"""What must be true after a run, whatever went wrong during it.
+"""Rules that must hold after a run, whatever went wrong during it.
 
 Owns: guarantees of the producer that only a simulation can observe. Not here: what the logs may not
 contradict, which `support.checker` judges here as on real brokers; which faults struck, since a
@@ -33,7 +33,7 @@ _RECOVERY_S = 12.0
 """A healthy cluster takes at least something within that long."""
 
 _CONNECTIONS_PER_REFRESH = 2
-"""One broker may be tried in vain."""
+"""One broker may be tried without effect."""
 
 _OUT_OF_ORDER = "would be out of order"
 """What the error of a record says that a later one has overtaken."""
@@ -105,7 +105,7 @@ def partition_is_obeyed(e: Evidence) -> Iterator[str]:
                 yield f"{entry.label}: found in partition {place.where.partition}"
 
 
-def failures_tell_about_persistence(e: Evidence) -> Iterator[str]:
+def failures_state_persistence(e: Evidence) -> Iterator[str]:
     """The error of an accepted record says whether it may be in the log."""
     for entry in e.ledger.entries:
         error = entry.error
@@ -114,16 +114,16 @@ def failures_tell_about_persistence(e: Evidence) -> Iterator[str]:
 
 
 def the_right_records_are_blamed(e: Evidence) -> Iterator[str]:
-    """A record fails for a reason of its own, or was refused where it could not be sent again."""
-    # A broker that has forgotten the producer may have written a later batch: order comes first.
-    forgets = e.cluster.settings.producer_id_expiration_ms < CHAOS_S * 1000
+    """A record fails for its own reason, or was refused where it could not be sent again."""
+    # A broker whose producer state expired may have written a later batch: order comes first.
+    state_expires = e.cluster.settings.producer_id_expiration_ms < CHAOS_S * 1000
     for entry in e.ledger.entries:
         error = entry.error
         if isinstance(error, InvalidRecordError):
             if "without key" in error.message and entry.key is not None:
                 yield f"{entry.label}: has a key, and yet {error}"
         elif isinstance(error, BatchRefusedError):
-            may_go_again = entry.transaction is None and not forgets
+            may_go_again = entry.transaction is None and not state_expires
             if may_go_again and error.persistence is Persistence.NOT_PERSISTED:
                 yield f"{entry.label}: was not to blame and not sent again: {error}"
 
@@ -139,10 +139,10 @@ def order_costs_no_record(e: Evidence) -> Iterator[str]:
 
 def alarms_are_true(e: Evidence) -> Iterator[str]:
     """`on_data_loss` is called if an acknowledged offset is assigned again, and only for a loss."""
-    told = {entry.name for entry in e.ledger.entries if entry.is_acknowledged}
-    untold = {entry.name for entry in e.ledger.dropped} if e.may_lose else set()
+    reported = {entry.name for entry in e.ledger.entries if entry.is_acknowledged}
+    unreported = {entry.name for entry in e.ledger.dropped} if e.may_lose else set()
     for alarm in e.ledger.alarms:
-        if not alarm.lost & (told | untold):
+        if not alarm.lost & (reported | unreported):
             yield f"at {alarm.at:.3f} a loss in {alarm.where} is reported, and there was none"
     if not e.config.effective_idempotence:
         return
@@ -159,17 +159,17 @@ def alarms_are_true(e: Evidence) -> Iterator[str]:
 
 
 def nothing_is_lost_silently(e: Evidence) -> Iterator[str]:
-    """Deliveries nobody kept: what is in no log was reported as failed."""
+    """Records with dropped deliveries: if they are in no log, they were reported as failed."""
     if e.config.acks_value != -1 or e.may_lose:
         return
     missing = sum(entry.name not in e.copies for entry in e.ledger.dropped)
     reported = e.counts.unretrieved_failures
     if missing > reported:
-        yield f"{missing} record(s) of forgotten deliveries are in no log, {reported} were reported"
+        yield f"{missing} record(s) of dropped deliveries are in no log, {reported} were reported"
 
 
 def sequences_are_never_reused(e: Evidence) -> Iterator[str]:
-    """What a broker was offered under a sequence number stays what that number means."""
+    """A sequence number that a broker was offered always has the same content."""
     for where, partition in e.partitions():
         meant: dict[tuple[int, int, int], bytes] = {}
         for data in partition.offered:
@@ -213,23 +213,23 @@ def nothing_is_left(e: Evidence) -> Iterator[str]:
 
 
 def brokers_do_not_complain(e: Evidence) -> Iterator[str]:
-    """What the producer sends is well-formed, down to the CRC."""
+    """Everything the producer sends is well-formed, down to the CRC."""
     yield from e.complaints
 
 
 def throttling_is_obeyed(e: Evidence) -> Iterator[str]:
-    """Who is asked for quiet sends nothing on that connection for so long (KIP-219)."""
+    """A throttled client sends nothing on that connection for the throttle time (KIP-219)."""
     yield from e.early_speakers
 
 
-def an_idle_producer_is_quiet(e: Evidence) -> Iterator[str]:
-    """While nobody sends, connections are opened only to refresh the metadata."""
+def an_idle_producer_opens_no_connections(e: Evidence) -> Iterator[str]:
+    """While no task sends, connections are opened only to refresh the metadata."""
     every_s = e.config.metadata_max_age_ms / 1000
     for since, until in e.idle:
         opened = sum(since <= at < until for at in e.opened)
         most = _CONNECTIONS_PER_REFRESH * ((until - since) / every_s + 1)
         if opened > most:
-            yield f"{opened} connections from {since:.0f} to {until:.0f} s, when nobody sent"
+            yield f"{opened} connections from {since:.0f} to {until:.0f} s, when no task sent"
 
 
 def calm_brings_progress(e: Evidence) -> Iterator[str]:
@@ -268,7 +268,7 @@ def healing_brings_deliveries(e: Evidence) -> Iterator[str]:
 
 
 def recoveries(e: Evidence) -> Iterator[tuple[float, str]]:
-    """How long each call and delivery took once everything was healed, seconds, and what it was."""
+    """Yield the seconds that each call and delivery took after the healing, and what it was."""
     if e.healed_at is None:
         return
     freed_at = max((until for _, until in _waits_for_topics(e)), default=0.0)
@@ -289,7 +289,7 @@ def recoveries(e: Evidence) -> Iterator[tuple[float, str]]:
 
 
 def _waits_for_topics(e: Evidence) -> Iterator[tuple[float, float]]:
-    """When accepted records waited for topics that were deleted, and had memory meanwhile."""
+    """Yield when accepted records with memory waited for topics that were deleted."""
     timeout = e.config.delivery_timeout_ms / 1000
     for entry in e.ledger.entries:
         if isinstance(entry.error, DeliveryTimeoutError) and entry.settled_at is not None:
@@ -299,7 +299,7 @@ def _waits_for_topics(e: Evidence) -> Iterator[tuple[float, float]]:
 
 
 def _refused_in_calm(e: Evidence) -> Iterator[str]:
-    """A long wait in a line is one in vain only if no partition took anything meanwhile."""
+    """A long wait in a line counts only if no partition took anything meanwhile."""
     held = list(_waits_for_topics(e))
     appended_at = [at for _, partition in e.partitions() for at in partition.append_times]
     for entry in e.ledger.entries:
@@ -336,7 +336,7 @@ ORACLES = (
     the_counts_add_up,
     contents_are_kept,
     partition_is_obeyed,
-    failures_tell_about_persistence,
+    failures_state_persistence,
     the_right_records_are_blamed,
     order_costs_no_record,
     alarms_are_true,
@@ -347,7 +347,7 @@ ORACLES = (
     nothing_is_left,
     brokers_do_not_complain,
     throttling_is_obeyed,
-    an_idle_producer_is_quiet,
+    an_idle_producer_opens_no_connections,
     calm_brings_progress,
     pending_work_goes_on,
     healing_brings_deliveries,

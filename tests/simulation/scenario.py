@@ -1,6 +1,6 @@
 """The stage of a run: cluster, producer options, and how much is sent; all drawn from the seed.
 
-Owns: what may vary between runs besides faults. Must not know: how any of it is carried out.
+Owns: what may vary between runs besides faults. Not here: how any of it is carried out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MEANINGLESS = ("enable_idempotence", "retries")
 
 
 class Pause(NamedTuple):
-    """A time in which nobody sends.
+    """A time in which no task sends.
 
     Attributes:
         begins_at: After so many seconds of activity.
@@ -52,19 +52,19 @@ class Pause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scenario(WorldSpec):
-    """What a run starts with; its times do not count pauses.
+    """The parameters of a run; its times do not count pauses.
 
     Attributes:
         tasks: How many tasks send.
         records: How many records they send together, about.
         closes_at: When the producer is closed amid the faults; None for an end in peace.
-        close_timeout_s: The patience of that close.
+        close_timeout_s: The timeout of that close.
         purges: Whether tasks give up what waits, now and then.
         transactions: What the producers are to do in transactions; None for a run without.
         heals_at: When everything heals.
         parade: Topics that tasks use one after the other, a few at a time; without, they use all
             topics all the time.
-        pauses: When nobody sends for long, in their order.
+        pauses: When no task sends for long, in their order.
         brokers: How brokers differ from those of other runs, see `ClusterSettings`.
     """
 
@@ -98,7 +98,7 @@ class Scenario(WorldSpec):
 
     @property
     def shape(self) -> Shape:
-        """What faults can aim at."""
+        """The targets that faults can have."""
         plan = self.transactions
         return Shape(
             self.nodes,
@@ -167,7 +167,7 @@ def _topics(rng: random.Random) -> dict[str, TopicSpec]:
 
 
 def _bounds(rng: random.Random) -> dict[str, int]:
-    """How many records may be buffered and in a batch, mostly any number."""
+    """Draw how many records may be buffered and in a batch, mostly any number."""
     bounds = {}
     if rng.random() < 0.25:
         bounds["buffer_max_records"] = rng.choice((1, 5, 40))

@@ -1,6 +1,6 @@
 """Makes a failing schedule small: leaves out faults while the run still fails.
 
-Owns: the search. Must not know: what fails.
+Owns: the search. Not here: what fails.
 
 Faults are independent values (see `faults`), so leaving some out replays the others as they were;
 what the producer does in between may differ, and so may the failure. The caller says which

@@ -1,13 +1,13 @@
 """One run: a seed becomes a cluster, a network, a producer, tasks and faults, and then a verdict.
 
-Owns: the order of events of a run. Must not know: what faults do, what the guarantees are.
+Owns: the order of events of a run. Not here: what faults do, what the guarantees are.
 
     start producer -> tasks send while faults strike -> heal -> tasks end -> probe -> flush -> close
                                         or: -> close amid the faults -> heal
     -> the network runs dry -> judge
 
 Invariant: a run is a function of its seed and its schedule; nothing else enters, and nothing is
-left behind in the process.
+left in the process.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Result:
-    """What came out of a run.
+    """The result of a run.
 
     Attributes:
         schedule: The faults that struck.
         drawn: The faults of the seed, whether they struck or not.
         happened: How often each kind of fault was felt.
-        records: How many records somebody wanted to send.
+        records: How many records tasks wanted to send.
         virtual_s: How long the run took on its own clock.
         transactions: How many transactions were begun.
         recovery: Seconds from the healing to the last outcome of what was pending then, and the
@@ -92,7 +92,7 @@ class Result:
 
 @dataclass
 class Setup:
-    """What a run may be given in place of what its seed says.
+    """Replacements for what the seed of a run determines.
 
     Attributes:
         schedule: The faults; None for the seed's own.

@@ -15,7 +15,7 @@ PACKAGE = Path(aioproducer.__file__).parent
 HARNESS = Path(__file__).with_name("interrupts.py")
 
 
-def test_exceptions_at_random_lines_leave_nothing_behind() -> None:
+def test_nothing_is_left_after_exceptions_at_random_lines() -> None:
     done = subprocess.run(
         [sys.executable, HARNESS, "--sample", "80", "--seed", "11"],
         capture_output=True,
@@ -45,7 +45,7 @@ def test_exceptions_at_random_lines_leave_nothing_behind() -> None:
     ],
 )
 @pytest.mark.parametrize("ending", [[], ["--asyncio-run"]])
-def test_an_exception_at_this_line_leaves_nothing_behind(
+def test_nothing_is_left_after_an_exception_at_this_line(
     trial: str, place: str, hit: int, ending: list[str]
 ) -> None:
     scenario, kind, module = trial.split("/", 2)

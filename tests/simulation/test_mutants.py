@@ -14,9 +14,9 @@ mutants = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(mutants)
 
 QUICKLY_FOUND = (
-    "retry behind younger batches",
-    "forget that a lost answer may mean written",
-    "forget who waited for an answer",
+    "retry after younger batches",
+    "count a lost answer as not written",
+    "drop the waiter for an answer",
     "end a transaction while batches are out",
 )
 ALL = mutants.MUTANTS + mutants.TRANSACTIONAL_MUTANTS

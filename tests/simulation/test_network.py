@@ -128,7 +128,9 @@ def test_memory_changed_before_the_connection_ended_is_noticed_though_it_never_l
 
 
 @pytest.mark.parametrize(("pause", "too_early"), [(0.5, True), (1.5, False)])
-def test_who_writes_while_the_broker_wants_quiet_is_noticed(pause: float, too_early: bool) -> None:
+def test_a_client_that_writes_while_it_is_throttled_is_noticed(
+    pause: float, too_early: bool
+) -> None:
     net = _Net()
 
     async def work() -> None:

@@ -50,7 +50,7 @@ def _seeds_of(theme: Theme) -> Iterator[int]:
             yield seed
 
 
-def test_a_producer_that_dials_while_nobody_sends_is_found_out(
+def test_a_producer_that_dials_while_no_task_sends_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
@@ -58,8 +58,8 @@ def test_a_producer_that_dials_while_nobody_sends_is_found_out(
     )
     idle_half_hour = replace(IDLE_DAYS, pauses=(Pause(15.0, 1800.0),))
     setup = Setup(theme=idle_half_hour, options={"connections_max_idle_ms": 2000})
-    assert "an_idle_producer_is_quiet" in _oracles_that_notice(
-        setup, "an_idle_producer_is_quiet", _seeds_of(IDLE_DAYS)
+    assert "an_idle_producer_opens_no_connections" in _oracles_that_notice(
+        setup, "an_idle_producer_opens_no_connections", _seeds_of(IDLE_DAYS)
     )
 
 
@@ -170,7 +170,7 @@ def test_a_record_that_is_overtaken_is_found_out(monkeypatch: pytest.MonkeyPatch
     assert "order_costs_no_record" in noticed
 
 
-def test_a_retry_behind_younger_batches_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_retry_after_younger_batches_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def at_the_end(self: RecordAccumulator, batch: ProducerBatch, retry_at: float) -> None:
         batch.retry_at = retry_at
         queue = self._queue_of(*batch.topic_partition)
@@ -220,7 +220,7 @@ def test_memory_that_never_comes_back_is_found_out(monkeypatch: pytest.MonkeyPat
     assert "memory_is_returned" in _oracles_that_notice(Setup(), "memory_is_returned")
 
 
-def test_memory_that_nobody_hands_over_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_is_never_handed_over_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BufferPool, "_serve", lambda self: None)
     options = {"max_block_ms": 20_000, "batch_size": 2000, "buffer_memory": 5000}
     noticed = _oracles_that_notice(Setup(options=options), "calm_brings_progress")
@@ -247,14 +247,14 @@ class _Noisy(SimProducer):
 
 
 def _raise() -> None:
-    raise LookupError("nobody catches this")
+    raise LookupError("this is not caught")
 
 
 @pytest.mark.parametrize(
     ("producer", "oracle"),
     [(_Messy, "nothing_is_left"), (_Noisy, "nothing_surprising_is_raised")],
 )
-def test_a_producer_that_leaves_something_behind_is_found_out(
+def test_a_producer_that_leaves_tasks_or_timers_is_found_out(
     producer: type[SimProducer], oracle: str
 ) -> None:
     assert oracle in _oracles_that_notice(Setup(producer=producer), oracle)

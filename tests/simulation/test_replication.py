@@ -1,4 +1,4 @@
-"""Partitions whose followers lag: what is committed, what an election costs, who is answered."""
+"""Partitions whose followers lag: committed offsets, losses of an election, delayed responses."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_new_leader_loses_what_it_had_not_fetched_and_nothing_committed() -> N
     assert _append(partition).base_offset == 2
 
 
-def test_a_lone_leader_that_returns_has_all_it_had() -> None:
+def test_a_leader_without_followers_has_all_its_records_when_it_returns() -> None:
     partition = _partition()
     partition.shrink_isr(2)
     partition.shrink_isr(3)
@@ -119,7 +119,7 @@ def test_the_memory_of_producers_goes_back_with_the_log() -> None:
 
 
 class _Cluster(ClusterState):
-    """Three brokers, followers that fetch when told."""
+    """Three brokers; their followers fetch when the test makes them."""
 
     def __init__(self) -> None:
         brokers = [BrokerSpec(node, "h", node) for node in (1, 2, 3)]
@@ -143,7 +143,7 @@ class _Cluster(ClusterState):
         header = decode_request_header(encode_request(request, 11, 1, None)[4:])
         return self.respond(1, header, _NOW_MS)
 
-    def look_again(self, reply: Reply, now_ms: int = _NOW_MS) -> Reply:
+    def reread(self, reply: Reply, now_ms: int = _NOW_MS) -> Reply:
         header = decode_request_header(encode_request(ProduceRequest(), 11, 1, None)[4:])
         return self.respond(1, header, now_ms, wait=reply.wait)
 
@@ -161,9 +161,9 @@ def test_acks_all_is_answered_when_the_isr_has_the_batch() -> None:
     assert reply.wait is not None
     assert reply.wait.deadline_ms == _NOW_MS + 500
     cluster.only.fetch(2)
-    assert cluster.look_again(reply).wait is not None
+    assert cluster.reread(reply).wait is not None
     cluster.only.fetch(3)
-    assert _answer(cluster.look_again(reply)).base_offset == 0
+    assert _answer(cluster.reread(reply)).base_offset == 0
     assert cluster.only.log.end_offset == 1, "a wait must not append again"
 
 
@@ -173,25 +173,25 @@ def test_acks_1_is_answered_at_once() -> None:
 
 def test_a_wait_that_takes_too_long_ends_in_request_timed_out() -> None:
     cluster = _Cluster()
-    reply = cluster.look_again(cluster.produce(), _NOW_MS + 500)
+    reply = cluster.reread(cluster.produce(), _NOW_MS + 500)
     assert _answer(reply).error_code == errors.RequestTimedOutError.code
 
 
-def test_an_isr_that_shrank_meanwhile_is_told_after_the_append() -> None:
+def test_an_isr_that_shrank_meanwhile_is_reported_after_the_append() -> None:
     cluster = _Cluster()
     reply = cluster.produce()
     cluster.only.shrink_isr(2)
     cluster.only.shrink_isr(3)
-    code = _answer(cluster.look_again(reply)).error_code
+    code = _answer(cluster.reread(reply)).error_code
     assert code == errors.NotEnoughReplicasAfterAppendError.code
 
 
-def test_a_leader_that_lost_its_place_meanwhile_does_not_know_what_becomes_of_the_batch() -> None:
+def test_a_leader_that_was_replaced_meanwhile_cannot_report_the_outcome_of_the_batch() -> None:
     cluster = _Cluster()
     reply = cluster.produce()
     cluster.only.fetch(2)
     cluster.move_leader("t", 0, 2)
-    answer = _answer(cluster.look_again(reply))
+    answer = _answer(cluster.reread(reply))
     assert answer.error_code == errors.NotLeaderOrFollowerError.code
     assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (2, 1)
     assert cluster.only.log.end_offset == 1, "the new leader has it all the same"

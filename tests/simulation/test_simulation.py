@@ -123,7 +123,7 @@ def _epochs(lines: list[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("theme", [IDLE_DAYS, IDLE_DAYS_REDPANDA, IDLE_DAYS_OLD_KAFKA])
-def test_idle_days_pass_and_brokers_forget_the_producer(theme: Theme) -> None:
+def test_idle_days_pass_and_brokers_expire_the_producer(theme: Theme) -> None:
     seed = _first_seed_of(theme)
     result = run_seed(seed)
     assert not result.violations
@@ -132,7 +132,7 @@ def test_idle_days_pass_and_brokers_forget_the_producer(theme: Theme) -> None:
     assert any(" expires producer " in line for line in result.trace.lines)
     calm = run_seed(seed, Setup(schedule=[]))
     assert not calm.violations
-    # Only brokers that accept what they do not know let the sequences go on.
+    # Sequences go on only at brokers that accept producers without state.
     assert (_epochs(calm.trace.lines) == {"0"}) is (theme is IDLE_DAYS)
 
 

@@ -292,7 +292,7 @@ def test_a_consumer_reads_what_is_committed_up_to_the_first_open_transaction() -
     assert [each.name for each in consumer.poll(1) or []] == [b"<a>"]
     assert [each.name for each in consumer.poll(9) or []] == [b"<b>"]
     assert consumer.positions == {TopicPartition("t", 0): 5}
-    assert consumer.is_behind_anything()
+    assert consumer.has_unread_records()
 
 
 def test_a_consumer_waits_for_positions_that_a_transaction_may_still_change() -> None:

@@ -108,7 +108,7 @@ def test_additions_are_lost_only_where_there_are_some() -> None:
     assert LOST_ADDITIONS in _themes_of(replace(plan, version=1))
 
 
-def test_positions_are_refused_only_where_somebody_reads() -> None:
+def test_positions_are_refused_only_in_runs_with_readers() -> None:
     plan = draw_plan(Chance(next(_transactional(1))).of("transactions"))
     assert plan is not None
     assert POSITIONS not in _themes_of(replace(plan, seats=(Seat("a"),)))
@@ -141,7 +141,7 @@ def test_a_cluster_that_aborts_what_was_committed_in_one_partition_is_found_out(
     assert "missing" in noticed
 
 
-def test_a_cluster_that_forgets_markers_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_drops_markers_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         ReplicatedPartition, "append_marker", lambda self, marker, now_ms: self.log.end_offset
     )
@@ -161,12 +161,12 @@ def test_a_cluster_that_commits_positions_of_aborted_transactions_is_found_out(
     assert "transforms_are_exactly_once" in noticed
 
 
-def test_a_coordinator_that_fences_nobody_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_coordinator_that_never_fences_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Transaction, "check_identity", lambda self, producer: None)
     assert _oracles_that_notice("a_fenced_producer_is_done")
 
 
-def test_a_coordinator_that_fences_who_comes_too_early_is_found_out(
+def test_a_coordinator_that_fences_producers_that_come_too_early_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fence(self: Transaction) -> None:
@@ -174,7 +174,7 @@ def test_a_coordinator_that_fences_who_comes_too_early_is_found_out(
             raise RefusedError(ProducerFencedError)
 
     monkeypatch.setattr(Transaction, "check_not_ending", fence)
-    assert "nobody_fences_itself" in _oracles_that_notice("nobody_fences_itself")
+    assert "no_producer_fences_itself" in _oracles_that_notice("no_producer_fences_itself")
 
 
 def test_a_send_that_waits_until_the_next_transaction_is_found_out(

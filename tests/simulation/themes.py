@@ -1,9 +1,9 @@
-"""What some of the runs have much of, besides their schedule.
+"""Themes: faults that some of the runs have many of, besides their schedule.
 
 Owns: faults that do harm at rare moments only, how much of them makes such a moment likely, and the
-options under which it is one. Must not know: what the faults do.
+options under which it is one. Not here: what the faults do.
 
-Invariant: a theme is drawn from a source of chance of its own; a run without one is not changed.
+Invariant: a theme is drawn from its own source of chance; a run without one is not changed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SHARE_OF_IDLE_DAYS = 0.2
 """Of the runs that have no theme then."""
 _SHARE_OF_TRANSACTIONAL = 0.4
 _SHARE_OF_READERS = 0.4
-"""Of the themes of runs in which somebody reads, so many are about positions."""
+"""The share of the themes about positions, in runs with readers."""
 
 
 Schedule = Callable[[random.Random, Shape, float, float], list[Fault]]
@@ -106,8 +106,8 @@ _ONE_AT_A_TIME = {
 DOUBTS = Theme(_times(16, MixedErrors.draw_doubt))
 DEPOSITIONS = Theme(_times(6, DeposedLeader.draw), _ONE_AT_A_TIME)
 
-_IMPATIENT = {"max_block_ms": 1500}
-"""A user who waits no longer for positions ends the transaction, which has to wait for them."""
+_SHORT_BLOCK = {"max_block_ms": 1500}
+"""A short limit for position calls; the user then ends the transaction, which has to wait."""
 _SLOW_TO_REPEAT = {"retry_backoff_ms": 1000, "retry_backoff_max_ms": 2000}
 """An abort comes before the lost request is sent again."""
 
@@ -115,11 +115,11 @@ LATE_ENDS = Theme(_times(8, HeldEnd.draw))
 OVERTAKINGS = Theme(_times(8, OvertakenRenewal.draw))
 LOST_ADDITIONS = Theme(_times(12, LostAddition.draw), _SLOW_TO_REPEAT)
 SLOW_ENDS = Theme(_times(8, SlowMarkers.draw))
-POSITIONS = Theme(_times(8, PositionsRefused.draw), _IMPATIENT)
+POSITIONS = Theme(_times(8, PositionsRefused.draw), _SHORT_BLOCK)
 
 _EARLY_S = 10.0
 _LONG_DELIVERY = {"delivery_timeout_ms": 120_000, "metadata_max_age_ms": 300_000}
-"""What waits in vain then waits long enough to be seen."""
+"""A timeout that is long enough for a wait without effect to be seen."""
 _IDEMPOTENT = {
     "enable_idempotence": True,
     "acks": "all",
@@ -227,7 +227,7 @@ IDLE_DAYS = Theme(
     {**_LONG_DELIVERY, **_IDEMPOTENT, **_SMALL_BATCHES},
     pauses=_IDLE_TIMES,
 )
-"""Brokers forget the producer while nobody sends, and its sequences go on."""
+"""Brokers expire the producer's state while no task sends, and its sequences go on."""
 IDLE_DAYS_REDPANDA = replace(
     IDLE_DAYS, brokers={"unknown_producers": UnknownProducers.OUT_OF_ORDER}
 )
@@ -272,6 +272,6 @@ def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
     reads = any(seat.reads is not None for seat in plan.seats)
     if reads and rng.random() < _SHARE_OF_READERS:
         return POSITIONS
-    # V2 adds nothing by requests of its own.
+    # V2 sends no requests to add partitions.
     additions = [LOST_ADDITIONS] * (plan.version == 1)
     return rng.choice([LATE_ENDS, OVERTAKINGS, EARLY_HEALING, SLOW_ENDS, BAD_RECORDS, *additions])

@@ -1,11 +1,11 @@
-"""What users do in a run: several tasks that send, wait, cancel, forget and flush.
+"""The tasks of users in a run: they send, wait, cancel, drop deliveries and flush.
 
-Owns: the tasks, and the books they keep. Must not know: faults, the cluster, what is right.
+Owns: the tasks, and the books they keep. Not here: faults, the cluster, what is right.
 
     one by one      send, await the delivery, next
     together        send some, gather the deliveries, sometimes giving up waiting
-    forgetting      send some, throw the deliveries away
-    called back     send some, look at nothing but callbacks
+    dropping        send some, throw the deliveries away
+    called back     send some, use nothing but callbacks
     in bulk         send_many
     hesitating      cancel `send` itself, at any await
     regretting      send some, then purge everything
@@ -99,7 +99,7 @@ class Workload:
         """Sends so many records in one of the styles, and maybe flushes then.
 
         Args:
-            task: Who sends.
+            task: The number of the sending task.
             rng: Its source of chance.
             first: The number of the first record.
             size: How many.
@@ -123,7 +123,7 @@ class Workload:
         return [
             self._one_by_one,
             self._together,
-            self._forgetting,
+            self._dropping,
             self._called_back,
             self._in_bulk,
             self._hesitating,
@@ -147,7 +147,7 @@ class Workload:
                 wait.cancel()
         await asyncio.gather(*waits, return_exceptions=True)
 
-    async def _forgetting(self, draft: list[Entry], rng: random.Random) -> None:
+    async def _dropping(self, draft: list[Entry], rng: random.Random) -> None:
         for entry in draft:
             if await self.send(entry):
                 entry.delivery = None
@@ -192,7 +192,7 @@ class Workload:
         for entry in draft:
             entry.asked_at = self._loop.time()
             sending = asyncio.ensure_future(self.send(entry))
-            # Looked at even if this process is killed before it can.
+            # The outcome is read even if this process is killed before it can read it.
             sending.add_done_callback(lambda done: done.cancelled() or done.exception())
             for _ in range(rng.randrange(3)):
                 await asyncio.sleep(0)
@@ -280,7 +280,7 @@ class Workload:
         except KafkaError as error:
             self._trace(f"{entry.label} fails: {type(error).__name__}")
         else:
-            self._trace(f"{entry.label} stands at {where.partition}@{where.offset}")
+            self._trace(f"{entry.label} is at {where.partition}@{where.offset}")
         if not comes_late:
             entry.done_at = self._loop.time()
 

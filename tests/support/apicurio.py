@@ -1,6 +1,6 @@
 """A real Apicurio Registry, as a Java process with its data in memory.
 
-Owns: fetching and unpacking it, starting it, its end. Must not know: what is asked of it.
+Owns: fetching and unpacking it, starting it, its end. Not here: what is asked of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A real browser: headless Chromium, driven over its DevTools protocol.
 
 Owns: finding and starting Chromium, pages with a size and a taste (dark, reduced motion), what went
-wrong in them. Must not know: what is tested.
+wrong in them. Not here: what is tested.
 
 Invariants: every wait has a bound; a browser ends with its block, and its profile is deleted; an
 exception, a console error or a violated content policy in a page is kept in `Page.complaints`.

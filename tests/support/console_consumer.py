@@ -1,6 +1,6 @@
 """The console consumer that comes with a broker, of whatever age: the judge of old brokers.
 
-Owns: which class that is and how its options are spelled in each release. Must not know: what was
+Owns: which class that is and how its options are spelled in each release. Not here: what was
 written. Every run has a bound.
 """
 

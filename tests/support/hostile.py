@@ -1,7 +1,7 @@
 """Brokers that misbehave to a script, on loopback sockets or on any pair of streams.
 
 Owns: `Peer` (a broker's end of one connection), behaviours (coroutine functions over a `Peer`) and
-`HostileServer`, which runs one behaviour per connection. Must not know: the client under test.
+`HostileServer`, which runs one behaviour per connection. Not here: the client under test.
 
     async with HostileServer(after_handshake(garbage)) as server:
         ...  # connect to server.host, server.port

@@ -1,7 +1,7 @@
 """Watches one event loop during one test: what was started there must have ended.
 
 Owns: finding tasks and transports that outlive a test, and collecting what the loop reported to
-nobody. Must not know: pytest.
+nobody. Not here: pytest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Small proxies on loopback: SOCKS5 and HTTP CONNECT, with and without a login.
 
-Owns: listening, the proxies' side of both protocols, forwarding, and what was asked for. Must not
-know: the client under test.
+Owns: listening, the proxies' side of both protocols, forwarding, and what was asked for. Not here:
+the client under test.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Servers as processes of their own, as they are run in production.
 
-Owns: starting a command, finding out where it listens, ending it. Must not know: what it serves.
+Owns: starting a command, finding out where it listens, ending it. Not here: what it serves.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the kernel says about TCP connections of this machine (Linux).
 
-Owns: reading /proc/net/tcp and tcp6. Must not know: who opened the sockets.
+Owns: reading /proc/net/tcp and tcp6. Not here: who opened the sockets.
 """
 
 from __future__ import annotations

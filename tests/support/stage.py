@@ -1,6 +1,6 @@
 """A stage for tests on virtual time: a small simulated cluster, a producer, and no accidents.
 
-Owns: setting it up, breaking and mending it, looking at what is left. Must not know: what is
+Owns: setting it up, breaking and mending it, looking at what is left. Not here: what is
 played.
 
 The producer is the simulation's: production code with another network and clock, whose memory is

@@ -1,6 +1,6 @@
 """Cancelling a coroutine at an await point of our choice.
 
-Owns: counting suspensions and choosing the instant. Must not know: what is cancelled.
+Owns: counting suspensions and choosing the instant. Not here: what is cancelled.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Acts of a transactional producer on virtual time, and what a reader of the log is shown.
 
 Owns: starting and closing the producer of an act, reading committed records off the simulated log.
-Must not know: what is tested.
+Not here: what is tested.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Doing something at a turn of the event loop of our choice.
 
-Owns: counting turns. Must not know: what is done.
+Owns: counting turns. Not here: what is done.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A query on virtual time: drivers, workers and brokers that die at any moment; nothing is mocked.
 
 Owns: the checkpoint, the processes of a query, what happens to them, what a reader sees at the end.
-Must not know: the protocol's steps; those are `TwoPhaseCommit`'s.
+Not here: the protocol's steps; those are `TwoPhaseCommit`'s.
 
     source     every epoch has its rows; each attempt cuts them into other partitions
     checkpoint how many epochs the driver has noted as done, behind their commits

@@ -1,6 +1,6 @@
 """Everything that can go wrong in a run.
 
-Owns: the list of the kinds, and how a schedule is drawn. Must not know: what a kind does.
+Owns: the list of the kinds, and how a schedule is drawn. Not here: what a kind does.
 """
 
 from __future__ import annotations

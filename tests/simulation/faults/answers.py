@@ -1,6 +1,6 @@
-"""Faults that lie in wait for the next requests: errors, and answers lost, late or spoilt.
+"""Faults of the next requests: error codes, and responses that are lost, late or malformed.
 
-Owns: which codes are answered, before or after the work. Must not know: how a broker answers
+Owns: which codes are answered, before or after the work. Not here: how a broker answers
 (`testing.broker.faults` does).
 """
 
@@ -38,11 +38,11 @@ _METADATA_ERRORS = (3, 5, 9)
 _INIT_ERRORS = (7, 14, 15, 16, 51)
 
 _WRONG_ANSWER = (8).to_bytes(4, "big") + b"\x7f" * 8
-"""A frame with a correlation id nobody used."""
+"""A frame with a correlation id that no request has."""
 
 
 class Ambush(ScriptedFault):
-    """A scripted fault that tells the world when it strikes, and does something `then`."""
+    """A scripted fault that reports to the world when it strikes, and then calls `then`."""
 
     world: World | None = None
     lasts_s: float = 0.0
@@ -64,7 +64,7 @@ class _Scripted(Fault):
     times: int
 
     def strike(self, world: World) -> Probe:
-        """Lies in wait for the next requests to a broker."""
+        """Strike at the next requests to a broker."""
         ambush = self.scripted()
         ambush.world = world
         ambush.lasts_s = getattr(ambush.action, "delay_ms", 0) / 1000
@@ -101,7 +101,7 @@ class Refusal(_CodeAnswered):
         return self._produce(ErrorAnswer(self.code))
 
     def strike(self, world: World) -> Probe:
-        """Tells the broker that the code accuses nobody."""
+        """Register the code at the broker as one that is no complaint about the client."""
         world.brokers[self.node_id].scripted_codes.add(self.code)
         return _Scripted.strike(self, world)
 
@@ -188,7 +188,7 @@ class MixedErrors(Fault):
     answers: tuple[ErrorAnswer, ...]
 
     def strike(self, world: World) -> Probe:
-        """Lies in wait for the partition's next batches, at whichever broker."""
+        """Strike at the partition's next batches, at any broker."""
         ambushes = []
         for answer in self.answers:
             for broker in world.brokers.values():
@@ -230,7 +230,7 @@ class FirstRefused(Fault):
     skipped: int
 
     def strike(self, world: World) -> Probe:
-        """Lies in wait for one of the partition's next batches, at whichever broker."""
+        """Strike at one of the partition's next batches, at any broker."""
         for broker in world.brokers.values():
             broker.scripted_codes.add(_NOT_ENOUGH_REPLICAS)
         answer = ErrorAnswer(_NOT_ENOUGH_REPLICAS)
@@ -315,7 +315,7 @@ class Throttle(_Scripted):
 
 @dataclass(frozen=True, slots=True)
 class LateAnswer(_Scripted):
-    """A broker answers late, and so whatever is behind on that connection."""
+    """A broker answers late, and so do all responses after it on that connection."""
 
     kind = "late answer"
     milliseconds: int
@@ -332,7 +332,7 @@ class LateAnswer(_Scripted):
 
 @dataclass(frozen=True, slots=True)
 class LostRequest(_Scripted):
-    """A broker hangs up at a request it did not carry out."""
+    """A broker closes the connection at a request that it did not carry out."""
 
     kind = "lost request"
 
@@ -343,7 +343,7 @@ class LostRequest(_Scripted):
 
 @dataclass(frozen=True, slots=True)
 class LostAnswer(_Scripted):
-    """A broker carries a request out and hangs up."""
+    """A broker carries a request out and closes the connection."""
 
     kind = "lost answer"
 
@@ -393,7 +393,7 @@ class WrongAnswer(_Scripted):
     kind = "wrong answer"
 
     def scripted(self) -> Ambush:
-        """A frame with a correlation id nobody used."""
+        """A frame with a correlation id that no request has."""
         return self._produce(ConnectionFault(apply=False, frame=_WRONG_ANSWER))
 
 
@@ -402,7 +402,7 @@ class _Distorted(Fault):
     node_id: int
 
     def strike(self, world: World) -> Probe:
-        """Lies in wait for the next answer to Produce."""
+        """Strike at the next responses to Produce."""
         struck = 0
 
         def distort(response: ProduceResponse) -> bool:
@@ -455,7 +455,7 @@ class LeftOutAnswer(_Distorted):
 
 @dataclass(frozen=True, slots=True)
 class InventedAnswer(_Distorted):
-    """A request is carried out, and its answer tells of partitions nobody asked for as well."""
+    """A request is carried out, and its response has partitions that were not asked for as well."""
 
     kind = "partition invented"
 

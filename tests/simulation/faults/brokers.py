@@ -1,7 +1,7 @@
 """Faults of brokers, of the controller, and of clocks.
 
 Owns: deaths with and without a word, freezes, moves of leaders, lag of replicas and of metadata.
-Must not know: connections, requests.
+Not here: connections, requests.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class LeaderMove(Fault):
 
 
 def move_leader(world: World, topic: str, partition: int) -> int:
-    """Moves a leadership on; returns 0 if there is nobody to move it to."""
+    """Move a leadership; return 0 if there is no broker to move it to."""
     found = world.cluster.partition(topic, partition)
     if found is None or sum(world.cluster.is_live(each) for each in found.isr) < 2:
         return 0
@@ -182,7 +182,7 @@ class StaleMetadata(LastingFault):
     partition: int
 
     def strike(self, world: World) -> Probe:
-        """The broker lies from now on."""
+        """The broker reports wrong metadata from now on."""
         cluster = world.cluster
         before = cluster.stale_answers[self.node_id]
         cluster.stop_learning(self.node_id)
@@ -232,7 +232,7 @@ class ControllerAway(LastingFault):
     kind = "controller away"
 
     def strike(self, world: World) -> Probe:
-        """Nobody elects."""
+        """No elections take place."""
         cluster = world.cluster
         cluster.controller_away_until = world.now() + self.seconds
         return Crash(self.at, self.node_id, self.seconds).strike(world)
@@ -276,7 +276,7 @@ class TopicCreation(Fault):
 
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
-        """One that nobody uses."""
+        """One that no task uses."""
         return cls(at, (f"unused-{at}",))
 
 

@@ -1,7 +1,7 @@
 """Faults of coordinators and of the requests made to them.
 
 Owns: errors and accidents of the transactional requests, coordinators that move, load, are slow or
-die amid a request. Must not know: how producers or coordinators work.
+die amid a request. Not here: how producers or coordinators work.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _AtRequest(Fault):
     api: ApiKey
     times: int
 
-    def _lie_in_wait(self, world: World, action: ErrorAnswer | ConnectionFault) -> Probe:
+    def _arm(self, world: World, action: ErrorAnswer | ConnectionFault) -> Probe:
         ambush = Ambush(action, self.api, times=self.times)
         ambush.world = world
         ambush.lasts_s = getattr(action, "delay_ms", 0) / 1000
@@ -88,7 +88,7 @@ class _CoordinatorCode(_AtRequest):
         """Answered to the next requests."""
         for broker in world.brokers.values():
             broker.scripted_codes.add(self.code)
-        return self._lie_in_wait(world, ErrorAnswer(self.code, apply=self.applied))
+        return self._arm(world, ErrorAnswer(self.code, apply=self.applied))
 
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
@@ -123,7 +123,7 @@ class ErrorAfterWork(_CoordinatorCode):
 
 @dataclass(frozen=True, slots=True)
 class LostByCoordinator(_AtRequest):
-    """A coordinator hangs up at a request, or says nothing, having carried it out or not."""
+    """A coordinator closes the connection or never responds; the request is carried out or not."""
 
     kind = "lost by coordinator"
     applied: bool
@@ -132,7 +132,7 @@ class LostByCoordinator(_AtRequest):
     def strike(self, world: World) -> Probe:
         """No answer."""
         action = ConnectionFault(apply=self.applied, answer=False, close=self.closes)
-        return self._lie_in_wait(world, action)
+        return self._arm(world, action)
 
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
@@ -143,7 +143,7 @@ class LostByCoordinator(_AtRequest):
 
 @dataclass(frozen=True, slots=True)
 class LostAddition(LostByCoordinator):
-    """A V1 transaction begins at its coordinator, and its producer is not told."""
+    """A V1 transaction begins at its coordinator, and its producer gets no response."""
 
     kind = "lost addition"
 
@@ -164,7 +164,7 @@ class LateCoordinatorAnswer(_AtRequest):
 
     def strike(self, world: World) -> Probe:
         """Answered later."""
-        return self._lie_in_wait(world, ConnectionFault(delay_ms=self.milliseconds))
+        return self._arm(world, ConnectionFault(delay_ms=self.milliseconds))
 
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
@@ -174,7 +174,7 @@ class LateCoordinatorAnswer(_AtRequest):
 
 @dataclass(frozen=True, slots=True)
 class HeldRequest(Fault):
-    """A request lies at the broker for long and is carried out then, whoever has gone on since."""
+    """A broker holds a request for long and carries it out then, whatever was done since."""
 
     kind = "held request"
     api: ApiKey
@@ -184,14 +184,14 @@ class HeldRequest(Fault):
         """The next one at any broker."""
         held = 0
 
-        def lie_in_wait() -> None:
+        def arm() -> None:
             for broker in world.brokers.values():
                 broker.held_back[self.api] = hold
 
         def hold(header: RequestHeader, resume: Callable[[], None]) -> None:
             nonlocal held
             if not self.seizes(world, header):
-                lie_in_wait()
+                arm()
                 resume()
                 return
             held += 1
@@ -201,11 +201,11 @@ class HeldRequest(Fault):
             world.cluster.trace(f"a request {self.api.name} is held")
             self.keep(world, header, resume)
 
-        lie_in_wait()
+        arm()
         return lambda: held
 
     def seizes(self, world: World, header: RequestHeader) -> bool:
-        """Whether it holds this request, and not one after it."""
+        """Return whether it holds this request, and not one after it."""
         return True
 
     def keep(self, world: World, header: RequestHeader, resume: Callable[[], None]) -> None:
@@ -228,7 +228,7 @@ class _CoordinatorDies(Crash):
         """Whichever broker gets the next such request dies at it."""
         died = 0
 
-        def lie_in_wait(node_id: int) -> None:
+        def arm(node_id: int) -> None:
             def die() -> None:
                 nonlocal died
                 for broker in world.brokers.values():
@@ -238,7 +238,7 @@ class _CoordinatorDies(Crash):
             world.brokers[node_id].ambushes[self.api, self.moment] = die
 
         for node_id in world.brokers:
-            lie_in_wait(node_id)
+            arm(node_id)
         return lambda: died
 
     @classmethod
@@ -273,7 +273,7 @@ class CoordinatorMove(AtSeat):
     load_ms: int
 
     def strike(self, world: World) -> Probe:
-        """Moves now; who takes over loads for as long as is said."""
+        """Move now; the new coordinator loads for as long as given."""
         _set(world, coordinator_load_ms=self.load_ms)
         world.disturb(self.load_ms / 1000)
         shard = self._shard(world)
@@ -295,7 +295,7 @@ class CoordinatorMove(AtSeat):
 
 @dataclass(frozen=True, slots=True)
 class SlowMarkers(Fault):
-    """Ends that are decided take long: whoever goes on at once is told CONCURRENT_TRANSACTIONS."""
+    """Markers are written slowly: the next request after an end gets CONCURRENT_TRANSACTIONS."""
 
     kind = "slow markers"
     seconds: float
@@ -309,10 +309,10 @@ class SlowMarkers(Fault):
     def strike(self, world: World) -> Probe:
         """From now on, for a while."""
         before = world.cluster.settings.marker_delay_ms
-        told = world.cluster.markers_written
+        written_before = world.cluster.markers_written
         _set(world, marker_delay_ms=self.step_ms)
         world.later(self.seconds, lambda: _set(world, marker_delay_ms=before))
-        return lambda: world.cluster.markers_written - told
+        return lambda: world.cluster.markers_written - written_before
 
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:

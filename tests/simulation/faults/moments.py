@@ -1,6 +1,6 @@
 """Faults that wait for one rare moment: what has to come together is brought together.
 
-Owns: the moments. Must not know: how producers or coordinators work.
+Owns: the moments. Not here: how producers or coordinators work.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class HeldEnd(_HeldUntil):
 class OvertakenRenewal(_HeldUntil):
     """A producer asks for its next epoch, and another process that does its job is faster.
 
-    Only the epoch that the request names tells the coordinator who came first (KIP-360).
+    The coordinator finds out which came first only by the epoch in the request (KIP-360).
     """
 
     kind = "overtaken renewal"
@@ -101,7 +101,7 @@ class OvertakenRenewal(_HeldUntil):
 
 @dataclass(frozen=True, slots=True)
 class PositionsRefused(HeldRequest):
-    """From the moment in which somebody commits positions no group takes any for a while."""
+    """From the moment in which positions are committed no group takes any for a while."""
 
     kind = "positions refused"
     code: int

@@ -1,8 +1,8 @@
 """Faults of the network around one broker.
 
 Owns: black holes, latency, refused and slow connections, names that do not resolve, resets and
-half-closes. Must not know: what travels. Faults that only new connections feel also cut those that
-stand, or nobody would notice them.
+half-closes. Not here: what travels. Faults that only new connections feel also cut established
+connections; otherwise they would have no effect.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class NarrowLink(_Weather):
 
 @dataclass(frozen=True, slots=True)
 class Refuse(_Weather):
-    """The port refuses connections; those that stand are cut."""
+    """The port refuses connections; established connections are cut."""
 
     kind = "refuse"
 
@@ -100,7 +100,7 @@ class Refuse(_Weather):
         return Condition(Effect.REFUSING, self.node_id, until)
 
     def strike(self, world: World) -> Probe:
-        """Without a cut nobody would notice."""
+        """Without a cut the fault would have no effect."""
         probe = _Weather.strike(self, world)
         _reset(world, self.node_id)
         return probe
@@ -108,7 +108,7 @@ class Refuse(_Weather):
 
 @dataclass(frozen=True, slots=True)
 class SlowAccept(_Weather):
-    """Connections are accepted late; those that stand are cut."""
+    """Connections are accepted late; established connections are cut."""
 
     kind = "slow accept"
     delay: float = 1.0
@@ -118,7 +118,7 @@ class SlowAccept(_Weather):
         return Condition(Effect.SLOW_ACCEPT, self.node_id, until, seconds=self.delay)
 
     def strike(self, world: World) -> Probe:
-        """Without a cut nobody would notice."""
+        """Without a cut the fault would have no effect."""
         probe = _Weather.strike(self, world)
         _reset(world, self.node_id)
         return probe
@@ -131,7 +131,7 @@ class SlowAccept(_Weather):
 
 @dataclass(frozen=True, slots=True)
 class NoName(_Weather):
-    """The broker's name does not resolve; connections that stand are cut."""
+    """The broker's name does not resolve; established connections are cut."""
 
     kind = "dns failure"
 
@@ -140,7 +140,7 @@ class NoName(_Weather):
         return Condition(Effect.NO_NAME, self.node_id, until)
 
     def strike(self, world: World) -> Probe:
-        """Without a cut nobody would notice."""
+        """Without a cut the fault would have no effect."""
         probe = _Weather.strike(self, world)
         _reset(world, self.node_id)
         return probe
@@ -154,7 +154,7 @@ class Reset(Fault):
     node_id: int
 
     def strike(self, world: World) -> Probe:
-        """Cuts what stands."""
+        """Cut established connections."""
         cut = _reset(world, self.node_id)
         return lambda: cut
 
@@ -172,7 +172,7 @@ class HalfClose(Fault):
     node_id: int
 
     def strike(self, world: World) -> Probe:
-        """Half-closes what stands."""
+        """Half-close established connections."""
         sessions = list(world.brokers[self.node_id].sessions)
         for session in sessions:
             session.connection.finish()

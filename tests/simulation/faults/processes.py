@@ -1,6 +1,6 @@
 """Faults of the processes that use transactions, and of what all of them share.
 
-Owns: killed and superseded processes, rebalances, upgrades, used-up epochs. Must not know: how
+Owns: killed and superseded processes, rebalances, upgrades, used-up epochs. Not here: how
 producers or coordinators work.
 """
 
@@ -16,7 +16,7 @@ from aioproducer.testing.world.faults import Fault, Probe, Shape, World
 
 @dataclass(frozen=True, slots=True)
 class AtSeat(Fault):
-    """A fault of one job, whoever does it."""
+    """A fault of one job, in whichever process does it."""
 
     seat: str
 
@@ -58,7 +58,7 @@ class EpochsUsedUp(AtSeat):
     epoch: int
 
     def strike(self, world: World) -> Probe:
-        """Before anybody asked for it."""
+        """Use the epochs up before any process has asked for the id."""
         transactions = world.cluster.transactions.transactions
         if self.seat in transactions:
             return lambda: 0

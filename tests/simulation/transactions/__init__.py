@@ -3,8 +3,8 @@
 Owns: everything that only transactional runs have.
 
     plan        ids, protocol version, timeouts, drawn     view       what a committed reader sees
-    book        transactions and what was told of them     consumer   reads and remembers positions
-    line        one process's way to the network           patience   how calls are made
+    book        transactions and reported outcomes         consumer   reads and remembers positions
+    line        one process's way to the network           caller     repeats and cancels calls
     protocol_checks   rules for a client's requests        contents   what goes into transactions
     oracles     what must be true                          actor      one incarnation at work
     cast        incarnations come and go                   play       one run

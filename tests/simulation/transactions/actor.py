@@ -1,13 +1,13 @@
-"""One incarnation: a process with a producer, and a user who does one transaction after the other.
+"""One incarnation: a process with a producer, and a user that does one transaction at a time.
 
-Owns: how users drive transactions, well and badly, and what they note of it. Must not know: faults,
+Owns: how users drive transactions, well and badly, and what they note of it. Not here: faults,
 the cluster's state, what is right.
 
     in a block       `async with`, left in order, by an exception, or by a cancellation
     by calls         begin, ..., commit or abort; each call may be cancelled and made again
     in haste         the first transaction ends while its sends ask where their topics are
-    prepared         somebody outside decides; the process waits, decides as well, or leaves
-    losing patience  a call that has no outcome for long: the process closes and another one starts
+    prepared         another process decides; the process waits, decides as well, or leaves
+    giving up        a call that has no outcome for long: the process closes and another one starts
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from aioproducer.types import Persistence
 from simulation.ledger import Source
 from simulation.scenario import CHAOS_S
 from simulation.transactions.book import ActorEntry, Outcome, TransactionEntry
+from simulation.transactions.caller import Caller, GaveUpError
 from simulation.transactions.contents import ENDS, Contents
 from simulation.transactions.context import ExpelledError, RunContext
 from simulation.transactions.line import Line
 from simulation.transactions.outsider import Outsider
-from simulation.transactions.patience import Caller, GaveUpError
 from simulation.transactions.plan import Seat
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class HandedOverError(KafkaError):
 
 
 class _ChangeOfMindError(Exception):
-    """What a user's own code raises in a block."""
+    """An exception that a user's own code raises in a block."""
 
 
 class Actor:
@@ -64,7 +64,7 @@ class Actor:
         seat: Its job.
         entry: What the books say of it.
         producer: Its producer; another process's dial cannot reach it.
-        superseded: Whether somebody else does the job by now.
+        superseded: Whether another process does the job by now.
         gone: Whether it was killed.
         work: Its task, while it works by itself.
         contents: What it puts into its transactions.
@@ -97,7 +97,7 @@ class Actor:
 
     @property
     def consumer(self) -> SimConsumer | None:
-        """What it reads by, if it reads."""
+        """The consumer it reads with, if it reads."""
         return self.contents.consumer
 
     @property
@@ -133,7 +133,7 @@ class Actor:
         self._context.trace(f"{self.entry.name} ends with {type(error).__name__}")
 
     def kill(self) -> None:
-        """The process dies: nothing of it reaches anybody any more."""
+        """The process dies: nothing of it reaches the network any more."""
         self.gone = True
         self._line.cut()
         if self.work is not None:
@@ -158,8 +158,8 @@ class Actor:
         """Closes the producer, and ends what was left running."""
         await self.contents.stop()
         config = self.producer.config
-        patience = (config.max_block_ms + config.delivery_timeout_ms) / 1000
-        limit = patience if timeout is None else timeout
+        longest = (config.max_block_ms + config.delivery_timeout_ms) / 1000
+        limit = longest if timeout is None else timeout
         await self._caller.bounded("close", self.producer.close(timeout), limit + 1.0)
 
     # -- transactions -----------------------------------------------------------------------------
@@ -237,7 +237,7 @@ class Actor:
         return tx
 
     async def _prepare(self, tx: TransactionEntry) -> PreparedTransaction | None:
-        """What ends the transaction from elsewhere; None if it had to be aborted."""
+        """Return the handle that ends the transaction elsewhere; None if it had to be aborted."""
         found: list[PreparedTransaction] = []
 
         async def prepare() -> None:
@@ -288,7 +288,7 @@ class Actor:
             pass
         except TransactionAbortableError as error:
             if opened:
-                opened[0].tell(Outcome.REFUSED)
+                opened[0].report(Outcome.REFUSED)
             else:
                 await self._initialize(error)
         except KafkaTimeoutError:
@@ -327,7 +327,7 @@ class Actor:
             if left_at is not None:
                 # A commit that is refused is followed by an abort.
                 self._caller.check("leaving a block", left_at, 2)
-        tx.tell(Outcome.COMMITTED)
+        tx.report(Outcome.COMMITTED)
         self._context.trace(f"{tx.label} is committed by its block")
 
     def _open(self) -> TransactionEntry:
@@ -366,24 +366,24 @@ class Actor:
         except TransactionAbortableError as error:
             # A real coordinator answers INVALID_TXN_STATE of what was aborted only. A scripted one
             # may come before an outsider's commit: then nothing is certain before the abort.
-            may_be_a_lie = isinstance(error.__cause__, InvalidTxnStateError)
-            if tx.prepared is None or not may_be_a_lie:
-                tx.tell(Outcome.REFUSED)
+            may_be_wrong = isinstance(error.__cause__, InvalidTxnStateError)
+            if tx.prepared is None or not may_be_wrong:
+                tx.report(Outcome.REFUSED)
             self._context.trace(f"{tx.label} cannot be committed: {error!r}")
             await self._caller.call("abort", self.producer.abort_transaction)
-            tx.tell(Outcome.REFUSED)
+            tx.report(Outcome.REFUSED)
         except ENDS as error:
             self._note_end(tx, error)
             raise
         else:
-            tx.tell(Outcome.COMMITTED)
+            tx.report(Outcome.COMMITTED)
             self._context.trace(f"{tx.label} is committed")
 
     def _note_end(self, tx: TransactionEntry, error: KafkaError) -> None:
-        """What the producer's end tells of a commit; somebody outside may find out the rest."""
+        """Record what the producer reports of a commit; an outsider may find out the rest."""
         if error.persistence is Persistence.NOT_PERSISTED:
             self._context.trace(f"{tx.label} is not committed: {error!r}")
-            tx.tell(Outcome.REFUSED)
+            tx.report(Outcome.REFUSED)
         elif isinstance(error, CommitOutcomeUnknownError) and error.transaction is not None:
             self._context.trace(f"{tx.label} may be committed")
             if self._context.chance_of(f"outcome of {tx.label}").random() < _SHARE_FOUND_OUT:
@@ -392,5 +392,5 @@ class Actor:
 
     async def _abort(self, tx: TransactionEntry) -> None:
         await self._caller.call("abort", self.producer.abort_transaction)
-        tx.tell(Outcome.ABORTED)
+        tx.report(Outcome.ABORTED)
         self._context.trace(f"{tx.label} is aborted")

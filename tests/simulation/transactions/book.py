@@ -1,6 +1,6 @@
-"""The books of the transactions of a run: what was wanted, and what was told.
+"""The books of the transactions of a run: what was wanted, and what was reported.
 
-Owns: transactions and their outcomes. Must not know: how they are carried out, what the logs say.
+Owns: transactions and their outcomes. Not here: how they are carried out, what the logs say.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from aioproducer.types import PreparedTransaction, TopicPartition
 
 
 class Outcome(Enum):
-    """What was told of a transaction's end."""
+    """The reported end of a transaction."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
     REFUSED = "refused"
     """The commit raised an error that says that nothing will be visible."""
-    UNTOLD = "untold"
+    UNREPORTED = "unreported"
 
 
 _VISIBLE = frozenset({Outcome.COMMITTED})
@@ -35,14 +35,14 @@ class TransactionEntry:
         actor: Whose.
         began_at: When it was begun.
         prepare_asked_at: When it was to be prepared; None if it never was.
-        prepared: What others end it by; None if nobody was given that.
+        prepared: The handle by which others end it; None if none was handed over.
         commit_asked_at: When its commit was asked for first; None if it never was.
-        outcome: What was told of its end.
+        outcome: The end that was reported.
         group: The group whose positions belong to it.
         offsets: These positions.
         overslept: Whether its user waited for longer than the coordinator does.
-        lost_at: When somebody who was to end it while it was prepared was told that it had ended.
-        contradictions: What was told of it that cannot all be true.
+        lost_at: When a process that was to end it while prepared found that it had ended.
+        contradictions: Reports about it that cannot all be true.
     """
 
     number: int
@@ -51,7 +51,7 @@ class TransactionEntry:
     prepare_asked_at: float | None = None
     prepared: PreparedTransaction | None = None
     commit_asked_at: float | None = None
-    outcome: Outcome = Outcome.UNTOLD
+    outcome: Outcome = Outcome.UNREPORTED
     group: str | None = None
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     overslept: bool = False
@@ -65,17 +65,17 @@ class TransactionEntry:
 
     @property
     def closed_at(self) -> float | None:
-        """When its user was done with it, and let others decide or decided for a commit."""
+        """The time when its user ended it, or let others decide or decided for a commit."""
         return self.commit_asked_at if self.prepare_asked_at is None else self.prepare_asked_at
 
-    def tell(self, outcome: Outcome) -> None:
-        """Somebody learns how it has ended."""
+    def report(self, outcome: Outcome) -> None:
+        """Record a report of how it has ended."""
         before, self.outcome = self.outcome, outcome
-        if before is not Outcome.UNTOLD and (before in _VISIBLE) != (outcome in _VISIBLE):
+        if before is not Outcome.UNREPORTED and (before in _VISIBLE) != (outcome in _VISIBLE):
             self.contradictions.append(f"first {before.value}, then {outcome.value}")
 
     def lose(self, now: float) -> None:
-        """Somebody learns that it has ended by itself, although it was prepared."""
+        """Record a report that it has ended by itself, although it was prepared."""
         if self.lost_at is None:
             self.lost_at = now
 
@@ -115,7 +115,7 @@ class TransactionBook:
     transactions: list[TransactionEntry] = field(default_factory=list)
     actors: list[ActorEntry] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
-    """What was wrong with what somebody sent."""
+    """Mistakes in the requests of clients."""
 
     def begin(self, actor: str, now: float) -> TransactionEntry:
         """One more transaction."""

@@ -1,10 +1,10 @@
-"""The incarnations of a run: who is at work on which seat, who dies, who comes after.
+"""The incarnations of a run: the current one of each seat, the dead ones, their successors.
 
-Owns: starting, killing and replacing processes. Must not know: how transactions are done.
+Owns: starting, killing and replacing processes. Not here: how transactions are done.
 
     vacant --> at work --killed, fenced, at its end--> vacant, a while later
                    |
-                   +--usurped--> superseded: goes on beside its successor until it is told
+                   +--superseded--> goes on beside its successor until it gets an error
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from simulation.transactions.protocol_checks import ClientProtocolChecks
 
 
 class Cast(RunContext):
-    """Everybody in a transactional run.
+    """All incarnations of a transactional run.
 
     Attributes:
         actors: All of them, in the order of their appearance.
@@ -35,12 +35,12 @@ class Cast(RunContext):
     # -- life -------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Everybody begins."""
+        """Start one incarnation on each seat."""
         for seat in self.seats.values():
             self._tasks.append(asyncio.ensure_future(self._occupy(seat)))
 
     async def finished(self) -> None:
-        """Returns when everybody has stopped working."""
+        """Return when every incarnation has stopped working."""
         done = 0
         while done < len(self._tasks):  # a usurpation adds one
             await self._tasks[done]
@@ -62,7 +62,7 @@ class Cast(RunContext):
             await asyncio.sleep(self._rng.choice((0.0, 0.1, 1.0)))
 
     def present(self, seat: Seat) -> Actor | None:
-        """Who holds the seat, if anybody ever did."""
+        """Return the incarnation that holds the seat, if there ever was one."""
         return self._present.get(seat.name)
 
     def appear(self, seat: Seat) -> Actor:

@@ -1,6 +1,6 @@
 """A simulated consumer: reads what is committed, begins where its group's positions say.
 
-Owns: positions in memory, the group's generation it believes in. Must not know: producers, the
+Owns: positions in memory, the group's generation it believes in. Not here: producers, the
 network; it reads the cluster's logs directly, as a leader would serve them.
 
 Positions are read only when no open transaction may change them (KIP-447), and not beyond the last
@@ -29,7 +29,7 @@ class SimConsumer:
         cluster: Where.
         topic: What.
         group_id: Whose positions.
-        member_id: Who, where the group has generations; else None.
+        member_id: Its member id, where the group has generations; else None.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class SimConsumer:
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        """Who it says it is."""
+        """The group, generation and member that it names in requests."""
         if self._member_id is None:
             return ConsumerGroupMetadata(self._group_id)
         return ConsumerGroupMetadata(self._group_id, self._generation, self._member_id)
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
-        """What to read next, where anything was read."""
+        """The next offset to read, of each partition that was read."""
         return dict(self._positions or {})
 
     def rejoin(self) -> None:
@@ -71,7 +71,7 @@ class SimConsumer:
         self._positions = None
 
     def poll(self, most: int) -> list[Source] | None:
-        """The next records; None while the positions cannot be told."""
+        """Return the next records; None while the positions are not available."""
         if self._positions is None and not self._fetch_positions():
             return None
         found: list[Source] = []
@@ -79,8 +79,8 @@ class SimConsumer:
             found += self._read(partition, most - len(found))
         return found
 
-    def is_behind_anything(self) -> bool:
-        """Whether there is more in the logs than it has read, decided or not."""
+    def has_unread_records(self) -> bool:
+        """Return whether there is more in the logs than it has read, decided or not."""
         return any(
             self._position(partition) < partition.log.end_offset for partition in self._partitions()
         )

@@ -1,6 +1,6 @@
-"""What one incarnation puts into its transactions: records, and the positions they come from.
+"""The contents of one incarnation's transactions: records, and the positions they come from.
 
-Owns: how users fill transactions, well and badly. Must not know: how transactions begin and end.
+Owns: how users fill transactions, well and badly. Not here: how transactions begin and end.
 
     made up         bursts in the styles of `workload`, one after the other or at once
     transformed     a record for every one that was read, and how far that was
@@ -27,8 +27,8 @@ from aioproducer.testing.world.producer import SimProducer
 from simulation.ledger import Entry, Source
 from simulation.scenario import CHAOS_S
 from simulation.transactions.book import TransactionEntry
+from simulation.transactions.caller import Caller
 from simulation.transactions.context import RunContext
-from simulation.transactions.patience import Caller
 from simulation.transactions.plan import OUTPUT_TOPIC, Seat
 from simulation.workload import Workload
 
@@ -81,7 +81,7 @@ class Contents:
         )
 
     def begin(self, tx: TransactionEntry) -> None:
-        """What is sent from now on belongs to this transaction."""
+        """Count records that are sent from now on as part of this transaction."""
         self._work.transaction = tx.number
 
     async def stop(self) -> None:
@@ -117,7 +117,7 @@ class Contents:
                 await self._burst(size)
 
     def straggle(self, rng: random.Random, size: int) -> None:
-        """Begins to send so many records; nobody waits for that."""
+        """Begin to send so many records without waiting for them."""
         late = self._work.at_once(self._next_task(), rng, size)
         self._stragglers.append(asyncio.ensure_future(late))
 
@@ -133,7 +133,7 @@ class Contents:
         return random.Random(self._rng.random())
 
     async def _quietly(self, work: Awaitable[None]) -> None:
-        """What the user's sends raise does not keep him from ending the transaction."""
+        """Send; errors do not keep the user from ending the transaction."""
         try:
             await work
         except KafkaError as error:

@@ -1,4 +1,4 @@
-"""What the incarnations of a run share: the books, the clock, the cluster, and the work left.
+"""State that the incarnations of a run share: books, clock, cluster, and the work left.
 
 Owns: the share of the work that each gets, what consumers read by. Not here: the incarnations.
 """
@@ -44,7 +44,7 @@ class Run(Protocol):
 
     @property
     def chance(self) -> Chance:
-        """Where all chance comes from."""
+        """The source of all chance."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -52,7 +52,7 @@ class Run(Protocol):
 
     @property
     def scenario(self) -> Scenario:
-        """What the run starts with."""
+        """The parameters of the run."""
 
     @property
     def world(self) -> SimWorld:
@@ -110,7 +110,7 @@ class RunContext:
         self._tasks.append(task)
 
     def chance_of(self, purpose: str) -> random.Random:
-        """A source of chance of its own."""
+        """Return a separate source of chance for a purpose."""
         return self._run.chance.of(purpose)
 
     def config_without_id(self) -> ProducerConfig:
@@ -120,7 +120,7 @@ class RunContext:
     # -- consumers --------------------------------------------------------------------------------
 
     def make_consumer(self, seat: Seat, name: str) -> SimConsumer | None:
-        """What an incarnation of that name reads by."""
+        """Return the consumer with which an incarnation of that name reads."""
         if seat.reads is None:
             return None
         return SimConsumer(
@@ -139,7 +139,7 @@ class RunContext:
     # -- the share of the work --------------------------------------------------------------------
 
     def burst_sizes(self, seat: Seat) -> Sequence[int]:
-        """How many records to send at a time; more where the work has fallen behind."""
+        """Return how many records to send at a time; more where the work has fallen behind."""
         due = self.loop.time() / CHAOS_S * self._budget
         return _LARGE if self._spent[seat.name] < due - _LAG else _USUAL
 
@@ -148,7 +148,7 @@ class RunContext:
         self._spent[seat.name] += size
 
     def pause(self, seat: Seat) -> float:
-        """How long to wait before the next transaction, so that the work lasts until the end."""
+        """Return how long to pause before the next transaction; there is to be work until the end."""
         if seat.reads is not None:
             return self._rng.choice((0.0, 0.1, 0.5))
         due = self._spent[seat.name] / self._budget * CHAOS_S

@@ -1,6 +1,6 @@
 """One process's way to the network, which can be cut as by its sudden death.
 
-Owns: the connections of a process. Must not know: what travels.
+Owns: the connections of a process. Not here: what travels.
 """
 
 from __future__ import annotations

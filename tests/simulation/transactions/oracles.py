@@ -1,7 +1,7 @@
-"""What must be true of transactions after a run, whatever went wrong during it.
+"""Rules for transactions that must hold after a run, whatever went wrong during it.
 
 Owns: the guarantees of transactional producers as checks on the books, the logs read by a committed
-reader, and the groups' positions. Must not know: which faults struck.
+reader, and the groups' positions. Not here: which faults struck.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class _Reading:
                 self.contents[entry.transaction].append(entry)
 
     def is_visible(self, tx: TransactionEntry) -> bool | None:
-        """Whether any of it is; None if it cannot be told, since it has no records."""
+        """True if any of it is visible; None if that is unknown, since it has no records."""
         certain = [each for each in self.contents[tx.number] if each.state is CallState.ACCEPTED]
         return any(each.name in self.seen for each in certain) if certain else None
 
     def records(self, where: TopicPartition) -> dict[int, DecodedRecord]:
-        """What a committed reader gets of a partition, by offset."""
+        """Return what a committed reader gets of a partition, by offset."""
         view = self.views.get(where)
         return {} if view is None else view.records
 
@@ -111,7 +111,7 @@ def sends_do_not_outlive_their_transaction(r: _Reading) -> Iterator[str]:
 
 
 def a_fenced_producer_is_done(r: _Reading) -> Iterator[str]:
-    """What an older incarnation wants to commit when a newer one is ready never becomes visible."""
+    """Commits of an older incarnation never become visible once a newer one is ready."""
     actors = {actor.name: actor for actor in r.book.actors}
     for tx in r.book.transactions:
         owner, asked_at = actors[tx.actor], tx.commit_asked_at
@@ -130,7 +130,7 @@ def a_fenced_producer_is_done(r: _Reading) -> Iterator[str]:
             yield f"{tx.label} is visible, and {newer[0].name} was ready before its commit"
 
 
-def nobody_fences_itself(r: _Reading) -> Iterator[str]:
+def no_producer_fences_itself(r: _Reading) -> Iterator[str]:
     """A producer is fenced by another incarnation, by its timeout, or by a request it had given up.
 
     The last: in V1 an addition that is carried out late, between the abort that a producer sends
@@ -145,13 +145,13 @@ def nobody_fences_itself(r: _Reading) -> Iterator[str]:
 
 
 def what_is_prepared_waits(r: _Reading) -> Iterator[str]:
-    """Before somebody decides only its timeout and an incarnation end it.
+    """Before a decision only its timeout and an incarnation end a prepared transaction.
 
     A newer one does at any time. An older one does by asking for its next epoch: the coordinator
-    aborts what runs before it compares epochs. No producer can tell that it has been replaced, so
-    that is nobody's fault; but only the transaction of a newer epoch than the one it names may be
+    aborts what runs before it compares epochs. No producer can detect that it was replaced, so
+    that is not a fault; but only the transaction of a newer epoch than the one it names may be
     lost to it. Or its first request is delayed until a newer one is ready: the coordinator cannot
-    tell which of the two started later.
+    detect which of the two started later.
     """
     timeout = r.evidence.config.transaction_timeout_ms / 1000
     coordinators = r.evidence.cluster.transactions
@@ -179,8 +179,8 @@ def what_is_prepared_waits(r: _Reading) -> Iterator[str]:
             yield f"{tx.label} was prepared, and had ended by itself at {lost_at:.3f}"
 
 
-def what_is_told_of_an_end_agrees(r: _Reading) -> Iterator[str]:
-    """Whoever asks, and however often: the same end."""
+def reports_of_an_end_agree(r: _Reading) -> Iterator[str]:
+    """All processes that ask, however often, get the same end."""
     for tx in r.book.transactions:
         for contradiction in tx.contradictions:
             yield f"{tx.label}: {contradiction}"
@@ -197,7 +197,7 @@ def nothing_stays_open(r: _Reading) -> Iterator[str]:
 
 
 def order_of_a_transaction_is_kept(r: _Reading) -> Iterator[str]:
-    """Visible records of one task stand in a partition in the order of `send`."""
+    """Visible records of one task are in a partition in the order of `send`."""
     for tx in r.book.transactions:
         last: dict[tuple[int, TopicPartition], tuple[int, Entry]] = {}
         for entry in r.contents[tx.number]:
@@ -206,7 +206,7 @@ def order_of_a_transaction_is_kept(r: _Reading) -> Iterator[str]:
             for where, offset in r.seen.get(entry.name, ()):
                 before = last.get((entry.task, where))
                 if before is not None and before[0] >= offset:
-                    yield f"{entry.label} was sent after {before[1].label} and stands before it"
+                    yield f"{entry.label} was sent after {before[1].label} and is before it"
                 last[entry.task, where] = (offset, entry)
 
 
@@ -270,9 +270,9 @@ ORACLES = (
     records_belong_to_a_transaction,
     sends_do_not_outlive_their_transaction,
     a_fenced_producer_is_done,
-    nobody_fences_itself,
+    no_producer_fences_itself,
     what_is_prepared_waits,
-    what_is_told_of_an_end_agrees,
+    reports_of_an_end_agree,
     nothing_stays_open,
     order_of_a_transaction_is_kept,
     positions_agree_with_records,

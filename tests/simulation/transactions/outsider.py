@@ -1,7 +1,7 @@
-"""Whoever decides about prepared transactions from outside of the processes that wrote them.
+"""A process that decides about prepared transactions that other processes wrote.
 
 Owns: their ends by `TransactionAdmin`: made again after errors, repeated later, asked for the other
-way round. Must not know: how they were prepared, what is right.
+way round. Not here: how they were prepared, what is right.
 
     asks whether it is prepared -> ends it until that has an outcome -> sometimes, when others may
     have gone on: ends it again, or tries the opposite
@@ -22,8 +22,8 @@ from aioproducer.errors import (
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.transaction_admin import TransactionAdmin
 from simulation.transactions.book import Outcome, TransactionEntry
+from simulation.transactions.caller import Caller, GaveUpError
 from simulation.transactions.context import RunContext
-from simulation.transactions.patience import Caller, GaveUpError
 
 if TYPE_CHECKING:
     from aioproducer.net.dial.dialer import Dialer
@@ -54,7 +54,7 @@ class Outsider:
         tx: What the books say of it.
         prepared: What its process has handed over.
         commit: The decision.
-        alone: Whether nobody else decides at the same time.
+        alone: Whether no other process decides at the same time.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class Outsider:
         async with self._admin:
             if self._alone and self._rng.random() < 0.3:
                 await self._ask()
-            known = await self._until_told()
+            known = await self._until_decided()
         if known:
             # A connection that is kept would make a late decision no different from the first.
             later = asyncio.ensure_future(self._come_back())
             self._context.attend(later)
 
-    async def _until_told(self) -> bool:
-        """Whether there is an outcome, known or lost for good."""
+    async def _until_decided(self) -> bool:
+        """Return whether there is an outcome, known or lost for good."""
         for _ in range(_TRIES):
             try:
                 await self._end(commit=self._commit)
@@ -110,7 +110,7 @@ class Outsider:
         return False
 
     async def _come_back(self) -> None:
-        """Late decisions are told what became of the first, and touch nothing that came after."""
+        """Late decisions get the outcome of the first one, and change nothing that came after."""
         rng = self._rng
         async with self._admin:
             for commit in (self._commit, not self._commit):
@@ -127,18 +127,18 @@ class Outsider:
         async def finish() -> None:
             await self._admin.finish(self._prepared, commit=commit)
 
-        tx, was_open = self._tx, self._tx.outcome is Outcome.UNTOLD
+        tx, was_open = self._tx, self._tx.outcome is Outcome.UNREPORTED
         try:
             await self._caller.call("finish", finish)
         except PreparedTransactionEndedError as error:
             self._context.trace(f"{tx.label} has ended otherwise: {error}")
-            tx.tell(Outcome.REFUSED if commit else Outcome.COMMITTED)
+            tx.report(Outcome.REFUSED if commit else Outcome.COMMITTED)
             if was_open and self._alone:
                 tx.lose(self._loop.time())
         else:
             self._context.trace(f"{tx.label} is ended from outside, commit={commit}")
             if not self._prepared.empty:
-                tx.tell(Outcome.COMMITTED if commit else Outcome.ABORTED)
+                tx.report(Outcome.COMMITTED if commit else Outcome.ABORTED)
 
     async def _ask(self) -> None:
         answers: list[bool] = []
@@ -149,6 +149,6 @@ class Outsider:
         try:
             await self._caller.call("still_prepared", ask)
         except KafkaError as error:
-            self._context.trace(f"nobody says whether {self._tx.label} is prepared: {error!r}")
+            self._context.trace(f"it is unknown whether {self._tx.label} is prepared: {error!r}")
         if answers and not answers[-1]:
             self._tx.lose(self._loop.time())

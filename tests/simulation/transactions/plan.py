@@ -1,6 +1,6 @@
-"""What a transactional run starts with besides its scenario: who there is, and which protocol.
+"""The parameters of a transactional run besides its scenario: seats, and the protocol.
 
-Owns: the drawing of it. Must not know: how any of it is carried out.
+Owns: the drawing of it. Not here: how any of it is carried out.
 
 A seat is a job that one process at a time should do; incarnations follow each other on it, and
 sometimes the one before has not gone yet.
@@ -26,8 +26,8 @@ class Seat:
     Attributes:
         name: Its transactional id, or what those of its incarnations begin with.
         reads: The topic it transforms; None for a job that makes records up.
-        by_generation: Whether each incarnation has a transactional id of its own, so that only
-            the group's generation tells a zombie (KIP-447).
+        by_generation: Whether each incarnation has a separate transactional id, so that only
+            the group's generation exposes a zombie (KIP-447).
     """
 
     name: str
@@ -51,7 +51,7 @@ class Plan:
         marker_delay_ms: How long each step takes that follows the decision on an end.
         load_ms: How long a coordinator needs to take over.
         shards: Among how many partitions the coordinators of each kind share their work.
-        share_prepared: How many of the transactions are prepared, for somebody outside to decide.
+        share_prepared: The share of transactions that are prepared, for another process to decide.
     """
 
     seats: tuple[Seat, ...]

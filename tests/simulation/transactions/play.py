@@ -1,8 +1,8 @@
 """One transactional run from the first process to the last.
 
-Owns: the order of events. Must not know: what faults do, what the guarantees are.
+Owns: the order of events. Not here: what faults do, what the guarantees are.
 
-    everybody works while faults strike -> heal -> probe: everybody commits once more, and readers
+    all work while faults strike -> heal -> probe: each seat commits once more, and readers
     read to the end -> close
                                   or: -> close amid the faults -> heal
 """
@@ -39,7 +39,7 @@ class TransactionalPlay:
         self._ledger = run.ledger
 
     async def run(self) -> None:
-        """Until everybody has closed, one way or the other."""
+        """Run until every producer is closed, one way or the other."""
         self._cast.start()
         closes_at = self._run.scenario.closes_at
         if closes_at is None:
@@ -60,7 +60,7 @@ class TransactionalPlay:
 
     async def _end_in_haste(self, at: float) -> None:
         await asyncio.sleep(max(0.0, at - self._loop.time()))
-        self._run.trace("everybody closes")
+        self._run.trace("all close")
         await self.close(self._run.scenario.close_timeout_s)
         await self._cast.finished()
         self._run.world.heal()
@@ -74,7 +74,7 @@ class TransactionalPlay:
 
     async def _probe(self, seat: Seat) -> None:
         """A healthy cluster commits, and a reader gets to the end of what it reads."""
-        trouble = "nobody was there"
+        trouble = "no process was there"
         for tried in range(_TRIES):
             actor = await self._fit_actor(seat)
             try:
@@ -121,13 +121,13 @@ class TransactionalPlay:
             raise KafkaError(f"{tx.label} is {tx.outcome.value}")
 
     async def _read_to_the_end(self, actor: Actor, most: int) -> bool:
-        """Whether it gets there; open transactions of the dead may hold it up for their timeout."""
+        """Return whether it gets there; open transactions of dead processes delay it."""
         consumer = actor.consumer
         until = self._loop.time() + _LONGEST_READING_S
         while consumer is not None and self._loop.time() < until:
             sources = consumer.poll(most)
             if not sources:
-                if sources is not None and not consumer.is_behind_anything():
+                if sources is not None and not consumer.has_unread_records():
                     return True
                 await asyncio.sleep(0.5)
                 continue

@@ -1,6 +1,6 @@
-"""What a consumer with `isolation.level=read_committed` sees of a log.
+"""The view of a log that a consumer with `isolation.level=read_committed` has.
 
-Owns: deciding it from the log alone, marker by marker. Must not know: the brokers' own index of
+Owns: deciding it from the log alone, marker by marker. Not here: the brokers' own index of
 aborted transactions, coordinators.
 """
 

@@ -1,6 +1,6 @@
 """The producers that live through the faults, behind one face.
 
-Owns: how each client is configured and how its answers become outcomes. Must not know: scenarios.
+Owns: how each client is configured and how its answers become outcomes. Not here: scenarios.
 
 All run idempotent with acks=all, without compression, and with the same request and delivery
 timeouts, where they have them: aiokafka has no delivery timeout and retries idempotent batches for

@@ -1,6 +1,6 @@
 """Where faults happen: three brokers that are ours to break, and a proxy before each.
 
-Owns: the cluster, its proxies, and what may be done to them from asyncio code. Must not know:
+Owns: the cluster, its proxies, and what may be done to them from asyncio code. Not here:
 scenarios, clients.
 """
 

@@ -1,6 +1,6 @@
 """A TCP proxy that breaks connections in every way a network can.
 
-Owns: forwarding bytes between clients and one broker, and the fault in force. Must not know:
+Owns: forwarding bytes between clients and one broker, and the fault in force. Not here:
 Kafka; it rewrites nothing. A connection from which bytes were taken never gets any again:
 TCP delays, cuts and ends, but leaves no holes.
 """

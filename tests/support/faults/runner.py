@@ -1,6 +1,6 @@
 """Runs one scenario with any clients side by side, and has the logs judged.
 
-Owns: the load, the order of events, and the bounds of every wait. Must not know: what the fault is.
+Owns: the load, the order of events, and the bounds of every wait. Not here: what the fault is.
 
 Every client sends its own numbered records, at the same pace, to a topic of its own, until it
 has sent as many as wanted *and* the fault is over. Then each gets its delivery timeout, and some

@@ -1,6 +1,6 @@
 """The faults, one coroutine each.
 
-Owns: what is broken, in which order and for how long. Must not know: clients, the verdict.
+Owns: what is broken, in which order and for how long. Not here: clients, the verdict.
 
 Every scenario begins with some healthy seconds and ends with all brokers up again.
 """

@@ -1,6 +1,6 @@
 """A cable between two TUN devices, carried by a thread.
 
-Owns: the devices' file descriptors, the packets on their way, the weather. Must not know:
+Owns: the devices' file descriptors, the packets on their way, the weather. Not here:
 namespaces, whose the addresses are, what the packets are for.
 """
 

@@ -1,6 +1,6 @@
 """A producer that sends numbered records over the cable, and the verdict on them.
 
-Owns: the order of a trial's events and the bounds of its waits. Must not know: the weather.
+Owns: the order of a trial's events and the bounds of its waits. Not here: the weather.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Real brokers with TLS and SASL listeners.
 
-Owns: their configuration. Must not know: the client under test.
+Owns: their configuration. Not here: the client under test.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A certificate authority for tests, and what it signs.
 
-Owns: making keys and certificates, writing them in the forms users have them in. Must not know:
+Owns: making keys and certificates, writing them in the forms users have them in. Not here:
 brokers, clients.
 """
 

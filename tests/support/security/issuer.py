@@ -1,6 +1,6 @@
 """A token issuer on loopback: a token endpoint, and the keys that brokers check tokens with.
 
-Owns: an HTTP server in a thread, an RSA key, what clients may present. Must not know: the client
+Owns: an HTTP server in a thread, an RSA key, what clients may present. Not here: the client
 under test; it checks assertions with the `cryptography` library alone.
 """
 

@@ -1,6 +1,6 @@
 """A Kerberos realm of the tests' own, by the programs of Debian's krb5-kdc.
 
-Owns: the realm's files and its key distribution centre's process. Must not know: brokers, clients.
+Owns: the realm's files and its key distribution centre's process. Not here: brokers, clients.
 """
 
 from __future__ import annotations

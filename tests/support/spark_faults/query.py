@@ -1,6 +1,6 @@
 """A streaming query over all its lives: what it writes, what has happened, what a reader finds.
 
-Owns: its folder. Must not know: Spark, how anything is made exactly once.
+Owns: its folder. Not here: Spark, how anything is made exactly once.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 To start Spark takes most of a life's time, so several queries live at once, each with a topic and
 a checkpoint of its own: whatever dies hits each of them at a moment of its own.
 
-Owns: starting and killing lives. Must not know: Spark, what queries write.
+Owns: starting and killing lives. Not here: Spark, what queries write.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The data source `aioproducer`, which fails and dies where it is told to.
 
-Owns: the moments, and how a task or its process dies. Must not know: who kills a whole query.
+Owns: the moments, and how a task or its process dies. Not here: who kills a whole query.
 
     task.share    how many of the first two attempts of tasks fail, at a random moment
     task.ways     how, at random: `raise`, `kill` its process, or kill the `executor` as well

@@ -1,7 +1,7 @@
 """The transactional client that lives through the faults, here or in a process of its own.
 
-Owns: what a transaction consists of, what a careful application does about each error. Must not
-know: faults, the verdict.
+Owns: what a transaction consists of, what a careful application does about each error. Not here:
+faults, the verdict.
 
 Every transaction has 1 to 40 records over all partitions; half of them also move the position of a
 consumer group, and each tenth is aborted on purpose. A call that ran out of time is repeated. What

@@ -1,6 +1,6 @@
 """Consume, transform, produce, exactly once, by a process that is killed again and again.
 
-Owns: the lives of the process (`support.transactions.copier`), and the verdict. Must not know:
+Owns: the lives of the process (`support.transactions.copier`), and the verdict. Not here:
 other scenarios.
 """
 

@@ -1,7 +1,7 @@
 """One scenario from a fresh topic to the verdict.
 
-Owns: the order of things, and reading what is visible with other people's consumers. Must not
-know: what a fault does.
+Owns: the order of things, and reading what is visible with other people's consumers. Not here:
+what a fault does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What breaks while transactions run, one coroutine each.
 
-Owns: what is broken, in which phase of a transaction and for how long. Must not know: what a
+Owns: what is broken, in which phase of a transaction and for how long. Not here: what a
 transaction consists of, the verdict.
 
 Every fault ends with all brokers up and in sync.

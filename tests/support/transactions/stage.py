@@ -1,7 +1,7 @@
 """Where clients and faults meet.
 
 Owns: the cluster of one run, its client processes and what they told, waiting for a client to
-arrive at a phase. Must not know: which faults there are, the verdict.
+arrive at a phase. Not here: which faults there are, the verdict.
 """
 
 from __future__ import annotations

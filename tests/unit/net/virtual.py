@@ -1,7 +1,7 @@
 """An event loop whose clock jumps, and an in-memory network for it.
 
 Owns: `virtual_time` (a decorator for tests), `MemoryDialer` with servers made of the behaviours of
-`hostile`, and transports whose reading side can be stalled. Must not know: the client under test.
+`hostile`, and transports whose reading side can be stalled. Not here: the client under test.
 
 On this loop nothing takes time but timers, and these take none: when nobody is runnable the clock
 jumps to the next timer. When there is none either, the test hangs for ever, which is an error here.

@@ -1,6 +1,6 @@
-"""How a user makes a call: again after a timeout, sometimes cut short, and not for ever.
+"""Calls of a user: repeated after a timeout, sometimes cut short, given up after a while.
 
-Owns: the repetition of calls that may be repeated, the check of their bounds. Must not know: which
+Owns: the repetition of calls that may be repeated, the check of their bounds. Not here: which
 call it is.
 """
 
@@ -30,9 +30,9 @@ class Caller:
     Args:
         name: The user's.
         max_block: Seconds a call may take.
-        rng: When to lose patience.
+        rng: Draws when to give up.
         ledger: Where calls that took too long are noted.
-        trace: Where timeouts are told.
+        trace: Where timeouts are logged.
     """
 
     def __init__(
