@@ -148,7 +148,7 @@ class RunContext:
         self._spent[seat.name] += size
 
     def pause(self, seat: Seat) -> float:
-        """Return how long to pause before the next transaction; there is to be work until the end."""
+        """Return the pause before the next transaction, so that the work lasts until the end."""
         if seat.reads is not None:
             return self._rng.choice((0.0, 0.1, 0.5))
         due = self._spent[seat.name] / self._budget * CHAOS_S
