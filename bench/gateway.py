@@ -38,7 +38,7 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     "aiokafka": ("aiokafka", {}),
 }
 RESULTS = Path(__file__).with_name("gateway.json")
-_PATIENCE_S = 120.0
+_TIMEOUT_S = 120.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 Run = dict[str, float]
@@ -62,7 +62,7 @@ async def measure(server: servers.Server, name: str, share: float) -> Run:
             options=options,
         ) as app,
     ):
-        port = int((await app.report("ready", _PATIENCE_S))["port"])
+        port = int((await app.report("ready", _TIMEOUT_S))["port"])
         await paced(port, WARM_S * share)
         before = cpu_of(app)
         seconds = await paced(port, MEASURED_S * share)
@@ -89,7 +89,7 @@ async def paced(port: int, seconds: float) -> list[float]:
         count=count,
         connections=CONNECTIONS,
     ) as load:
-        report = await load.report("latencies", _PATIENCE_S)
+        report = await load.report("latencies", _TIMEOUT_S)
     if report["refused"] or report["lost"]:
         raise LoadError(f"{report['refused']} refused, {report['lost']} lost")
     found: list[float] = report["seconds"]

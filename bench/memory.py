@@ -48,7 +48,7 @@ _SAMPLE_S = 0.1
 _ANSWER_S = 60.0
 _DRAIN_S = 330.0
 _MIB = 1 << 20
-_PATIENCE = {"max_block_ms": 600_000, "delivery_timeout_ms": 900_000}
+_LONG_TIMEOUTS = {"max_block_ms": 600_000, "delivery_timeout_ms": 900_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ async def _load(ground: Ground, scenario: Scenario, topic: str) -> AsyncIterator
         partitions=scenario.partitions,
         tasks=TASKS,
         value_bytes=VALUE_BYTES,
-        options=_PATIENCE | dict(scenario.options),
+        options=_LONG_TIMEOUTS | dict(scenario.options),
     ) as load:
         yield load
 

@@ -38,7 +38,7 @@ _CONNECTIONS_PER_REFRESH = 2
 _OUT_OF_ORDER = "would be out of order"
 """What the error of a record says that a later one has overtaken."""
 
-_PATIENCE_S = 0.1
+_TIMEOUT_S = 0.1
 """What may come on top of a promised bound: turns of the loop, timers' granularity."""
 
 
@@ -187,8 +187,8 @@ def sequences_are_never_reused(e: Evidence) -> Iterator[str]:
 def waits_are_bounded(e: Evidence) -> Iterator[str]:
     """`send` by `max_block_ms`, deliveries by `delivery_timeout_ms`, flush and close likewise."""
     yield from e.ledger.late_ends
-    block = e.config.max_block_ms / 1000 + _PATIENCE_S
-    delivery = e.config.delivery_timeout_ms / 1000 + _PATIENCE_S
+    block = e.config.max_block_ms / 1000 + _TIMEOUT_S
+    delivery = e.config.delivery_timeout_ms / 1000 + _TIMEOUT_S
     for entry in e.ledger.entries:
         settled = entry.settled_at
         if settled is None or entry.task < 0:

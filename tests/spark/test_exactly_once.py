@@ -114,7 +114,7 @@ def test_queries_killed_in_their_commits_are_whole_in_the_end(
     ]
     with closing(FaultySession(tmp_path, queries)) as session:
         life = session.start(moment=lambda query: moment_of[query.folder.name], batch=0)
-        assert life.standing() == queries, life.text()
+        assert life.wait_until_paused() == queries, life.text()
         life.kill()
         session.finish()
     assert set(MOMENTS) <= set(session.notes)
@@ -268,7 +268,7 @@ def kill_at(moment: str, written: FaultySession) -> None:
         return chosen
 
     life = written.start(moment=moment, batch=batch)
-    assert life.standing() == written.queries, life.text()
+    assert life.wait_until_paused() == written.queries, life.text()
     life.kill()
     for query in written.queries:
         query.note("killed")
@@ -312,7 +312,7 @@ def test_a_second_driver_on_the_same_checkpoint_shuts_out_the_first(
             return query.batches() + query.rng.randint(earliest, latest)
 
         life = written.start(moment="before decision", batch=batch)
-        assert life.standing() == written.queries, life.text()
+        assert life.wait_until_paused() == written.queries, life.text()
         return life
 
     first, shut_out = standing(0, 0), 0
@@ -371,7 +371,7 @@ def test_brokers_are_killed_in_every_phase(
 def those_at(life: Life, phase: str, rng: random.Random) -> list[FaultyQuery]:
     """Waits for the phase; none when all have ended."""
     if phase != "any":
-        return life.standing()
+        return life.wait_until_paused()
     while not life.planning() and life.process.poll() is None:
         time.sleep(0.05)
     time.sleep(rng.uniform(0, 3))

@@ -64,7 +64,7 @@ def _unpacked() -> Path:
             content.extractall(draft, filter="data")
         try:
             draft.rename(home)
-        except OSError:  # somebody else was quicker
+        except OSError:  # another process was quicker
             shutil.rmtree(draft)
     return home
 

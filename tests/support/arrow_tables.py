@@ -44,7 +44,7 @@ def rows(max_size: int, topics: tuple[str, ...] = ("t", "u")) -> st.SearchStrate
 
 
 def expected_record(row: Row) -> tuple[Any, ...]:
-    """What a reader has to make of a row."""
+    """The record that a reader has to make of a row."""
     return (
         row.topic,
         None if row.key is None else row.key.encode(),
@@ -80,7 +80,7 @@ def table_of(draw: st.DrawFn, given: list[Row]) -> pa.Table:
         "topic": _column(draw, [row.topic for row in given], draw(text)),
     }
     whole = pa.table(columns)
-    # Rows in front that nobody asks for: every buffer is read from an offset then.
+    # Unused rows in front: every buffer is read from an offset then.
     padded = pa.concat_tables([whole.slice(0, draw(st.integers(0, 3))), whole]).combine_chunks()
     whole = padded.slice(len(padded) - len(given))
     cuts = sorted(draw(st.lists(st.integers(0, len(given)), max_size=3)))

@@ -24,7 +24,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 _ARGUMENTS = (
     "--headless=new",
     "--remote-debugging-port=0",
@@ -77,7 +77,7 @@ class Page:
 
     async def wait_for(self, condition: str) -> None:
         """Returns when an expression has become true in the page."""
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             while not await self.evaluate(f"Boolean({condition})"):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
@@ -112,7 +112,7 @@ class Browser:
             message["sessionId"] = session
         answered = self._waiting[number] = asyncio.get_running_loop().create_future()
         await self._connection.send(json.dumps(message))
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             return await answered
 
     @asynccontextmanager
@@ -194,14 +194,14 @@ async def running_browser(program: str) -> AsyncIterator[Browser]:
     finally:
         with suppress(ProcessLookupError):
             process.terminate()
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             await process.wait()
         shutil.rmtree(profile, ignore_errors=True)
 
 
 async def _address(file: Path, process: asyncio.subprocess.Process) -> str:
-    """Where the browser listens: it writes port and path into a file of its profile."""
-    async with asyncio.timeout(_PATIENCE_S):
+    """Return the address of the browser, which writes port and path into a file of its profile."""
+    async with asyncio.timeout(_TIMEOUT_S):
         while process.returncode is None:
             if (lines := _lines(file))[1:]:
                 return f"ws://127.0.0.1:{lines[0]}{lines[1]}"

@@ -81,7 +81,7 @@ class Logged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """What holds in a run; the defaults are those of an idempotent producer with `acks=all`.
+    """The guarantees of a run; the defaults are those of an idempotent producer with `acks=all`.
 
     Attributes:
         kept: Whether what is acknowledged stays; not with `acks=0`.
@@ -114,7 +114,7 @@ _BEFORE = {
 
 
 class End(StrEnum):
-    """How far a transaction came, as its client knows."""
+    """The state of a transaction as its client sees it."""
 
     BEGUN = "begun"
     ASKED = "to be committed"
@@ -211,21 +211,21 @@ class History:
 
     @property
     def pending(self) -> int:
-        """How many records have no outcome."""
+        """The number of records without outcome."""
         return self._pending
 
     @property
     def offered(self) -> int:
-        """How many records clients were asked to take."""
+        """The number of records that clients were asked to take."""
         return len(self._records)
 
     @property
     def excused(self) -> int:
-        """How many acknowledged records may be absent."""
+        """The number of acknowledged records that may be absent."""
         return sum(record.excused for record in self._records.values())
 
     def count(self, state: str) -> int:
-        """How many records are `acknowledged`, `failed`, `refused`, ..."""
+        """The numbers of records that are `acknowledged`, `failed`, `refused`, ..."""
         return sum(record.state == state for record in self._records.values())
 
     def _move(self, name: Hashable, state: _State) -> _Record:

@@ -19,7 +19,7 @@ _numbers = itertools.count(1)
 class ClusterUnderTest:
     """A cluster to write to.
 
-    `handle` is what stands behind it: an `EmbeddedCluster` or a `KafkaBackend`.
+    `handle` is the cluster itself: an `EmbeddedCluster` or a `KafkaBackend`.
     """
 
     backend: str
@@ -38,9 +38,9 @@ class ClusterUnderTest:
         replication_factor: int | None = None,
         configs: Mapping[str, str] | None = None,
     ) -> str:
-        """Create a topic with a name of its own; gives the name when every partition has a leader.
+        """Create a topic with a unique name; return the name when every partition has a leader.
 
-        The topic has as many replicas as there are brokers, three at most, unless told otherwise.
+        By default the topic has as many replicas as there are brokers, three at most.
         """
         topic = unique_topic()
         await create_topic_confluent(
@@ -65,7 +65,7 @@ def real_cluster(kafka: KafkaBackend) -> ClusterUnderTest:
 
 @asynccontextmanager
 async def embedded_cluster(brokers: int = 3) -> AsyncIterator[ClusterUnderTest]:
-    """Embedded brokers that live as long as the block, on the running loop."""
+    """Run embedded brokers for the length of the block, on the running loop."""
     from aioproducer.testing.embedded import EmbeddedCluster
 
     async with EmbeddedCluster(brokers=brokers) as cluster:

@@ -1,5 +1,5 @@
-"""Compares what was acknowledged with what a foreign client read. The differences are short texts:
-a value of 900 KiB in an assertion's message helps nobody."""
+"""Compare what was acknowledged with what a foreign client read. The differences are short texts:
+a value of 900 KiB makes an assertion's message useless."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def read_all_blocking(
             "enable.partition.eof": True,
             "isolation.level": isolation,
             "check.crcs": True,
-            "fetch.wait.max.ms": 20,  # an end is told after this, not after half a second
+            "fetch.wait.max.ms": 20,  # an end is reported after this, not after half a second
         }
     )
     try:
@@ -139,8 +139,8 @@ def _create_topic(bootstrap: str, topic: NewTopic, timeout_s: float) -> None:
 def _partitions(consumer: Consumer, topic: str, deadline: float) -> set[int]:
     """The topic's partitions; a broker that has not heard of a new topic yet is asked again."""
     while True:
-        patience = max(_POLL_S, deadline - time.monotonic())
-        described = consumer.list_topics(topic, timeout=patience).topics[topic]
+        timeout = max(_POLL_S, deadline - time.monotonic())
+        described = consumer.list_topics(topic, timeout=timeout).topics[topic]
         if described.error is None:
             return set(described.partitions)
         is_unheard_of = described.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
@@ -152,8 +152,8 @@ def _partitions(consumer: Consumer, topic: str, deadline: float) -> set[int]:
 def _end_offsets(consumer: Consumer, topic: str, deadline: float) -> dict[int, int]:
     """The end of each partition, by the isolation level of the consumer.
 
-    A fetch does not tell the end reliably: a leader that has just been elected answers it with a
-    high watermark that may lie before acknowledged records. It refuses ListOffsets until its
+    A fetch does not show the end reliably: a leader that has just been elected answers it with a
+    high watermark that may be below acknowledged records. It refuses ListOffsets until its
     high watermark is current (KIP-207), and librdkafka repeats that request.
     """
     return {

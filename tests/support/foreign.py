@@ -1,4 +1,4 @@
-"""What other people's clients read, in one shape, so that it can be compared with what was sent."""
+"""Records as foreign clients read them, in one shape, to be compared with what was sent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ForeignRecord:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDigest:
-    """What one partition holds: counts, bytes, and a SHA-256 over all of it in offset order."""
+    """The content of one partition: counts, bytes, and a SHA-256 over all of it in offset order."""
 
     records: int
     key_bytes: int

@@ -1,4 +1,4 @@
-"""What crash reporters see of an exception: its text, its chain, and the locals of its frames."""
+"""The parts of an exception that crash reporters read: text, chain, and locals of its frames."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Peer:
         return header
 
     async def until_closed(self) -> None:
-        """Reads and forgets, until the client closes."""
+        """Read and discard until the client closes."""
         while await self.reader.read(65536):
             pass
 
@@ -94,7 +94,7 @@ Behaviour = Callable[[Peer], Awaitable[None]]
 
 
 def versions_response(ranges: Ranges = SANE_RANGES, error_code: int = 0) -> ApiVersionsResponse:
-    """What a broker with these ranges answers to ApiVersions."""
+    """Return the response to ApiVersions of a broker with these ranges."""
     api_keys = [ApiVersion(key, low, high) for key, (low, high) in ranges.items()]
     return ApiVersionsResponse(error_code=error_code, api_keys=api_keys)
 
@@ -212,7 +212,7 @@ async def slow_loris(peer: Peer) -> None:
 
 
 async def unsolicited(peer: Peer) -> None:
-    """Sends a frame nobody asked for."""
+    """Send a frame that was not requested."""
     peer.raw(encode_response(MetadataResponse(), MetadataRequest.VALID_VERSIONS[0], 7))
     await peer.until_closed()
 
@@ -235,7 +235,7 @@ def advertises(ranges: Ranges) -> Behaviour:
 
 
 class HostileServer:
-    """Runs a behaviour for every connection; leaves neither tasks nor sockets behind.
+    """Run a behaviour for every connection; close all tasks and sockets at the end.
 
     Attributes:
         accepted: How many connections were accepted.

@@ -1,7 +1,7 @@
 """Watches one event loop during one test: what was started there must have ended.
 
-Owns: finding tasks and transports that outlive a test, and collecting what the loop reported to
-nobody. Not here: pytest.
+Owns: finding tasks and transports that outlive a test, and collecting the loop's reports of
+unhandled errors. Not here: pytest.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _TURNS = 100
 
 
 class LeakError(AssertionError):
-    """A test left something behind on its event loop."""
+    """A test left a task, a transport or an unhandled error on its event loop."""
 
 
 @asynccontextmanager
 async def no_leaks() -> AsyncIterator[None]:
-    """Fail when the block leaves tasks or transports behind, or the loop had to report an error.
+    """Fail when the block leaves tasks or transports, or the loop had to report an error.
 
-    What exists before the block, such as a cluster shared by a module, is not looked at.
+    What exists before the block, such as a cluster shared by a module, is ignored.
 
     Raises:
         LeakError: Something was left.
@@ -67,9 +67,9 @@ async def _still_open(loop: asyncio.AbstractEventLoop, old: set[str]) -> set[str
 
 
 def _open_transports(loop: asyncio.AbstractEventLoop) -> set[str]:
-    """Socket transports by description; asyncio's own loop keeps them, uvloop does not tell.
+    """Return descriptions of the open socket transports; asyncio lists them, uvloop does not.
 
-    Where the loop does not tell, a forgotten transport is found when it is collected: it then
+    Where the loop does not list them, an unclosed transport is found when it is collected: it then
     gives a ResourceWarning, which is an error here.
     """
     transports = dict(getattr(loop, "_transports", {})).values()

@@ -1,4 +1,4 @@
-"""What one producer does and keeps for each of many topics, as a program that prints JSON.
+"""The work and memory of one producer for each of many topics, as a program that prints JSON.
 
 Run it with `AIOPRODUCER_IMPL` set to choose an implementation. Time is virtual and nothing is left
 to chance, so that the same code gives the same figures.
@@ -81,7 +81,7 @@ async def _work_per_topic(kafka: VirtualKafka, producer: Producer, known: int) -
 
 
 async def work(kafka: VirtualKafka) -> dict[str, Any]:
-    """What a new topic costs when few and when many are known, and what there is then."""
+    """Return the cost of a new topic among few and among many, and what is allocated then."""
     async with kafka.producer() as producer:
         await send_to(producer, range(FEW))
         few = await _work_per_topic(kafka, producer, FEW)
@@ -98,7 +98,7 @@ async def work(kafka: VirtualKafka) -> dict[str, Any]:
 
 
 async def memory(kafka: VirtualKafka) -> dict[str, float]:
-    """What is freed per topic with the producer: what others hold is held before and after."""
+    """Return the bytes per topic that are freed with the producer; memory of others stays."""
     held = []
     for count in (1, MANY):
         producer = kafka.producer()

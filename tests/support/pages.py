@@ -30,12 +30,12 @@ def blocks(text: str, language: str = "python") -> list[str]:
 
 
 def is_test(block: str) -> bool:
-    """Whether a block is a test file, which pytest runs."""
+    """Return whether a block is a test file, which pytest runs."""
     return re.search(r"^(async )?def test_", block, flags=re.MULTILINE) is not None
 
 
 def run_program(block: str, folder: Path, servers: str = SERVERS, registry: str = REGISTRY) -> str:
-    """Run a block as a program of its own process; return what it prints.
+    """Run a block as a program in a separate process; return what it prints.
 
     Only the addresses of the brokers and of the schema registry are replaced.
     """
@@ -60,7 +60,7 @@ def run_tests(tests: list[str], folder: Path) -> None:
 
 
 def definitions(block: str, servers: str = SERVERS) -> dict[str, Any]:
-    """What a program defines, without its last line, which runs it."""
+    """Return what a program defines, without its last line, which runs it."""
     text, _, _ = block.replace(SERVERS, servers).rpartition("asyncio.run(")
     scope: dict[str, Any] = {"__name__": "program"}
     exec(compile(text, "program.py", "exec"), scope)

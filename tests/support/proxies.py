@@ -24,7 +24,7 @@ class Proxy:
     """A proxy that runs as long as the block.
 
     Attributes:
-        kind: What it speaks.
+        kind: The protocol of the proxy.
         login: User name and password it wants.
         names: Host names it resolves, and to what; addresses stand for themselves.
         refusal: The SOCKS code or HTTP status with which it refuses to connect.

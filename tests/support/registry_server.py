@@ -1,4 +1,4 @@
-"""The stub of a schema registry behind a socket, for processes that cannot be given a transport."""
+"""The stub of a schema registry on a socket, for processes that cannot be given a transport."""
 
 from __future__ import annotations
 

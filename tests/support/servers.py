@@ -1,4 +1,4 @@
-"""Servers as processes of their own, as they are run in production.
+"""Servers in separate processes, as they are run in production.
 
 Owns: starting a command, finding out where it listens, ending it. Not here: what it serves.
 """
@@ -13,7 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 class ServerProcess:
@@ -27,7 +27,7 @@ class ServerProcess:
 
     async def hears(self, pattern: str) -> str:
         """The first group of a pattern, once it was said."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while (found := re.search(pattern, self.said)) is None:
                 if self._reading.done():
                     raise RuntimeError(f"the server ended: {self.said}")
@@ -36,7 +36,7 @@ class ServerProcess:
 
     async def ends(self) -> int:
         """Its exit code."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await self._reading
             return await self._process.wait()
 
@@ -59,7 +59,7 @@ class ServerProcess:
 async def server_process(
     module: str, arguments: Sequence[str], environment: Mapping[str, str]
 ) -> AsyncIterator[ServerProcess]:
-    """`python -m module arguments` for the length of a block, in a process group of its own."""
+    """Run `python -m module arguments` for the length of a block, in a new process group."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", module, *arguments),
         stdin=asyncio.subprocess.DEVNULL,

@@ -9,7 +9,7 @@ from typing import Any
 
 import uvicorn
 
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 30.0
 
 
 @asynccontextmanager
@@ -19,7 +19,7 @@ async def served(app: Any, **options: Any) -> AsyncIterator[str]:
     server = uvicorn.Server(uvicorn.Config(app, ws="websockets-sansio", **options))
     serving = asyncio.create_task(server._serve())
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             while not server.started and not serving.done():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         if serving.done():
@@ -29,6 +29,6 @@ async def served(app: Any, **options: Any) -> AsyncIterator[str]:
         yield f"{host}:{port}"
     finally:
         server.should_exit = True
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             await asyncio.wait({serving})
     serving.result()

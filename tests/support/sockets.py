@@ -1,6 +1,6 @@
-"""What the kernel says about TCP connections of this machine (Linux).
+"""The kernel's list of TCP connections of this machine (Linux).
 
-Owns: reading /proc/net/tcp and tcp6. Not here: who opened the sockets.
+Owns: reading /proc/net/tcp and tcp6. Not here: which process opened the sockets.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def ports_of(bootstrap_servers: str) -> set[int]:
 def in_close_wait(ports: Collection[int]) -> list[str]:
     """Connections to these ports whose far end has closed and whose near end has not.
 
-    Skips the test where the kernel does not tell.
+    Skips the test where the kernel has no such list.
     """
     if not _TABLES[0].exists():
         pytest.skip("no /proc/net/tcp: this system does not show the states of its connections")

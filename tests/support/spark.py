@@ -1,4 +1,4 @@
-"""An embedded cluster for synchronous tests, such as those with Spark: on a loop of its own."""
+"""An embedded cluster for synchronous tests, such as those with Spark: on a separate loop."""
 
 from __future__ import annotations
 

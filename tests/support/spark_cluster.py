@@ -1,6 +1,6 @@
 """Spark as processes of this machine: a standalone cluster, and a Spark Connect server.
 
-Each worker of the cluster has a loopback address of its own, so that Spark takes them for different
+Each worker of the cluster has a separate loopback address, so that Spark takes them for different
 machines: it runs no second attempt of a task where the first one runs.
 """
 
@@ -49,7 +49,7 @@ def standalone_cluster(folder: Path, workers: int = 2, cores: int = 2) -> Iterat
 
 @contextmanager
 def connect_server(folder: Path) -> Iterator[str]:
-    """Starts a Spark Connect server that runs what it is told in itself; gives its address.
+    """Start a Spark Connect server that runs its jobs in its own process; yield its address.
 
     Raises:
         TimeoutError: it does not start.

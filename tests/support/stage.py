@@ -1,6 +1,6 @@
 """A stage for tests on virtual time: a small simulated cluster, a producer, and no accidents.
 
-Owns: setting it up, breaking and mending it, looking at what is left. Not here: what is
+Owns: setting it up, breaking and repairing it, finding what is left. Not here: the acts that are
 played.
 
 The producer is the simulation's: production code with another network and clock, whose memory is
@@ -83,7 +83,7 @@ class Stage:
 
     @property
     def faults(self) -> Faults:
-        """What brokers are to do wrong."""
+        """The faults that brokers are to have."""
         return self.world.cluster.faults
 
     @property
@@ -98,7 +98,7 @@ class Stage:
         )
 
     def lose(self, node_id: int = 1) -> None:
-        """A broker's machine goes off: what is under way is lost, and nobody is told."""
+        """A broker's machine goes off: data under way is lost, and its peers get no FIN or RST."""
         self.world.cluster.crash(node_id)
         self.world.brokers[node_id].die(silent=True)
 
@@ -148,7 +148,7 @@ class Stage:
 def play(
     act: Callable[[Stage], Awaitable[T]], *, loop: VirtualLoop | None = None, **options: Any
 ) -> T:
-    """Plays one act on a stage of its own, which must end empty.
+    """Play one act on a new stage, which must end empty.
 
     Args:
         act: is given the stage.
@@ -161,7 +161,7 @@ def play(
     """
     loop = loop or VirtualLoop(random.Random(1))
     asyncio.set_event_loop(loop)
-    gc.freeze()  # what was there before is not looked at, which makes `collect` cheap
+    gc.freeze()  # objects from before are skipped, which makes `collect` cheap
     stage = Stage(loop, **options)
     try:
 

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Instant(Enum):
-    """When, at the chosen suspension, the cancellation comes."""
+    """The way in which the cancellation comes at the chosen suspension."""
 
     WHILE_WAITING = "while waiting"
     AS_IT_ENDS = "in the very turn in which the wait has ended"

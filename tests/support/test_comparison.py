@@ -67,7 +67,7 @@ def test_a_wrong_partition_is_found() -> None:
     assert "partition: sent 0, read 1" in found([READ], asked)
 
 
-def test_a_timestamp_of_the_producer_must_lie_within_the_time_of_sending() -> None:
+def test_a_timestamp_of_the_producer_must_be_within_the_time_of_sending() -> None:
     left_to_producer = replace(SAMPLE, timestamp_ms=None)
     late = replace(READ, timestamp=1101)
     metadata = ACKNOWLEDGED.metadata._replace(timestamp_ms=1101)

@@ -12,7 +12,7 @@ from support.confluent import _partitions
 
 
 class LaggingConsumer:
-    """Knows the topic when it has been asked often enough."""
+    """Has the topic once it has been asked often enough."""
 
     def __init__(self, answers: int, code: int) -> None:
         self._answers, self._code = answers, code
@@ -29,9 +29,9 @@ def test_a_broker_that_has_not_heard_of_a_topic_yet_is_asked_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "patience_s"),
+    ("code", "remaining_s"),
     [(KafkaError.UNKNOWN_TOPIC_OR_PART, -1), (KafkaError.TOPIC_AUTHORIZATION_FAILED, 60)],
 )
-def test_what_waiting_does_not_mend_is_raised(code: int, patience_s: float) -> None:
+def test_an_error_that_waiting_cannot_cure_is_raised(code: int, remaining_s: float) -> None:
     with pytest.raises(KafkaException):
-        _partitions(LaggingConsumer(5, code), "new", time.monotonic() + patience_s)
+        _partitions(LaggingConsumer(5, code), "new", time.monotonic() + remaining_s)

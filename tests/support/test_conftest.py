@@ -1,4 +1,4 @@
-"""What `tests/conftest.py` does to tests, seen from outside: in a pytest of its own."""
+"""The effects of `tests/conftest.py` on tests, seen from outside: in a separate pytest run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_leaked_task_fails_the_test_on_every_scope_of_loop(tmp_path: Path, sco
         f"""
 @pytest.mark.asyncio(loop_scope={scope!r})
 async def test_sample():
-    asyncio.get_running_loop().forgotten = asyncio.create_task(asyncio.sleep(60))
+    asyncio.get_running_loop().leaked = asyncio.create_task(asyncio.sleep(60))
 """,
         AIOPRODUCER_TEST_LOOP="asyncio",
     )
@@ -45,7 +45,7 @@ async def test_sample():
     assert "LeakError" in answer.stdout
 
 
-def test_fixtures_end_before_the_watch_looks(tmp_path: Path) -> None:
+def test_fixtures_end_before_leaks_are_searched(tmp_path: Path) -> None:
     answer = run_pytest(
         tmp_path,
         """
@@ -62,7 +62,7 @@ async def test_sample(task):
     assert answer.returncode == 0, answer.stdout
 
 
-def test_a_forgotten_socket_fails_the_run(tmp_path: Path) -> None:
+def test_an_unclosed_socket_fails_the_run(tmp_path: Path) -> None:
     answer = run_pytest(
         tmp_path,
         """

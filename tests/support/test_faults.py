@@ -1,4 +1,4 @@
-"""The judge of the fault scenarios convicts, and the proxy does what it is told."""
+"""The judge of the fault scenarios convicts, and the proxy follows its settings."""
 
 from __future__ import annotations
 
@@ -66,20 +66,20 @@ def test_a_doctored_log_is_convicted(
     assert judge(acknowledged_ledger(), doctor(honest_log())).violations == violations
 
 
-def test_a_record_called_not_persisted_must_not_stand_in_the_log() -> None:
+def test_a_record_called_not_persisted_must_not_be_in_the_log() -> None:
     ledger = Ledger()
     for number in range(4):
         ledger.offer(number)
     ledger.fail(0, Persistence.NOT_PERSISTED, "expired")
     ledger.fail(1, Persistence.POSSIBLY_PERSISTED, "expired")
-    ledger.fail(2, None, "a client that does not tell")
+    ledger.fail(2, None, "a client that reports nothing")
     ledger.refuse(3, "buffer full")
     verdict = judge(ledger, [LogEntry(0, number, number) for number in range(4)])
     assert verdict.violations == {"wrongly not persisted": 2}
     assert (verdict.accepted, verdict.failed, verdict.refused) == (3, 3, 1)
     assert dict(verdict.reasons) == {
         "expired": 2,
-        "a client that does not tell": 1,
+        "a client that reports nothing": 1,
         "buffer full": 1,
     }
 
@@ -122,7 +122,7 @@ def test_values_carry_their_number() -> None:
 
 @pytest.fixture
 async def heard() -> list[bytes]:
-    """What reached the server behind the proxy."""
+    """The bytes that reached the server through the proxy."""
     return []
 
 
@@ -178,7 +178,7 @@ async def read_or_reset(reader: asyncio.StreamReader) -> bytes:
         (NetworkFault.HALF_CLOSE, b"", b"during"),
     ],
 )
-async def test_the_proxy_ends_connections_as_told(
+async def test_the_proxy_ends_connections_as_set(
     proxy: FaultyProxy, heard: list[bytes], fault: NetworkFault, answer: bytes, request_seen: bytes
 ) -> None:
     async with connection(proxy) as (reader, writer):

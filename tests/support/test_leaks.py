@@ -20,9 +20,9 @@ async def accept_and_close(_: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 
 async def test_a_task_left_running_is_found_and_cancelled() -> None:
-    with pytest.raises(LeakError, match=r"task still running: .*forgotten"):
+    with pytest.raises(LeakError, match=r"task still running: .*leaked"):
         async with no_leaks():
-            task = asyncio.create_task(asyncio.sleep(60), name="forgotten")
+            task = asyncio.create_task(asyncio.sleep(60), name="leaked")
     with pytest.raises(asyncio.CancelledError):
         await task
 
@@ -33,7 +33,7 @@ async def test_a_task_that_is_about_to_end_is_waited_for() -> None:
     assert task.done()
 
 
-async def test_a_task_that_was_there_before_is_not_looked_at() -> None:
+async def test_a_task_that_was_there_before_is_ignored() -> None:
     task = asyncio.create_task(asyncio.sleep(60))
     async with no_leaks():
         pass
@@ -47,7 +47,7 @@ async def test_a_callback_that_raises_is_found() -> None:
             await asyncio.sleep(0)
 
 
-async def test_a_task_whose_error_nobody_took_is_found() -> None:
+async def test_a_task_whose_error_was_not_retrieved_is_found() -> None:
     async def fail() -> None:
         raise ValueError("lost")
 
@@ -60,7 +60,7 @@ async def test_a_task_whose_error_nobody_took_is_found() -> None:
 
 async def test_an_open_transport_is_found() -> None:
     if not hasattr(asyncio.get_running_loop(), "_transports"):
-        pytest.skip("this event loop does not tell its transports; ResourceWarning finds them")
+        pytest.skip("this event loop does not list its transports; ResourceWarning finds them")
     server = await asyncio.start_server(accept_and_close, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     with pytest.raises(LeakError, match=r"transport still open: .*Transport"):

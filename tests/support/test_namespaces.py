@@ -1,4 +1,4 @@
-"""What the weather of a cable does to packets."""
+"""The weather of a cable: what it does to packets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a connection that one side forgot is seen."""
+"""A connection that one side did not close is seen."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 from support.sockets import in_close_wait, ports_of
 
 
-def test_a_forgotten_connection_is_seen_until_it_is_closed() -> None:
+def test_an_abandoned_connection_is_seen_until_it_is_closed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as client:

@@ -16,7 +16,7 @@ COMMITTED, ABORTED, UNKNOWN, GIVEN_UP, LAST = range(5)
 Log = list[Entry]
 
 
-def told() -> History:
+def reported() -> History:
     """Two commits, an abort, a commit without answer, a client that died before its commit."""
     history = History()
     for number, total in TOTALS.items():
@@ -41,7 +41,7 @@ def log_of(*numbers: int) -> Log:
 
 
 def test_an_honest_log_has_no_violations() -> None:
-    verdict = judge(told(), log_of(COMMITTED, LAST), position=COMMITTED + 1)
+    verdict = judge(reported(), log_of(COMMITTED, LAST), position=COMMITTED + 1)
     assert verdict.violations == {}
     assert (verdict.begun, verdict.committed, verdict.aborted) == (5, 2, 1)
     assert (verdict.unknown_whole, verdict.unknown_absent, verdict.never_committed) == (0, 1, 1)
@@ -50,15 +50,15 @@ def test_an_honest_log_has_no_violations() -> None:
 
 def test_a_transaction_of_unknown_outcome_may_be_whole_and_then_moves_the_position() -> None:
     log = log_of(COMMITTED, UNKNOWN, LAST)
-    verdict = judge(told(), log, position=UNKNOWN + 1)
+    verdict = judge(reported(), log, position=UNKNOWN + 1)
     assert verdict.violations == {}
     assert (verdict.unknown_whole, verdict.unknown_absent) == (1, 0)
-    assert judge(told(), log, position=COMMITTED + 1).violations == {"position_wrong": 1}
+    assert judge(reported(), log, position=COMMITTED + 1).violations == {"position_wrong": 1}
 
 
 @pytest.mark.parametrize("position", [None, 0, ABORTED + 1, UNKNOWN + 1])
 def test_the_position_is_that_of_the_last_visible_transaction(position: int | None) -> None:
-    verdict = judge(told(), log_of(COMMITTED, LAST), position)
+    verdict = judge(reported(), log_of(COMMITTED, LAST), position)
     assert verdict.violations == {"position_wrong": 1}
 
 
@@ -103,11 +103,11 @@ def test_a_doctored_log_is_convicted(
     doctor: Callable[[Log], Log], violations: dict[str, int]
 ) -> None:
     log = doctor(log_of(COMMITTED, LAST))
-    assert judge(told(), log, position=COMMITTED + 1).violations == violations
+    assert judge(reported(), log, position=COMMITTED + 1).violations == violations
 
 
 def test_a_commit_after_a_loss_is_convicted() -> None:
-    history = told()
+    history = reported()
     history.begin(5, 2)
     history.move(5, State.COMMITTING)
     history.move(5, State.COMMITTED, lost=1)
@@ -117,7 +117,7 @@ def test_a_commit_after_a_loss_is_convicted() -> None:
 
 
 def test_partitions_that_stay_undecided_are_a_violation() -> None:
-    verdict = judge(told(), log_of(COMMITTED, LAST), position=COMMITTED + 1)
+    verdict = judge(reported(), log_of(COMMITTED, LAST), position=COMMITTED + 1)
     assert dataclasses.replace(verdict, stuck=2).violations == {"stuck": 2}
 
 
@@ -132,15 +132,15 @@ def test_partitions_that_stay_undecided_are_a_violation() -> None:
 )
 def test_an_outcome_that_cannot_follow_is_refused(number: int, state: State) -> None:
     with pytest.raises(ValueError, match=f"transaction {number} was"):
-        told().move(number, state)
+        reported().move(number, state)
 
 
 def test_a_number_is_used_once() -> None:
     with pytest.raises(ValueError, match="transaction 2 has begun before"):
-        told().begin(UNKNOWN, 1)
+        reported().begin(UNKNOWN, 1)
 
 
-def test_a_history_told_by_another_process_is_the_same() -> None:
+def test_a_history_reported_by_another_process_is_the_same() -> None:
     history = History()
     for event in (
         {"kind": "begin", "number": 0, "total": 2, "offsets": True},

@@ -35,7 +35,7 @@ from aioproducer.wire.schema import Message
 
 PASSING = {14, 15, 16, 51}
 """Loading, not available, not coordinator, concurrent: real brokers need a moment for each step."""
-PATIENCE_S, PAUSE_S = 30.0, 0.02
+TIMEOUT_S, PAUSE_S = 30.0, 0.02
 
 V1, V2 = 4, 5
 """The versions of EndTxn that stand for the transaction versions."""
@@ -144,7 +144,7 @@ class Session:
         self.log.append(("offset", _offsets(answer)))
 
     async def read_offset(self, *, stable: bool = False, decided: bool = False) -> None:
-        """What is committed; with `decided` once no transaction may change it."""
+        """Read the committed offset; with `decided` once no transaction may change it."""
         topics = [OffsetFetchRequestTopic(name=self.topic, partition_indexes=[0])]
         request = OffsetFetchRequest(
             group_id=self.topic, topics=topics, require_stable=stable or decided
@@ -156,7 +156,7 @@ class Session:
         self.log.append(("committed", found.error_code, found.committed_offset, found.metadata))
 
     async def read(self, index: int = 0, offset: int = 0) -> None:
-        """What a committed read gets, once every transaction is decided."""
+        """Read as a read_committed consumer, once every transaction is decided."""
         partition = FetchPartition(
             partition=index, fetch_offset=offset, partition_max_bytes=1_000_000
         )
@@ -166,7 +166,7 @@ class Session:
             isolation_level=1,
             topics=[FetchTopic(topic=self.topic, partitions=[partition])],
         )
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             response: Any = await self._ask(self.leaders[index], request, 12)
             data = response.responses[0].partitions[0]
@@ -211,7 +211,7 @@ class Session:
         passing: Iterable[int] = PASSING,
         once: bool = False,
     ) -> Any:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             answer = await self.client.ask(node_id, request, version, version)
             if once or set(codes(answer)).isdisjoint(passing) or time.monotonic() > deadline:

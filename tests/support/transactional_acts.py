@@ -42,7 +42,7 @@ def slow_markers(stage: Stage, delay_ms: int) -> None:
 
 
 def committed(stage: Stage, topic: str = "t", partition: int = 0) -> list[bytes]:
-    """What a read_committed reader of the log would be shown."""
+    """Return the values that a read_committed reader of the log gets."""
     shown: list[bytes] = []
     pending: dict[int, list[bytes]] = {}
     for batch in stage.batches(topic, partition):
@@ -58,7 +58,7 @@ def committed(stage: Stage, topic: str = "t", partition: int = 0) -> list[bytes]
 
 
 def is_commit(batch: RecordBatch) -> bool:
-    """Whether a control batch is a COMMIT marker, not an ABORT one."""
+    """Return whether a control batch is a COMMIT marker, not an ABORT one."""
     (marker,) = batch.records()
     return bytes(marker.key or b"")[2:4] == b"\0\1"
 

@@ -4,7 +4,7 @@ Owns: the checkpoint, the processes of a query, what happens to them, what a rea
 Not here: the protocol's steps; those are `TwoPhaseCommit`'s.
 
     source     every epoch has its rows; each attempt cuts them into other partitions
-    checkpoint how many epochs the driver has noted as done, behind their commits
+    checkpoint how many epochs the driver has noted as done, after their commits
     process    a line to the network, and what runs on it; killed, nothing of it is sent any more
 """
 
@@ -56,7 +56,7 @@ class TaskFailedError(Exception):
 
 
 class Process:
-    """What dies as a whole.
+    """A process that dies as a whole.
 
     Args:
         stage: where it runs.
@@ -136,7 +136,7 @@ class _StallingClient(CoordinatorClient):
 
 
 class Query:
-    """One query from its start to its last epoch, over as many lives as that takes.
+    """One query from its start to its last epoch, in as many processes as are needed.
 
     Args:
         stage: three brokers and nothing else.
@@ -172,7 +172,7 @@ class Query:
         )
 
     async def run(self, lives: int) -> list[str]:
-        """So many lives with accidents, then one without; what a reader then finds wrong."""
+        """Run so many times with accidents, then once without; return what a reader finds wrong."""
         weather = asyncio.ensure_future(self._weather())
         self._workers = [Worker(self._stage, self.rng) for _ in range(2)]
         for _ in range(lives):
@@ -199,7 +199,7 @@ class Query:
         return self._wrong()
 
     def _wrong(self) -> list[str]:
-        """What a read_committed reader finds twice, or not at all."""
+        """Return the rows that a read_committed reader finds twice, or not at all."""
         wanted = {row for epoch in range(EPOCHS) for row in rows_of(epoch)}
         found = Counter(
             value for index in range(PARTITIONS) for value in committed(self._stage, TOPIC, index)
@@ -372,7 +372,7 @@ def play_query(
     protocol: Callable[[Ledger], TwoPhaseCommit] = TwoPhaseCommit,
     make: type[Query] = Query,
 ) -> tuple[list[str], Counter[str]]:
-    """What is wrong at the end of a query, and what has happened to it."""
+    """Return what is wrong at the end of a query, and what has happened to it."""
 
     async def act(stage: Stage) -> tuple[list[str], Counter[str]]:
         query = make(stage, seed, 1 + seed % 2, protocol)
@@ -383,12 +383,12 @@ def play_query(
 
 
 def rows_of(epoch: int) -> list[bytes]:
-    """The rows of an epoch, whoever reads them."""
+    """The rows of an epoch, the same in every process that reads them."""
     return [f"{epoch}-{row}".encode() for row in range(ROWS)]
 
 
 def committed(stage: Stage, topic: str, partition: int) -> list[bytes]:
-    """What a read_committed reader of the log is shown; nothing may be open."""
+    """Return what a read_committed reader of the log gets; no transaction may be open."""
     shown: list[bytes] = []
     pending: dict[int, list[bytes]] = {}
     for batch in stage.batches(topic, partition):

@@ -45,12 +45,12 @@ class CrashError(BaseException):
 
 
 class Fault(Enum):
-    """What happens to one request of the driver."""
+    """The accident of one request of the driver."""
 
     CRASH_BEFORE = "the driver dies before it is sent"
     CRASH_AFTER = "the driver dies before the answer arrives"
     LOST = "the answer does not arrive"
-    PAUSE = "the driver stands still while another one takes over"
+    PAUSE = "the driver pauses while another one takes over"
 
 
 @dataclass
@@ -65,7 +65,7 @@ class _Transaction:
 
 
 class Coordinator:
-    """What survives every process.
+    """The state that survives every process.
 
     Args:
         partitions: Those of the marker topic.
@@ -313,7 +313,7 @@ class Epoch:
             self.loop.close()
 
     def wrong(self) -> list[str]:
-        """What a read_committed reader finds wrong at the end."""
+        """Return what a read_committed reader finds wrong at the end."""
         found = self.coordinator.visible
         wrong = [f"row {row} is missing" for row in range(self.tasks) if not found[row]]
         wrong += [f"row {row} is there {count} times" for row, count in found.items() if count > 1]

@@ -16,7 +16,7 @@ from aioproducer.testing.world.trace import Trace
 from simulation.ledger import Ledger
 from simulation.scenario import CHAOS_S
 
-_PATIENCE_S = 0.1
+_TIMEOUT_S = 0.1
 """What may come on top of a promised bound."""
 
 
@@ -98,5 +98,5 @@ class Caller:
         now = self._loop.time()
         self._ledger.calls.append((f"{self._name}: {what}", began, now))
         took = now - began
-        if took > seconds + _PATIENCE_S:
+        if took > seconds + _TIMEOUT_S:
             self._ledger.late_ends.append(f"{self._name}: {what} took {took:.3f} s")

@@ -1,1 +1,1 @@
-"""Programs written for aiokafka. A test runs each as it stands and with one import changed."""
+"""Programs written for aiokafka. A test runs each unchanged and with one import changed."""

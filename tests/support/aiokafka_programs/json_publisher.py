@@ -24,7 +24,7 @@ CONNECTION_TRIES = 5
 
 @dataclass
 class Report:
-    """What became of the events."""
+    """The outcome of the events."""
 
     stored: Counter[int] = field(default_factory=Counter)
     failed: list[tuple[Event, str]] = field(default_factory=list)
@@ -104,7 +104,7 @@ def note(event: Event, report: Report, future: asyncio.Future[Any]) -> None:
 
 
 async def archive(producer: AIOKafkaProducer, topic: str, events: Sequence[Event]) -> Report:
-    """Write the events in batches, each customer's to a partition of their own choice."""
+    """Write the events in batches, each customer's to a partition that the program chooses."""
     report = Report()
     partitions = sorted(await producer.partitions_for(topic))
     for number in partitions:

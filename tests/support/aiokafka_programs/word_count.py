@@ -1,6 +1,6 @@
 """Counts words: reads lines of text, writes each word with its count so far, exactly once.
 
-The counts live in memory and in the topic they are written to; the group's positions are committed
+The counts are in memory and in the topic they are written to; the group's positions are committed
 in the transaction of the counts that follow from them. So a counter that was stopped at any moment
 begins where the last committed transaction ended.
 """
@@ -28,7 +28,7 @@ async def count_words(
     at_most: int = 10,
     before_commit: Hook = lambda number: None,
 ) -> int:
-    """Count until `until` lines are behind the group; gives the number of transactions.
+    """Count until the group has committed `until` lines; return the number of transactions.
 
     `before_commit` is called with the number of each transaction; what it raises aborts that.
     """
@@ -55,7 +55,7 @@ async def count_words(
             partitions = await producer.partitions_for(sink)
             counts = await counts_so_far(servers, sink, partitions)
             transactions = 0
-            while await lines_behind(consumer) < until:
+            while await committed_lines(consumer) < until:
                 batch = await consumer.getmany(timeout_ms=200, max_records=at_most)
                 if not batch:
                     continue
@@ -103,12 +103,12 @@ async def counts_so_far(servers: str, sink: str, partitions: set[int]) -> Counte
     return counts
 
 
-async def lines_behind(consumer: AIOKafkaConsumer) -> int:
-    """How many lines the group has committed."""
-    behind = 0
+async def committed_lines(consumer: AIOKafkaConsumer) -> int:
+    """Return how many lines the group has committed."""
+    committed = 0
     for place in consumer.assignment():
-        behind += await consumer.committed(place) or 0
-    return behind
+        committed += await consumer.committed(place) or 0
+    return committed
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
         verdicts = await run(SCENARIOS["kill -9"], ground, [OurClient], records=50_000)
 
 A scenario breaks brokers or the network while clients send numbered records, each client to a
-topic of its own. Afterwards a foreign consumer reads the topics, and `judge` compares what stands
-there with what each client said. Tests and `python -m bench reliability` use the same code.
+separate topic. Afterwards a foreign consumer reads the topics, and `judge` compares the records
+there with what each client reported. Tests and `python -m bench reliability` use the same code.
 """
 
 from support.faults.clients import (

@@ -1,4 +1,4 @@
-"""The producers that live through the faults, behind one face.
+"""The producers that run through the faults, each with the same interface.
 
 Owns: how each client is configured and how its answers become outcomes. Not here: scenarios.
 
@@ -26,7 +26,7 @@ _LINGER_MS = 5
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """What all clients are given."""
+    """The settings that all clients get."""
 
     bootstrap_servers: str
     topic: str
@@ -48,7 +48,7 @@ class LoadClient(Protocol):
         """Offer one record; its outcome goes to the ledger, now or later."""
 
     def retries(self) -> int | None:
-        """How many records were sent again so far, where the client tells: the fault was felt."""
+        """Return how many records were sent again so far, or None where they are not counted."""
 
     async def close(self) -> None:
         """Give everything back; what is still unresolved stays so."""
@@ -100,7 +100,7 @@ class OurClient:
 
 
 class AiokafkaClient:
-    """aiokafka, which tells nothing about the persistence of what failed."""
+    """aiokafka, which reports nothing about the persistence of what failed."""
 
     name: ClassVar[str] = "aiokafka"
 
@@ -147,7 +147,7 @@ class AiokafkaClient:
 
 
 class ConfluentClient:
-    """confluent-kafka (librdkafka); its Python face does not show what librdkafka knows about the
+    """confluent-kafka (librdkafka); its Python API does not show librdkafka's information about the
     persistence of what failed."""
 
     name: ClassVar[str] = "confluent-kafka"

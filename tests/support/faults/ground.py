@@ -1,4 +1,4 @@
-"""Where faults happen: three brokers that are ours to break, and a proxy before each.
+"""The place of the faults: three brokers that tests may break, and a proxy before each.
 
 Owns: the cluster, its proxies, and what may be done to them from asyncio code. Not here:
 scenarios, clients.
@@ -128,7 +128,7 @@ class FaultGround:
         )
 
     async def delete_topic(self, topic: str) -> None:
-        """Delete one; returns when no broker knows it."""
+        """Delete a topic; return when every broker has removed it."""
         await admin.delete_topic(self.bootstrap_servers, topic)
 
     async def leaders(self, topic: str) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""What a client said about each record, and the verdict when the log has been read.
+"""The outcome that a client reported for each record, and the verdict on the log.
 
 Owns: the outcomes of numbered records, and their counts. Not here: clients, brokers, faults, time,
 and what contradicts the log: `support.checker`.
@@ -67,18 +67,18 @@ class Ledger:
 
     @property
     def acknowledged(self) -> int:
-        """How many records the client called delivered."""
+        """The number of records that the client reported as delivered."""
         return self.history.count("acknowledged")
 
     @property
     def pending(self) -> int:
-        """How many records have no outcome."""
+        """The number of records without outcome."""
         return self.history.pending
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of the records of one client in one scenario."""
+    """The verdict on the records of one client in one scenario."""
 
     accepted: int
     acknowledged: int
@@ -90,9 +90,9 @@ class Verdict:
     duplicated: int
     """Copies beyond the first."""
     reordered: int
-    """Records that stand behind one that was sent after them to the same partition."""
+    """Records that follow one that was sent after them to the same partition."""
     misplaced: int
-    """Acknowledged at an offset where another record stands."""
+    """Acknowledged at an offset where another record is stored."""
     unresolved: int
     """Accepted, and neither acknowledged nor failed in the end."""
     wrongly_not_persisted: int
@@ -104,13 +104,13 @@ class Verdict:
     deleted: int = 0
     """Acknowledged and then deleted together with the topic; not counted as lost."""
     retries: int | None = None
-    """Records that were sent again, where the client tells."""
+    """Records that were sent again, where the client counts them."""
     seconds: float = 0.0
     reasons: tuple[tuple[str, int], ...] = ()
 
     @property
     def violations(self) -> dict[str, int]:
-        """What breaks a promise, by name; empty when all is well."""
+        """The broken guarantees by name; empty when there are none."""
         counts = {
             "lost": self.lost,
             "duplicated": self.duplicated,

@@ -19,7 +19,7 @@ _HOST = "127.0.0.1"
 
 
 class NetworkFault(Enum):
-    """What the network does to what passes."""
+    """The treatment of the data that passes through the network."""
 
     NONE = "none"
     DELAY = "delays every piece"
@@ -32,7 +32,7 @@ class NetworkFault(Enum):
 
 
 class _Link:
-    """One connection of a client and its twin to the broker."""
+    """One connection of a client and the connection to the broker that it is forwarded to."""
 
     def __init__(self, client: asyncio.StreamWriter, broker: asyncio.StreamWriter) -> None:
         self.client = client

@@ -2,7 +2,7 @@
 
 Owns: the load, the order of events, and the bounds of every wait. Not here: what the fault is.
 
-Every client sends its own numbered records, at the same pace, to a topic of its own, until it
+Every client sends its own numbered records, at the same pace, to a separate topic, until it
 has sent as many as wanted *and* the fault is over. Then each gets its delivery timeout, and some
 time more, to bring every outcome.
 """
@@ -34,7 +34,7 @@ _DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much is sent, and how fast."""
+    """The size and the pace of what is sent."""
 
     records: int
     per_second: int = 1_500
@@ -127,16 +127,16 @@ async def _begin(
 async def _live_through(run: _Run, load: Load, fault: asyncio.Task[None]) -> None:
     """Start, send, settle, close; a client that hangs somewhere costs no more than its timeouts."""
     started = time.monotonic()
-    patience_s = load.delivery_timeout_ms / 1000 + GRACE_S
+    timeout_s = load.delivery_timeout_ms / 1000 + GRACE_S
     await run.client.start()
     sending = asyncio.create_task(run.send(load, fault))
     try:
         await asyncio.wait({fault})
         # A client may still have records to send: the wait is for one that hangs in `send`.
-        await asyncio.wait({sending}, timeout=patience_s + load.records / load.per_second)
+        await asyncio.wait({sending}, timeout=timeout_s + load.records / load.per_second)
         if sending.done():
             await sending
-        await run.settle(patience_s)
+        await run.settle(timeout_s)
         run.seconds = time.monotonic() - started
         run.retries = run.client.retries()
     finally:

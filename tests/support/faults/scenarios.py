@@ -24,7 +24,7 @@ _FENCED_S = 7.0
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a fault may work with."""
+    """The resources that a fault may use."""
 
     ground: FaultGround
     topics: Mapping[str, Ledger]

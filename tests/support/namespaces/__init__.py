@@ -1,9 +1,9 @@
-"""Hosts of their own on this machine, and a cable between them that misbehaves.
+"""Separate hosts on this machine, and a cable with faults between them.
 
     async with two_hosts(directory) as network:
         network.cable.weather = Weather(loss=0.1)
 
-A host is a process in a network namespace of its own. The cable is a thread of ours that carries
+A host is a process in its own network namespace. The cable is a thread of the test that carries
 IP packets between their TUN devices, so that it can delay, lose and swallow them in each direction
 without any help of the kernel (`netem` is often missing). Nothing outside the namespaces is
 touched, and they end with their processes.

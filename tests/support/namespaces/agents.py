@@ -1,4 +1,4 @@
-"""What runs on a host: brokers, or a producer that sends numbered records.
+"""The programs of a host: brokers, or a producer that sends numbered records.
 
     python -m support.namespaces.agents brokers|kafka|producer
 
@@ -36,13 +36,13 @@ class Brokers:
         self._cluster: EmbeddedCluster | None = None
 
     async def listen(self, host: str) -> None:
-        """Starts the cluster, or lets it come back with all it knows."""
+        """Start the cluster, or restart it with its old state."""
         if self._cluster is None:
             self._cluster = EmbeddedCluster(3, host)
         await self._cluster.start()
 
     async def servers(self) -> str:
-        """Where they listen."""
+        """Return the addresses they listen at."""
         return self._running.bootstrap_servers
 
     async def create(self, topic: str) -> None:
@@ -124,10 +124,10 @@ class Load:
         await until(lambda: self._ledger.acknowledged > 0)
 
     async def acknowledged(self) -> int:
-        """How many records so far."""
+        """Return how many records there are so far."""
         return self._ledger.acknowledged
 
-    async def finish(self, patience_s: float) -> tuple[str, int]:
+    async def finish(self, timeout_s: float) -> tuple[str, int]:
         """Waits for all outcomes; gives the pickled ledger, in hex, and the number of retries."""
         client, sending = self._client, self._sending
         if client is None or sending is None:
@@ -135,9 +135,9 @@ class Load:
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         try:
-            await until(lambda: not self._ledger.pending, timeout_s=patience_s)
+            await until(lambda: not self._ledger.pending, timeout_s=timeout_s)
         except TimeoutError:
-            pass  # the verdict will tell
+            pass  # the verdict will show it
         self._ledger.seal()
         retries = client.retries()
         await self.close()

@@ -29,7 +29,7 @@ _names = itertools.count(1)
 
 
 class Direction(Enum):
-    """Which way a packet goes."""
+    """The direction of a packet."""
 
     TO_BROKERS = "to the brokers"
     FROM_BROKERS = "from the brokers"
@@ -37,13 +37,13 @@ class Direction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """What happens to packets.
+    """The treatment of packets.
 
     Attributes:
         delay_s: How long each is under way.
         jitter_s: How much longer at most, so that some overtake others.
         loss: Which part is lost.
-        largest: Longer ones vanish without a word: no ICMP tells of it.
+        largest: Longer packets are dropped without an ICMP message.
         blocked: The directions in which nothing arrives.
         dead: Addresses to and from which nothing arrives.
     """
@@ -56,7 +56,7 @@ class Weather:
     dead: frozenset[str] = frozenset()
 
     def swallows(self, packet: bytes, direction: Direction, rng: random.Random) -> bool:
-        """Whether the packet gets lost."""
+        """Return whether the packet gets lost."""
         return (
             direction in self.blocked
             or len(packet) > self.largest
@@ -112,12 +112,12 @@ class Cable:
         }
         with suppress(OSError):  # a host is gone, and its end of the cable with it
             while not self._over.is_set():
-                readable, _, _ = select.select(list(ways), [], [], self._patience())
+                readable, _, _ = select.select(list(ways), [], [], self._timeout())
                 for fd in readable:
                     self._take(fd, *ways[fd])
                 self._hand_over()
 
-    def _patience(self) -> float:
+    def _timeout(self) -> float:
         due = self._under_way[0][0] if self._under_way else float("inf")
         return min(0.02, max(0.0, due - time.monotonic()))
 

@@ -1,7 +1,7 @@
-"""Processes in network namespaces of their own, with a cable between two of them.
+"""Processes in separate network namespaces, with a cable between two of them.
 
-Owns: the namespaces' processes, addresses and hosts files, and talking to the agent in each. Must
-not know: what an agent does.
+Owns: the namespaces' processes, addresses and hosts files, and talking to the agent in each. Not
+here: what an agent does.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ BROKERS, MOVED_BROKERS, CLIENT = "10.199.1.1", "10.199.1.3", "10.199.1.2"
 """The brokers' host has two addresses, so that a cluster can move."""
 
 BROKERS_IPV6, _CLIENT_IPV6 = "fd00:199::1", "fd00:199::2"
-_PATIENCE_S = 120.0
+_TIMEOUT_S = 120.0
 _LINE_BYTES = 64 << 20
 _SOON_S = 10.0
 _IN_NAMESPACE = 'mount --bind "$0" /etc/hosts && ip link set lo up && exec "$@"'
 
 
 def what_is_missing() -> str | None:
-    """Why there can be no namespaces here; None where there can."""
+    """The reason why namespaces cannot be used here; None where they can."""
     if sys.platform != "linux":
         return "network namespaces are Linux's"
     if os.geteuid() != 0:
@@ -86,7 +86,7 @@ class Host:
         """Give the host the end of a cable."""
         await _run("ip", "link", "set", "dev", device, "netns", str(self.pid))
         for address in addresses:
-            # Duplicates are impossible, and looking for them would take a second.
+            # Duplicates are impossible, and detecting them would take a second.
             words = (f"{address}/64", "nodad") if ":" in address else (f"{address}/24",)
             await self._ip("addr", "add", *words, "dev", device)
         await self._ip("link", "set", "dev", device, "up")
@@ -108,7 +108,7 @@ class Host:
         if process is None or process.stdin is None or process.stdout is None:
             raise RuntimeError("the host is not started")
         process.stdin.write(json.dumps([what, details]).encode() + b"\n")
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             line = await process.stdout.readline()
         if not line:
             raise RuntimeError(f"the agent of {self.name} is gone at {what}")
@@ -182,5 +182,5 @@ async def _run(*command: str) -> None:
 
 async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(_SOON_S):
-        while not condition():  # noqa: ASYNC110 - the kernel tells nobody
+        while not condition():  # noqa: ASYNC110 - the kernel sends no event
             await asyncio.sleep(0.01)

@@ -15,11 +15,11 @@ from support.namespaces.cable import Weather
 from support.namespaces.hosts import Network
 
 DELIVERY_TIMEOUT_MS = 60_000
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 
 
 class Trial:
-    """One producer with a topic of its own."""
+    """One producer with its own topic."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -46,7 +46,7 @@ class Trial:
         """Waits until so many more records are acknowledged."""
         ask = self._network.client.order
         wanted = await ask("acknowledged") + count
-        async with asyncio.timeout(_PATIENCE_S + count):
+        async with asyncio.timeout(_TIMEOUT_S + count):
             while await ask("acknowledged") < wanted:  # noqa: ASYNC110 - it is in another process
                 await asyncio.sleep(0.02)
 
@@ -55,12 +55,12 @@ class Trial:
         self._network.cable.weather = Weather()
         await self.acknowledge_more()
         ledger, retries = await self._network.client.order(
-            "finish", patience_s=DELIVERY_TIMEOUT_MS / 1000
+            "finish", timeout_s=DELIVERY_TIMEOUT_MS / 1000
         )
-        told: Ledger = pickle.loads(bytes.fromhex(ledger))
+        reported: Ledger = pickle.loads(bytes.fromhex(ledger))
         found = await self._network.brokers.order("log", topic=self._topic)
         log = [LogEntry(*entry) for entry in found]
-        verdict = judge(told, log, retries=retries)
+        verdict = judge(reported, log, retries=retries)
         assert verdict.violations == {}
         assert verdict.acknowledged == verdict.accepted == len(log) > 0
         assert (verdict.failed, verdict.refused) == (0, 0), verdict.reasons

@@ -1,1 +1,1 @@
-"""What security tests need around them: certificates, token issuers, a Kerberos realm."""
+"""The environment of security tests: certificates, token issuers, a Kerberos realm."""

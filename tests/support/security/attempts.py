@@ -1,4 +1,4 @@
-"""One attempt to use a producer, whose outcome and traces are looked at."""
+"""One attempt to use a producer, whose outcome and traces are checked."""
 
 from __future__ import annotations
 

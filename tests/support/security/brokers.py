@@ -75,7 +75,7 @@ def tokens(keys_url: str, *, reauth_ms: int = 0) -> SecureListener:
 
 
 def unsecured_tokens() -> SecureListener:
-    """SASL_SSL with OAUTHBEARER and Kafka's own development tokens, which nobody signs."""
+    """SASL_SSL with OAUTHBEARER and Kafka's own development tokens, which are not signed."""
     module = f"{_JAVA_MODULES}.oauthbearer.OAuthBearerLoginModule"
     return SecureListener(
         "UNSECURED",
@@ -124,7 +124,7 @@ def secure_cluster(
         "ssl.keystore.location": str(identity.pem_file(directory / "broker.pem")),
         "ssl.truststore.type": "PEM",
         "ssl.truststore.certificates": authority.pem,
-        # Refusals come at once: what is tested is who says what, not how slowly.
+        # Refusals come at once: the texts and their sources are tested, not the delay.
         "connection.failed.authentication.delay.ms": "0",
     }
     for listener in listeners:

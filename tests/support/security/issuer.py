@@ -102,7 +102,7 @@ class Issuer:
         if self.failures:
             return self.failures.pop(0), {"error": "temporarily_unavailable"}
         if not self._accepts(headers, form):
-            text = {"error": "invalid_client", "error_description": "who are you?"}
+            text = {"error": "invalid_client", "error_description": "unknown client"}
             return 401, text
         return 200, {"access_token": self.token(), "expires_in": self.life_s}
 

@@ -24,7 +24,7 @@ _START_S = 15.0
 
 
 def missing_programs() -> list[str]:
-    """What is not installed."""
+    """Return what is not installed."""
     return [name for name in PROGRAMS if _find(name) is None]
 
 
@@ -37,7 +37,7 @@ class Realm:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What programs of this realm need to find it."""
+        """Return the environment in which programs find this realm."""
         return {
             "KRB5_CONFIG": str(self.config),
             "KRB5_KDC_PROFILE": str(self.directory / "kdc.conf"),

@@ -1,4 +1,4 @@
-"""Looking for secrets where they must not be.
+"""Search for secrets where they must not be.
 
 Owns: the list of secrets, the collecting of everything a test can see. Not here: how secrets
 are used. Every secret of a security test is made by `secret()`, so that one search finds them all.

@@ -1,4 +1,4 @@
-"""Spark's daemon, which forks its workers: here they have all imports behind them already.
+"""Spark's daemon, which forks its workers: here it has imported everything before it forks.
 
 They die too often for each to begin with a second of imports.
 """

@@ -1,4 +1,4 @@
-"""When a query is hit, and how its processes die; known to those who have no PySpark as well."""
+"""The moments at which a query is hit, and ways to kill its processes; needs no PySpark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 MOMENTS = ("before decision", "decided", "half ended", "ended")
 """Of a commit, in order."""
 PHASES = ("planning", "writing", *MOMENTS[:3])
-"""Of a batch, in order: where it can stand while a broker dies."""
+"""Of a batch, in order: where it can pause while a broker dies."""
 PLANNED = "planned"
 """Noted before the plan of each batch, where a query is hit at any moment."""
 

@@ -42,7 +42,7 @@ def _start(spark: Any, settings: dict[str, Any]) -> Any:
 
 
 def _wait(query: Any, ended: Path) -> bool:
-    """Until it ends, of which a file tells then: an empty one, or its error."""
+    """Wait until it ends, and write a file then: an empty one, or its error."""
     error = ""
     try:
         query.awaitTermination()

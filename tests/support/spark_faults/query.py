@@ -63,7 +63,7 @@ class FaultyQuery:
 
     @property
     def notes(self) -> Counter[str]:
-        """What has happened."""
+        """The events so far, counted by name."""
         path = self.folder / "notes"
         return Counter(path.read_text(encoding="utf-8").splitlines() if path.exists() else ())
 
@@ -73,7 +73,7 @@ class FaultyQuery:
             notes.write(what + "\n")
 
     def settings(self, life: str, partitions: int | None, faults: Mapping[str, Any]) -> Any:
-        """What its next life is told, which has another number of partitions than the last one."""
+        """Return the settings of its next life, which has another number of partitions."""
         before = self.partitions
         others = [each for each in range(1, _MOST_PARTITIONS + 1) if each != before]
         self.partitions = partitions or self.rng.choice(others)
@@ -100,7 +100,7 @@ class FaultyQuery:
         }
 
     def pause(self, life: str) -> Path:
-        """A file that is there while it stands where it was told to."""
+        """Return a file that exists while the query pauses where it was to pause."""
         return self.folder / f"{life} pauses"
 
     def end(self, life: str) -> Path:
@@ -108,16 +108,16 @@ class FaultyQuery:
         return self.folder / f"{life} ended"
 
     def batches(self) -> int:
-        """How many batches Spark has noted as done."""
+        """Return how many batches Spark has noted as done."""
         return len(list((self.folder / "checkpoint" / "commits").glob("[0-9]*")))
 
     def _begun(self) -> int:
         return len(list((self.folder / "checkpoint" / "offsets").glob("[0-9]*")))
 
     def files_done(self) -> int:
-        """How many files these batches have: more than one where Spark was killed between its logs.
+        """Return how many files these batches have: more than one if Spark died between its logs.
 
-        A file source notes a file before the batch is noted; what has happened behind that note is
+        A file source notes a file before the batch is noted; files after the last noted batch are
         taken into the next batch.
         """
         last = self.batches() - 1
@@ -127,7 +127,7 @@ class FaultyQuery:
         return int(json.loads(offsets.splitlines()[-1])["logOffset"]) + 1
 
     def wrong(self) -> tuple[int, int]:
-        """How many rows somebody else's read_committed reader finds twice, and how many never."""
+        """Return how many rows a foreign read_committed reader finds twice, and how many never."""
         found = Counter(
             (record.value or b"").decode() for record in read_all_blocking(self.servers, self.topic)
         )

@@ -1,4 +1,4 @@
-"""What a scenario came to, as JSON: many runs together make a table.
+"""The results of a scenario, as JSON: many runs together make a table.
 
 AIOPRODUCER_TEST_SPARK_RECORD   the folder it is written to; without it nothing is
 """
@@ -18,7 +18,7 @@ _FOLDER = "AIOPRODUCER_TEST_SPARK_RECORD"
 
 
 def judge(scenario: str, session: FaultySession, cluster: str, **more: Any) -> tuple[int, int]:
-    """How many rows are there twice, and how many are not; writes the scenario's record.
+    """Return how many rows are there twice, and how many are missing; write the scenario's record.
 
     Args:
         scenario: its name.

@@ -1,7 +1,7 @@
 """Streaming queries that share a Spark session, and its lives: each can be killed whole.
 
-To start Spark takes most of a life's time, so several queries live at once, each with a topic and
-a checkpoint of its own: whatever dies hits each of them at a moment of its own.
+To start Spark takes most of a life's time, so several queries run at once, each with its own topic
+and checkpoint: a process that dies hits each of them at a different moment.
 
 Owns: starting and killing lives. Not here: Spark, what queries write.
 """
@@ -56,8 +56,8 @@ class Life:
     output: Path
     planned: Mapping[str, int]
 
-    def standing(self) -> list[FaultyQuery]:
-        """Waits until each query stands where it was told to or has ended; those that stand."""
+    def wait_until_paused(self) -> list[FaultyQuery]:
+        """Wait until each query pauses where it was to pause, or has ended; return those paused."""
         deadline = time.monotonic() + LIFE_S
         while True:
             running = self.running()
@@ -123,11 +123,11 @@ class FaultySession:
 
     @property
     def notes(self) -> Counter[str]:
-        """What has happened to any of them."""
+        """The events of all of them, counted by name."""
         return sum((each.notes for each in self.queries), Counter())
 
     def is_done(self) -> bool:
-        """Whether every file of each is written."""
+        """Return whether every file of each is written."""
         return all(each.files_done() == each.files for each in self.queries)
 
     def set_goal(self, more: int) -> None:
@@ -193,7 +193,7 @@ class FaultySession:
             life.kill()
 
     def wrong(self) -> tuple[int, int]:
-        """How many rows somebody else's read_committed reader finds twice, and how many never."""
+        """Return how many rows a foreign read_committed reader finds twice, and how many never."""
         twice, never = zip(*(each.wrong() for each in self.queries), strict=True)
         return sum(twice), sum(never)
 

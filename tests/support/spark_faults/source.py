@@ -1,10 +1,10 @@
-"""The data source `aioproducer`, which fails and dies where it is told to.
+"""The data source `aioproducer`, which fails and dies at given moments.
 
-Owns: the moments, and how a task or its process dies. Not here: who kills a whole query.
+Owns: the moments, and how a task or its process dies. Not here: the killing of a whole query.
 
     task.share    how many of the first two attempts of tasks fail, at a random moment
     task.ways     how, at random: `raise`, `kill` its process, or kill the `executor` as well
-    task.slow     seconds that the first attempt at partition 0 stands at a random moment
+    task.slow     seconds that the first attempt at partition 0 pauses at a random moment
     moment        where the query is hit, one of `deaths.MOMENTS` or `deaths.PHASES`; `any` to note
                   when a batch is planned
     batch         in which batch; None for every one
@@ -37,7 +37,7 @@ from aioproducer.spark.writers import StreamWriter, TaskMessage
 from aioproducer.types import PreparedTransaction
 from support.spark_faults.deaths import MOMENTS, PLANNED, kill_executor
 
-_PATIENCE_S = 900.0
+_TIMEOUT_S = 900.0
 
 
 class FaultySource(AioproducerSource):
@@ -57,7 +57,7 @@ class FaultySource(AioproducerSource):
 
 
 class FaultyWriter(StreamWriter):
-    """Dies where it is told to."""
+    """A writer that dies at given moments."""
 
     def __init__(self, plan: Any, faults: dict[str, Any]) -> None:
         super().__init__(plan)
@@ -172,15 +172,15 @@ def _hit(faults: dict[str, Any]) -> None:
     _note(faults, faults["moment"])
     if faults["how"] == "raise":
         raise RuntimeError("a commit fails on purpose")
-    pause, deadline = Path(faults["pause"]), time.monotonic() + _PATIENCE_S
+    pause, deadline = Path(faults["pause"]), time.monotonic() + _TIMEOUT_S
     pause.touch()
     while pause.exists():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"nobody ends the pause {faults['moment']}")
+            raise TimeoutError(f"the pause {faults['moment']} is not ended")
         time.sleep(0.01)
 
 
 def _note(faults: dict[str, Any], what: str) -> None:
-    """What has happened, for whoever counts."""
+    """Append an event to the notes, to be counted."""
     with Path(faults["notes"]).open("a", encoding="utf-8") as notes:
         notes.write(what + "\n")

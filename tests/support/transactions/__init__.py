@@ -3,7 +3,7 @@
     async with fault_ground(config=BROKER_CONFIG) as ground:
         result = await run(SCENARIOS["leader killed"], ground, Load())
 
-A client commits numbered transactions, aborts some on purpose, and writes down what it was told.
+A client commits numbered transactions, aborts some on purpose, and writes down each outcome.
 Brokers break, or the client itself is killed. Afterwards a foreign read_committed consumer reads
 the topic, and `judge` compares. Tests and `python -m bench transaction-faults` use the same code.
 

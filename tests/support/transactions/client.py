@@ -1,4 +1,4 @@
-"""The transactional client that lives through the faults, here or in a process of its own.
+"""The transactional client that runs through the faults, here or in a separate process.
 
 Owns: what a transaction consists of, what a careful application does about each error. Not here:
 faults, the verdict.
@@ -9,7 +9,7 @@ is abortable is aborted; after a fatal error a new producer with the same transa
 
     python -m support.transactions.client '{"topic": ...}'
 
-tells everything as lines of JSON.
+writes every event as a line of JSON.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FATAL = (FatalTransactionError, ProducerFailedError, ProducerFencedError)
 
 
 class Phase(StrEnum):
-    """Where a fault may want to meet the client: each is announced before it begins."""
+    """The moments at which a fault may meet the client: each is announced before it begins."""
 
     INIT = "InitProducerId"
     BEGIN = "the first record"
@@ -54,14 +54,14 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Work:
-    """What a client does.
+    """The work of a client.
 
     Attributes:
         first: The number of its first transaction.
         transactions: How many it commits at least.
         reopen_every: After how many transactions it goes on with a new producer; 0 for never.
         stands_down: Whether a fenced client ends, instead of taking over again.
-        patience_s: How long a single call is repeated.
+        call_timeout_s: How long a single call is repeated.
     """
 
     bootstrap_servers: str
@@ -76,19 +76,19 @@ class Work:
     request_timeout_ms: int = 3_000
     transaction_timeout_ms: int = 60_000
     max_block_ms: int = 8_000
-    patience_s: float = 90.0
+    call_timeout_s: float = 90.0
 
 
-Tell = Callable[[dict[str, Any]], None]
+Report = Callable[[dict[str, Any]], None]
 Pause = Callable[[Phase], Awaitable[None]]
 
 
 class TransactionalClient:
-    """Commits transactions until there are enough and nobody wants more.
+    """Commits transactions until there are enough and no more are wanted.
 
     Args:
         work: What to do.
-        tell: Is given all that `History.note` wants to know, as it happens.
+        report: Called with each event that `History.note` takes, as it happens.
         pause: Awaited before each phase.
         wanted: Whether more transactions are wanted although there are enough.
     """
@@ -96,12 +96,12 @@ class TransactionalClient:
     def __init__(
         self,
         work: Work,
-        tell: Tell,
+        report: Report,
         pause: Pause,
         wanted: Callable[[], bool] = lambda: False,
     ) -> None:
         self._work = work
-        self._tell = tell
+        self._report = report
         self._pause = pause
         self._wanted = wanted
         self._producer: Producer | None = None
@@ -114,8 +114,8 @@ class TransactionalClient:
         """Do the work.
 
         Raises:
-            ProducerFencedError: By another client, and this one stands down.
-            KafkaTimeoutError: A call had no outcome in all the patience there is.
+            ProducerFencedError: By another client, if this one ends when it is fenced.
+            KafkaTimeoutError: A call had no outcome within `call_timeout_s`.
         """
         try:
             while self.committed < self._work.transactions or self._wanted():
@@ -164,7 +164,7 @@ class TransactionalClient:
         self._number += 1
         await self._pause(Phase.BEGIN)
         offsets = number % 2 == 0
-        self._tell({"kind": "begin", "number": number, "total": total, "offsets": offsets})
+        self._report({"kind": "begin", "number": number, "total": total, "offsets": offsets})
         try:
             deliveries = await self._fill(producer, number, total, offsets)
             if number % _ABORT_EVERY != _ABORT_EVERY - 1:
@@ -202,7 +202,7 @@ class TransactionalClient:
 
     async def _insist(self, call: Callable[[], Awaitable[None]]) -> None:
         """Repeats a call that ran out of time, as its error advises."""
-        end = time.monotonic() + self._work.patience_s
+        end = time.monotonic() + self._work.call_timeout_s
         while True:
             try:
                 return await call()
@@ -212,31 +212,31 @@ class TransactionalClient:
                     raise
 
     def _move(self, number: int, state: State, lost: int = 0) -> None:
-        self._tell({"kind": "move", "number": number, "state": state.value, "lost": lost})
+        self._report({"kind": "move", "number": number, "state": state.value, "lost": lost})
 
     def _trouble(self, error: KafkaError) -> None:
         cause = error.__cause__
         because = f" ({type(cause).__name__})" if cause is not None else ""
-        self._tell({"kind": "trouble", "reason": f"{type(error).__name__}{because}"})
+        self._report({"kind": "trouble", "reason": f"{type(error).__name__}{because}"})
 
 
 def command(work: Work) -> list[str]:
-    """How to run a client in a process of its own."""
+    """Return the command that runs a client in a separate process."""
     return [sys.executable, "-m", __name__, json.dumps(asdict(work))]
 
 
-def _tell(event: dict[str, Any]) -> None:
-    # Unbuffered, so that what was told survives a kill.
+def _report(event: dict[str, Any]) -> None:
+    # Unbuffered, so that everything that was reported survives a kill.
     sys.stdout.buffer.write(json.dumps(event).encode() + b"\n")
     sys.stdout.buffer.flush()
 
 
 async def _announce(phase: Phase) -> None:
-    _tell({"kind": "phase", "phase": phase.value})
+    _report({"kind": "phase", "phase": phase.value})
 
 
 def main() -> int:
-    client = TransactionalClient(Work(**json.loads(sys.argv[1])), _tell, _announce)
+    client = TransactionalClient(Work(**json.loads(sys.argv[1])), _report, _announce)
     try:
         asyncio.run(client.run())
     except ProducerFencedError:

@@ -1,4 +1,4 @@
-"""A program that copies one topic to another, exactly once, from where its group stands.
+"""A program that copies one topic to another, exactly once, from its group's position.
 
     python -m support.transactions.copier BOOTSTRAP SOURCE TARGET
 
@@ -21,7 +21,7 @@ _POLL_S = 0.2
 
 
 async def _main(bootstrap: str, source: str, target: str) -> None:
-    """Copies the source to its present end, from where the group stands."""
+    """Copy the source to its present end, from the group's position."""
     async with Producer(bootstrap_servers=bootstrap, transactional_id=target) as producer:
         # After the producer, whose start ends the transaction that a dead one left behind.
         consumer = Consumer(

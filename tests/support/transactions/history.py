@@ -1,4 +1,4 @@
-"""What a client was told about each transaction, and the verdict when the log has been read.
+"""The events that a client reported for each transaction, and the verdict on the log.
 
 Owns: the outcomes of numbered transactions, and their counts. Not here: clients, brokers, faults,
 time, and what contradicts what is visible: `support.checker`.
@@ -8,9 +8,9 @@ time, and what contradicts what is visible: `support.checker`.
       +-------- abort returned --+-> aborted
 
 A transaction that stays *begun* was never asked to be committed, so nothing of it may be visible.
-One that stays *committing* is one whose outcome the client could not know: it may be visible whole
-or not at all. Every transaction has a number of its own, and later ones have higher ones: work that
-is done again is another transaction, a client that takes over begins with a higher number.
+One that stays *committing* has an outcome that the client could not learn: it may be visible
+whole or not at all. Every transaction has a separate number, and later ones have higher ones: work
+that is done again is another transaction, a client that takes over begins with a higher number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DIGITS = 8
 
 
 class State(StrEnum):
-    """How far a transaction came, by what its client was told."""
+    """The state of a transaction, as its client reported it."""
 
     BEGUN = "begun"
     COMMITTING = "committing"
@@ -53,7 +53,7 @@ _ENDS = {
 
 
 class Entry(NamedTuple):
-    """One record as it stands in the log.
+    """One record as it is in the log.
 
     Attributes:
         number: Of its transaction.
@@ -70,11 +70,11 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Transaction:
-    """What is known of one transaction.
+    """The known facts about one transaction.
 
     Attributes:
         total: How many records were meant to be in it.
-        offsets: Whether it moves the group's position to the number behind its own.
+        offsets: Whether it moves the group's position to the number after its own.
     """
 
     total: int
@@ -83,7 +83,7 @@ class Transaction:
 
 
 class History:
-    """What the clients were told, transaction by transaction."""
+    """The reports of the clients, transaction by transaction."""
 
     def __init__(self) -> None:
         self.transactions: dict[int, Transaction] = {}
@@ -99,7 +99,7 @@ class History:
         self.transactions[number] = Transaction(total, offsets)
 
     def move(self, number: int, state: State, *, lost: int = 0) -> None:
-        """The client was told something, or asked for the commit.
+        """Record that the client got an outcome, or asked for the commit.
 
         Args:
             number: Of the transaction.
@@ -113,7 +113,7 @@ class History:
         self.committed_losses += lost
 
     def note(self, event: dict[str, Any]) -> None:
-        """`begin`, `move` or a reason, as a client in another process tells it."""
+        """Record `begin`, `move` or a reason, as a client in another process reports it."""
         match event:
             case {"kind": "begin", "number": number, "total": total, "offsets": offsets}:
                 self.begin(number, total, offsets=offsets)
@@ -123,13 +123,13 @@ class History:
                 self.reasons[reason] += 1
 
     def count(self, state: State) -> int:
-        """How many transactions are in this state."""
+        """Return how many transactions are in this state."""
         return sum(each.state is state for each in self.transactions.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of the transactions of one run."""
+    """The verdict on the transactions of one run."""
 
     begun: int
     committed: int
@@ -151,9 +151,9 @@ class Verdict:
     duplicated: int
     """Visible copies beyond the first."""
     reordered: int
-    """Records that stand behind one that was sent after them to the same partition."""
+    """Records that follow one that was sent after them to the same partition."""
     strange: int
-    """Visible records that nobody has sent."""
+    """Visible records that no client has sent."""
     committed_losses: int
     """Records whose deliveries failed, in transactions that committed all the same."""
     position_wrong: int
@@ -163,7 +163,7 @@ class Verdict:
 
     @property
     def violations(self) -> dict[str, int]:
-        """What breaks a promise, by name; empty when all is well."""
+        """The broken guarantees by name; empty when there are none."""
         names = (
             "missing",
             "torn",
@@ -198,10 +198,10 @@ def entry_of(partition: int, offset: int, value: bytes | None) -> Entry:
 def judge(
     history: History, log: Iterable[Entry], position: int | None = None, *, stuck: int = 0
 ) -> Verdict:
-    """Compare what the clients were told with what a read_committed consumer sees.
+    """Compare the reports of the clients with what a read_committed consumer sees.
 
     Args:
-        history: What they were told.
+        history: The reports.
         log: Every record the consumer was given.
         position: The group's committed position; None if there is none.
         stuck: Partitions in which a transaction is still open.

@@ -32,10 +32,10 @@ _WHOLE_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class PipelineResult:
-    """What became of the records.
+    """The outcome of the records.
 
     Attributes:
-        transactions: That the program was told are committed.
+        transactions: Those that were reported to the program as committed.
         kills: Of the program, by `kill -9`.
         other_ends: How often it ended by itself, with an error.
         missing: Inputs without an output.
@@ -53,7 +53,7 @@ class PipelineResult:
 
     @property
     def violations(self) -> dict[str, int]:
-        """What breaks the promise of exactly once."""
+        """The broken guarantees of exactly once by name; empty when there are none."""
         names = ("missing", "duplicated", "reordered")
         return {name: count for name in names if (count := getattr(self, name))}
 

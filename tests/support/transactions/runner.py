@@ -24,7 +24,7 @@ from support.transactions.scenarios import Scenario
 from support.transactions.stage import Stage
 
 BROKER_CONFIG = {
-    # Timed-out transactions are looked for each 10 s by default.
+    # Kafka searches for timed-out transactions each 10 s by default.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 _SETTLE_S = 60.0
@@ -33,7 +33,7 @@ _LIMIT_S = 540.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How many transactions are committed at least, and who reads them."""
+    """The least number of transactions to commit, and the consumers that read them."""
 
     transactions: int = 500
     java: bool = True
@@ -41,7 +41,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The verdict, and what else there is to tell.
+    """The verdict, and other results.
 
     Attributes:
         uncommitted: The verdict on what a read_uncommitted consumer sees: a control.
@@ -118,7 +118,7 @@ def _entry(record: ForeignRecord) -> Entry:
 
 
 async def _wait_decided(bootstrap: str, topic: str) -> int:
-    """How many partitions still have an undecided transaction when there was time for all."""
+    """Return how many partitions have an undecided transaction after enough time for all."""
     deadline = time.monotonic() + _SETTLE_S
     while True:
         ends = await end_offsets(bootstrap, topic)
@@ -130,7 +130,7 @@ async def _wait_decided(bootstrap: str, topic: str) -> int:
 
 
 def _position(bootstrap: str, group: str, topic: str) -> int | None:
-    """Where the group stands, undecided transactions left out."""
+    """Return the group's position, undecided transactions left out."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_committed"}
     )

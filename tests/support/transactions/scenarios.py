@@ -1,4 +1,4 @@
-"""What breaks while transactions run, one coroutine each.
+"""Faults that strike while transactions run, one coroutine each.
 
 Owns: what is broken, in which phase of a transaction and for how long. Not here: what a
 transaction consists of, the verdict.
@@ -38,7 +38,7 @@ class Scenario:
     Attributes:
         work: Fields of the client's `Work` that the scenario needs otherwise.
         through_proxy: Whether the client reaches the brokers through the proxies.
-        own_clients: Whether the fault runs its clients itself, in processes of their own.
+        own_clients: Whether the fault runs its clients itself, in separate processes.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Where clients and faults meet.
+"""The stage on which clients and faults meet.
 
-Owns: the cluster of one run, its client processes and what they told, waiting for a client to
+Owns: the cluster of one run, its client processes and their reports, waiting for a client to
 arrive at a phase. Not here: which faults there are, the verdict.
 """
 
@@ -59,7 +59,7 @@ class Stage:
 
     @asynccontextmanager
     async def at(self, phase: Phase) -> AsyncIterator[None]:
-        """The client stands before this phase for as long as the block lasts."""
+        """Hold the client before this phase for as long as the block lasts."""
         self._arrived.clear()
         self._released.clear()
         self._phase = phase
@@ -77,7 +77,7 @@ class Stage:
             self._arrived.set()
             await self._released.wait()
 
-    # -- clients in processes of their own ---------------------------------------------------------
+    # -- clients in separate processes -------------------------------------------------------------
 
     @asynccontextmanager
     async def client_process(self) -> AsyncIterator[ClientProcess]:
@@ -115,7 +115,7 @@ class Stage:
 
 
 class ClientProcess:
-    """A client that can be killed or frozen; all it tells goes to the history."""
+    """A client that can be killed or frozen; all its reports go to the history."""
 
     def __init__(self, process: asyncio.subprocess.Process, history: History) -> None:
         self._process = process
@@ -134,7 +134,7 @@ class ClientProcess:
         self._check_runs()
 
     async def kill(self) -> None:
-        """SIGKILL, and hear what it had told before."""
+        """Send SIGKILL, and read what was reported before it."""
         if self._process.returncode is None:
             self._process.kill()
         await self._process.wait()

@@ -251,7 +251,7 @@ async def test_a_refusal_is_final_and_told_in_the_endpoints_words(
     with pytest.raises(AuthenticationError) as caught:
         await endpoint(issuer, client_secret=WRONG).fetch()
     evidence.add(caught.value)
-    assert "HTTP 401 (invalid_client: who are you?)" in str(caught.value)
+    assert "HTTP 401 (invalid_client: unknown client)" in str(caught.value)
     assert len(issuer.requests) == 1
 
 
