@@ -14,7 +14,7 @@ PACKAGE = ROOT / "aioproducer"
 TESTS = ROOT / "tests"
 
 # The clean folders of tests; their test names are checked as well. Add a folder once it is clean.
-CLEAN_TESTS = ("simulation", "support")
+CLEAN_TESTS = ("simulation", "support", "unit")
 # Tables that measurements write.
 GENERATED = ("bench/RELIABILITY.md", "bench/RESULTS.md")
 # A changelog keeps the words of its time.

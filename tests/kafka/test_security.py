@@ -159,7 +159,7 @@ async def test_sessions_are_renewed_under_load_without_an_error(
     assert metrics["record_retry_total"] == metrics["record_error_total"] == 0
 
 
-async def test_a_mechanism_the_broker_lacks_is_told_with_those_it_has(
+async def test_a_mechanism_the_broker_lacks_is_reported_with_those_it_has(
     broker: KafkaCluster, authority: Authority, evidence: Evidence
 ) -> None:
     options = passwords(broker, authority, "OAUTHBEARER")

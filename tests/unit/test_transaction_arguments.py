@@ -134,7 +134,7 @@ def test_errors_say_what_to_do_next_and_survive_a_pickle(error: Exception, advic
     assert str(copy.copy(error)) == str(error)
 
 
-def test_abortable_and_fatal_errors_are_told_apart() -> None:
+def test_abortable_and_fatal_errors_are_distinguished() -> None:
     kinds = (
         TransactionAbortableError,
         FatalTransactionError,

@@ -32,7 +32,7 @@ FOUND = {
 }
 
 
-def test_figures_are_per_record_that_arrived_behind_the_warm_up() -> None:
+def test_figures_are_per_record_that_arrived_after_the_warm_up() -> None:
     found = figures(FOUND | {"requests": 10}, 1_100)
     assert found["rate"] == 2_000
     assert found["cpu_us"] == pytest.approx(2.0)
@@ -142,7 +142,7 @@ async def test_topics_that_cannot_be_made_are_the_problem_of_the_cell(
     ]
 
 
-async def test_a_client_that_nobody_asks_any_more_ends() -> None:
+async def test_a_client_that_gets_no_more_requests_ends() -> None:
     async with sink() as server, server.topics(1, 1) as topics:
         job = Job(server.bootstrap, topics, 100, "none", keyed=False, tuning="common", linger_ms=0)
         given = {"module": "ours", "loop": "asyncio", "core": "pure", "mode": "latency"}

@@ -12,7 +12,7 @@ def test_a_spread_is_the_median_and_the_ends_in_any_order() -> None:
     assert (found.median, found.lowest, found.highest, found.runs) == (4.0, 1.0, 9.0, 3)
 
 
-def test_the_median_of_an_even_number_lies_between() -> None:
+def test_the_median_of_an_even_number_is_between_the_middle_two() -> None:
     assert spread([1.0, 2.0, 4.0, 100.0]).median == 3.0
 
 
@@ -38,7 +38,7 @@ def test_due_times_do_not_move_with_the_answers() -> None:
 
 
 def test_a_stall_makes_every_request_late_that_was_due_in_it() -> None:
-    """A server that stands still for 100 ms, then answers in 1 ms: one request felt it if the next
+    """A server that pauses for 100 ms, then answers in 1 ms: one request felt it if the next
     one is sent after the answer, a hundred if they are sent when due."""
     due = due_times(0.0, 1_000, 1_000)
     done = [max(moment, 0.1) + 0.001 for moment in due]

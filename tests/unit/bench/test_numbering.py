@@ -60,7 +60,7 @@ def test_a_denied_record_that_was_written_is_found_out() -> None:
     assert findings([0, 1, 3], sent=4, failed=(1, 2), denied=(1, 2)).wrongly_denied == 1
 
 
-def test_completeness_looks_at_every_source() -> None:
+def test_completeness_covers_every_source() -> None:
     numbering = Numbering()
     numbering.see(1, 0)
     assert numbering.complete({1: 1})

@@ -16,7 +16,7 @@ RECORD = (b"value", None)
 
 
 class Slow:
-    """A client whose answers come when it is told."""
+    """A client whose answers come when the test says so."""
 
     def __init__(self) -> None:
         self.answers: list[Callable[[], None]] = []

@@ -1,4 +1,4 @@
-"""The soak's draw of faults and its verdict: every kind of wrong is told."""
+"""The soak's draw of faults and its verdict: every kind of fault is reported."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_runs_of_one_scenario_are_added_up() -> None:
     assert (found["rows"], found["seconds"]) == (2000, 120)
 
 
-def test_controls_stand_in_a_table_of_their_own() -> None:
+def test_controls_are_in_a_separate_table() -> None:
     found = collected([record("tasks"), record("tasks", "at-least-once", duplicates=7)])
     proof, control = text(found, "here").split("**Without the mechanism**")
     assert "| tasks | 2 x kill in the middle | 1 | 3 | 1 | 0 | 4 | 1,000 | 0 | 0 | 60 |" in proof
@@ -40,6 +40,6 @@ def test_controls_stand_in_a_table_of_their_own() -> None:
     assert "| 7 | 0 |" in control
 
 
-def test_one_duplicate_in_one_of_many_runs_is_told() -> None:
+def test_one_duplicate_in_one_of_many_runs_is_reported() -> None:
     found = collected([record("tasks"), record("tasks", duplicates=1), record("tasks")])
     assert "| 3,000 | 1 | 0 |" in text(found, "here")

@@ -1,4 +1,4 @@
-"""The arithmetic behind the figures of transactions."""
+"""The arithmetic of the figures of transactions."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ async def test_a_worker_reports_and_ends_with_its_block() -> None:
         cluster.check()
 
 
-async def test_whoever_waits_for_a_dead_worker_is_told() -> None:
+async def test_waiting_for_a_dead_worker_raises() -> None:
     async with worker("cluster", "bench.embedded", brokers="none") as cluster:
         with pytest.raises(WorkerError, match="ended without 'ready'"):
             await cluster.report("ready", TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""What an extra brings is asked for by name where it is missing, and imported nowhere else."""
+"""An error names the extra that is missing, and no other module imports what it brings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-# Importing what no extra was installed for; the finder stands before those that would find it.
+# Importing what no extra was installed for; the finder comes before those that would find it.
 WITHOUT = """
 import sys
 from importlib.abc import MetaPathFinder

@@ -1,4 +1,4 @@
-"""Places for the doctor to look at, and what it says of them."""
+"""Servers and brokers for the doctor to check, and its findings."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def only(findings: Sequence[Finding], code: str) -> Finding:
 
 
 class FakeDialer:
-    """Names and ports that behave as told: an error, or None for never."""
+    """Names and ports that behave as given: an error, or None for never."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class FakeDialer:
         self, address: Address, *, server_hostname: str, limit: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         await _outcome(self._ports.get(address))
-        raise AssertionError("a fake port accepts nobody")
+        raise AssertionError("a fake port accepts no connections")
 
 
 async def _outcome(told: Any) -> Any:
@@ -78,7 +78,7 @@ async def _outcome(told: Any) -> Any:
 
 
 def probe_by(dialer: Any, step_s: float = STEP_S) -> BrokerProbe:
-    """A probe to a broker behind a dialer."""
+    """A probe to a broker that is reached through a dialer."""
     return BrokerProbe(ProbeContext(NetSettings(), dialer, dialer, False, step_s), "broker", 9092)
 
 
@@ -92,7 +92,7 @@ def closed_port() -> Iterator[str]:
 
 @asynccontextmanager
 async def stranger(answer: bytes) -> AsyncIterator[str]:
-    """A server that answers whatever comes with these bytes and hangs up."""
+    """A server that answers any request with these bytes and closes the connection."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)

@@ -35,7 +35,7 @@ def completed(
         ("aioproducer perf -X linger", {"linger.ms="}),
     ],
 )
-def test_the_shell_is_told_what_may_come_next(
+def test_the_shell_gets_the_possible_next_words(
     words: str,
     expected: set[str],
     capsys: pytest.CaptureFixture[str],

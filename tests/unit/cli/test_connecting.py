@@ -13,13 +13,13 @@ from aioproducer.errors import BootstrapError
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    # Bound but not listening: nobody else takes the port, and connecting is refused.
+    # Bound but not listening: no other process takes the port, and connecting is refused.
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
 
 
-async def test_refused_connections_are_told_for_each_server(closed_port: int) -> None:
+async def test_refused_connections_are_reported_for_each_server(closed_port: int) -> None:
     servers = f"127.0.0.1:{closed_port},localhost:{closed_port}"
     with pytest.raises(BootstrapError) as caught:
         await wait_for_listener(ProducerConfig(bootstrap_servers=servers), within_s=0.3)

@@ -57,7 +57,7 @@ def test_bar_shows_counts_rate_and_eta(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ETA 1:01" in screen.getvalue()
 
 
-def test_bar_that_nobody_reads_goes_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bar_whose_reader_has_gone_goes_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     class Gone(io.StringIO):
         def write(self, text: str) -> int:
             raise BrokenPipeError

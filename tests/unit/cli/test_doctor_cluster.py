@@ -37,7 +37,7 @@ def first_of(cluster: EmbeddedCluster) -> str:
 # -- advertised addresses -------------------------------------------------------------------------
 
 
-async def test_an_advertised_address_that_cannot_be_reached_is_told(
+async def test_an_advertised_address_that_cannot_be_reached_is_reported(
     cluster: EmbeddedCluster,
 ) -> None:
     server = first_of(cluster)
@@ -51,7 +51,7 @@ async def test_an_advertised_address_that_cannot_be_reached_is_told(
     assert verdict(findings) == (Status.FAIL, ExitCode.UNREACHABLE)
 
 
-async def test_brokers_that_share_an_address_are_told(cluster: EmbeddedCluster) -> None:
+async def test_brokers_that_share_an_address_are_reported(cluster: EmbeddedCluster) -> None:
     server = first_of(cluster)
     host, _, port = server.partition(":")
     cluster.state.set_broker_address(2, host, int(port))
@@ -69,7 +69,7 @@ def test_a_name_of_a_container_gets_the_advice_for_containers() -> None:
     assert "INTERNAL://kafka-2:9092,EXTERNAL://" in (finding.advice or "")
 
 
-def test_a_broker_that_advertises_localhost_is_told_whose_that_is() -> None:
+def test_a_broker_that_advertises_localhost_is_reported_with_the_host_that_this_is() -> None:
     assert "this machine, not the broker's" in (unreachable("port", "localhost").advice or "")
 
 
@@ -81,14 +81,14 @@ def test_a_broker_that_refuses_us_where_it_advertises_keeps_the_advice() -> None
 # -- topics ---------------------------------------------------------------------------------------
 
 
-async def test_a_missing_topic_is_told_and_not_created(cluster: EmbeddedCluster) -> None:
+async def test_a_missing_topic_is_reported_and_not_created(cluster: EmbeddedCluster) -> None:
     findings = await examined(first_of(cluster), "missing")
     assert "topics create missing" in (only(findings, "topic-missing").advice or "")
     assert "missing" not in cluster.state.topics
     assert verdict(findings) == (Status.FAIL, ExitCode.REFUSED)
 
 
-async def test_a_topic_that_may_not_be_seen_is_told(cluster: EmbeddedCluster) -> None:
+async def test_a_topic_that_may_not_be_seen_is_reported(cluster: EmbeddedCluster) -> None:
     cluster.faults.every("metadata", topic="t").answers("TOPIC_AUTHORIZATION_FAILED")
     assert "DESCRIBE" in (
         only(await examined(first_of(cluster), "t"), "topic-unauthorized").advice or ""
@@ -104,7 +104,7 @@ async def test_too_few_replicas_in_sync_fail_with_acks_all_alone(cluster: Embedd
     assert next(e for e in findings if e.code == "too-few-in-sync").status is Status.WARN
 
 
-async def test_a_partition_without_a_leader_is_told(cluster: EmbeddedCluster) -> None:
+async def test_a_partition_without_a_leader_is_reported(cluster: EmbeddedCluster) -> None:
     cluster.create_topic("single", TopicSpec(2, 1))
     await cluster.stop_broker(2)
     findings = await examined(first_of(cluster), "single")
@@ -164,7 +164,7 @@ async def test_nothing_is_written_unless_asked_for(cluster: EmbeddedCluster) -> 
     assert "offset 0" in next(each for each in findings if each.check == "write").found
 
 
-async def test_a_refused_write_is_told(cluster: EmbeddedCluster) -> None:
+async def test_a_refused_write_is_reported(cluster: EmbeddedCluster) -> None:
     cluster.faults.every("produce", topic="t").answers("TOPIC_AUTHORIZATION_FAILED")
     findings = await examined(first_of(cluster), "t", write=True)
     assert only(findings, "write-unauthorized").exit_code is ExitCode.REFUSED
@@ -199,7 +199,7 @@ async def test_a_record_from_the_future_gives_a_clock_away(cluster: EmbeddedClus
 # -- transactional ids ----------------------------------------------------------------------------
 
 
-async def test_a_transactional_id_is_looked_at_without_shutting_anybody_out(
+async def test_a_transactional_id_is_checked_without_fencing_any_producer(
     cluster: EmbeddedCluster,
 ) -> None:
     options = {"bootstrap_servers": cluster.bootstrap_servers, "transactional_id": "x"}
@@ -213,13 +213,15 @@ async def test_a_transactional_id_is_looked_at_without_shutting_anybody_out(
         await producer.commit_transaction()
 
 
-async def test_a_transactional_id_that_may_not_be_used_is_told(cluster: EmbeddedCluster) -> None:
+async def test_a_transactional_id_that_may_not_be_used_is_reported(
+    cluster: EmbeddedCluster,
+) -> None:
     cluster.faults.every("find_coordinator").answers("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
     findings = await examined(first_of(cluster), transactional_id="x")
     assert only(findings, "transactional-id-unauthorized").exit_code is ExitCode.REFUSED
 
 
-async def test_a_coordinator_that_is_not_there_is_told(cluster: EmbeddedCluster) -> None:
+async def test_a_coordinator_that_is_not_there_is_reported(cluster: EmbeddedCluster) -> None:
     cluster.faults.every("find_coordinator").answers("COORDINATOR_NOT_AVAILABLE")
     only(await examined(first_of(cluster), transactional_id="x"), "coordinator-unavailable")
 

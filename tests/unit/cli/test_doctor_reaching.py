@@ -1,4 +1,4 @@
-"""The doctor on its way to a broker: every way in which that fails is told apart."""
+"""The doctor on its way to a broker: each cause of a failure has its own finding."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_a_healthy_cluster_is_well(cluster: EmbeddedCluster) -> None:
 # -- name and port --------------------------------------------------------------------------------
 
 
-async def test_a_name_without_address_is_told() -> None:
+async def test_a_name_without_address_is_reported() -> None:
     dialer = FakeDialer(socket.gaierror(socket.EAI_NONAME, "Name or service not known"))
     with pytest.raises(CheckFailedError, match="broker has no address") as caught:
         await probe_by(dialer).resolve()
@@ -64,13 +64,13 @@ async def test_a_name_without_address_is_told() -> None:
     assert caught.value.exit_code is ExitCode.UNREACHABLE
 
 
-async def test_a_resolver_that_does_not_answer_is_told() -> None:
+async def test_a_resolver_that_does_not_answer_is_reported() -> None:
     with pytest.raises(CheckFailedError) as caught:
         await probe_by(FakeDialer(None), BRIEF_S).resolve()
     assert caught.value.code == "name-slow"
 
 
-async def test_a_refusing_port_is_told() -> None:
+async def test_a_refusing_port_is_reported() -> None:
     with closed_port() as server:
         findings = await examined(server)
     finding = only(findings, "port-refused")
@@ -78,7 +78,7 @@ async def test_a_refusing_port_is_told() -> None:
     assert verdict(findings) == (Status.FAIL, ExitCode.UNREACHABLE)
 
 
-async def test_a_port_that_swallows_packets_is_told_from_one_that_refuses() -> None:
+async def test_a_port_that_swallows_packets_is_distinguished_from_one_that_refuses() -> None:
     probe = probe_by(FakeDialer([FIRST], {FIRST: None}), BRIEF_S)
     await probe.resolve()
     with pytest.raises(CheckFailedError) as caught:
@@ -87,7 +87,7 @@ async def test_a_port_that_swallows_packets_is_told_from_one_that_refuses() -> N
     assert "firewall" in caught.value.advice
 
 
-async def test_an_address_without_a_route_is_told() -> None:
+async def test_an_address_without_a_route_is_reported() -> None:
     probe = probe_by(FakeDialer([FIRST], {FIRST: OSError(113, "No route to host")}))
     await probe.resolve()
     with pytest.raises(CheckFailedError, match="No route to host") as caught:
@@ -121,25 +121,25 @@ async def test_one_silent_address_among_good_ones_is_a_warning(cluster: Embedded
 # -- what listens there ---------------------------------------------------------------------------
 
 
-async def test_a_port_without_tls_is_told(cluster: EmbeddedCluster) -> None:
+async def test_a_port_without_tls_is_reported(cluster: EmbeddedCluster) -> None:
     findings = await examined(first_of(cluster), security_protocol="SSL")
     finding = only(findings, "tls-not-spoken")
     assert "PLAINTEXT" in (finding.advice or "")
     assert verdict(findings)[1] is ExitCode.REFUSED
 
 
-async def test_something_that_is_not_kafka_is_told() -> None:
+async def test_a_server_that_is_not_kafka_is_reported() -> None:
     async with stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n") as server:
         findings = await examined(server)
     assert only(findings, "not-kafka").check == "versions"
 
 
-async def test_a_broker_that_hangs_up_is_told(cluster: EmbeddedCluster) -> None:
+async def test_a_broker_that_closes_the_connection_is_reported(cluster: EmbeddedCluster) -> None:
     cluster.faults.every("api_versions", node_id=1).drops_the_connection()
     assert only(await examined(first_of(cluster)), "hung-up").check == "versions"
 
 
-async def test_a_frozen_broker_is_told_within_the_bound(cluster: EmbeddedCluster) -> None:
+async def test_a_frozen_broker_is_reported_within_the_bound(cluster: EmbeddedCluster) -> None:
     cluster.freeze_broker(1)
     finding = only(await examined(first_of(cluster), step_s=BRIEF_S), "no-answer")
     assert finding.exit_code is ExitCode.UNREACHABLE
@@ -160,7 +160,7 @@ async def test_one_dead_server_does_not_keep_it_from_the_others(cluster: Embedde
     assert findings[-1].check == "clock"
 
 
-async def test_servers_of_two_clusters_are_told(cluster: EmbeddedCluster) -> None:
+async def test_servers_of_two_clusters_are_reported(cluster: EmbeddedCluster) -> None:
     async with EmbeddedCluster(1, settings=ClusterSettings(cluster_id="another")) as another:
         findings = await examined(f"{first_of(cluster)},{another.bootstrap_servers}")
     assert "another" in only(findings, "clusters-differ").found
@@ -207,7 +207,7 @@ async def test_good_credentials_are_accepted(guarded: EmbeddedCluster, evidence:
         evidence.add(finding)
 
 
-async def test_wrong_credentials_are_told(guarded: EmbeddedCluster, evidence: Evidence) -> None:
+async def test_wrong_credentials_are_reported(guarded: EmbeddedCluster, evidence: Evidence) -> None:
     wrong = secret("wrong password c41d")
     findings = await examined(first_of(guarded), **sasl(password=wrong))
     assert only(findings, "credentials-refused").check == "sasl"
@@ -215,18 +215,18 @@ async def test_wrong_credentials_are_told(guarded: EmbeddedCluster, evidence: Ev
         evidence.add(finding)
 
 
-async def test_a_mechanism_that_is_not_offered_is_told(guarded: EmbeddedCluster) -> None:
+async def test_a_mechanism_that_is_not_offered_is_reported(guarded: EmbeddedCluster) -> None:
     finding = only(await examined(first_of(guarded), **sasl("PLAIN")), "mechanism-not-offered")
     assert "SCRAM-SHA-256" in (finding.advice or "")
 
 
-async def test_a_listener_that_wants_sasl_is_told(guarded: EmbeddedCluster) -> None:
+async def test_a_listener_that_wants_sasl_is_reported(guarded: EmbeddedCluster) -> None:
     finding = only(await examined(first_of(guarded)), "sasl-expected")
     assert "offers SCRAM-SHA-256" in finding.found
     assert "SASL_PLAINTEXT" in (finding.advice or "")
 
 
-async def test_a_listener_without_sasl_is_told(cluster: EmbeddedCluster) -> None:
+async def test_a_listener_without_sasl_is_reported(cluster: EmbeddedCluster) -> None:
     findings = await examined(first_of(cluster), **sasl())
     assert only(findings, "sasl-not-expected").check == "sasl"
 

@@ -60,7 +60,7 @@ async def test_the_chain_is_shown_and_an_end_near_by_is_a_warning(
     assert findings[-1].check == "clock"
 
 
-async def test_an_unknown_authority_is_told_with_the_chain(
+async def test_an_unknown_authority_is_reported_with_the_chain(
     brokers: Brokers, authority: Authority
 ) -> None:
     async with brokers(authority.issue("broker", "127.0.0.1")) as cluster:
@@ -69,14 +69,14 @@ async def test_an_unknown_authority_is_told_with_the_chain(
     assert "issued by CN=Test CA" in finding.details[0]
 
 
-async def test_an_expired_certificate_is_told(brokers: Brokers, authority: Authority) -> None:
+async def test_an_expired_certificate_is_reported(brokers: Brokers, authority: Authority) -> None:
     async with brokers(authority.issue("broker", "127.0.0.1", expired=True)) as cluster:
         finding = only(await examined_by(cluster, authority), "certificate-expired")
     assert "renew" in (finding.advice or "")
     assert "valid " in finding.details[0]
 
 
-async def test_a_certificate_for_another_host_is_told(
+async def test_a_certificate_for_another_host_is_reported(
     brokers: Brokers, authority: Authority
 ) -> None:
     async with brokers(authority.issue("broker", "kafka.example")) as cluster:
@@ -84,18 +84,18 @@ async def test_a_certificate_for_another_host_is_told(
     assert "for kafka.example" in finding.details[0]
 
 
-async def test_a_broker_that_wants_our_certificate_is_told(
+async def test_a_broker_that_wants_our_certificate_is_reported(
     brokers: Brokers, authority: Authority
 ) -> None:
     identity = authority.issue("broker", "127.0.0.1")
     async with brokers(identity, client_ca=authority.pem) as cluster:
         findings = await examined_by(cluster, authority)
-    # The embedded broker hangs up without a word, others send an alert.
+    # The embedded broker closes the connection without a word, others send an alert.
     assert failures(findings)[-1] in {"hung-up", "client-certificate-refused"}
     assert "ssl.keystore" in (findings[-1].advice or "")
 
 
-async def test_a_listener_that_wants_sasl_inside_tls_is_told(
+async def test_a_listener_that_wants_sasl_inside_tls_is_reported(
     authority: Authority, tmp_path: Path
 ) -> None:
     context = authority.server_context(authority.issue("broker", "127.0.0.1"), tmp_path)
@@ -106,7 +106,7 @@ async def test_a_listener_that_wants_sasl_inside_tls_is_told(
     assert "offers PLAIN, SCRAM-SHA-512" in findings[-1].found
 
 
-def test_an_alert_about_our_certificate_is_told() -> None:
+def test_an_alert_about_our_certificate_is_reported() -> None:
     alert = ssl.SSLError(1, "alert")
     alert.reason = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
     refused = refusal(alert, "broker")
@@ -114,14 +114,14 @@ def test_an_alert_about_our_certificate_is_told() -> None:
     assert of_tls_refusal(refused, ()).code == "client-certificate-refused"
 
 
-async def test_a_port_for_tls_is_told(brokers: Brokers, authority: Authority) -> None:
+async def test_a_port_for_tls_is_reported(brokers: Brokers, authority: Authority) -> None:
     async with brokers(authority.issue("broker", "127.0.0.1")) as cluster:
         finding = only(await examined(cluster.bootstrap_servers), "tls-expected")
     assert finding.check == "versions"
     assert "SASL_SSL" in (finding.advice or "")
 
 
-def test_a_certificate_of_tomorrow_is_told_from_an_expired_one() -> None:
+def test_a_certificate_of_tomorrow_is_distinguished_from_an_expired_one() -> None:
     cause = ssl.SSLCertVerificationError(1, "certificate verify failed")
     cause.verify_code = 9
     refused = RefusedDialError(TlsError("the certificate is not yet valid"))

@@ -15,7 +15,7 @@ class Place:
 
 @grouped
 def command(*, name: str, place: Place, loud: bool = False) -> int:
-    """What it does."""
+    """Print the help."""
     return len(f"{name} {place.host}:{place.port} {loud}")
 
 

@@ -58,7 +58,7 @@ def test_no_columns() -> None:
     assert options.names(None) == options.names("") == ()
 
 
-def test_headers_keep_their_order_and_everything_behind_the_first_equals_sign() -> None:
+def test_headers_keep_their_order_and_everything_after_the_first_equals_sign() -> None:
     assert options.headers(["b=1=2", "a=", "b=é"]) == (
         ("b", b"1=2"),
         ("a", b""),

@@ -19,11 +19,11 @@ REAL = {
 
 
 @pytest.mark.parametrize("release", REAL)
-def test_a_release_is_told_by_the_newest_mark_it_bears(release: str) -> None:
+def test_a_release_is_recognized_by_the_newest_feature_it_has(release: str) -> None:
     highest = REAL[release]
     versions = BrokerVersions({key: (0, version) for key, version in highest.items()})
     assert guessed_release(versions) == release
 
 
-def test_a_broker_that_tells_no_versions_is_an_old_one() -> None:
+def test_a_broker_that_reports_no_versions_is_an_old_one() -> None:
     assert guessed_release(BrokerVersions({ApiKey.METADATA: (0, 0)})) == "0.9"

@@ -121,7 +121,7 @@ def test_reading_begins_where_from_says(
 
 
 @pytest.mark.parametrize("place", ["end", "latest", "10", "999", "2100-01-01"])
-def test_a_place_behind_the_last_record_ends_at_once_and_says_so(
+def test_a_place_after_the_last_record_ends_at_once_and_says_so(
     place: str, cluster: ThreadedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, lines, said = read(cluster, capsys, "t", "--from", place)
@@ -143,7 +143,7 @@ def test_text_is_what_produce_takes(
     assert lines == ["k0:0", "k1:1"]
 
 
-def test_bytes_and_nulls_are_told_apart_in_json(
+def test_bytes_and_nulls_are_distinguished_in_json(
     cluster: ThreadedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, lines, _ = read(cluster, capsys, "odd", "--json")

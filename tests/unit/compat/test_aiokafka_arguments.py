@@ -1,4 +1,4 @@
-"""Arguments that aiokafka refuses are refused in its words; both clients are asked."""
+"""Arguments that aiokafka refuses are refused with the same text; both clients are asked."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def test_starting_in_another_loop_is_refused_in_aiokafkas_words() -> None:
 
 
 @pytest.mark.parametrize("debug", [False, True])
-async def test_an_unclosed_producer_warns_and_tells_the_loop(debug: bool) -> None:
+async def test_an_unclosed_producer_warns_and_reports_to_the_loop(debug: bool) -> None:
     loop = asyncio.get_running_loop()
     loop.set_debug(debug)
     told: list[dict[str, Any]] = []

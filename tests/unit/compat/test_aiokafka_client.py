@@ -1,4 +1,4 @@
-"""What OpenTelemetry, ddtrace, kstreams and faust do with a producer's private members."""
+"""The private members of a producer that OpenTelemetry, ddtrace, kstreams and faust use."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ async def producer(cluster: EmbeddedCluster) -> AsyncIterator[AIOKafkaProducer]:
 
 
 def new_topic(name: str, partitions: int = 4) -> Any:
-    """What faust sends."""
+    """The arguments with which faust sends."""
     return CreateTopicsRequest([(name, partitions, 1, [], [])], 5000, False)
 
 
 def partition_for(producer: AIOKafkaProducer, topic: str, key: bytes | None) -> int:
-    """What faust's `key_partition` calls."""
+    """The calls of faust's `key_partition`."""
     return producer._partition(
         topic, partition=None, key=None, value=None, serialized_key=key, serialized_value=None
     )
@@ -392,7 +392,7 @@ async def test_after_stop_the_view_stays_and_requests_are_refused(
 
 
 @pytest.mark.parametrize(("produce", "has_headers"), [((3, 9), True), ((0, 2), False)])
-async def test_the_api_version_tells_whether_brokers_store_headers(
+async def test_the_api_version_shows_whether_brokers_store_headers(
     produce: tuple[int, int], has_headers: bool
 ) -> None:
     settings = ClusterSettings(api_versions={ApiKey.PRODUCE: produce})

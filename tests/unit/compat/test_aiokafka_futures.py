@@ -1,4 +1,4 @@
-"""The futures of the aiokafka drop-in are asyncio's to whoever waits for them."""
+"""The futures of the aiokafka drop-in are asyncio's to every awaiter."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_another_loop_cannot_await_it(producer: AIOKafkaProducer) -> None:
             asyncio.run(wait())
 
     with ThreadPoolExecutor() as pool:
-        pool.submit(elsewhere).result(10)  # meanwhile this loop stands still: it is not delivered
+        pool.submit(elsewhere).result(10)  # meanwhile this loop is blocked: it is not delivered
     await asyncio.wait([future], timeout=5)
     assert future.result() is not None
 

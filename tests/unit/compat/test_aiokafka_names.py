@@ -1,4 +1,4 @@
-"""What programs import from aiokafka stands under the same names here, and means the same."""
+"""Names that programs import from aiokafka exist here as well, and mean the same."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_parameters_have_the_same_names_order_and_defaults(method: str) -> None:
         return [
             (each.name, each.kind, each.default)
             for each in parameters
-            if each.name not in {"acks", "partitioner"}  # objects of their own
+            if each.name not in {"acks", "partitioner"}  # objects of each package
         ]
 
     assert shape(compat.AIOKafkaProducer) == shape(aiokafka.AIOKafkaProducer)
@@ -96,7 +96,7 @@ def test_an_error_has_the_same_code_name_flags_and_text(name: str) -> None:
     assert here.__name__ == theirs.__name__
     for fact in ("errno", "message", "retriable", "invalid_metadata"):
         assert getattr(here, fact, None) == getattr(theirs, fact, getattr(here, fact, None))
-    # Those with a text of their own, and a root that has none, cannot be compared.
+    # Those with their own text, and a root that has none, cannot be compared.
     if "__init__" not in vars(theirs) and name != "BrokerResponseError":
         assert str(here("why")) == str(theirs("why"))
     assert [base.__name__ for base in here.__mro__] == [base.__name__ for base in theirs.__mro__]

@@ -1,4 +1,4 @@
-"""What frameworks on aiokafka do with a producer."""
+"""The use of a producer by frameworks on aiokafka."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_sources_that_cannot_be_fetched_are_said_to_be_skipped(
         sources_of(PROGRAMS[0], None)
 
 
-def test_checkout_is_used_without_its_own_package_and_with_stand_ins(
+def test_checkout_is_used_without_its_own_package_and_with_stubs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(sources_module, "WORK", tmp_path / "work")

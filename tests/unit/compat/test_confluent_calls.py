@@ -348,7 +348,7 @@ def test_exception_in_the_middle_of_a_batch_leaves_the_rest_for_the_next_poll(
     assert seen == [0, 1, 2, 3, 4]
 
 
-def test_outcome_is_reported_once_though_the_batch_tells_it_twice() -> None:
+def test_outcome_is_reported_once_though_the_batch_reports_it_twice() -> None:
     reports = Reports(None, 10, 1000)
     batch: Any = type("Batch", (), {"outcome": None, "parts": ()})()
     group = Group(batch)

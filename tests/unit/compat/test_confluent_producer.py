@@ -202,7 +202,7 @@ def test_flush_without_a_limit_ends_when_other_threads_have_served_what_failed()
 # -- failures --------------------------------------------------------------------------------------
 
 
-def test_default_topic_config_overrides_what_stands_beside_it() -> None:
+def test_default_topic_config_overrides_the_options_beside_it() -> None:
     topic_config = {"message.timeout.ms": 50}
     config = {"message.timeout.ms": 600_000, "default.topic.config": topic_config}
     with_one, with_none = Producer(config), Producer({"default.topic.config": None} | NOWHERE)
@@ -262,7 +262,9 @@ def test_record_that_the_broker_refuses_fails_with_its_code(producer: Producer) 
     assert codes == {1000: confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE, 1: None}
 
 
-def test_partition_that_does_not_exist_is_told_in_the_callback(cluster: ThreadedCluster) -> None:
+def test_partition_that_does_not_exist_is_reported_in_the_callback(
+    cluster: ThreadedCluster,
+) -> None:
     seen = Outcomes()
     options = {"bootstrap.servers": cluster.bootstrap_servers, "max.block.ms": 100}
     with Producer(options) as producer:
@@ -282,7 +284,7 @@ def test_partition_that_does_not_exist_is_told_in_the_callback(cluster: Threaded
     ],
     ids=str,
 )
-def test_value_that_cannot_be_sent_is_told_in_the_callback(
+def test_value_that_cannot_be_sent_is_reported_in_the_callback(
     producer: Producer, wrong: dict[str, Any], code: int
 ) -> None:
     seen = Outcomes()
@@ -303,7 +305,7 @@ def test_records_that_were_purged_do_not_take_later_ones_along() -> None:
     producer.close()
 
 
-def test_topic_that_does_not_appear_in_time_is_told_in_the_callback(
+def test_topic_that_does_not_appear_in_time_is_reported_in_the_callback(
     cluster: ThreadedCluster,
 ) -> None:
     seen = Outcomes()
@@ -412,7 +414,7 @@ def test_flush_returns_what_is_left_when_its_timeout_ends() -> None:
     producer.close()
 
 
-def test_purged_record_is_told_so() -> None:
+def test_purged_record_gets_the_error_purged() -> None:
     seen = Outcomes()
     producer = Producer(NOWHERE)
     producer.produce("t", "v", on_delivery=seen)
@@ -595,7 +597,9 @@ def test_commit_after_a_record_found_no_topic_requires_an_abort(cluster: Threade
         producer.commit_transaction(WAIT_S)
 
 
-def test_fenced_producer_is_told_so(cluster: ThreadedCluster, transactional: Producer) -> None:
+def test_fenced_producer_gets_the_error_fenced(
+    cluster: ThreadedCluster, transactional: Producer
+) -> None:
     options = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "tx"}
     transactional.begin_transaction()
     with Producer(options) as other:
@@ -718,7 +722,7 @@ def test_empty_key_goes_to_any_partition(producer: Producer) -> None:
     assert {message.partition() for message in seen.messages} == {0, 1}
 
 
-def test_error_callback_tells_that_no_broker_answers() -> None:
+def test_error_callback_reports_that_no_broker_answers() -> None:
     told: list[Any] = []
     producer = Producer(NOWHERE | {"error_cb": told.append, "logger": None})
     while not told:

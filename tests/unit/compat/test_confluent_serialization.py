@@ -78,7 +78,7 @@ def test_serializers_of_confluent_kafka_work(cluster: ThreadedCluster) -> None:
         ("value", "ValueSerializationError", KafkaError._VALUE_SERIALIZATION),
     ],
 )
-def test_serializer_that_fails_is_told_as_in_confluent_kafka(
+def test_serializer_that_fails_is_reported_as_in_confluent_kafka(
     part: str, name: str, code: int
 ) -> None:
     producer = SerializingProducer(NOWHERE | {f"{part}.serializer": failing})

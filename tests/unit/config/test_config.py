@@ -175,12 +175,12 @@ def test_times_that_look_like_seconds_are_warned_of_once(options, named, caplog)
     assert [record.getMessage() for record in caplog.records] == expected
 
 
-def test_the_sum_behind_the_delivery_timeout_stops_at_kafkas_largest_int():
+def test_the_sum_that_the_delivery_timeout_defaults_to_stops_at_kafkas_largest_int():
     settled = config(linger_ms=2**40, request_timeout_ms=1)
     assert settled.delivery_timeout_ms == 2**31 - 1
 
 
-def test_a_lone_reconnect_backoff_switches_growth_off():
+def test_a_reconnect_backoff_without_a_maximum_switches_growth_off():
     assert config(reconnect_backoff_ms=70).reconnect_backoff_max_ms == 70
     assert config().reconnect_backoff_max_ms == 1_000
     both = config(reconnect_backoff_ms=70, reconnect_backoff_max_ms=90)

@@ -1,4 +1,4 @@
-"""What the constructors take: a configuration, a mapping of properties, options by keyword."""
+"""Arguments of the constructors: a configuration, a mapping of properties, options by keyword."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_what_may_be_looked_up_can_be_limited(tmp_path: Path, secret: str) -> No
         read(**limits, client_id="${env:PATH}")
 
 
-def test_a_value_that_was_looked_up_stands_in_no_error(tmp_path: Path) -> None:
+def test_a_value_that_was_looked_up_is_in_no_error(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"s3cret\xff")
     with pytest.raises(ConfigError) as caught:
         read(config_providers="dir", client_id=f"${{dir:{tmp_path}:x}}")

@@ -105,7 +105,7 @@ def test_every_published_name_is_accepted_or_refused_by_its_verdict(
 
 
 def librdkafkas_own_list(path: Path) -> set[str]:
-    """What the installed library says its properties are."""
+    """The properties as the installed library describes them."""
     (library,) = (Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs").glob(
         "librdkafka*"
     )

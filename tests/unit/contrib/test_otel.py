@@ -406,7 +406,7 @@ async def test_what_send_nowait_leaves_to_send_has_no_span(
     assert not traces.ended()
 
 
-async def test_headers_that_cannot_be_sent_are_refused_as_ever(
+async def test_headers_that_cannot_be_sent_are_refused_as_without_tracing(
     traces: Traces, cluster: EmbeddedCluster
 ) -> None:
     wrong: Any = 5
@@ -420,7 +420,7 @@ async def test_headers_that_cannot_be_sent_are_refused_as_ever(
     assert own == ("own", b"h")
 
 
-async def test_a_failure_that_nobody_looks_at_is_still_logged(
+async def test_a_failure_that_is_never_retrieved_is_still_logged(
     traces: Traces, cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)

@@ -1,4 +1,4 @@
-"""Who has a turn when: decided without tasks, timers or connections."""
+"""The order and the times of turns: decided without tasks, timers or connections."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_metadata_are_asked_for_at_once_and_then_wait_for_the_answer() -> None:
 @pytest.mark.parametrize(
     ("unready_until", "node_id", "deadline"), [(inf, 1, RECHECK_S), (100.5, None, 0.5)]
 )
-def test_metadata_without_a_broker_are_looked_at_again_and_after_every_event(
+def test_metadata_without_a_broker_are_checked_again_and_after_every_event(
     unready_until: float, node_id: int | None, deadline: float
 ) -> None:
     stage = Stage()
@@ -119,7 +119,7 @@ def test_a_request_of_a_transaction_waits_for_its_connection() -> None:
     assert broken_rules(stage, driver, ASLEEP._replace(metadata=-inf)) == []
 
 
-def test_a_coordinator_that_left_or_backs_off_is_looked_for_anew() -> None:
+def test_a_coordinator_that_left_or_backs_off_is_searched_anew() -> None:
     stage = Stage(level=1).begun()
     driver, core = stage.driver(), stage.core
     core.append(T0.partition)

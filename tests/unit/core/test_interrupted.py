@@ -47,7 +47,7 @@ def test_listeners_are_called_by_the_next_completion_if_an_exception_came_betwee
     assert core.pool.available == core.pool.total
 
 
-def test_acknowledged_batch_whose_listener_raises_stays_acknowledged_and_tells_the_others() -> None:
+def test_acknowledged_batch_whose_listener_raises_stays_acknowledged_and_calls_the_others() -> None:
     core = Core((1,))
     batch = core.append()
     (dispatch,) = core.poll()

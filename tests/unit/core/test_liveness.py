@@ -1,4 +1,4 @@
-"""What a batch waits for is named, and a wait that nothing ends is found."""
+"""The cause of each wait of a batch is named, and a wait that nothing ends is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a subscription is asked for, and when metrics are pushed (KIP-714): decisions alone."""
+"""The times at which a subscription is asked for and metrics are pushed (KIP-714)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_subscription_is_wanted_at_once_and_nothing_while_a_request_is_out():
     assert telemetry.next_at == inf
 
 
-def test_the_broker_that_lacks_telemetry_is_looked_at_again_after_five_minutes():
+def test_the_broker_that_lacks_telemetry_is_asked_again_after_five_minutes():
     telemetry = Telemetry((), Random(1))
     telemetry.on_unsupported(100)
     assert (telemetry.next_request, telemetry.next_at) == (ASK, 400)

@@ -111,7 +111,7 @@ def test_a_refusal_names_principal_operation_and_resource(
     assert error.principal is None
 
 
-def test_other_errors_are_left_alone_and_the_first_who_knows_counts() -> None:
+def test_other_errors_are_unchanged_and_the_first_advice_counts() -> None:
     other = KafkaError("x")
     assert with_access(other, "Produce", lambda: "User:app") is other
     known = with_access(TopicAuthorizationFailedError(topic="t"), "Produce", lambda: "User:app")
@@ -152,7 +152,9 @@ def failure(kind: type[KafkaConnectionError], cause: BaseException | None = None
         (failure(ProxyError, OSError()), SERVER, "proxy-failed"),
     ],
 )
-def test_who_names_the_address_decides_the_advice(error: KafkaError, node: Node, code: str) -> None:
+def test_the_source_of_the_address_decides_the_advice(
+    error: KafkaError, node: Node, code: str
+) -> None:
     assert advised(error, node, {SERVER.host}, answered=False).advice == ADVICE[code]
 
 
@@ -178,7 +180,7 @@ def test_an_advertised_address_that_the_user_gave_too_is_no_mistake_of_the_broke
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
-def test_a_broker_that_advertises_this_machine_is_told_from_others(host: str) -> None:
+def test_a_broker_that_advertises_this_machine_is_distinguished_from_others(host: str) -> None:
     error = failure(KafkaConnectionError, ConnectionRefusedError())
     advice = advised(error, Node(1, host, 9092), {SERVER.host}, answered=False).advice or ""
     assert "this machine, not the broker's" in advice

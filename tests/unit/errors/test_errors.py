@@ -44,7 +44,7 @@ def codes_where(holds) -> set[int]:
     return {code for code in CODES if holds(error_for_code(code))}
 
 
-def test_every_code_of_kafka_4_4_has_a_class_of_its_own():
+def test_every_code_of_kafka_4_4_has_a_separate_class():
     classes = {error_for_code(code) for code in CODES}
     assert len(classes) == len(CODES)
     assert UnknownBrokerError not in classes

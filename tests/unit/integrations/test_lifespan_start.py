@@ -358,7 +358,7 @@ async def test_a_mock_in_an_asynchronous_test_is_used_in_its_loop() -> None:
         await mock.send("events", b"2")
 
 
-async def test_a_mock_starts_with_any_call_unless_told_otherwise() -> None:
+async def test_a_mock_starts_with_any_call_by_default() -> None:
     transactional = MockProducer(transactional_id="id")
     async with transactional.transaction():
         await transactional.send("t", b"1")

@@ -1,4 +1,4 @@
-"""What the live page shows, worked out from snapshots."""
+"""The numbers of the live page, computed from snapshots."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_rate_is_that_since_the_sample_before() -> None:
     assert figures.take(NOW, acknowledged(300), 12.0)["records"]["per_second"] is None
 
 
-def test_percentiles_forget_what_is_older_than_the_window() -> None:
+def test_percentiles_leave_out_what_is_older_than_the_window() -> None:
     figures, durations = LiveStats(), Durations()
 
     def take(now: float) -> float | None:
@@ -60,14 +60,14 @@ def test_percentiles_forget_what_is_older_than_the_window() -> None:
     assert take(3.0 + WINDOW_S) is None
 
 
-def test_samples_are_forgotten_with_the_window() -> None:
+def test_samples_are_dropped_with_the_window() -> None:
     figures = LiveStats()
     for second in range(1000):
         figures.take(NOW, {}, float(second))
     assert len(figures._samples) <= WINDOW_S + 2
 
 
-def test_the_buffer_is_what_is_used_and_who_waits() -> None:
+def test_the_buffer_is_what_is_used_and_how_many_wait() -> None:
     busy = replace(
         NOW,
         buffer_available=250,
@@ -96,7 +96,7 @@ def test_brokers_come_by_id_with_what_they_were_sent_since() -> None:
     assert (rows[1]["state"], rows[1]["address"]) == ("backing_off", "kafka:9092")
 
 
-def test_a_broker_that_was_forgotten_meanwhile_sent_nothing_negative() -> None:
+def test_a_broker_that_was_dropped_meanwhile_sent_nothing_negative() -> None:
     figures = LiveStats()
     figures.take(replace(NOW, brokers={1: BROKER}), {}, 0.0)
     rows = figures.take(replace(NOW, brokers={1: replace(BROKER, bytes_out=1)}), {}, 1.0)["brokers"]

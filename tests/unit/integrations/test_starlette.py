@@ -78,7 +78,7 @@ def application(make: Callable[[], Producer], **answers: Any) -> Starlette:
     return app
 
 
-async def test_the_producer_lives_as_long_as_the_application() -> None:
+async def test_the_producer_is_open_as_long_as_the_application() -> None:
     made: list[MockProducer] = []
 
     def make() -> MockProducer:
@@ -98,7 +98,7 @@ def producer_state(producer: Producer) -> str:
     return producer.statistics().state
 
 
-async def test_each_life_of_an_application_has_a_producer_of_its_own() -> None:
+async def test_each_life_of_an_application_has_a_new_producer() -> None:
     made: list[Producer] = []
     app = application(lambda: made.append(MockProducer()) or made[-1])
     for _ in range(2):
@@ -107,7 +107,7 @@ async def test_each_life_of_an_application_has_a_producer_of_its_own() -> None:
     assert len(made) == 2
 
 
-async def test_leaving_delivers_what_nobody_awaits() -> None:
+async def test_leaving_delivers_records_that_are_not_awaited() -> None:
     producer = MockProducer(auto_complete=False)
 
     async def send(request: Request) -> Response:
@@ -229,7 +229,7 @@ async def test_fastapi_injects_the_producer_and_tests_can_replace_it() -> None:
         (SerializationError("no number"), 422, None, "not persisted"),
     ],
 )
-async def test_a_client_is_told_what_kafka_could_not_take(
+async def test_a_client_gets_an_error_for_what_kafka_could_not_take(
     error: KafkaError, status: int, retry_after: str | None, persistence: str
 ) -> None:
     noted: list[Exception] = []
@@ -271,7 +271,7 @@ async def test_what_is_no_clients_business_stays_an_error() -> None:
         registry_error(None),  # an answer that is none
     ],
 )
-async def test_what_a_registry_refuses_is_the_operators_to_look_at(error: KafkaError) -> None:
+async def test_what_a_registry_refuses_is_an_error_for_the_operator(error: KafkaError) -> None:
     assert Refusal.of(error) is None
     async with client_of(application(lambda: failing(error)), raise_app_exceptions=False) as client:
         assert (await client.post("/")).status_code == 500

@@ -67,7 +67,7 @@ def test_what_has_its_type_stays_and_defaults_hold() -> None:
 @pytest.mark.parametrize(
     "row", [{"id": "x", "sum": Decimal(0)}, {"sum": Decimal(0)}, {"id": None, "sum": Decimal(0)}]
 )
-def test_a_row_that_does_not_fit_is_rejected_and_its_content_not_told(row: dict[str, Any]) -> None:
+def test_a_row_that_does_not_fit_is_rejected_and_its_content_not_shown(row: dict[str, Any]) -> None:
     mapper = RowMapper(RecordMapping(value_encoder=VALUES), 0)
     (found,) = mapper.map(RowBatch("f", None, 1, [row], None))
     assert isinstance(found, BadRow)
@@ -112,7 +112,7 @@ async def test_the_registry_is_asked_once_for_the_schema_or_the_newest_one() -> 
 @pytest.mark.parametrize(
     ("schema", "register"), [(None, False), (SCHEMA, False), (SCHEMA, True)], ids=str
 )
-async def test_a_schema_with_rules_for_writers_is_refused_unless_told(
+async def test_a_schema_with_rules_for_writers_is_refused_without_the_option(
     schema: str | None, register: bool
 ) -> None:
     stub = StubSchemaRegistry()

@@ -19,7 +19,7 @@ def entries(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_rejected_row_stands_there_with_position_reason_and_text(tmp_path: Path) -> None:
+def test_rejected_row_is_written_with_position_reason_and_text(tmp_path: Path) -> None:
     path = tmp_path / "dead.ndjson"
     dead = DeadLetterFile(path)
     dead.write(WHERE, "row", "2 fields", "a,é".encode())

@@ -105,7 +105,7 @@ async def test_without_dead_letter_file_the_first_bad_row_ends_the_load(tmp_path
     loader = Loader(producer, source, "t", LoadOptions(KEYED, state=state))
     with pytest.raises(RejectedRowError, match=r"rows.txt row 3: no key separator"):
         await loader.run()
-    # What was accepted is flushed and counted; nothing behind the bad row was sent.
+    # What was accepted is flushed and counted; nothing after the bad row was sent.
     assert producer.values == values(1, 2)
     assert loader.progress.outstanding == 0
     saved = LoadState.read(state)
@@ -150,7 +150,7 @@ async def test_error_of_send_ends_the_load_and_keeps_what_was_accepted(tmp_path:
     assert loader.state.position.row == 2
 
 
-async def test_resumed_load_goes_on_behind_the_settled_rows(tmp_path: Path) -> None:
+async def test_resumed_load_goes_on_after_the_finished_rows(tmp_path: Path) -> None:
     state, dead = tmp_path / "state", tmp_path / "dead"
     options = LoadOptions(KEYED, state=state, dead_letter=dead, resume=True)
     first = FakeProducer(hold=True)
@@ -537,7 +537,7 @@ async def test_rows_that_were_not_accepted_fail_where_the_input_is_not_read_agai
 
 
 @pytest.mark.parametrize("error", [RecordTooLargeError("too large"), None])
-async def test_rows_behind_a_bad_row_are_not_counted_as_failed(
+async def test_rows_after_a_bad_row_are_not_counted_as_failed(
     error: RecordTooLargeError | None, tmp_path: Path
 ) -> None:
     producer = FakeProducer()

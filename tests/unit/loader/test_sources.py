@@ -90,7 +90,7 @@ def test_zip_without_known_members_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("after", range(7))
-def test_reading_goes_on_behind_any_position(tmp_path: Path, after: int) -> None:
+def test_reading_goes_on_after_any_position(tmp_path: Path, after: int) -> None:
     archive = zip_of(tmp_path / "t.zip", a_csv=CSV, b_csv=CSV)
     plain = write(tmp_path / "t.csv", CSV)
     everything = rows_of(FileSource([archive, plain]))

@@ -194,7 +194,7 @@ async def test_a_meter_observes_the_metrics_under_their_telemetry_names() -> Non
     assert read[topic] == [(3, {"client_id": "d", "topic": "t"})]
 
 
-def test_a_producer_that_nobody_exports_imports_no_exporter() -> None:
+def test_a_producer_that_is_not_exported_imports_no_exporter() -> None:
     program = (
         "import sys, aioproducer.runtime.engine, aioproducer.metrics\n"
         "print([m for m in sys.modules if m.partition('.')[0] in "

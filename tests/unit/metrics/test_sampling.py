@@ -43,7 +43,7 @@ def test_rates_and_means_are_those_of_the_samples_kept():
     assert (it.done, it.took) == (61, 33.5)
 
 
-def test_a_peak_is_forgotten_with_its_sample():
+def test_a_peak_is_dropped_with_its_sample():
     it = deeds()
     it.do(9, 0)
     it.do(1, 31)

@@ -107,7 +107,7 @@ def begin(it: Harness) -> None:
 
 
 @virtual_time
-async def test_a_node_takes_max_in_flight_requests_and_tells_when_there_is_room() -> None:
+async def test_a_node_takes_max_in_flight_requests_and_reports_when_there_is_room() -> None:
     async with harness(MemoryDialer({"broker": answers_after(1)}), max_in_flight=2) as it:
         await it.connect()
         begin(it)
@@ -720,7 +720,7 @@ async def test_what_a_node_that_left_still_owes_ends_with_the_client() -> None:
 
 
 @virtual_time
-async def test_nodes_that_left_are_forgotten_when_their_connections_have_ended() -> None:
+async def test_nodes_that_left_are_removed_when_their_connections_have_ended() -> None:
     async with harness(MemoryDialer({"broker": silent})) as it:
         for _ in range(3):
             await it.connect()
@@ -790,7 +790,7 @@ async def test_close_lets_written_requests_without_answer_out() -> None:
 
 
 @virtual_time
-async def test_close_does_not_wait_longer_than_told_for_stuck_bytes() -> None:
+async def test_close_waits_for_stuck_bytes_no_longer_than_its_timeout() -> None:
     dialer = MemoryDialer({"broker": silent})
     async with harness(dialer) as it:
         await it.connect()

@@ -1,4 +1,4 @@
-"""Connections say whom they mean, and learn that they went astray (KIP-1242)."""
+"""Connections name the intended broker, and find that they reached another one (KIP-1242)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Said = list[tuple[int, str | None, int]]
 
 
 def broker(said: Said, *, speaks: int = 5, code: int = 0) -> Behaviour:
-    """Notes what it is told, and answers with `code`."""
+    """Records each call, and answers with `code`."""
 
     async def behave(peer: Peer) -> None:
         header = await peer.expect(ApiKey.API_VERSIONS)
@@ -40,7 +40,7 @@ async def meet_bootstrap_server(it: Harness) -> None:
 
 
 @virtual_time
-async def test_a_broker_is_told_cluster_and_node_and_a_bootstrap_server_nothing() -> None:
+async def test_a_broker_gets_cluster_and_node_and_a_bootstrap_server_neither() -> None:
     said: Said = []
     dialer = MemoryDialer({"boot": broker(said), "broker": broker(said)})
     async with harness(dialer, {}) as it:
@@ -60,7 +60,7 @@ async def test_older_clusters_cost_no_second_request() -> None:
 
 
 @pytest.mark.parametrize("off", [{"check_cluster": False}, {"rebootstrap": False}])
-def test_nothing_is_said_when_the_check_is_off_or_nobody_would_start_over(
+def test_nothing_is_sent_when_the_check_is_off_or_no_client_would_start_over(
     off: dict[str, bool],
 ) -> None:
     @virtual_time
@@ -100,7 +100,7 @@ def test_a_broker_that_is_not_the_one_meant_asks_to_start_over(rebootstrap: bool
 
 
 @virtual_time
-async def test_starting_over_forgets_brokers_and_dials_bootstrap_servers_anew() -> None:
+async def test_starting_over_drops_brokers_and_dials_bootstrap_servers_anew() -> None:
     said: Said = []
     dialer = MemoryDialer(
         {"10.0.0.1": broker(said), "10.0.0.2": broker(said), "broker": broker(said)},

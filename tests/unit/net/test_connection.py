@@ -330,7 +330,7 @@ async def test_a_request_without_answer_times_out_while_its_bytes_are_stuck() ->
 
 
 @virtual_time
-async def test_a_full_write_buffer_refuses_and_tells_when_it_is_empty() -> None:
+async def test_a_full_write_buffer_refuses_and_reports_when_it_is_empty() -> None:
     async with connected() as it:
         it.transport.stall()
         assert it.connection.accepts_request()
@@ -346,7 +346,7 @@ async def test_a_full_write_buffer_refuses_and_tells_when_it_is_empty() -> None:
 
 @virtual_time
 async def test_an_answer_before_the_request_is_written_waits_for_the_writing() -> None:
-    # KAFKA-19012: whoever gets the answer may reuse the request's memory.
+    # KAFKA-19012: the caller may reuse the request's memory once it has the answer.
     async with connected() as it:
         it.transport.stall()
         request = it.ask()

@@ -14,7 +14,7 @@ NODES = {1: ("old", 9092), 2: ("new", 9092)}
 
 
 def knows(level: int | None, epoch: int) -> hostile.Behaviour:
-    """A broker that knows a feature's level as of an epoch of the cluster."""
+    """A broker that has a feature's level as of an epoch of the cluster."""
 
     async def behave(peer: Peer) -> None:
         header = await peer.expect(ApiKey.API_VERSIONS)

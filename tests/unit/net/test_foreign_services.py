@@ -20,7 +20,7 @@ SSH = b"SSH-2.0-OpenSSH_9.2\r\n"
 
 @asynccontextmanager
 async def service(says: bytes) -> AsyncIterator[str]:
-    """A server that says this to everybody; where it is."""
+    """Run a server that sends this on every connection; return its address."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(says)

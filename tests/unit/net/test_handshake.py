@@ -27,7 +27,7 @@ UNSUPPORTED_VERSION = 35
 
 
 def old_broker(highest: int, *, tells: bool, asked: list[int]) -> Behaviour:
-    """Knows ApiVersions up to a version; answers others in version 0, as brokers do."""
+    """Supports ApiVersions up to a version; answers others in version 0, as brokers do."""
 
     async def behave(peer: Peer) -> None:
         while True:
@@ -47,7 +47,7 @@ def old_broker(highest: int, *, tells: bool, asked: list[int]) -> Behaviour:
     ("highest", "tells", "expected"),
     [(4, True, [4]), (3, True, [4, 3]), (0, True, [4, 0]), (2, False, [4, 0])],
 )
-def test_negotiation_falls_back_to_what_the_broker_knows(
+def test_negotiation_falls_back_to_what_the_broker_supports(
     highest: int, tells: bool, expected: list[int]
 ) -> None:
     @virtual_time
@@ -128,7 +128,7 @@ async def test_the_whole_handshake_has_one_request_timeout() -> None:
 
 
 @virtual_time
-async def test_a_range_that_is_none_matters_only_for_what_we_speak() -> None:
+async def test_an_empty_range_matters_only_for_requests_we_use() -> None:
     async def behave(peer: Peer) -> None:
         await peer.handshake({**SANE_RANGES, 9999: (5, 1), ApiKey.VOTE: (-1, -1)})
         await obedient(peer)

@@ -108,7 +108,7 @@ async def test_a_timed_out_request_names_itself_and_its_age_as_the_cause() -> No
         assert 90 <= caught.value.elapsed_ms < 1500
 
 
-async def test_a_frame_nobody_asked_for_ends_the_connection() -> None:
+async def test_a_frame_that_was_not_requested_ends_the_connection() -> None:
     async with (
         HostileServer(after_handshake(hostile.unsolicited)) as server,
         harness(TcpDialer(), {1: (server.host, server.port)}) as it,
@@ -131,7 +131,7 @@ async def test_a_close_with_nothing_pending_is_noticed_and_the_socket_is_closed_
         await nobody_connected(server)
         assert type(it.client.connection_failures(1)) is NodeDisconnectedError
         await asyncio.sleep(0.1)
-        assert server.accepted == 1  # not reopened before somebody needs it
+        assert server.accepted == 1  # not reopened before a request needs it
         assert await it.connect() is None
         assert await it.ask() is not None
         assert server.accepted == 2

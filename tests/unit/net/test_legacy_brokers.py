@@ -1,4 +1,4 @@
-"""Brokers that do not know ApiVersions, and those that only seem not to."""
+"""Brokers without ApiVersions, and those that only seem to be without it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OLD = ranges_of_old_broker("0.8.2")
 
 
 def old_broker(asked: list[list[int]]) -> Behaviour:
-    """Answers what 0.8 knows, in version 0, and hangs up on everything else."""
+    """Answers requests of 0.8 in version 0, and closes the connection on everything else."""
 
     async def behave(peer: Peer) -> None:
         keys: list[int] = []
@@ -49,7 +49,7 @@ async def connect_within(it: Harness, dials: int) -> int:
 
 
 @virtual_time
-async def test_a_broker_counts_as_old_when_it_is_alive_and_hangs_up_on_api_versions() -> None:
+async def test_a_broker_counts_as_old_when_it_is_alive_and_closes_on_api_versions() -> None:
     asked: list[list[int]] = []
     dialer = MemoryDialer({"broker": old_broker(asked)})
     async with harness(dialer, old_broker_versions=OLD) as it:
@@ -80,7 +80,7 @@ async def test_after_a_lost_connection_the_broker_may_have_been_upgraded() -> No
         it.client.disconnect(1, NodeDisconnectedError("the broker restarts"))
         await it.wait_for_state(NodeState.DISCONNECTED, NodeState.BACKING_OFF)
         await asyncio.sleep(2)
-        # A recent one hangs up on the old probe.
+        # A recent one closes the connection on the old probe.
         assert await connect_within(it, 2) == 2
         assert it.client.highest_version(ApiKey.INIT_PRODUCER_ID) != -1
 
@@ -93,7 +93,7 @@ async def obedient_after_handshake(peer: Peer) -> None:
 
 
 @virtual_time
-async def test_a_recent_broker_that_hung_up_once_is_not_taken_for_an_old_one() -> None:
+async def test_a_recent_broker_that_closed_once_is_not_taken_for_an_old_one() -> None:
     connections = 0
 
     async def restarting(peer: Peer) -> None:
@@ -114,7 +114,7 @@ async def test_a_recent_broker_that_hung_up_once_is_not_taken_for_an_old_one() -
 
 
 @pytest.mark.parametrize("fallback", [OLD, None])
-def test_who_hangs_up_on_everything_is_never_taken_for_a_broker(fallback) -> None:
+def test_a_server_that_closes_on_everything_is_never_taken_for_a_broker(fallback) -> None:
     @virtual_time
     async def run() -> None:
         asked: list[int] = []
@@ -168,7 +168,7 @@ def test_a_broker_that_leaves_api_versions_out_counts_as_old(expected: bool, dia
     run()
 
 
-def test_what_old_releases_speak() -> None:
+def test_versions_that_old_releases_support() -> None:
     nine, eight = ranges_of_old_broker("0.9.0.1"), ranges_of_old_broker("0.8")
     assert nine is not None
     assert nine[ApiKey.PRODUCE] == (0, 1)

@@ -1,4 +1,4 @@
-"""What is taken where it is read, and what is left to the streams."""
+"""Responses that are taken where they are read, and data that is left to the streams."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_no_byte_is_lost_doubled_or_overtaken(chunks: list[tuple[bytes, int, boo
         return count
 
     streams, protocol = tapped(take)
-    for data, taken_of_next, reads in chunks:  # noqa: B007 - `take` looks at it
+    for data, taken_of_next, reads in chunks:  # noqa: B007 - `take` uses it
         protocol.data_received(data)
         if reads:
             seen += streams.received

@@ -1,4 +1,4 @@
-"""The choice of versions, and who obeys a throttle time."""
+"""The choice of versions, and the side that obeys a throttle time."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Owns: `virtual_time` (a decorator for tests), `MemoryDialer` with servers made of the behaviours of
 `hostile`, and transports whose reading side can be stalled. Not here: the client under test.
 
-On this loop nothing takes time but timers, and these take none: when nobody is runnable the clock
+On this loop nothing takes time but timers, and these take none: when no task is runnable the clock
 jumps to the next timer. When there is none either, the test hangs for ever, which is an error here.
 """
 
@@ -82,7 +82,7 @@ class MemoryTransport(asyncio.Transport):
     # what tests use
 
     def stall(self) -> None:
-        """What is written from now on stays in this transport's buffer."""
+        """Keep what is written from now on in this transport's buffer."""
         self._stalled = True
 
     def let_out(self, size: int) -> None:
@@ -209,7 +209,7 @@ def memory_pair(
 
 
 async def black_hole() -> None:
-    """What connecting to an address that swallows packets does."""
+    """Connect as to an address that swallows packets."""
     await asyncio.Event().wait()
 
 

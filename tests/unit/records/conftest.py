@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(params=["native", "pure"], scope="session")
 def core(request: pytest.FixtureRequest) -> ModuleType:
-    """The native core or its pure twin: the same tests hold for both."""
+    """The native core or its pure-Python implementation: the same tests hold for both."""
     try:
         return import_module(f"aioproducer.records._{request.param}")
     except ImportError:

@@ -20,7 +20,7 @@ ANY_COLUMNS = ArrowColumns("v", "k", "h", "p", "ts", "topic")
 
 @pytest.fixture(params=["native", "pure"])
 def arrow(request: pytest.FixtureRequest) -> ModuleType:
-    """The native reader or its twin: the same tests hold for both."""
+    """The native reader or the pure-Python one: the same tests hold for both."""
     name = {"native": "_arrow", "pure": "_pure_arrow"}[request.param]
     try:
         return import_module(f"aioproducer.records.{name}")
@@ -313,7 +313,7 @@ def test_a_stream_that_fails_says_why_and_is_released_once(arrow: ModuleType) ->
     assert watched.given == watched.released == 4
 
 
-def test_closing_while_another_thread_reads_waits_for_nobody(arrow: ModuleType) -> None:
+def test_closing_while_another_thread_reads_does_not_wait(arrow: ModuleType) -> None:
     reading, go_on = threading.Event(), threading.Event()
     released_then: list[int] = []
 

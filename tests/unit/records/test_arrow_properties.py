@@ -160,7 +160,7 @@ def test_values_alone_are_written_as_the_builder_would_or_left_alone(
     room: int,
     size_limit: int,
 ) -> None:
-    """Whether the rows are sliced, or the column in them."""
+    """Draw whether the rows are sliced, or the column in them."""
     array, left = pa.array(values, kind), values[skipped:]
     if slices_rows:
         batch = pa.record_batch({"v": array}).slice(skipped)

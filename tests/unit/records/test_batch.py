@@ -125,7 +125,7 @@ def test_incompressible_body_leaves_the_codec_out_of_the_header():
     assert parse_header(joined(batch)).codec is CompressionType.NONE
 
 
-def test_each_flipped_bit_behind_the_crc_is_noticed():
+def test_each_flipped_bit_after_the_crc_is_noticed():
     whole = joined(built(ROWS))
     for position in range(17, len(whole)):
         data = bytearray(whole)

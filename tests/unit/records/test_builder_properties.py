@@ -1,4 +1,4 @@
-"""What must hold for any records: both builders agree, and what is built is read back."""
+"""Rules for any records: both builders agree, and what is built is read back."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

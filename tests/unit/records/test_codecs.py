@@ -99,7 +99,7 @@ def test_snappy_length_is_checked_before_memory_is_taken():
 
 
 @pytest.mark.parametrize("room", [0, 1, 1_000_000])
-def test_bytes_behind_a_zstd_stream_that_does_not_tell_its_size_are_refused(room):
+def test_bytes_after_a_zstd_stream_without_a_size_are_refused(room):
     writer = zstandard.ZstdCompressor().compressobj()
     stream = writer.compress(TEXT) + writer.flush()
     codec = codec_for("zstd")
@@ -113,7 +113,7 @@ def test_zstd_stream_of_no_bytes_is_read():
     assert codec_for("zstd").decompress(writer.flush(), 0) == b""
 
 
-def test_zstd_stream_that_does_not_tell_its_size_is_read_and_bounded():
+def test_zstd_stream_without_a_size_is_read_and_bounded():
     writer = zstandard.ZstdCompressor().compressobj()
     stream = writer.compress(bytes(3_000_000)) + writer.flush()
     assert zstandard.frame_content_size(stream) == -1

@@ -45,11 +45,11 @@ def test_native_core_is_used_where_it_is_built(both, implementation):
     assert run(SHOW, implementation).stdout.split() == ["native", "aioproducer.records._native"]
 
 
-def test_pure_twin_is_used_when_it_is_asked_for():
+def test_pure_python_is_used_when_it_is_asked_for():
     assert run(SHOW, "pure").stdout.split() == ["pure", "aioproducer.records._pure"]
 
 
-def test_pure_twin_is_used_where_the_native_core_is_not_built():
+def test_pure_python_is_used_where_the_native_core_is_not_built():
     result = run(WITHOUT_NATIVE + SHOW, None)
     assert result.stdout.split() == ["pure", "aioproducer.records._pure"]
 

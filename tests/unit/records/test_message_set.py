@@ -1,4 +1,4 @@
-"""The record formats of brokers before 0.11, checked by a client that still knows them."""
+"""The record formats of brokers before 0.11, checked by a client that still supports them."""
 
 from __future__ import annotations
 

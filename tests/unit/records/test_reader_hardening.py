@@ -67,7 +67,7 @@ def test_body_cut_off_anywhere_is_refused(codec):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_bytes_behind_the_body_are_refused(codec):
+def test_bytes_after_the_body_are_refused(codec):
     batch = parse_header(SAMPLES[codec])
     with pytest.raises(ProtocolError):
         one(bytes(batch.body) + b"\x00", batch.count, batch.codec).records()

@@ -13,7 +13,7 @@ from .send.fast_paths import form
 
 @pytest.fixture(params=["native", "pure"])
 def fast_path_form(request: pytest.FixtureRequest):
-    """Producers of the test use the native lane, or its twin: the same tests hold for both."""
+    """Use the native fast path, or the pure-Python one: the same tests hold for both."""
     if request.param == "pure":
         fast_path = import_module("aioproducer.runtime.send._fast_path_py")
         delivery = import_module("aioproducer.runtime.delivery._delivery_py")

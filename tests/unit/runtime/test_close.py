@@ -8,7 +8,7 @@ import gc
 from support.stage import Stage, play
 
 
-def test_what_a_close_gives_up_is_reported_although_the_producer_object_lives_on() -> None:
+def test_what_a_close_gives_up_is_reported_although_the_producer_object_is_kept() -> None:
     async def act(stage: Stage) -> None:
         await stage.producer.start()
         await stage.producer.send("t", b"delivered")

@@ -39,9 +39,9 @@ KAFKA_0_11: Ranges = {ApiKey.PRODUCE: (0, 3), ApiKey.METADATA: (0, 4), ApiKey.AP
 
 
 class Broker:
-    """A broker of one partition that keeps what it is sent, and hangs up on `refusals` of it.
+    """A broker of one partition that keeps what it is sent, and closes on `refusals` of it.
 
-    Without `ranges` it is one from before ApiVersions, and hangs up on it.
+    Without `ranges` it is one from before ApiVersions, and closes the connection on it.
     """
 
     def __init__(self, ranges: Ranges | None, *, topics: bool = True) -> None:
@@ -93,7 +93,7 @@ class Broker:
         return ProduceResponse(responses=[response])
 
     def values(self, magic: int) -> list[bytes]:
-        """What came in message sets of one format."""
+        """The messages that came in message sets of one format."""
         found = []
         for data in self.sets:
             records = MemoryRecords(data)

@@ -1,4 +1,4 @@
-"""What the words of the 0.8 producer do, on virtual time."""
+"""The effects of the 0.8 producer's properties, on virtual time."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def test_only_the_topics_named_are_compressed() -> None:
 
 
 def count_refreshes(stage: Stage) -> Fault:
-    """What strikes, and does no harm, whenever brokers are asked for metadata from now on."""
+    """Run on every metadata request from now on, without harm to it."""
     return stage.faults.delay(0, ApiKey.METADATA, times=None)
 
 

@@ -334,7 +334,7 @@ def test_topic_that_was_forbidden_meanwhile_works_once_it_is_allowed_again() -> 
     play(act)
 
 
-def test_topic_forgotten_while_idle_is_fetched_again_when_it_is_used() -> None:
+def test_topic_expired_while_idle_is_fetched_again_when_it_is_used() -> None:
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:
             await producer.send_and_wait("t", b"1")
@@ -435,8 +435,8 @@ def test_leader_that_moved_while_nothing_was_sent_is_learnt_at_the_max_age() -> 
 
 
 @pytest.mark.parametrize("kind", [Producer, TransactionAdmin])
-def test_without_asyncio_a_program_is_told_that_it_is_needed(kind: type[Any]) -> None:
-    """A program of trio runs coroutines in a loop of its own."""
+def test_without_asyncio_an_error_says_that_it_is_needed(kind: type[Any]) -> None:
+    """A program of trio runs coroutines in another loop."""
     opening = kind(bootstrap_servers="127.0.0.1:9092").__aenter__()
     with pytest.raises(IllegalStateError, match="no asyncio event loop runs here") as caught:
         opening.send(None)

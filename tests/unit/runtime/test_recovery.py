@@ -27,7 +27,7 @@ def producer_at(dialer: MemoryDialer, **options: Any) -> DialedProducer:
 
 
 class Site:
-    """A cluster of three brokers at ports of its own, and what its connections were asked."""
+    """A cluster of three brokers at separate ports, and the requests of its connections."""
 
     def __init__(self, first_port: int, *, cluster_id: str = "a", seed: int = 1) -> None:
         specs = [BrokerSpec(node, f"b{node}", first_port + node) for node in (1, 2, 3)]
@@ -71,7 +71,7 @@ class Site:
         dialer.names["boot"] = [boot_address]
 
     def values(self) -> list[bytes]:
-        """What stands in the topic, in the order of each partition."""
+        """The records of the topic, in the order of each partition."""
         return [
             record.value or b""
             for partition in self.state.topics["t"].partitions
@@ -131,7 +131,9 @@ def test_all_brokers_gone_for_a_minute_and_back_at_other_ports_cost_no_record(
 
 
 @virtual_time
-async def test_with_the_strategy_none_nobody_goes_back_to_the_bootstrap_servers() -> None:
+async def test_with_the_strategy_none_the_client_does_not_go_back_to_the_bootstrap_servers() -> (
+    None
+):
     site, dialer = Site(9000), MemoryDialer({})
     site.create_topic()
     site.put_up(dialer, "10.0.0.1")
@@ -173,7 +175,7 @@ async def test_a_server_that_asks_to_start_over_is_left_for_where_its_name_leads
 def test_another_cluster_gets_no_batch_taken_for_one_it_has(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """There our producer id is somebody else's, whose last sequences are those we would use."""
+    """There our producer id belongs to another producer, whose last sequences we would use."""
 
     @virtual_time
     async def run() -> None:
@@ -246,7 +248,7 @@ def misled_after_a_swap(seed: int, *, check: bool) -> set[tuple[int, str]]:
 
 
 @virtual_time
-async def test_a_topic_created_anew_gets_sequences_of_its_own() -> None:
+async def test_a_topic_created_anew_gets_new_sequences() -> None:
     site, dialer = Site(9000), MemoryDialer({})
     site.create_topic()
     site.put_up(dialer, "10.0.0.1")

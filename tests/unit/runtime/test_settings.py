@@ -1,4 +1,4 @@
-"""What the network room is told of the options."""
+"""The settings that the network layer gets from the options."""
 
 from __future__ import annotations
 

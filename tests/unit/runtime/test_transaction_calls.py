@@ -217,7 +217,7 @@ def test_transaction_abortable_in_any_answer_costs_one_transaction(level: int, a
 
 
 @LEVELS
-def test_forgotten_transactional_id_is_fatal_and_a_new_producer_works(level: int) -> None:
+def test_expired_transactional_id_is_fatal_and_a_new_producer_works(level: int) -> None:
     async def act(stage: Stage) -> None:
         api = ApiKey.ADD_PARTITIONS_TO_TXN if level == 1 else ApiKey.PRODUCE
         stage.faults.error(api, 49)

@@ -1,7 +1,7 @@
-"""A transaction that is cut off at any turn of the loop: what callers are told, against the log.
+"""A transaction that is cut off at any turn of the loop: results of callers, against the log.
 
 The cut is `close(0)`, a cancellation, or a cancellation and then a close. Afterwards the caller
-repeats `commit_transaction()`, as its documentation says, and what was told must agree with what
+repeats `commit_transaction()`, as its documentation says, and the results must agree with what
 the log holds once the coordinator has ended everything.
 """
 
@@ -37,7 +37,7 @@ OFFSETS = {TopicPartition("u", 0): 1}
 
 
 class Told(Enum):
-    """What the caller knows of its transaction in the end."""
+    """The last result of the caller for its transaction."""
 
     COMMITTED = "committed"
     NOT_COMMITTED = "not committed"
@@ -46,7 +46,7 @@ class Told(Enum):
 
 @dataclass
 class Case:
-    """One cut, and what was told."""
+    """One cut, and its results."""
 
     stage: Stage
     told: Told = Told.NOT_COMMITTED
@@ -62,7 +62,7 @@ class Case:
         self.deliveries.append(await self.producer.send(topic, value))
 
     def note(self, error: BaseException) -> None:
-        """What an error tells of the commit."""
+        """Return what an error says of the commit."""
         if isinstance(error, CommitOutcomeUnknownError):
             self.told, self.unknown = Told.UNKNOWN, error
             assert error.transaction is not None
@@ -112,7 +112,7 @@ async def prepares(case: Case) -> None:
 
 async def commits_what_was_prepared(case: Case) -> None:
     await prepares(case)
-    case.prepared = None  # nobody else is given it
+    case.prepared = None  # no other process is given it
     await case.producer.commit_transaction()
     case.told = Told.COMMITTED
 
@@ -181,7 +181,7 @@ async def strike(case: Case, work: Work, cut: Cut, turn: int, loop: TurnLoop) ->
     if not victim.cancelled() and (error := victim.exception()) is not None:
         case.note(error)
     elif victim.cancelled() and work in COMMITTING.values():
-        # Only a repeated call tells, whatever state the producer is in.
+        # Only a repeated call shows the outcome, whatever state the producer is in.
         try:
             await case.producer.commit_transaction()
             case.told = Told.COMMITTED
@@ -190,7 +190,7 @@ async def strike(case: Case, work: Work, cut: Cut, turn: int, loop: TurnLoop) ->
 
 
 async def ask(case: Case, transaction: PreparedTransaction) -> Told:
-    """What `TransactionAdmin` tells, which commits what is open still."""
+    """Ask `TransactionAdmin` for the outcome; it commits what is still open."""
     world = case.stage.world
     config = case.producer.config.replace(transactional_id=None)
     async with SimAdmin(config, world.network, world.chance.of("admin")) as admin:
@@ -237,7 +237,7 @@ async def case_of(
 
 
 def at_every_turn(work: Work, cut: Cut, level: int) -> Counter[tuple[Told, bool]]:
-    """How often each was told, and whether the commit was decided when it was."""
+    """Count each result, and whether the commit was decided at that time."""
     seen: Counter[tuple[Told, bool]] = Counter()
     for turn in range(1, MOST_TURNS):
         loop = TurnLoop()
@@ -281,7 +281,7 @@ def test_a_commit_whose_producer_ends_says_unknown_where_nothing_else_is_true(
     ("work", "cut"),
     [*(("block", cut) for cut in GENTLE), ("calls", "cancel"), ("prepared", "cancel")],
 )
-def test_a_commit_that_goes_on_tells_how_it_ended(work: str, cut: str, level: int) -> None:
+def test_a_commit_that_goes_on_reports_its_end(work: str, cut: str, level: int) -> None:
     seen = at_every_turn(COMMITTING[work], GENTLE[cut], level)
     assert set(seen) <= {(Told.COMMITTED, True), (Told.NOT_COMMITTED, False)}
     assert (Told.COMMITTED, True) in seen

@@ -1,4 +1,4 @@
-"""Awaiting deliveries: who is resumed, when, in which context, and what cancelling does."""
+"""Awaiting deliveries: the order, time and context of resuming, and the effects of cancelling."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_end_of_the_loop_in_one_task_leaves_the_others_their_turn(kind):
         loop.close()
 
 
-async def test_cancelled_awaiter_gets_its_message_and_is_forgotten():
+async def test_cancelled_awaiter_gets_its_message_and_is_dropped():
     bench = await opened()
     delivery = await bench.producer.send("a", b"v")
     told = []
@@ -285,7 +285,7 @@ async def test_debug_mode_of_the_loop_changes_nothing():
     bench.end()
 
 
-async def test_whoever_handled_an_answer_resumes_the_awaiters_there(fast_path_form):
+async def test_awaiters_are_resumed_where_the_answer_was_handled(fast_path_form):
     if fast_path_form.__name__.endswith("_py"):
         pytest.skip("the pure form has a future for each")
     bench = await opened()
@@ -305,7 +305,7 @@ async def test_whoever_handled_an_answer_resumes_the_awaiters_there(fast_path_fo
     bench.end()
 
 
-async def test_loop_is_not_asked_to_resume_whom_somebody_will(monkeypatch, fast_path_form):
+async def test_loop_is_not_asked_to_resume_an_awaiter_twice(monkeypatch, fast_path_form):
     if fast_path_form.__name__.endswith("_py"):
         pytest.skip("the pure form has a future for each")
     bench = await opened()

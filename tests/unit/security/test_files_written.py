@@ -1,4 +1,4 @@
-"""Commands and loads replace no file but one of their own, and show rows to nobody else."""
+"""Commands and loads replace only their own files, and show rows to no other user."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_a_link_to_a_file_that_is_not_there_makes_none(tmp_path: Path) -> None:
     assert not target.exists()
 
 
-def test_what_is_emptied_is_what_was_looked_at(
+def test_what_is_emptied_is_what_was_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead, precious = tmp_path / "dead", tmp_path / "precious"

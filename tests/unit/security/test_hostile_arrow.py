@@ -21,7 +21,7 @@ def read(path: Path) -> list[Any]:
 
 
 def read_in_little_memory(path: Path) -> int:
-    """Reads a file in a process of its own; returns how many rows it has."""
+    """Read a file in a separate process; return how many rows it has."""
     code = (
         "import resource, sys\n"
         "import pyarrow.compute, pyarrow.dataset, pyarrow.orc, pyarrow.parquet\n"

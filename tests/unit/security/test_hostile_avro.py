@@ -58,7 +58,7 @@ def rows(data: bytes) -> list[Any]:
 
 
 def in_process(code: str, *, memory_mb: int = 1500) -> subprocess.CompletedProcess[str]:
-    """Run code in a process of its own, with little memory: it may end it."""
+    """Run code in a separate process, with little memory: it may end it."""
     limit = (
         "import resource;"
         f"resource.setrlimit(resource.RLIMIT_AS, ({memory_mb << 20}, {memory_mb << 20}))\n"

@@ -456,7 +456,7 @@ MANY_TURNS = 5
 async def turns_of_the_loop(
     serialize: Callable[[SchemaRegistry], Any], stub: StubSchemaRegistry
 ) -> int:
-    """How often another task runs until the first record of a subject is serialized."""
+    """Count the turns of another task until the first record of a subject is serialized."""
     turns = 0
 
     async def count() -> None:

@@ -113,7 +113,7 @@ def test_both_ways_of_matching_agree() -> None:
 @pytest.mark.parametrize(
     "text", ["(", "[", "a{2,1}", "(?P<", "x" * 20_000, "(" * 5000 + ")" * 5000]
 )
-def test_a_malformed_pattern_is_an_error_of_its_own(text: str) -> None:
+def test_a_malformed_pattern_is_a_separate_error(text: str) -> None:
     with pytest.raises(PatternError):
         Pattern(text)
 

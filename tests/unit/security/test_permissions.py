@@ -1,4 +1,4 @@
-"""Properties read nothing here and ask nobody for tokens, unless the application allows it."""
+"""Properties read no file and fetch no token, unless the application allows it."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ async def test_a_hostile_host_name_stays_small_and_printable(host: str, caplog: 
 
 
 def run(arguments: list[str], *, terminal: bool = False, cwd: Path | None = None) -> str:
-    """Run the command line in a process of its own; return what it wrote, on a terminal or not."""
+    """Run the command line in a separate process; return what it wrote, on a terminal or not."""
     command = [sys.executable, "-m", "aioproducer", *arguments]
     if not terminal:
         done = subprocess.run(

@@ -1,6 +1,6 @@
 """Errors of a login carry no secret: not in their text, chain or frames, nor in what is logged.
 
-Every test in `net/security` looks at frames as well, by `support.security.leaks`.
+Every test in `net/security` searches frames as well, by `support.security.leaks`.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ async def test_a_function_that_raises_is_logged_without_its_locals(
     make: Callable[[str], tuple[str, str]], frames: Frames
 ) -> None:
     error = await outcome("PLAIN", sasl_credentials=lambda: make(SECRET))
-    # The frames of the function are the test's: look at all of them.
+    # The frames of the function are the test's: search all of them.
     assert SECRET not in shown_by(error) + frames.text
     current: BaseException | None = error.__cause__
     while current is not None:

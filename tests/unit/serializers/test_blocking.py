@@ -72,7 +72,7 @@ def test_serializers_that_wait_are_waited_for() -> None:
 
 
 def _refusal_in_a_callback(producer: Producer, value: Any) -> BaseException | None:
-    """What a send in the thread of the loop raises, which cannot wait for a serializer."""
+    """The error of a send in the thread of the loop, which cannot wait for a serializer."""
     told: list[BaseException | None] = []
     done = threading.Event()
 
@@ -90,7 +90,7 @@ def _refusal_in_a_callback(producer: Producer, value: Any) -> BaseException | No
 
 
 @pytest.mark.parametrize("second", ["b", ("many", "b")])
-def test_threads_queue_behind_a_serialization_of_another_one(second: Any) -> None:
+def test_threads_queue_after_a_serialization_of_another_one(second: Any) -> None:
     begun = threading.Event()
     go_on: list[asyncio.Event] = []
 

@@ -1,4 +1,4 @@
-"""How the producer calls serializers, on virtual time: the record, the waits, the refusals."""
+"""Calls of serializers by the producer, on virtual time: the record, the waits, the refusals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from aioproducer.types import Persistence
 
 
 class Tracing:
-    """Says what it was told, and adds a header."""
+    """Records its arguments, and adds a header."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str, list[str]]] = []
@@ -286,7 +286,7 @@ class Witness:
         self.told.append((metadata.offset, None if error is None else type(error).__name__))
 
 
-def test_interceptors_are_told_of_records_whose_serializer_waits() -> None:
+def test_interceptors_get_records_whose_serializer_waits() -> None:
     witness = Witness()
 
     class Picky(Slow):

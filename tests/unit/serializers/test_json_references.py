@@ -39,7 +39,7 @@ def registered(stub: StubSchemaRegistry, subject: str, schema: Any, **names: str
 
 
 async def accepts(stub: StubSchemaRegistry, data: Any) -> bool:
-    """Whether a value fits the newest schema; refusals must be the data's."""
+    """Return whether a value fits the newest schema; refusals must be the data's."""
     registry = SchemaRegistry("http://registry", transport=stub.transport)
     serializer = JsonSchemaSerializer(registry, use_latest_version=True)
     made = serializer.serialize(data, VALUE)
@@ -229,7 +229,7 @@ async def test_references_of_ones_own_schema_are_found_as_well(stub: StubSchemaR
         serializer.serialize({"n": "x"}, VALUE)
 
 
-async def test_an_unknown_reference_is_named_as_it_stands_in_the_schema(
+async def test_an_unknown_reference_is_named_as_it_is_written_in_the_schema(
     stub: StubSchemaRegistry,
 ) -> None:
     registered(stub, "part", {"type": "integer"})
@@ -239,7 +239,7 @@ async def test_an_unknown_reference_is_named_as_it_stands_in_the_schema(
         await accepts(stub, {"n": 1})
 
 
-async def test_refusals_show_references_as_they_stand_in_the_schema(
+async def test_refusals_show_references_as_they_are_written_in_the_schema(
     stub: StubSchemaRegistry,
 ) -> None:
     registered(stub, "part", {"type": "integer"})
@@ -297,7 +297,7 @@ LONG = "http://a/" + "x" * 200_000 + "/"
 @pytest.mark.parametrize(
     "given",
     [
-        # 3,000 references that mean nothing, in a schema that knows 500 names
+        # 3,000 references without a target, in a schema that has 500 names
         hostile(
             {"$defs": {str(n): {"$ref": f"no{n}"} for n in range(3_000)}},
             {name: {} for name in MANY},

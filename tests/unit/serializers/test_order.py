@@ -65,7 +65,7 @@ def in_order(act: Any, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_records_queue_behind_one_that_is_being_serialized(known: bool) -> None:
+def test_records_queue_after_one_that_is_being_serialized(known: bool) -> None:
     async def act(stage: Stage) -> None:
         producer = stage.producer
         await producer.start()

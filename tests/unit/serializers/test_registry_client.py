@@ -60,13 +60,13 @@ async def test_answers_are_asked_once() -> None:
     ]
 
 
-async def test_many_who_ask_the_same_share_one_request() -> None:
+async def test_many_calls_that_ask_the_same_share_one_request() -> None:
     stub = StubSchemaRegistry()
     stub.register("a-value", OLD)
     async with rooted(stub) as registry:
         asked = [asyncio.create_task(registry.latest("a-value")) for _ in range(20)]
         await asyncio.sleep(0)
-        asked[0].cancel()  # which ends nobody else's wait
+        asked[0].cancel()  # which ends no other wait
         found = await asyncio.gather(*asked[1:])
         assert {each.id for each in found} == {1}
     assert len(stub.requests) == 1
@@ -133,7 +133,7 @@ async def test_a_registry_that_does_not_say_why_is_asked() -> None:
     assert len(caught.value.details) == 1
 
 
-async def test_a_schema_that_is_not_there_is_told_with_what_differs() -> None:
+async def test_a_schema_that_is_not_there_is_reported_with_what_differs() -> None:
     stub = StubSchemaRegistry()
     async with rooted(stub) as registry:
         with pytest.raises(SchemaNotFoundError, match="Subject 'a-value' not found") as caught:
@@ -145,7 +145,7 @@ async def test_a_schema_that_is_not_there_is_told_with_what_differs() -> None:
             await registry.lookup("a-value", avro(NEW))
         with pytest.raises(SchemaNotFoundError, match="Version 7 not found"):
             await registry.version("a-value", 7)
-        assert (await registry.lookup("a-value", avro(OLD))).id == 1  # failures are forgotten
+        assert (await registry.lookup("a-value", avro(OLD))).id == 1  # failures are not cached
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
@@ -194,7 +194,7 @@ async def test_another_address_is_tried_and_remembered() -> None:
 async def test_an_answer_that_takes_too_long_is_given_up() -> None:
     async def handle(request: httpx.Request) -> httpx.Response:
         await asyncio.sleep(60)
-        raise AssertionError("nobody waits so long")
+        raise AssertionError("no call waits so long")
 
     options = {"retries": 1, "request_timeout_ms": 20, "retry_backoff_ms": 0}
     transport = httpx.MockTransport(handle)
@@ -305,7 +305,7 @@ async def test_references_come_in_the_order_in_which_they_build_on_each_other() 
     to_a = {"name": "A", "subject": "a", "version": 1}
     stub.register("a", {"type": "fixed", "name": "A", "size": 1})
     stub.register("b", {"type": "record", "name": "B", "fields": []}, references=[to_a])
-    # A registry that lies in a circle hangs nobody.
+    # A registry whose references form a circle blocks no call.
     stub.register("c", {"type": "record", "name": "C", "fields": []}, references=[to_b, to_a])
     async with rooted(stub) as registry:
         schema = (await registry.latest("c")).schema
@@ -332,7 +332,7 @@ def test_a_client_serves_one_loop_after_the_other() -> None:
 async def test_closing_ends_what_is_under_way() -> None:
     async def handle(request: httpx.Request) -> httpx.Response:
         await asyncio.sleep(60)
-        raise AssertionError("nobody waits so long")
+        raise AssertionError("no call waits so long")
 
     registry = SchemaRegistry("http://one", transport=httpx.MockTransport(handle))
     waiting = asyncio.create_task(registry.schema(1))

@@ -119,7 +119,7 @@ def read_avro(data: bytes, schema: Any) -> Any:
 # -- Avro ------------------------------------------------------------------------------------------
 
 
-async def test_avro_is_written_behind_the_id(
+async def test_avro_is_written_after_the_id(
     stub: StubSchemaRegistry, registry: SchemaRegistry
 ) -> None:
     stub.register("other", '"string"')
@@ -173,7 +173,7 @@ async def test_avro_names_the_field_that_does_not_fit(
     assert "secret" not in str(error)
 
 
-async def test_avro_leaves_out_unknown_fields_where_told(
+async def test_avro_leaves_out_unknown_fields_with_the_option(
     stub: StubSchemaRegistry, registry: SchemaRegistry
 ) -> None:
     stub.register("orders-value", CUSTOMER)
@@ -205,7 +205,7 @@ async def test_avro_schemas_may_refer_to_others(
     assert await made(serializer, {"address": {"street": "s"}}) == prefix(2) + b"\x02s"
     with pytest.raises(SerializationError, match=r"field address\.street: must be string"):
         await made(serializer, {"address": {"street": 1}})
-    # Whoever uses the latest version finds the references there.
+    # A reader of the latest version finds the references there.
     latest = AvroSerializer(registry, use_latest_version=True)
     assert await made(latest, {"address": {"street": "s"}}) == prefix(2) + b"\x02s"
 
@@ -213,7 +213,7 @@ async def test_avro_schemas_may_refer_to_others(
 # -- registering -----------------------------------------------------------------------------------
 
 
-async def test_nothing_is_registered_unless_told(
+async def test_nothing_is_registered_without_the_option(
     stub: StubSchemaRegistry, registry: SchemaRegistry
 ) -> None:
     with pytest.raises(SchemaNotFoundError, match="orders-value"):
@@ -245,7 +245,7 @@ async def test_the_latest_version_writes_whatever_it_is(stub: StubSchemaRegistry
     assert await made(serializer, {"street": "s"}) == prefix(2) + b"\x02s\x02"
 
 
-async def test_an_outage_of_the_registry_stops_nobody_who_knows_a_schema(
+async def test_an_outage_of_the_registry_stops_no_call_with_a_cached_schema(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stub = StubSchemaRegistry()
@@ -351,7 +351,7 @@ async def test_a_subject_that_is_no_text_is_refused(registry: SchemaRegistry, an
         await made(serializer, "a")
 
 
-async def test_key_and_value_and_topics_have_schemas_of_their_own(
+async def test_key_and_value_and_topics_have_separate_schemas(
     stub: StubSchemaRegistry, registry: SchemaRegistry
 ) -> None:
     serializer = AvroSerializer(registry, "string", auto_register=True, normalize=True)
@@ -394,7 +394,7 @@ USES: list[dict[str, Any]] = [{}, {"use_latest_version": True}, {"auto_register"
 
 @pytest.mark.parametrize("use", USES, ids=str)
 @pytest.mark.parametrize("rules", ACTIVE, ids=str)
-async def test_a_schema_with_rules_for_writers_is_refused_unless_told(
+async def test_a_schema_with_rules_for_writers_is_refused_without_the_option(
     stub: StubSchemaRegistry, registry: SchemaRegistry, rules: Any, use: dict[str, Any]
 ) -> None:
     stub.register("orders-value", '"string"', ruleSet=rules)
@@ -580,7 +580,7 @@ def test_headers_with_schemas_are_sent(stub: StubSchemaRegistry, registry: Schem
 # -- JSON Schema -----------------------------------------------------------------------------------
 
 
-async def test_json_is_validated_and_written_behind_the_id(
+async def test_json_is_validated_and_written_after_the_id(
     stub: StubSchemaRegistry, registry: SchemaRegistry
 ) -> None:
     serializer = JsonSchemaSerializer(registry, DESCRIBED, auto_register=True)

@@ -102,6 +102,6 @@ def serialized(text: str) -> str:
 
 
 def descriptor_set(*texts: str) -> str:
-    """What `protoc --descriptor_set_out` writes, in base64."""
+    """The output of `protoc --descriptor_set_out`, in base64."""
     files = FileDescriptorSet(file=[file(each) for each in texts])
     return base64.b64encode(files.SerializeToString()).decode()

@@ -1,4 +1,4 @@
-"""What Spark's worker processes keep from the garbage collector."""
+"""Objects that Spark's worker processes keep from the garbage collector."""
 
 from __future__ import annotations
 

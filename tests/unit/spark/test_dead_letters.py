@@ -54,7 +54,7 @@ def plan_of(
 
 
 def written(plan: SinkPlan, batches: list[pa.RecordBatch], *, commits: bool = True) -> TaskReport:
-    """What a job of one task does."""
+    """Run a job of one task."""
     report = write_task(plan, TaskPlace(3, 0), plan.epoch, iter(batches))
     end = commit if commits else abort
     end(plan, plan.epoch.epoch, [pickle.loads(pickle.dumps(report))])

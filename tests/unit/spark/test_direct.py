@@ -91,7 +91,7 @@ def test_epochs_are_written_once_each(kafka: EmbeddedKafka, direct: DirectEpochs
         write(direct, kafka, topic, 1)
 
 
-def test_a_new_driver_knows_what_the_last_one_has_written(kafka: EmbeddedKafka) -> None:
+def test_a_new_driver_finds_what_the_last_one_has_written(kafka: EmbeddedKafka) -> None:
     topic = kafka.topic()
     for epochs in ((0, 1), (1, 2), (2, 3)):  # each process dies before its last epoch is noted
         driver = DirectEpochs()

@@ -19,7 +19,7 @@ OF_GRAFANA = {"$query", "$__rate_interval"}
 
 
 def labels_by_metric() -> dict[str, set[str]]:
-    """What the feed exports after one micro-batch."""
+    """The metrics that the feed exports after one micro-batch."""
     from aioproducer.spark.metrics import prometheus_feed
 
     registry = prometheus.CollectorRegistry()

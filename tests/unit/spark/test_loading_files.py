@@ -13,7 +13,7 @@ def step(*paths: str, root: str = "file:/in") -> Step:
     return Step(root, tuple(InputFile(path, 10, 0) for path in paths))
 
 
-def test_a_step_ends_behind_the_file_that_fills_it() -> None:
+def test_a_step_ends_after_the_file_that_fills_it() -> None:
     files = [InputFile(f"file:/in/{number}", 10, 0) for number in range(5)]
     steps = _split("file:/in", files, 20)
     assert [len(each.files) for each in steps] == [2, 2, 1]
@@ -55,7 +55,7 @@ def test_paths_are_no_patterns() -> None:
     assert step("file:/in/a[1]*.csv").paths == [r"file:/in/a\[1\]\*.csv"]
 
 
-def test_names_tell_the_format_of_all_files() -> None:
+def test_names_show_the_format_of_all_files() -> None:
     assert format_of([step("a.snappy.parquet", "b.pq")]) == "parquet"
     assert format_of([step("a.csv.gz"), step("b.csv")]) == "csv"
     for paths, reason in ((("a.csv", "b.orc"), "several"), (("README",), "no format is known")):
@@ -67,11 +67,11 @@ def test_what_a_task_raised_is_found_in_javas_exception() -> None:
     text = (
         "An exception was thrown from the Python worker.\n"
         "Traceback (most recent call last):\n"
-        "aioproducer.loader.errors.SourceError: cannot read a.avro: no Avro -> look at it\n"
+        "aioproducer.loader.errors.SourceError: cannot read a.avro: no Avro -> check it\n"
     )
     found = error_of(RuntimeError(text))
     assert isinstance(found, SourceError)
-    assert (found.message, found.advice) == ("cannot read a.avro: no Avro", "look at it")
+    assert (found.message, found.advice) == ("cannot read a.avro: no Avro", "check it")
     other = error_of(
         RuntimeError("An error occurred while calling o1.save.\n: Java is out of memory")
     )
@@ -79,7 +79,7 @@ def test_what_a_task_raised_is_found_in_javas_exception() -> None:
     assert other.message == "Java is out of memory"
 
 
-def test_the_end_of_a_workers_traceback_is_told() -> None:
+def test_the_end_of_a_workers_traceback_is_shown() -> None:
     text = (
         "[PYTHON_DATA_SOURCE_ERROR] Failed to initialize Python data source writer: "
         "Traceback (most recent call last):\n"

@@ -1,4 +1,4 @@
-"""What the driver refuses, and what becomes of the strings Spark gives."""
+"""Options that the driver refuses, and the values made of the strings that Spark gives."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ with PrefetchIterator(blocked()) as prefetched:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_a_forked_child_reads_by_a_thread_of_its_own() -> None:
+def test_a_forked_child_reads_by_a_new_thread() -> None:
     with PrefetchIterator(iter([1])) as prefetched:
         assert asyncio.run(read_all(prefetched)) == [1]
 
@@ -97,7 +97,7 @@ async def test_one_item_is_read_ahead_and_no_more() -> None:
     assert asked == [0, 1, 2]
 
 
-async def test_what_the_iterator_raises_comes_behind_its_items() -> None:
+async def test_what_the_iterator_raises_comes_after_its_items() -> None:
     def broken() -> Iterator[int]:
         yield 1
         raise OSError("broken")

@@ -173,7 +173,7 @@ def test_the_row_that_is_to_blame_is_named(kafka: EmbeddedKafka, guarantee: str)
 
 
 @pytest.mark.usefixtures("_few_are_kept")
-def test_a_refused_row_is_at_hand_when_others_have_come_behind_it(kafka: EmbeddedKafka) -> None:
+def test_a_refused_row_is_at_hand_when_others_have_come_after_it(kafka: EmbeddedKafka) -> None:
     topic, letters = kafka.topic(), kafka.topic(1)
     given = {"kafka.bootstrap.servers": kafka.servers, "topic": topic}
     given["dead.letter.topic"] = letters

@@ -1,4 +1,4 @@
-"""Which Java and which Python Spark runs on."""
+"""The Java and the Python that Spark runs on."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_a_value_that_begins_with_a_name_is_hidden() -> None:
     assert without_values(text, ["kafka.acks.hunter2"]) == "cannot read the value given here"
 
 
-def test_words_that_options_may_be_are_shown_whoever_gave_them() -> None:
+def test_words_that_options_may_be_are_shown_from_any_source() -> None:
     options = SERVERS | {"kafka.compression.type": "none", "kafka.acks": "many"}
     with pytest.raises(ConfigError, match="one of 'all'"):
         SourceOptions.parse(options, "write")

@@ -158,7 +158,7 @@ def test_what_killed_tasks_have_left_open_is_ended_with_the_job(kafka: EmbeddedK
         killed.begin_transaction()
         killed.send_and_wait(topic, b"-5")
         message = copied(writer).write(batch(0, 10))
-        assert kafka.numbers(topic) == []  # they stand behind what was left open
+        assert kafka.numbers(topic) == []  # they follow what was left open
         copied(writer).commit([message])
         assert kafka.numbers(topic) == list(range(10))
         with pytest.raises(KafkaError):
@@ -356,7 +356,7 @@ def test_options_of_register_for_writes_do_not_disturb_reads(kafka: EmbeddedKafk
     assert str(Source({"kafka.bootstrap.servers": "a:1"}).schema()).startswith("key BINARY")
 
 
-def test_a_task_that_does_not_know_its_batch_says_so(kafka: EmbeddedKafka) -> None:
+def test_a_task_without_a_batch_number_says_so(kafka: EmbeddedKafka) -> None:
     topic = kafka.topic()
     options = EXACTLY_ONCE | {"checkpointLocation": f"/cp/{topic}"}
     writer = copied(source(kafka, topic, **options).streamWriter(SCHEMA, False))

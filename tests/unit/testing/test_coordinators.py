@@ -1,4 +1,4 @@
-"""Who coordinates, who hears of features, what admins see, and how faults strike these APIs."""
+"""Coordinators, features in ApiVersions, the admin API, and faults of these requests."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_loading_coordinator_says_so() -> None:
     assert producer.initialize() == 0
 
 
-def test_features_are_told_and_may_change(state: ClusterState) -> None:
+def test_features_are_reported_and_may_change(state: ClusterState) -> None:
     def told(version: int = 4) -> tuple[int, dict[str, int]]:
         answer = ask(state, SOFTWARE, version)
         levels = {each.name: each.max_version_level for each in answer.finalized_features}
@@ -121,7 +121,7 @@ def test_features_are_told_and_may_change(state: ClusterState) -> None:
         state.set_transaction_version(3)
 
 
-def test_clients_are_tempted_with_versions_that_only_brokers_may_speak(
+def test_clients_are_offered_versions_that_only_brokers_may_use(
     state: ClusterState,
 ) -> None:
     ranges = {each.api_key: each.max_version for each in ask(state, SOFTWARE, 4).api_keys}

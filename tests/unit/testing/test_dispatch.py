@@ -36,7 +36,7 @@ def state() -> ClusterState:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_api_versions_tell_what_is_served(state: ClusterState, version: int) -> None:
+def test_api_versions_list_what_is_served(state: ClusterState, version: int) -> None:
     response = ask(state, SOFTWARE, version)
     ranges = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
     assert response.error_code == 0
@@ -49,7 +49,9 @@ def test_api_versions_tell_what_is_served(state: ClusterState, version: int) -> 
     ("cluster_id", "node_id", "code"),
     [("c", 1, 0), (None, -1, 0), (None, 2, 0), ("d", 1, 129), ("c", 2, 129)],
 )
-def test_who_was_meant_is_checked(cluster_id: str | None, node_id: int, code: int) -> None:
+def test_the_intended_cluster_and_node_are_checked(
+    cluster_id: str | None, node_id: int, code: int
+) -> None:
     request = dataclasses.replace(SOFTWARE, cluster_id=cluster_id, node_id=node_id)
     assert ask(make_state(cluster_id="c"), request, 5, node_id=1).error_code == code
 
@@ -128,7 +130,7 @@ def test_versions_can_be_pinned_or_taken_away() -> None:
 @given(
     key=st.sampled_from(sorted(SERVED)), version=st.integers(0, 17), body=st.binary(max_size=200)
 )
-def test_garbage_is_answered_or_hung_up_on_but_never_raises(
+def test_garbage_is_answered_or_ends_the_connection_but_never_raises(
     key: ApiKey, version: int, body: bytes
 ) -> None:
     state = make_state()

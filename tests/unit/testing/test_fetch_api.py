@@ -160,7 +160,7 @@ def list_offset(state: ClusterState, timestamp: int, version: int = 7, **more: A
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-def test_ends_of_the_log_are_told_in_every_version(state: ClusterState, version: int) -> None:
+def test_ends_of_the_log_are_reported_in_every_version(state: ClusterState, version: int) -> None:
     assert list_offset(state, -1, version).offset == 6
     assert list_offset(state, -2, version).offset == 0
 

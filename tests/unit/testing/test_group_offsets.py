@@ -104,14 +104,14 @@ def test_a_later_commit_is_not_overtaken_by_an_earlier_transaction(state: Cluste
 
 
 @BOTH
-def test_members_of_a_group_are_told_apart_from_those_that_left(
+def test_members_of_a_group_are_distinguished_from_those_that_left(
     state: ClusterState, versions: dict[str, int]
 ) -> None:
     state.groups.set_members("g", 5, {"m1": None, "m2": "static"})
     producer = _producer(state, versions)
     member = {"generation_id_or_member_epoch": 5, "member_id": "m1"}
     assert producer.commit_offset(1, **member) == 0
-    assert producer.commit_offset(1) == 0, "before KIP-447 nobody told"
+    assert producer.commit_offset(1) == 0, "before KIP-447 no request has a member"
     assert producer.commit_offset(1, **member | {"generation_id_or_member_epoch": 4}) == 22
     assert producer.commit_offset(1, **member | {"member_id": "gone"}) == 25
     static = {"generation_id_or_member_epoch": 5, "group_instance_id": "static"}

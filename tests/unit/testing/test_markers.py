@@ -1,4 +1,4 @@
-"""Markers in a partition: who is fenced by them, what a committed read gets, what interrupts."""
+"""Markers in a partition: fenced producers, the view of a committed read, interruptions."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_committed_read_ends_where_the_first_undecided_transaction_begins(
     assert _end_offset(state, 1) == fetch(state).last_stable_offset == 5
 
 
-def test_a_committed_read_is_told_of_the_aborted_transactions_in_its_range() -> None:
+def test_a_committed_read_gets_the_aborted_transactions_in_its_range() -> None:
     state = _state()
     first, second = _producer(state, V2_VERSIONS, "a"), _producer(state, V2_VERSIONS, "b")
     first.write(0)  # 0
@@ -186,4 +186,4 @@ def test_the_coordinators_broker_may_be_gone_for_a_while() -> None:
     assert state.transactions.transactions["tx"].state is TransactionState.ONGOING
     state.set_broker_up(1)
     producer.now_ms = NOW_MS + 3_600_000
-    assert producer.end() == 90, "it timed out, which somebody notices now"
+    assert producer.end() == 90, "it timed out, which is noticed now"

@@ -1,4 +1,4 @@
-"""Metadata, DescribeCluster: what clients are told of the cluster."""
+"""Metadata, DescribeCluster: the description of the cluster that clients get."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_partition_without_leader_says_so(state: ClusterState) -> None:
     assert (first.error_code, first.leader_id) == (LEADER_NOT_AVAILABLE, -1)
 
 
-def test_broker_that_is_down_hangs_up(state: ClusterState) -> None:
+def test_broker_that_is_down_closes_the_connection(state: ClusterState) -> None:
     state.set_broker_down(1)
     assert state.respond(1, header_of(request_for("t"), 9), NOW_MS).close is not None
 

@@ -70,7 +70,7 @@ async def test_a_test_decides_when_and_how_records_end() -> None:
     assert values(producer.history) == [b"1", b"3"]
 
 
-async def test_callbacks_and_forgotten_failures_work_as_in_the_real_one() -> None:
+async def test_callbacks_and_unretrieved_failures_work_as_in_the_real_one() -> None:
     told: list[Any] = []
     producer = MockProducer(
         auto_complete=False, on_delivery_error=lambda where, count, error: told.append(where)
@@ -295,7 +295,7 @@ async def test_a_prepared_transaction_is_left_open() -> None:
     assert producer.aborts == 0
 
 
-async def test_clearing_and_purging_forget() -> None:
+async def test_clearing_and_purging_drop_records() -> None:
     async with MockProducer(auto_complete=False) as producer:
         for forget in (producer.clear, producer.purge):
             delivery = await producer.send("t", b"1")

@@ -107,7 +107,7 @@ def test_no_more_in_sync_replicas_are_asked_for_than_there_are(state: ClusterSta
     assert produce(state, make_batch(), topic="alone").error_code == 0
 
 
-def test_transactional_batch_needs_an_id_that_its_coordinator_knows(state: ClusterState) -> None:
+def test_transactional_batch_needs_an_id_that_its_coordinator_has(state: ClusterState) -> None:
     stamps = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
     request = produce_request("t", 0, make_batch(**stamps))
     codes = []
@@ -119,7 +119,7 @@ def test_transactional_batch_needs_an_id_that_its_coordinator_knows(state: Clust
 @pytest.mark.parametrize(
     ("code", "log_start"), [(2, -1), (6, -1), (10, -1), (19, 3), (45, 3), (59, 3), (87, 3)]
 )
-def test_errors_that_reach_the_log_tell_where_it_begins(
+def test_errors_that_reach_the_log_report_where_it_begins(
     state: ClusterState, code: int, log_start: int
 ) -> None:
     produce(state, make_batch([b"x"] * 5))
@@ -128,7 +128,7 @@ def test_errors_that_reach_the_log_tell_where_it_begins(
     assert produce(state, make_batch()).log_start_offset == log_start
 
 
-def test_refused_sequence_tells_where_the_log_begins_and_a_missing_batch_does_not(
+def test_refused_sequence_reports_where_the_log_begins_and_a_missing_batch_does_not(
     state: ClusterState,
 ) -> None:
     produce(state, make_batch(producer_id=5, producer_epoch=0, base_sequence=0))
@@ -175,7 +175,7 @@ def test_repeated_batch_gets_its_first_answer_and_is_written_once(state: Cluster
     assert produce(state, gap).error_code == OUT_OF_ORDER
 
 
-def test_idle_producer_is_forgotten_after_a_day_and_may_go_on_anywhere(
+def test_idle_producer_expires_after_a_day_and_may_go_on_anywhere(
     state: ClusterState,
 ) -> None:
     def send(sequence: int, now_ms: int, timestamp_ms: int) -> int:
@@ -216,7 +216,7 @@ def test_brokers_differ_in_what_they_answer_an_unknown_producer(
     assert produce(state, make_batch()).error_code == 0
 
 
-def test_transaction_of_version_2_by_a_forgotten_producer_begins_at_sequence_0(
+def test_transaction_of_version_2_by_an_expired_producer_begins_at_sequence_0(
     state: ClusterState,
 ) -> None:
     producer = TransactionalProducer(state, V2_VERSIONS)

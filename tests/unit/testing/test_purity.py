@@ -38,7 +38,7 @@ def test_broker_logic_has_no_clock_loop_or_random_source(path: Path) -> None:
     assert FORBIDDEN.isdisjoint(imported(tree.body))
 
 
-def test_the_check_sees_what_it_looks_for() -> None:
+def test_the_check_finds_what_it_is_for() -> None:
     assert set(imported(ast.parse("def f():\n import time\nimport random").body)) == {
         "random",
         "time",

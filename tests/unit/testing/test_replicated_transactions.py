@@ -69,7 +69,7 @@ def test_what_survives_an_election_is_remembered_from_the_log() -> None:
 
 
 class _Cluster(ClusterState):
-    """Two brokers, followers that fetch when told."""
+    """Two brokers; their followers fetch when the test makes them."""
 
     def __init__(self) -> None:
         brokers = [BrokerSpec(node, "h", node) for node in (_LEADER, _FOLLOWER)]
@@ -109,7 +109,7 @@ def test_a_marker_that_is_lost_before_it_is_replicated_is_written_again() -> Non
         assert cluster.only.log.end_offset == cluster.only.last_stable_offset == 2
 
 
-def test_nobody_reads_what_is_not_replicated() -> None:
+def test_records_that_are_not_replicated_are_not_read() -> None:
     cluster = _Cluster()
     _append(cluster.only)
     for committed in (True, False):

@@ -1,4 +1,4 @@
-"""The cluster in a thread answers whoever blocks."""
+"""The cluster in a thread answers callers that block."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_it_serves_a_blocking_test() -> None:
     cluster.stop()
 
 
-async def test_it_serves_a_test_with_a_loop_of_its_own() -> None:
+async def test_it_serves_a_test_with_another_loop() -> None:
     with ThreadedCluster(brokers=1, topics={"orders": 1}) as cluster:
         async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
             await producer.send_and_wait("orders", b"1")
         assert cluster.values("orders") == [b"1"]
 
 
-def test_a_port_that_is_taken_leaves_nothing_behind() -> None:
+def test_nothing_is_left_when_a_port_is_taken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         cluster = ThreadedCluster(brokers=1, ports=[taken.getsockname()[1]])
         with pytest.raises(OSError, match=r"."):

@@ -129,7 +129,7 @@ def test_a_producer_that_starts_displaces_the_one_whose_transaction_runs(
     assert not state.transactions.overtaken
 
 
-def test_a_producer_that_asks_amid_its_own_transaction_is_overtaken_by_nobody(
+def test_a_producer_that_asks_amid_its_own_transaction_is_not_overtaken(
     state: ClusterState,
 ) -> None:
     producer = _producer(state, V1_VERSIONS)
@@ -224,7 +224,7 @@ def test_a_repeated_end_is_answered_alike_and_a_contrary_one_refused(state: Clus
     assert _ends(state)[0] == 2
 
 
-def test_a_repeated_end_of_v2_is_told_the_epoch_again(state: ClusterState) -> None:
+def test_a_repeated_end_of_v2_gets_the_epoch_again(state: ClusterState) -> None:
     producer = _producer(state, V2_VERSIONS)
     producer.write(0)
     assert producer.end() == 0
@@ -345,7 +345,7 @@ def test_one_producers_plain_record_cannot_hide_in_its_transaction(state: Cluste
     [(True, True, True), (False, True, False), (True, False, False)],
     ids=["late after an abort", "late after a commit", "in time"],
 )
-def test_only_a_transaction_begun_by_a_late_request_excuses_who_fences_itself(
+def test_only_a_transaction_begun_by_a_late_request_excuses_a_producer_that_fences_itself(
     aborted: bool, late: bool, excused: bool
 ) -> None:
     state = _state(transaction_version=1)

@@ -1,4 +1,4 @@
-"""What a broker refuses to append, and with which code."""
+"""Batches that a broker refuses to append, and the error codes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_good_batch_of_every_codec_passes(codec: CompressionType, verify: bool) 
 
 
 @given(st.data())
-def test_any_flipped_bit_behind_the_crc_is_corrupt(data: st.DataObject) -> None:
+def test_any_flipped_bit_after_the_crc_is_corrupt(data: st.DataObject) -> None:
     good = make_batch([b"payload"])
     position = data.draw(st.integers(17, len(good) - 1))
     bad = bytearray(good)

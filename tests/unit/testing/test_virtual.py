@@ -97,7 +97,7 @@ def test_what_can_never_end_is_ended() -> None:
         run_virtual(spins)
 
 
-async def test_it_needs_a_loop_of_its_own() -> None:
+async def test_it_needs_a_separate_loop() -> None:
     async def test(kafka: VirtualKafka) -> None: ...
 
     with pytest.raises(RuntimeError, match="plain function"):

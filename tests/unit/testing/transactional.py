@@ -1,4 +1,4 @@
-"""A transactional producer in a few calls: each one a request to whoever is responsible."""
+"""A transactional producer in a few calls: each one a request to the responsible broker."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def group_coordinator_of(state: ClusterState, group_id: str = "g") -> int:
 
 @dataclass
 class TransactionalProducer:
-    """Knows its identity and sequences, nothing else; every method returns the error code."""
+    """Has its identity and sequences, nothing else; every method returns the error code."""
 
     state: ClusterState
     versions: dict[str, int]

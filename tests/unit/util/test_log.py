@@ -41,7 +41,7 @@ def test_one_line_per_node_and_cause_and_second(lines):
     assert lines() == ["lost x"]
 
 
-def test_the_next_line_tells_how_many_were_left_out(lines):
+def test_the_next_line_says_how_many_were_left_out(lines):
     log = RateLimitedLog(get("net"))
     for now in (0.0, 0.1, 0.2, 1.0, 3.5):
         log.warning(now, 1, "reset", "lost %d%%", 5)
@@ -164,7 +164,7 @@ def test_the_clock_may_start_anywhere_even_below_zero(lines):
     assert lines() == ["a", "b"]
 
 
-def test_the_memory_of_causes_is_bounded_and_what_is_forgotten_is_told(lines):
+def test_the_memory_of_causes_is_bounded_and_dropped_ones_are_reported(lines):
     log = RateLimitedLog(get("net"))
     for node in range(1000):
         for _ in range(3):

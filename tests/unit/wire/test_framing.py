@@ -23,7 +23,7 @@ from aioproducer.wire.messages import (
 
 
 def body(frame: bytes) -> bytes:
-    """What follows the size, having checked it."""
+    """Return what follows the size, having checked it."""
     assert framing.frame_size(frame[:4]) == len(frame) - 4
     return frame[4:]
 

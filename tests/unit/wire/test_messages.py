@@ -130,7 +130,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = messages.NoSuchRequest
 
 
-def test_loading_the_wire_room_loads_no_message() -> None:
+def test_loading_the_wire_package_loads_no_message() -> None:
     script = """
 import sys, types
 package = types.ModuleType("aioproducer")

@@ -227,7 +227,7 @@ def test_an_answer_at_a_glance_is_what_the_decoder_says_or_nothing(
 
 @pytest.mark.parametrize("count", [1, 2, 126])
 @pytest.mark.parametrize("version", range(9, 14))
-def test_the_usual_answer_is_seen_at_a_glance(version: int, count: int) -> None:
+def test_a_plain_acknowledgement_is_recognized_by_comparison(version: int, count: int) -> None:
     partitions = [PartitionProduceResponse(3 + i, 0, 2**40, -1, 5) for i in range(count)]
     topic = TopicProduceResponse("orders", partition_responses=partitions)
     if version >= 13:

@@ -367,7 +367,7 @@ def test_strings_and_ids_count_more_than_numbers() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_long_array_leaves_no_memory_behind(version: int) -> None:
+def test_no_memory_is_left_after_a_long_array(version: int) -> None:
     data = Table(totals=[7] * 300_000).encode(version)
     tracemalloc.start()
     try:

@@ -27,7 +27,7 @@ CURRENT = "org.apache.kafka:kafka-clients:4.4.0"
 RETIRED = "org.apache.kafka:kafka-clients:3.9.2"
 
 LAST_CLIENT_VERSION = {ApiKey.ADD_PARTITIONS_TO_TXN: 3}
-"""Later versions are spoken among brokers only, says the schema's comment."""
+"""Later versions are used among brokers only, says the schema's comment."""
 
 Json = dict[str, Any]
 

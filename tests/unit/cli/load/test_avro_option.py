@@ -63,7 +63,9 @@ def test_a_file_and_the_newest_schema_are_asked_for(
         avro_encoder(str(file), "http://stub", "other", register=True)
 
 
-def test_rules_for_writers_are_ignored_only_where_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_for_writers_are_ignored_only_with_the_option(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stub = StubSchemaRegistry()
     rules = {"encodingRules": [{"name": "protect", "type": "ENCRYPT_PAYLOAD", "mode": "WRITE"}]}
     stub.register("t-value", SCHEMA, ruleSet=rules)

@@ -1,4 +1,4 @@
-"""Which engine `load` takes, and why."""
+"""The engine that `load` chooses, and the reason."""
 
 from __future__ import annotations
 

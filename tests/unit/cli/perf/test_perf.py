@@ -76,7 +76,7 @@ def test_a_line_has_all_of_it_for_logs(capsys: pytest.CaptureFixture[str]) -> No
     assert empty.endswith("nothing acknowledged")
 
 
-def test_a_table_nobody_reads_any_more_goes_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_whose_reader_has_gone_goes_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     class Gone(io.StringIO):
         def write(self, text: str) -> int:
             raise BrokenPipeError
@@ -106,7 +106,7 @@ def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("without_matplotlib")
-def test_without_matplotlib_the_remedy_is_told_before_anything_runs(
+def test_without_matplotlib_the_remedy_is_shown_before_anything_runs(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     code = main(["perf", "-t", "t", "--histogram", str(tmp_path / "x.png"), "-b", "127.0.0.1:1"])

@@ -211,7 +211,7 @@ def test_node_that_leads_nothing_gets_nothing() -> None:
     assert len(core.drain(1)) == 1
 
 
-def test_record_larger_than_a_batch_has_a_batch_of_its_own() -> None:
+def test_record_larger_than_a_batch_has_its_own_batch() -> None:
     core = Core(batch_size=200)
     small = core.append(value=b"v")
     large = core.append(value=b"v" * 500)
@@ -298,7 +298,7 @@ def test_completing_twice_counts_once_and_frees_once() -> None:
     assert core.pool.available == 400
 
 
-def test_a_turn_looks_at_ready_partitions_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_checks_ready_partitions_only(monkeypatch: pytest.MonkeyPatch) -> None:
     core = Core(leaders=(1,) * 2000)
     for partition in range(2000):
         core.append(partition)

@@ -14,7 +14,7 @@ from ..support import Core
 
 
 def calls_during(work: Callable[[], object]) -> int:
-    """How many calls, of Python functions or built-in ones, a piece of work makes."""
+    """Count the calls, of Python functions or built-in ones, that a piece of work makes."""
     count = 0
 
     def on_event(frame: FrameType, event: str, argument: object) -> None:
@@ -42,7 +42,7 @@ def test_making_room_costs_nothing_for_batches_that_do_not_linger() -> None:
     assert calls_during(core.accumulator.expedite) < 50
 
 
-def test_making_room_hurries_those_that_linger() -> None:
+def test_a_need_for_memory_ends_lingers() -> None:
     core = Core(leaders=(1,) * 5, linger=60.0)
     batches = [core.append(partition) for partition in range(5)]
     assert core.drain(1) == []
@@ -85,7 +85,7 @@ def test_a_partition_is_sent_again_after_its_batches_expired() -> None:
     assert dispatch.batches == [batch]
 
 
-def test_delivered_batches_leave_nothing_behind_a_long_linger() -> None:
+def test_delivered_batches_leave_nothing_in_a_long_linger() -> None:
     core = Core(leaders=(1,) * 4, linger=600.0, delivery_timeout=900.0)
     for round_ in range(1000):
         core.fill(round_ % 4)
@@ -95,7 +95,7 @@ def test_delivered_batches_leave_nothing_behind_a_long_linger() -> None:
     assert len(core.accumulator.readiness._heap) <= 64
 
 
-def test_partitions_of_topics_that_left_the_metadata_are_forgotten() -> None:
+def test_partitions_of_topics_that_left_the_metadata_are_dropped() -> None:
     core = Core()
     batch = core.append()
     core.drain(1)

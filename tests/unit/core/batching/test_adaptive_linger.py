@@ -1,4 +1,4 @@
-"""A linger ends early when everybody who sends waits for an answer, and not otherwise."""
+"""A linger ends early when every sending task waits for an answer, and not otherwise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LINGER = 5.0
 
 
 def ask(core: Core, partition: int = 0) -> ProducerBatch:
-    """Appends a record whose outcome somebody awaits."""
+    """Append a record whose outcome is awaited."""
     batch = core.append(partition)
     batch.add_listener(object(), lambda _: None)
     return batch
@@ -48,7 +48,7 @@ def test_single_awaiter_does_not_linger_for_others_that_never_come() -> None:
         core.acknowledge(dispatch)
 
 
-def test_record_that_nobody_awaits_keeps_the_linger() -> None:
+def test_record_that_is_not_awaited_keeps_the_linger() -> None:
     core = asked(2)
     ask(core)
     core.append()
@@ -76,7 +76,7 @@ def test_more_awaiters_than_known_linger_and_are_known_from_then_on() -> None:
     assert len(core.poll()) == 1
 
 
-def test_more_than_known_do_not_hurry_behind_those_under_way() -> None:
+def test_more_senders_than_before_do_not_end_the_linger_while_others_are_in_flight() -> None:
     core = asked(2, leaders=(1, 1))
     for _ in range(2):
         ask(core)
@@ -105,7 +105,7 @@ def test_many_partitions_just_linger() -> None:
     assert len(core.poll()) == 1
 
 
-def test_part_of_a_large_crowd_is_served_while_the_rest_asks() -> None:
+def test_some_of_many_senders_are_served_while_the_rest_send() -> None:
     core = asked(2 * EARLY_FLUSH_RECORDS)
     for _ in range(EARLY_FLUSH_RECORDS - 1):
         ask(core)
@@ -120,7 +120,7 @@ def test_part_of_a_large_crowd_is_served_while_the_rest_asks() -> None:
     assert first.batches[0].count == second.batches[0].count == EARLY_FLUSH_RECORDS
 
 
-def test_time_at_which_a_hurried_linger_would_have_ended_teaches_nothing() -> None:
+def test_end_of_a_linger_that_was_cut_short_changes_no_estimate() -> None:
     core = asked(10)
     for _ in range(10):
         ask(core)
@@ -134,8 +134,8 @@ def test_time_at_which_a_hurried_linger_would_have_ended_teaches_nothing() -> No
     assert len(core.poll()) == 1
 
 
-def test_linger_that_ended_early_is_waited_for_by_nobody() -> None:
-    """Whoever slept until then would not be woken by the next batch, and send too late."""
+def test_no_task_sleeps_until_a_linger_that_ended_early() -> None:
+    """A task that slept until then would miss the next batch, and send it too late."""
     core = asked(10)
     for _ in range(10):
         ask(core)

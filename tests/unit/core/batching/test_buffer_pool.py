@@ -55,7 +55,7 @@ def test_more_than_the_whole_pool_is_refused_at_once() -> None:
         pool.enqueue(65, Settled())
 
 
-def test_nobody_overtakes_a_waiter_even_when_memory_is_free() -> None:
+def test_no_request_overtakes_a_waiter_even_when_memory_is_free() -> None:
     pool = BufferPool(total=64, poolable=16)
     held = pool.try_allocate(48)
     assert held is not None
@@ -139,7 +139,7 @@ def test_a_buffer_that_cannot_be_made_takes_nothing_from_the_pool() -> None:
     assert pool.available == pool.total
 
 
-def test_a_waiter_whose_buffer_cannot_be_made_is_told_and_passes_its_pieces_on() -> None:
+def test_a_waiter_whose_buffer_cannot_be_made_fails_and_passes_its_pieces_on() -> None:
     pool = BufferPool(total=IMPOSSIBLE, poolable=16)
     settled = Settled()
     held = pool.try_allocate(16)
@@ -163,7 +163,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.waiting: list[MemoryRequest] = []
 
     def _settled(self, request: MemoryRequest) -> None:
-        # During `enqueue` the request is not in the list yet, and nobody is before it.
+        # During `enqueue` the request is not in the list yet, and no other is before it.
         if self.waiting:
             assert self.waiting[0] is request
             self.waiting.pop(0)
@@ -220,14 +220,14 @@ def test_a_ceiling_is_waited_for_like_memory() -> None:
     for name, size, ceiling in (("place", 0, 8), ("bytes", 10, 0)):
         pool.enqueue(size, lambda _, name=name: served.append(name), ceiling)
     pool.return_records(2)
-    assert (pool.ceiling, served) == (7, [])  # memory there is, but nobody overtakes
+    assert (pool.ceiling, served) == (7, [])  # memory is free, but no request overtakes
     pool.return_records(1)
     assert served == ["place", "bytes"]
     assert told == [7, 8]
     assert pool.available == 90
 
 
-def test_who_waits_for_a_ceiling_may_leave_or_be_told_of_the_end() -> None:
+def test_a_waiter_for_a_ceiling_may_leave_or_get_the_end() -> None:
     pool, settled = BufferPool(100, 10, most_records=1), []
     gone = pool.enqueue(0, settled.append, 2)
     left = pool.enqueue(0, settled.append, 2)
@@ -249,7 +249,7 @@ def lending_pool(total: int) -> tuple[BufferPool, bytearray, list[str]]:
     return pool, exposed, taken_back
 
 
-def test_a_lent_buffer_counts_as_free_until_it_is_kept() -> None:
+def test_a_spare_buffer_counts_as_free_until_it_is_kept() -> None:
     pool, exposed, taken_back = lending_pool(64)
     assert pool.available == 64
     assert pool.expose(lambda: None) is None  # one at a time
@@ -261,7 +261,7 @@ def test_a_lent_buffer_counts_as_free_until_it_is_kept() -> None:
 
 
 @pytest.mark.parametrize("size", [16, 64])
-def test_a_lent_buffer_is_taken_back_when_nothing_else_is_free(size: int) -> None:
+def test_a_spare_buffer_is_taken_back_when_nothing_else_is_free(size: int) -> None:
     pool, _, taken_back = lending_pool(64)
     other = pool.try_allocate(48)
     assert other is not None
@@ -274,7 +274,7 @@ def test_a_lent_buffer_is_taken_back_when_nothing_else_is_free(size: int) -> Non
     assert pool.available == 64 - size
 
 
-def test_a_lent_buffer_is_the_last_free_one_to_be_used() -> None:
+def test_a_spare_buffer_is_the_last_free_one_to_be_used() -> None:
     pool = BufferPool(total=64, poolable=16)
     for buffer in [pool.try_allocate(16), pool.try_allocate(16)]:
         assert buffer is not None

@@ -253,7 +253,7 @@ def test_a_timeout_of_zero_turns_the_figures_off():
     assert latencies.is_available(1)
 
 
-def test_nodes_that_left_are_forgotten():
+def test_nodes_that_left_are_removed():
     latencies = NodeLatencies(timeout_s=5)
     latencies.update(1, 0, can_drain=True)
     latencies.update(1, 9, can_drain=False)
@@ -274,7 +274,7 @@ def test_queues_weigh_only_once_every_partition_has_had_a_batch():
     assert partition_load({0: 1, 1: 0}, topic(1, 2), slow_nodes()) == ([1, 0], [0, 1], 2)
 
 
-def test_slow_and_leaderless_partitions_stand_behind_those_that_count():
+def test_slow_and_leaderless_partitions_follow_those_that_count():
     load = partition_load({0: 4, 1: 1, 2: 2, 3: 3}, topic(1, -1, 2, 3), slow_nodes(1))
     assert load == ([2, 3, 4, 1], [2, 3, 0, 1], 2)
     partitioner = sticky(1)
@@ -291,7 +291,7 @@ def test_a_slow_node_without_data_is_tried_again():
 
 
 def rack_of(letters: str, rack: str = "a") -> RackPreference:
-    """Brokers 0, 1, ... stand in the racks of these letters; a dash is no rack."""
+    """Brokers 0, 1, ... are in the racks of these letters; a dash is no rack."""
     nodes = {
         i: Node(i, "h", 1, None if letter == "-" else letter) for i, letter in enumerate(letters)
     }

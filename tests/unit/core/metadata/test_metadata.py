@@ -96,7 +96,7 @@ def answer(metadata: Metadata, now: float, *topics: MetadataResponseTopic, **fie
 
 
 def ready(**overrides) -> Metadata:
-    """Metadata that knows topic `t` with two partitions led by 1 and 2, asked at time 0."""
+    """Metadata that has topic `t` with two partitions led by 1 and 2, asked at time 0."""
     metadata = new_metadata(**overrides)
     metadata.add_topic("t", 0)
     answer(metadata, 0, topic("t", (1, 5), (2, 5)))
@@ -265,7 +265,7 @@ def test_the_flag_for_automatic_creation_is_passed_on():
     assert not new_metadata(allow_auto_create=False).start_request(0).allow_auto_create
 
 
-def test_whoever_listens_hears_once_of_each_wish():
+def test_listeners_are_called_once_for_each_request():
     metadata = ready()
     heard: list[str] = []
     metadata.on_event = lambda: heard.append("wanted")
@@ -395,7 +395,7 @@ def test_an_error_for_the_whole_answer_is_a_failed_update():
 
 
 @pytest.mark.parametrize("error", [AuthenticationError("no"), UnsupportedVersionError("old")])
-def test_a_fatal_error_stands_until_the_next_good_answer(error):
+def test_a_fatal_error_stays_until_the_next_good_answer(error):
     metadata = new_metadata()
     metadata.start_request(0)
     metadata.on_failure(error, 0)
@@ -486,7 +486,7 @@ def recreations(metadata: Metadata) -> list[str]:
     return seen
 
 
-def test_a_topic_with_another_id_is_told_of_once():
+def test_a_topic_with_another_id_is_reported_once():
     metadata = ready()
     seen = recreations(metadata)
     for now, topic_id in enumerate((ID_A, ID_B, ID_B), start=1):
@@ -495,7 +495,7 @@ def test_a_topic_with_another_id_is_told_of_once():
     assert seen == ["t"]
 
 
-def test_a_topic_created_anew_while_it_was_denied_or_forgotten_is_told_of():
+def test_a_topic_created_anew_while_it_was_denied_or_dropped_is_reported():
     for pause, denial in ((1, [topic("t", error=UNKNOWN_TOPIC)]), (400, [])):
         metadata = ready()
         seen = recreations(metadata)
@@ -531,7 +531,7 @@ def test_older_epoch_is_believed_with_the_first_id_and_refused_without_one(
     assert metadata.cluster.leader("t", 0) == 3
 
 
-def test_another_cluster_behind_the_same_addresses_is_taken_as_it_is():
+def test_another_cluster_at_the_same_addresses_is_taken_as_it_is():
     metadata = ready()
     told, anew = [], recreations(metadata)
     metadata.on_other_cluster = lambda: told.append(metadata.cluster.cluster_id)
@@ -583,7 +583,7 @@ def test_a_leader_the_answer_does_not_describe_is_no_leader():
     assert "node 9, is not a known broker" in metadata.explain("t", 0).text
 
 
-def test_topics_nobody_asked_for_are_passed_over():
+def test_topics_that_were_not_asked_for_are_passed_over():
     metadata = ready()
     metadata.request_update(1)
     answer(metadata, 1, topic("t", (1, 5), (2, 5)), topic("secret", (1, 0)))
@@ -643,7 +643,7 @@ def test_permanent_reasons_are_topic_failures_until_a_good_answer(code, error):
     assert metadata.topic_failure("t") is None
 
 
-def test_asking_for_a_forbidden_topic_again_forgets_the_refusal():
+def test_asking_for_a_forbidden_topic_again_clears_the_refusal():
     metadata = new_metadata()
     metadata.add_topic("t", 0)
     answer(metadata, 0, topic("t", error=UNAUTHORIZED))
@@ -667,11 +667,11 @@ def test_the_explanation_names_the_option_that_forbids_creating_the_topic():
     assert "allow_auto_create_topics" in (metadata.explain("t", None).advice or "")
 
 
-def test_the_explanation_of_a_partition_out_of_range_tells_the_count():
+def test_the_explanation_of_a_partition_out_of_range_has_the_count():
     assert ready().explain("t", 2).text == "the topic has 2 partition(s)"
 
 
-def test_the_explanation_tells_whether_anybody_was_asked_and_who_could_not_be():
+def test_the_explanation_names_brokers_that_were_asked_and_that_could_not_be_reached():
     metadata = new_metadata()
     metadata.add_topic("t", 0)
     metadata.explain_connections = lambda: Reason("connection failures: broker 1 a:9092: refused")

@@ -86,7 +86,7 @@ def make_core(*, idempotent: bool = True, **options: object) -> Core:
 
 
 def batch_of(core: Core, *values: bytes) -> ProducerBatch:
-    """A batch of its own."""
+    """A separate batch."""
     first = core.append(value=values[0])
     for value in values[1:]:
         assert core.append(value=value) is first
@@ -107,7 +107,7 @@ def run(core: Core, broker: Broker) -> None:
 
 
 def offsets(batch: ProducerBatch) -> list[int | None]:
-    """Where each record is; None for one that failed."""
+    """The place of each record; None for one that failed."""
     found = []
     for index in range(batch.count):
         place = batch.outcome_of(index)
@@ -197,7 +197,7 @@ def test_a_refusal_of_the_whole_batch_is_no_records_fault() -> None:
     assert [error.code for error in errors] == [29, 29]  # type: ignore[union-attr]
 
 
-def test_batches_behind_are_numbered_anew_and_keep_their_order() -> None:
+def test_later_batches_are_numbered_anew_and_keep_their_order() -> None:
     core, broker = make_core(), Broker()
     run_one = batch_of(core, b"0")
     run(core, broker)
@@ -220,7 +220,7 @@ def test_batches_behind_are_numbered_anew_and_keep_their_order() -> None:
 
 @pytest.mark.parametrize("names", [True, False])
 def test_what_is_left_of_a_batch_is_not_written_after_a_later_one(names: bool) -> None:
-    # A broker that forgot the producer takes a batch without its predecessor.
+    # A broker whose state of the producer expired takes a batch without its predecessor.
     core, broker = make_core(), Broker(names=names)
     batch_of(core, b"0")
     run(core, broker)
@@ -324,7 +324,7 @@ def test_a_record_that_is_not_named_is_found_in_a_transaction_too() -> None:
         stage.done(stage.manager.commit())
 
 
-def test_failures_that_nobody_looked_at_are_counted_per_record() -> None:
+def test_failures_that_were_not_retrieved_are_counted_per_record() -> None:
     core = make_core()
     forgotten: list[int] = []
     core.accumulator._on_unretrieved = lambda batch: forgotten.append(batch.count - batch.retrieved)

@@ -395,7 +395,7 @@ def test_a_gap_that_was_written_after_all_needs_no_new_epoch() -> None:
 
 
 def test_a_batch_whose_first_attempt_may_yet_be_written_is_not_renumbered() -> None:
-    # Both requests may lie at the broker still, and be carried out one after the other.
+    # Both requests may still be at the broker, and be carried out one after the other.
     core = idempotent_core(delivery_timeout=5.0)
     acknowledged(core)
     before = core.append()
@@ -418,7 +418,7 @@ def test_a_batch_whose_first_attempt_may_yet_be_written_is_not_renumbered() -> N
     assert stamps(fresh) == (9, 1, 0)
 
 
-def test_out_of_order_behind_a_retry_is_no_loss_and_no_bump() -> None:
+def test_out_of_order_after_a_retry_is_no_loss_and_no_bump() -> None:
     core = idempotent_core()
     acknowledged(core)
     first = core.append()
@@ -532,7 +532,7 @@ def test_a_batch_that_may_be_written_is_split_under_its_sequences() -> None:
     assert stamps(fresh) == (9, 0, 5)
 
 
-def test_parts_of_a_batch_that_stands_in_the_log_whole_are_not_numbered_anew() -> None:
+def test_parts_of_a_batch_that_is_in_the_log_whole_are_not_numbered_anew() -> None:
     core = idempotent_core()
     whole = maybe_written_and_split(core)
     sent = []
@@ -549,7 +549,7 @@ def test_parts_of_a_batch_that_stands_in_the_log_whole_are_not_numbered_anew() -
 
 
 def test_a_later_answer_does_not_let_parts_be_numbered_anew() -> None:
-    # It is the proof that the whole stands in the log.
+    # It is the proof that the whole batch is in the log.
     core = idempotent_core()
     acknowledged(core)
     whole = core.append(value=b"0")
@@ -628,7 +628,7 @@ class Sent:
 
 
 class Broker:
-    """One partition's log behind the rules of a real broker."""
+    """One partition's log with the rules of a real broker."""
 
     def __init__(self) -> None:
         self.states = ProducerStates()
@@ -656,10 +656,10 @@ class Broker:
 
 
 class ExactlyOnce(RuleBasedStateMachine):
-    """Whatever is lost, late, refused or expired: each record stands once, in order, or not."""
+    """Whatever is lost, late, refused or expired: each record is written once, in order, or not."""
 
     forgets = False
-    """Whether the broker may forget the producer."""
+    """Whether the broker may expire the producer."""
 
     @initialize()
     def start(self) -> None:
@@ -697,7 +697,7 @@ class ExactlyOnce(RuleBasedStateMachine):
     @precondition(lambda self: self.wire)
     @rule(code=st.sampled_from([0, 0, 0, 0, 6, 7, 10, 19, 20, 47, 87]), applied=st.booleans())
     def answer(self, code: int, applied: bool) -> None:
-        """The oldest request is answered: carried out, refused, or (6, 7, 20) who knows."""
+        """The oldest request is answered: carried out, refused, or (6, 7, 20) either."""
         sent = self.wire.pop(0)
         answered, offset = code, -1
         if sent.broker in self.deleted and not applied:
@@ -740,7 +740,7 @@ class ExactlyOnce(RuleBasedStateMachine):
     @precondition(lambda self: not self.wire)
     @rule()
     def a_day_passes(self) -> None:
-        """The broker forgets the producer; what was on its way has arrived, or never will."""
+        """The broker expires the producer; what was on its way has arrived, or never will."""
         self.zombies.clear()
         self.core.now += 86_400.0
         self.broker.states.remove(9)
@@ -810,7 +810,7 @@ class ExactlyOnce(RuleBasedStateMachine):
 
 
 class Forgetful(ExactlyOnce):
-    """A broker that may forget the producer at any time, but answers everything as it came.
+    """A broker that may expire the producer at any time, but answers everything as it came.
 
     Order is not the client's to keep where answers get lost as well: what is sent again because it
     may not be written would be written twice.

@@ -1,4 +1,4 @@
-"""Sender: answers become outcomes, failures become retries or errors that tell the truth."""
+"""Sender: answers become outcomes, failures become retries or truthful errors."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_node_that_is_not_ready_is_connected_to() -> None:
     assert core.sender.next_deadline(core.now, core.nodes) == core.now + 3
 
 
-def test_a_node_that_cannot_be_reached_makes_us_ask_who_leads() -> None:
+def test_a_node_that_cannot_be_reached_causes_a_metadata_request() -> None:
     core = Core()
     core.nodes.unready[1] = core.now + 3
     core.append()
@@ -299,7 +299,7 @@ def test_what_may_be_written_without_sequences_is_not_split_nor_surely_refused(
     (again,) = core.poll()
     core.sender.on_response(1, again.batches, answer(refused(10)), core.now)
     error = error_of(batch)
-    # Of several records no one can tell which is too large.
+    # Of several records it is unknown which one is too large.
     assert isinstance(error, RecordTooLargeError if records == 1 else BatchRefusedError)
     assert error.persistence is Persistence.POSSIBLY_PERSISTED
 
@@ -482,7 +482,7 @@ def test_abort_fails_everything_with_the_right_persistence() -> None:
     assert error_of(queued).persistence is Persistence.NOT_PERSISTED
 
 
-def test_a_failure_nobody_looked_at_is_reported_once_per_batch() -> None:
+def test_a_failure_that_was_not_retrieved_is_reported_once_per_batch() -> None:
     core = Core(retries=0)
     forgotten: list[int] = []
     core.accumulator._on_unretrieved = lambda batch: forgotten.append(batch.count)
@@ -540,7 +540,7 @@ def test_retry_backoff_grows_to_its_maximum_with_each_attempt() -> None:
         assert 0.8 * expected <= delay <= 1.2 * expected
 
 
-def test_batch_behind_another_transaction_is_retried_after_a_short_backoff() -> None:
+def test_batch_after_another_transaction_is_retried_after_a_short_backoff() -> None:
     core = Core()
     core.append()
     delays = []

@@ -35,7 +35,7 @@ def warm_core(leaders: tuple[int, ...] = (1,), **options: float) -> Core:
 
 
 def sent(core: Core) -> Dispatch:
-    """One more record of partition 0, in a request of its own."""
+    """One more record of partition 0, in a separate request."""
     core.append()
     (dispatch,) = core.poll()
     return dispatch

@@ -1,4 +1,4 @@
-"""What the queries ask of which version, and what they read in the responses."""
+"""The requests of queries in each version, and the results they read from the responses."""
 
 from __future__ import annotations
 

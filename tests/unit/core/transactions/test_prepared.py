@@ -1,4 +1,4 @@
-"""Preparing a transaction, and telling from a coordinator's answer what became of it."""
+"""Preparing a transaction, and its outcome as read from a coordinator's answer."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def test_what_comes_after_a_prepared_one_has_another_epoch(level: int, commit: b
 @LEVELS
 @pytest.mark.parametrize("code", [59, 120])
 @pytest.mark.parametrize("call", ["commit", "abort"])
-def test_a_refused_end_of_a_prepared_one_tells_nothing(level: int, code: int, call: str) -> None:
-    # Whoever was given it may have ended it, and may do so yet: it is not called aborted.
+def test_a_refused_end_of_a_prepared_one_proves_nothing(level: int, code: int, call: str) -> None:
+    # A process with the handle may have ended it, and may do so yet: it is not called aborted.
     stage = Stage(level).begun()
     prepared(stage)
     operation = getattr(stage.manager, call)()
@@ -96,7 +96,7 @@ def test_a_prepared_one_that_was_aborted_elsewhere_can_be_aborted(level: int) ->
     stage.done(stage.manager.abort())
 
 
-def test_a_preparation_nobody_was_told_of_leaves_no_doubt() -> None:
+def test_a_preparation_that_was_not_handed_out_leaves_no_doubt() -> None:
     stage = Stage().begun()
     stage.core.append(0)
     stage.manager.prepare()
@@ -138,7 +138,7 @@ def test_a_record_that_fails_meanwhile_fails_it(level: int) -> None:
         stage.manager.prepared()
 
 
-def test_only_who_was_told_has_it() -> None:
+def test_a_preparation_exists_once_it_was_handed_out() -> None:
     stage = Stage().begun()
     stage.core.append(0)
     operation = stage.manager.prepare()
@@ -155,7 +155,7 @@ def test_only_who_was_told_has_it() -> None:
 
 
 @pytest.mark.parametrize("done", [True, False])
-def test_an_abort_overtakes_a_preparation_nobody_has_seen_the_end_of(done: bool) -> None:
+def test_an_abort_overtakes_a_preparation_that_was_not_handed_out(done: bool) -> None:
     stage = Stage().begun()
     stage.core.append(0)
     operation = stage.manager.prepare()
@@ -184,7 +184,7 @@ def test_under_another_id_it_begins_anew_and_leaves_the_prepared_one(level: int)
     assert not found.empty
 
 
-def test_another_id_is_for_a_prepared_transaction_that_somebody_knows_of() -> None:
+def test_another_id_is_for_a_prepared_transaction_that_was_handed_out() -> None:
     stage = Stage().begun()
     stage.core.append(0)
     with pytest.raises(IllegalStateError, match="assume"):
@@ -253,7 +253,7 @@ def test_every_answer_of_the_coordinator(version: int, state: str, bumps: int) -
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("state", [*STATES, "PrepareEpochFence", "Dead"])
-def test_another_producer_id_tells_nothing(version: int, state: str) -> None:
+def test_another_producer_id_proves_nothing(version: int, state: str) -> None:
     mine = PreparedTransaction("tx", 7, EPOCH, version)
     for epoch in (EPOCH, EPOCH + 1):
         now = TransactionDescription("tx", state, 8, epoch, 60_000, 0)
@@ -274,7 +274,9 @@ def test_it_travels() -> None:
 @pytest.mark.parametrize(
     "fields", [("tx", 7, 3, 0), ("tx", 7, 3, 3), ("", 7, 3, 2), ("tx", -1, 3, 2), ("tx", 7, -1, 2)]
 )
-def test_what_nobody_can_have_prepared_is_refused(fields: tuple[str, int, int, int]) -> None:
+def test_a_handle_that_cannot_have_been_prepared_is_refused(
+    fields: tuple[str, int, int, int],
+) -> None:
     with pytest.raises(ValueError, match=r"version|prepares"):
         PreparedTransaction(*fields)
 

@@ -74,7 +74,7 @@ def test_partitions_that_are_still_to_be_announced_are_so_before_the_commit(stag
     assert operation.error is None
 
 
-def test_abort_announces_nothing_and_ends_nothing_that_no_broker_knows(stage: Stage) -> None:
+def test_abort_announces_nothing_and_ends_nothing_that_no_broker_has(stage: Stage) -> None:
     batch = stage.core.append()
     stage.sent.clear()
     operation = stage.manager.abort()

@@ -53,7 +53,7 @@ class Play:
         self.failures = 0
 
     def step(self) -> None:
-        """Somebody does something; some things are done more often than others."""
+        """Do one step; some steps are drawn more often than others."""
         state, rng = self.manager.state, self.rng
         actions: list[tuple[float, Callable[[], None]]] = [
             (6, self.sender_has_a_turn),
@@ -186,7 +186,7 @@ class Play:
         assert self.manager.state in reachable
 
     def all_is_well(self) -> None:
-        """Once everybody behaves, everything ends and life goes on."""
+        """Once all brokers behave, every wait ends and the producer goes on."""
         stage, manager = self.stage, self.manager
         for dispatch in self.dispatches:
             stage.core.acknowledge(dispatch)

@@ -50,7 +50,7 @@ def test_a_busy_group_coordinator_is_looked_up_anew() -> None:
 
 
 @pytest.mark.parametrize("rpc", [Rpc.ADD_PARTITIONS, Rpc.ADD_OFFSETS, Rpc.END])
-def test_an_unknown_producer_id_is_mended_by_a_new_epoch(rpc: Rpc) -> None:
+def test_an_unknown_producer_id_is_repaired_by_a_new_epoch(rpc: Rpc) -> None:
     assert reaction_to(rpc, 59) is R.BUMP
     assert reaction_to(rpc, 59, ending=True) is R.BUMP
 

@@ -107,7 +107,7 @@ def test_the_epoch_of_the_end_is_the_next_transactions_in_v2() -> None:
     assert (batch.producer_epoch, batch.base_sequence) == (1, 0)
 
 
-def test_a_partition_that_knows_the_producer_takes_several_batches_at_once() -> None:
+def test_a_partition_with_a_batch_of_the_producer_takes_several_batches_at_once() -> None:
     stage = Stage().begun()
     stage.core.append()
     (first,) = stage.core.poll()
@@ -377,7 +377,7 @@ def test_a_record_refused_while_the_end_waits_for_others_fails_the_transaction(c
         stage.done(operation)
 
 
-def test_what_is_queued_behind_a_failed_batch_is_given_up() -> None:
+def test_batches_queued_after_a_failed_batch_are_given_up() -> None:
     stage = Stage().begun()
     produced(stage)
     first = stage.core.append()
@@ -391,7 +391,7 @@ def test_what_is_queued_behind_a_failed_batch_is_given_up() -> None:
     assert isinstance(error.__cause__, TransactionAbortableError)
 
 
-def test_a_batch_out_of_order_behind_a_retry_goes_out_again() -> None:
+def test_a_batch_out_of_order_after_a_retry_is_sent_again() -> None:
     stage = Stage().begun()
     produced(stage)
     stage.core.append()
@@ -407,7 +407,7 @@ def test_a_batch_out_of_order_behind_a_retry_goes_out_again() -> None:
     stage.done(stage.manager.commit())
 
 
-def test_sequences_are_never_mended_within_a_transaction() -> None:
+def test_sequences_are_never_reset_within_a_transaction() -> None:
     stage = Stage().begun()
     produced(stage)
     stage.core.append()
@@ -556,7 +556,7 @@ def test_a_fenced_producer_is_at_its_end(rpc: Rpc, code: int) -> None:
         (Rpc.ADD_OFFSETS, -1),
     ],
 )
-def test_an_error_nothing_can_mend_is_fatal(rpc: Rpc, code: int) -> None:
+def test_an_error_without_recovery_is_fatal(rpc: Rpc, code: int) -> None:
     stage, request = at(rpc)
     stage.respond(request, code)
     assert stage.manager.state is S.FATAL_ERROR
@@ -589,7 +589,7 @@ def test_after_a_renewal_that_was_refused_begin_says_why() -> None:
     stage.begin()
 
 
-def test_topics_the_group_coordinator_does_not_know_are_looked_up_again() -> None:
+def test_topics_unknown_to_the_group_coordinator_are_looked_up_again() -> None:
     stage, request = at(OFFSETS)
     outdated: list[float] = []
     stage.coordinator_session.on_outdated = outdated.append
@@ -656,7 +656,7 @@ def test_a_commit_that_is_refused_as_abortable_can_be_aborted(code: int) -> None
     stage.begin()
 
 
-def test_a_version_nobody_speaks_is_fatal() -> None:
+def test_a_version_that_no_broker_has_is_fatal() -> None:
     stage, request = at(INIT)
     stage.coordinator_session.on_unreachable(
         request, UnsupportedVersionError("old"), stage.core.now
@@ -843,7 +843,7 @@ def test_v1_ends_what_an_answer_leaves_in_doubt(code: int, ends: bool) -> None:
     stage.begin()
 
 
-def test_v1_may_not_be_told_that_what_it_added_was_never_begun() -> None:
+def test_v1_does_not_accept_that_what_it_added_was_never_begun() -> None:
     stage = Stage(level=1).begun()
     produced(stage)
     stage.manager.abort()
@@ -1020,7 +1020,7 @@ def test_a_transaction_open_at_the_end_is_not_committed_and_one_prepared_says_no
     assert caught.value.persistence is None
 
 
-def test_a_success_that_no_caller_has_seen_is_told_once_after_the_end() -> None:
+def test_a_success_that_no_caller_has_seen_is_reported_once_after_the_end() -> None:
     stage, commit, request = committing()
     stage.respond(request)
     stage.manager.fail(CLOSED)
@@ -1056,7 +1056,7 @@ def test_a_downgrade_is_followed_at_the_next_begin() -> None:
     assert stage.sent[-2:] == [ADD, END]
 
 
-def test_the_protocol_stays_while_no_broker_tells_the_version() -> None:
+def test_the_protocol_stays_while_no_broker_reports_the_version() -> None:
     stage = Stage().begun()
     stage.done(stage.manager.commit())
     stage.done(stage.manager.begin(None))
@@ -1101,7 +1101,7 @@ def test_a_commit_that_may_have_happened_cannot_fail_any_more(level: int, answer
 
 
 @pytest.mark.parametrize("level", [1, 2])
-def test_a_transaction_prepared_for_somebody_else_cannot_fail_any_more(level: int) -> None:
+def test_a_transaction_prepared_for_another_process_cannot_fail_any_more(level: int) -> None:
     stage = Stage(level).begun()
     produced(stage)
     stage.done(stage.manager.prepare())
@@ -1144,7 +1144,7 @@ def test_an_init_whose_outcome_was_not_seen_can_be_repeated() -> None:
         stage.manager.init()
 
 
-def test_a_transaction_may_be_begun_behind_an_abort_nobody_waits_for() -> None:
+def test_a_transaction_may_be_begun_after_an_abort_that_is_not_awaited() -> None:
     stage = Stage().begun()
     produced(stage)
     stage.manager.on_seen(stage.manager.abort())

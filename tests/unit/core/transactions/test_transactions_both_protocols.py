@@ -44,7 +44,7 @@ def produced(stage: Stage, partition: int = 0) -> None:
 
 
 def ended(stage: Stage) -> bool:
-    """Whether the EndTxn that is due now commits; it is sent and confirmed."""
+    """Confirm the EndTxn that is due now; return whether it commits."""
     request = stage.request(END)
     message = stage.message(request)
     assert isinstance(message, EndTxnRequest)
@@ -180,7 +180,7 @@ def test_unsent_records_fail_with_an_abort_and_their_sequence_is_used_again(leve
     if level == 1:
         stage.respond(stage.request(ADD))
     assert stage.deliver() == [batch]
-    # V1 goes on behind the acknowledged record; V2 starts over with its new epoch.
+    # V1 goes on after the acknowledged record; V2 starts over with its new epoch.
     assert (batch.producer_epoch, batch.base_sequence) == ((0, 1) if level == 1 else (1, 0))
 
 

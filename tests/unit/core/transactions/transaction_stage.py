@@ -128,7 +128,7 @@ class Stage:
         return delivered
 
     def driver(self, *, rebootstrap_after: float | None = None) -> Driver:
-        """What decides who has a turn when."""
+        """The driver, which decides about turns."""
         metadata, accumulator = self.core.metadata, self.core.accumulator
         return Driver(
             self.core.sender,

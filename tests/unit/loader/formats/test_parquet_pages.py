@@ -72,7 +72,7 @@ def test_the_largest_pages_of_all_columns_are_bounded_together() -> None:
         check_pages(*group_of(*[page] * 5))
 
 
-def test_every_page_of_a_column_is_looked_at() -> None:
+def test_every_page_of_a_column_is_checked() -> None:
     pages = header(100, 3) + b"abc" + header(1 << 30)
     check_pages(*group_of(pages))  # what the metadata does not count is not read either
     with pytest.raises(SourceError, match="has a page of 1073741824 bytes"):

@@ -1,4 +1,4 @@
-"""What is said to a proxy, and what its answers mean: any bytes, in any pieces."""
+"""Requests to a proxy, and the meaning of its answers: any bytes, in any pieces."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_socks_login_that_is_refused_is_final(login: str, answer: bytes) -> No
         (b"\x05\x00\x04\x00\x00\x01" + bytes(6), "does not support SOCKS5"),
     ],
 )
-def test_a_socks_proxy_that_does_not_connect_is_told_as_such(answer: bytes, words: str) -> None:
+def test_a_socks_proxy_that_does_not_connect_is_reported_as_such(answer: bytes, words: str) -> None:
     with pytest.raises(ProxyFailedError, match=words):
         talk(f"socks5://{PLACE}", answer)
 
@@ -193,7 +193,7 @@ def test_an_http_login_that_is_refused_is_final() -> None:
         (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * MAX_HEAD_BYTES, "has no end"),
     ],
 )
-def test_an_http_proxy_that_does_not_connect_is_told_as_such(answer: bytes, words: str) -> None:
+def test_an_http_proxy_that_does_not_connect_is_reported_as_such(answer: bytes, words: str) -> None:
     with pytest.raises(ProxyFailedError, match=words):
         talk(f"http://{PLACE}", answer)
 
@@ -269,10 +269,10 @@ def test_any_answer_in_any_pieces_is_a_way_through_or_a_known_error(
     ],
 )
 def test_a_login_that_an_http_proxy_quotes_is_not_shown(quoted: str) -> None:
-    with pytest.raises(ProxyFailedError, match=r"502 'who is .*\*\*\*") as caught:
+    with pytest.raises(ProxyFailedError, match=r"502 'bad login .*\*\*\*") as caught:
         talk(
             "http://Aladdin:open%20sesame@proxy:1",
-            f"HTTP/1.1 502 who is {quoted}\r\n\r\n".encode(),
+            f"HTTP/1.1 502 bad login {quoted}\r\n\r\n".encode(),
         )
     assert "sesame" not in str(caught.value)
     assert "c2VzYW" not in str(caught.value)

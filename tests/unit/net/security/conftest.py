@@ -22,7 +22,7 @@ def server_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def evidence() -> Iterator[Evidence]:
-    """What the test shows and logs; it must not hold a secret."""
+    """The output and the log of the test; it must not hold a secret."""
     with collected() as evidence:
         yield evidence
     assert evidence.found() == []

@@ -23,7 +23,7 @@ NOW = 1_700_000_000.0
 
 
 def botocores_signature(host: str, region: str, session: str | None) -> dict[str, str]:
-    """What botocore presigns for the same request at the same moment."""
+    """The request that botocore presigns at the same moment."""
     auth = pytest.importorskip("botocore.auth")
     from botocore.awsrequest import AWSRequest
     from botocore.credentials import Credentials

@@ -1,6 +1,6 @@
 """A session is renewed while requests are in flight (KIP-368), on virtual time.
 
-The broker looks at the order of what arrives: a request between the first and the last message of
+The broker checks the order of what arrives: a request between the first and the last message of
 an authentication ends the connection.
 """
 
@@ -186,7 +186,7 @@ async def test_a_connection_lost_during_a_renewal_fails_as_any_other() -> None:
 
 
 @virtual_time
-async def test_a_renewal_that_is_given_up_leaves_nothing_behind() -> None:
+async def test_nothing_is_left_of_a_renewal_that_is_given_up() -> None:
     async with connected() as (broker, it):
         await asyncio.sleep(0.96 * LIFETIME_S)
         broker.sasl_pause_s = 50.0

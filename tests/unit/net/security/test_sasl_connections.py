@@ -177,7 +177,7 @@ async def test_a_wrong_password_at_an_old_broker_is_guessed_from_its_silence(
     assert f"during authentication by {mechanism}" in str(error)
 
 
-async def test_a_refused_token_is_told_with_the_brokers_reason(evidence: Evidence) -> None:
+async def test_a_refused_token_is_reported_with_the_brokers_reason(evidence: Evidence) -> None:
     async def token() -> str:
         return TOKEN
 
@@ -188,7 +188,9 @@ async def test_a_refused_token_is_told_with_the_brokers_reason(evidence: Evidenc
     assert "invalid_token" in error.message
 
 
-async def test_a_mechanism_the_broker_lacks_is_told_with_those_it_has(evidence: Evidence) -> None:
+async def test_a_mechanism_the_broker_lacks_is_reported_with_those_it_has(
+    evidence: Evidence,
+) -> None:
     async with brokers("SCRAM-SHA-512", "OAUTHBEARER") as cluster:
         options = sasl(cluster, "PLAIN", sasl_username=NAME, sasl_password=PASSWORD)
         error = await attempt(evidence, **options, max_block_ms=60_000)
@@ -266,7 +268,7 @@ async def test_a_password_that_others_can_read_is_warned_of(
     ]
 
 
-async def test_sasl_to_a_port_without_it_is_told(evidence: Evidence) -> None:
+async def test_sasl_to_a_port_without_it_is_reported(evidence: Evidence) -> None:
     async with EmbeddedCluster(1, topics={"t": 1}) as cluster:
         options = sasl(cluster, "PLAIN", sasl_username=NAME, sasl_password=PASSWORD)
         error = await attempt(evidence, **options, max_block_ms=60_000)

@@ -82,7 +82,7 @@ async def test_a_challenge_that_is_not_right_is_refused(challenge: str, text: st
         ("", "last SCRAM message is malformed"),
     ],
 )
-async def test_a_broker_that_does_not_know_the_password_is_refused(final: str, text: str) -> None:
+async def test_a_broker_without_the_password_is_refused(final: str, text: str) -> None:
     with pytest.raises(AuthenticationError, match=text):
         await converse(RFC_CHALLENGE, final)
 

@@ -193,12 +193,12 @@ async def test_a_broker_that_does_not_accept_our_certificate_says_so(
     async with brokers(client_ca=authority.pem) as cluster:
         options = tls(cluster, authority, ssl_enabled_protocols=versions)
         error = await attempt(evidence, **options, max_block_ms=1500)
-    # In TLS 1.3 the refusal comes behind our first bytes; the reset these cause may overtake it.
+    # In TLS 1.3 the refusal comes after our first bytes; the reset these cause may overtake it.
     assert type(error) in {TlsError, BootstrapError}
     assert "ssl_keystore_location" in str(error)
 
 
-async def test_plain_text_to_a_port_for_tls_is_told(
+async def test_plain_text_to_a_port_for_tls_is_reported(
     brokers: Brokers, authority: Authority, evidence: Evidence
 ) -> None:
     async with brokers() as cluster:
@@ -208,7 +208,7 @@ async def test_plain_text_to_a_port_for_tls_is_told(
     assert "set security_protocol to SSL or SASL_SSL" in str(outcome)
 
 
-async def test_tls_to_a_port_for_plain_text_is_told(
+async def test_tls_to_a_port_for_plain_text_is_reported(
     authority: Authority, evidence: Evidence
 ) -> None:
     async with EmbeddedCluster(1, topics={"t": 1}) as cluster:
@@ -288,7 +288,7 @@ async def test_what_cannot_work_is_refused_at_start(
         ("wrong", "cannot be read with ssl_key"),
     ],
 )
-async def test_a_key_that_cannot_be_decrypted_is_refused_without_asking_anybody(
+async def test_a_key_that_cannot_be_decrypted_is_refused_without_a_prompt(
     authority: Authority, evidence: Evidence, password: str | None, text: str
 ) -> None:
     me = authority.issue("me")
@@ -414,7 +414,7 @@ async def test_a_file_that_is_half_written_leaves_the_last_good_certificates_in_
 async def test_what_was_sent_without_acknowledgement_gets_out_before_the_end(
     brokers: Brokers, authority: Authority
 ) -> None:
-    """TLS keeps bytes of its own behind the buffer that we can see."""
+    """TLS keeps bytes in its own buffer, after the one that we can see."""
     async with brokers() as cluster:
         producer = Producer(
             **tls(cluster, authority), acks=0, enable_idempotence=False, linger_ms=0

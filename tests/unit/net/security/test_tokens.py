@@ -1,4 +1,4 @@
-"""When tokens are fetched, from where, and what happens when that fails."""
+"""Times and sources of fetched tokens, and failures to fetch them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Clock:
 
 
 class Source:
-    """Gives tokens of a life, or the error it is told to."""
+    """Gives tokens of a life, or the error it was given."""
 
     def __init__(self, clock: Clock, life_s: float | None) -> None:
         self.clock = clock
@@ -245,7 +245,7 @@ async def test_an_endpoint_that_is_not_there_is_given_up_for_now(issuer: Issuer)
         await broken.fetch()
 
 
-async def test_a_refusal_is_final_and_told_in_the_endpoints_words(
+async def test_a_refusal_is_final_and_quotes_the_endpoint(
     issuer: Issuer, evidence: Evidence
 ) -> None:
     with pytest.raises(AuthenticationError) as caught:

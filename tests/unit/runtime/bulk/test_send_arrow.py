@@ -188,7 +188,7 @@ def test_concurrent_calls_and_sends_share_little_memory_and_all_arrive() -> None
     play(act)
 
 
-def test_a_call_passes_nobody_who_waits_for_memory() -> None:
+def test_a_call_overtakes_no_waiter_for_memory() -> None:
     async def act(stage: Stage) -> None:
         producer = stage.producer
         await producer.start()
@@ -237,7 +237,7 @@ def test_a_cancelled_call_releases_everything_once_and_appends_no_more() -> None
     play(act)
 
 
-def test_closing_meanwhile_tells_what_was_delivered_and_releases() -> None:
+def test_closing_meanwhile_reports_what_was_delivered_and_releases() -> None:
     async def act(stage: Stage) -> None:
         producer = stage.producer
         await producer.start()
@@ -317,7 +317,7 @@ def test_rows_that_are_too_large_fail_alone() -> None:
     play(act, max_request_size=300)
 
 
-def test_a_record_larger_than_a_batch_gets_one_of_its_own() -> None:
+def test_a_record_larger_than_a_batch_gets_its_own_batch() -> None:
     async def act(stage: Stage) -> None:
         await stage.producer.start()
         sent = [b"a", b"x" * 400, b"b"]
@@ -328,7 +328,7 @@ def test_a_record_larger_than_a_batch_gets_one_of_its_own() -> None:
     play(act)
 
 
-def test_rows_of_a_failed_batch_are_told_by_their_numbers() -> None:
+def test_rows_of_a_failed_batch_are_reported_by_their_numbers() -> None:
     async def act(stage: Stage) -> None:
         stage.create_topic("wide", leaders=(1, 1))
         await stage.producer.start()
@@ -410,7 +410,7 @@ def test_what_follows_a_call_goes_on_with_the_sticky_partitioners_account() -> N
                 await stage.producer.send_arrow("wide", values(*numbered(3)))
         await stage.producer.flush()
         counts = [len(stage.values("wide", partition)) for partition in range(3)]
-        # 120 records of about 42 bytes, 200 to 400 before each switch: nobody is left out.
+        # 120 records of about 42 bytes, 200 to 400 before each switch: no partition is left out.
         assert min(counts) > 0
         await stage.producer.close()
 

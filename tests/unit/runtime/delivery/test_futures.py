@@ -239,7 +239,7 @@ async def test_failure_goes_through_gather_and_counts_as_seen():
     bench.end()
 
 
-async def test_waiting_alone_is_no_look_at_a_failure():
+async def test_waiting_does_not_retrieve_a_failure():
     bench, deliveries = await opened(2)
     batch = bench.incomplete()[0]
     waiting = asyncio.ensure_future(asyncio.wait(deliveries))

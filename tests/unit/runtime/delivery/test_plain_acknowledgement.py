@@ -1,4 +1,4 @@
-"""The usual answer to a lone record: both forms see what the decoder sees, or nothing."""
+"""The plain acknowledgement of a single record: both forms read it as the decoder does, or not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ See = Callable[[ProduceRequestTemplate, bytes, int], BatchOutcome | None]
     params=["runtime.delivery._delivery", "core.sending.produce_answers"], scope="session"
 )
 def see(request: pytest.FixtureRequest) -> See:
-    """What a form sees in some bytes, as the answer to a correlation id."""
+    """Return what a form reads in some bytes, as the response to a correlation id."""
     try:
         look = import_module(f"aioproducer.{request.param}").decode_plain_acknowledgement
     except ImportError:
@@ -122,7 +122,7 @@ def test_sees_the_answer_of_a_broker_that_names_the_topic(see: See, version: int
         pytest.param(lambda: b"", id="nothing"),
     ],
 )
-def test_leaves_what_is_not_the_usual_answer_to_others(see: See, data: Callable[[], bytes]) -> None:
+def test_other_responses_are_left_to_the_decoder(see: See, data: Callable[[], bytes]) -> None:
     assert see(form(13, 3), data(), 7) is None
 
 

@@ -1,4 +1,4 @@
-"""What `await delivery` gives stays what it is, whoever awaits what next."""
+"""The result of `await delivery` does not change with later awaits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def expected(number: int, value: bytes | None, base_offset: int = 0) -> RecordMe
     keeps=st.lists(st.tuples(st.sampled_from(["drop", "name", "list", "task"]), st.integers(0, 9))),
     base_offset=st.sampled_from([0, 250, 1 << 40]),
 )
-def test_metadata_that_somebody_holds_never_change(keeps, base_offset):
+def test_metadata_that_are_referenced_never_change(keeps, base_offset):
     values = [None if size == 9 else b"v" * size for _, size in keeps]
 
     async def check() -> None:

@@ -49,7 +49,7 @@ def test_a_batch_is_reported_once_with_partition_count_cause_and_persistence(
             del looked_at
             deliveries = deliveries[4:]
             await collected()
-            assert lines(caplog) == []  # one of the batch's may still be looked at
+            assert lines(caplog) == []  # one of the batch's may still be retrieved
             deliveries.clear()
             await collected()
             assert stage.producer.metrics()["unretrieved_failure_total"] == 3
@@ -161,7 +161,7 @@ def test_records_that_the_end_makes_fail_are_in_the_log(caplog: pytest.LogCaptur
     )
 
 
-def test_flush_can_tell_a_loop_that_keeps_no_deliveries_of_its_losses() -> None:
+def test_flush_reports_losses_to_a_loop_that_keeps_no_deliveries() -> None:
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:
             await failed_batch(stage, 3, "t")

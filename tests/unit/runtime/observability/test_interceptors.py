@@ -33,7 +33,7 @@ TOPIC_AUTHORIZATION_FAILED = 29
 
 
 class Witness:
-    """Writes down what it is told."""
+    """Writes down each call."""
 
     def __init__(self) -> None:
         self.sent: list[Record] = []
@@ -125,7 +125,7 @@ def test_what_interceptors_raise_harms_no_record(caplog: pytest.LogCaptureFixtur
         assert f"Grumbler.{name} raised" in caplog.text
 
 
-def test_records_that_are_never_accepted_are_told_of_once_with_their_headers():
+def test_records_that_are_never_accepted_are_reported_once_with_their_headers():
     witness = Witness()
 
     async def act(stage: Stage) -> None:
@@ -160,7 +160,7 @@ def test_records_that_are_never_accepted_are_told_of_once_with_their_headers():
     )
 
 
-def test_a_failed_batch_is_told_of_and_still_counts_as_looked_at_by_nobody():
+def test_a_failed_batch_is_reported_and_still_counts_as_not_retrieved():
     witness = Witness()
 
     async def act(stage: Stage) -> None:
@@ -179,7 +179,7 @@ def test_a_failed_batch_is_told_of_and_still_counts_as_looked_at_by_nobody():
     play(act, **intercepted(witness))
 
 
-def test_records_given_up_by_a_close_are_told_of_before_it_returns():
+def test_records_given_up_by_a_close_are_reported_before_it_returns():
     witness = Witness()
 
     async def act(stage: Stage) -> None:
@@ -198,7 +198,7 @@ def test_records_given_up_by_a_close_are_told_of_before_it_returns():
     play(act, **intercepted(witness))
 
 
-def test_parts_of_a_split_batch_are_told_of_with_their_own_offsets():
+def test_parts_of_a_split_batch_are_reported_with_their_own_offsets():
     witness = Witness()
 
     async def act(stage: Stage) -> None:
@@ -210,7 +210,7 @@ def test_parts_of_a_split_batch_are_told_of_with_their_own_offsets():
     play(act, **intercepted(witness))
 
 
-def test_every_row_of_a_bulk_call_is_seen_and_told_of():
+def test_every_row_of_a_bulk_call_is_seen_and_reported():
     witness = Witness()
 
     async def act(stage: Stage) -> None:
@@ -250,7 +250,7 @@ def test_serializers_get_what_interceptors_made_of_the_record():
     play(act, **options)
 
 
-def test_the_cluster_is_told_once_to_interceptors_and_serializers():
+def test_the_cluster_is_reported_once_to_interceptors_and_serializers():
     witness = Witness()
 
     class Serializer:

@@ -22,7 +22,7 @@ def tagged(metrics: list[Metric], group: str, tag: str) -> dict[str, float]:
     return {m.name: m.value for m in metrics if m.group == group and tag in dict(m.tags).values()}
 
 
-def test_java_names_tell_what_was_sent_how_long_it_waited_and_how_large_it_was():
+def test_java_names_report_what_was_sent_how_long_it_waited_and_how_large_it_was():
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:
             for topic, count in (("t", 3), ("u", 1)):
@@ -62,7 +62,7 @@ def test_java_names_tell_what_was_sent_how_long_it_waited_and_how_large_it_was()
     play(act, **ROOMY)
 
 
-def test_every_metric_has_a_name_of_its_own_and_totals_are_counters():
+def test_every_metric_has_a_unique_name_and_totals_are_counters():
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:
             await producer.send_and_wait("t", b"v")

@@ -1,4 +1,4 @@
-"""Metrics reporters: what they are told, when, and that they harm nothing."""
+"""Metrics reporters: their calls, the times of these, and that they harm nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JMX = "org.apache.kafka.common.metrics.JmxReporter"
 
 
 class Ledger:
-    """Keeps what it is told."""
+    """Keeps the arguments of each call."""
 
     def __init__(self) -> None:
         self.config: ProducerConfig | None = None
@@ -74,7 +74,7 @@ class Grumbler:
 
 
 class Silent:
-    """Listens to nothing a reporter is told."""
+    """A reporter that ignores every call."""
 
     def close(self) -> None:
         pass
@@ -101,7 +101,7 @@ def reported(*reporters: object, **options: Any) -> dict[str, Any]:
     return {"metric_reporters": list(reporters), **ROOMY, **options}
 
 
-def test_metrics_are_told_at_the_start_and_as_topics_and_brokers_come():
+def test_metrics_are_reported_at_the_start_and_as_topics_and_brokers_come():
     ledger = Ledger()
 
     async def act(stage: Stage) -> None:
@@ -126,7 +126,7 @@ def test_metrics_are_told_at_the_start_and_as_topics_and_brokers_come():
     play(act, **reported(ledger))
 
 
-def test_a_metric_is_told_of_once_until_it_goes_or_is_replaced():
+def test_a_metric_is_reported_once_until_it_goes_or_is_replaced():
     ledger, changes = Ledger(), []
     ledger.metric_change = changes.append
 
@@ -150,7 +150,7 @@ def test_a_metric_is_told_of_once_until_it_goes_or_is_replaced():
     play(act, **reported(ledger))
 
 
-def test_metrics_of_a_topic_nobody_sends_to_any_more_are_removed():
+def test_metrics_of_a_topic_that_is_no_longer_used_are_removed():
     ledger = Ledger()
 
     async def act(stage: Stage) -> None:
@@ -169,7 +169,7 @@ def test_metrics_of_a_topic_nobody_sends_to_any_more_are_removed():
     play(act, **reported(ledger, metadata_max_idle_ms=5000, metadata_max_age_ms=1000))
 
 
-def test_what_came_last_is_told_before_the_end_and_nothing_afterwards():
+def test_the_last_changes_are_reported_before_the_end_and_nothing_afterwards():
     ledger = Ledger()
 
     async def act(stage: Stage) -> None:

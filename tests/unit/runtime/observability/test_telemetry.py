@@ -226,7 +226,7 @@ def test_a_broker_that_cannot_make_sense_of_us_is_left_alone(api, error):
         async with stage.producer:
             await asyncio.sleep(250)
             await send(stage, 1)
-        assert refusals.struck <= 2  # the farewell may be tried
+        assert refusals.struck <= 2  # the last push may be tried
         assert not received
 
     play(act, **ROOMY)
@@ -257,7 +257,7 @@ def test_metrics_that_are_too_large_are_not_pushed(caplog):
     assert "are not pushed: the brokers take 100 at most" in caplog.text
 
 
-def test_a_farewell_that_is_not_answered_holds_up_nobody_for_long():
+def test_a_last_push_that_is_not_answered_delays_the_close_only_briefly():
     async def act(stage: Stage) -> None:
         subscribe(stage)
         await stage.producer.start()
@@ -270,7 +270,7 @@ def test_a_farewell_that_is_not_answered_holds_up_nobody_for_long():
     play(act, **ROOMY)
 
 
-def test_a_close_without_time_says_no_farewell():
+def test_a_close_without_time_sends_no_last_push():
     async def act(stage: Stage) -> None:
         received = subscribe(stage)
         await stage.producer.start()

@@ -1,4 +1,4 @@
-"""What tests of directly sent records share."""
+"""Shared parts of the tests of directly sent records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aioproducer import Producer
 
 
 def transport_of(producer: Producer) -> asyncio.WriteTransport:
-    """What the producer writes to for broker 1."""
+    """The transport to broker 1."""
     assert producer._engine is not None
     link = producer._engine.client.link(1)
     assert link is not None

@@ -119,7 +119,7 @@ class Bench:
             choose_partition=partition_chooser(
                 config.partitioner, rng, ignore_keys=config.partitioner_ignore_keys
             ),
-            # Not adaptive: that looks at the real clock, which no two runs share.
+            # Not adaptive: that reads the real clock, which no two runs share.
             make_sticky=lambda topic: BuiltInPartitioner(topic, config.batch_size, False, rng),
             latencies=NodeLatencies(0),
             loop=self.loop,
@@ -167,7 +167,7 @@ class Bench:
         return None
 
     def contents(self) -> list[tuple[str, int, bytes, int, int, int]]:
-        """What stands in the batches, oldest first."""
+        """The records of the batches, oldest first."""
         return [
             (
                 *batch.topic_partition,
@@ -180,7 +180,7 @@ class Bench:
         ]
 
     def end(self) -> None:
-        """Leaves nothing that would complain about being forgotten."""
+        """Leave nothing that would complain when it is collected."""
         self.producer._state = State.CLOSED
 
 

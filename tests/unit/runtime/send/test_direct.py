@@ -65,7 +65,7 @@ def test_headers_that_the_brokers_lack_do_not_get_into_a_spare_batch() -> None:
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_the_topic_of_a_directly_sent_record_is_not_forgotten(
+def test_the_topic_of_a_directly_sent_record_does_not_expire(
     alone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An answer about the cluster that was asked for without the topic comes in between."""
@@ -118,12 +118,12 @@ def test_a_request_that_cannot_be_written_is_sent_again(monkeypatch: pytest.Monk
 
 
 class HandlerError(Exception):
-    """What a signal handler raises, or whatever else has nothing to do with a socket."""
+    """An exception of a signal handler, or any other that is not a socket's."""
 
 
 @pytest.mark.parametrize("error", [OSError, RuntimeError, MemoryError, HandlerError])
 @pytest.mark.parametrize("alone", [True, False])
-def test_an_error_behind_a_write_does_not_claim_that_nothing_was_written(
+def test_an_error_after_a_write_does_not_claim_that_nothing_was_written(
     monkeypatch: pytest.MonkeyPatch, alone: bool, error: type[Exception]
 ) -> None:
     async def run(kafka: VirtualKafka) -> None:
@@ -139,16 +139,16 @@ def test_an_error_behind_a_write_does_not_claim_that_nothing_was_written(
 
             def write_and_fail(data: bytes) -> None:
                 write(data)
-                raise error("behind the write")
+                raise error("after the write")
 
             def write_lines_and_fail(data: list[bytes]) -> None:
                 writelines(data)
-                raise error("behind the write")
+                raise error("after the write")
 
             monkeypatch.setattr(transport, "write", write_and_fail)
             monkeypatch.setattr(transport, "writelines", write_lines_and_fail)
             delivery = await producer.send("t", b"second")
-            with pytest.raises(NodeDisconnectedError, match="behind the write") as caught:
+            with pytest.raises(NodeDisconnectedError, match="after the write") as caught:
                 await delivery
             assert caught.value.persistence is Persistence.POSSIBLY_PERSISTED
             await asyncio.sleep(1)
@@ -161,10 +161,10 @@ def test_an_error_behind_a_write_does_not_claim_that_nothing_was_written(
 
 @pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize("in_flight", [1, 5])
-def test_who_hears_of_a_write_that_failed_may_send(
+def test_the_callback_of_a_write_that_failed_may_send(
     monkeypatch: pytest.MonkeyPatch, in_flight: int, alone: bool
 ) -> None:
-    """A done callback sends, which fails; that resumes an awaiter, who sends as well."""
+    """A done callback sends, which fails; that resumes an awaiter, which sends as well."""
 
     async def run(kafka: VirtualKafka) -> None:
         options = {"linger_ms": 0, "max_in_flight_requests_per_connection": in_flight}
@@ -218,7 +218,7 @@ def test_a_directly_sent_record_expires_as_any_other() -> None:
     run_virtual(run, brokers=1, topics={"t": 1})
 
 
-def test_an_interrupt_in_a_write_ends_the_producer_and_nobody_waits(
+def test_an_interrupt_in_a_write_ends_the_producer_and_every_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def run(kafka: VirtualKafka) -> None:
@@ -268,7 +268,7 @@ def test_rows_of_a_call_do_not_follow_the_first_one_into_a_batch_that_is_gone() 
     run_virtual(run, brokers=1, topics={"t": 1})
 
 
-def test_a_record_that_is_sent_at_once_behind_a_fatal_answer_does_not_put_off_the_end() -> None:
+def test_a_record_that_is_sent_right_after_a_fatal_answer_does_not_delay_the_end() -> None:
     async def run(kafka: VirtualKafka) -> None:
         async with kafka.producer(linger_ms=0) as producer:
             for partition in (0, 1, 0, 1):
@@ -384,7 +384,7 @@ def test_a_directly_sent_record_goes_to_the_leader_of_now() -> None:
     run_virtual(run, brokers=2, topics={"t": TopicSpec(1, 2)})
 
 
-def test_whoever_awaited_the_only_record_there_may_be_has_its_place_at_once() -> None:
+def test_the_awaiter_of_the_only_record_that_fits_may_send_at_once() -> None:
     async def run(kafka: VirtualKafka) -> None:
         kafka.world.network.fragments = False
         async with kafka.producer(linger_ms=0, buffer_max_records=1) as producer:

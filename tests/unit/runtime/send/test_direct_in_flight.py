@@ -36,7 +36,7 @@ async def after_single_records(kafka: VirtualKafka, **options: Any) -> AsyncIter
 
 
 def batches_of(kafka: VirtualKafka, partition: int) -> list[list[bytes | None]]:
-    """The values in each batch that stands in the log, behind those two."""
+    """The values in each batch of the log, after the first two."""
     found = kafka.world.cluster.partition("t", partition)
     assert found is not None
     batches = [read_batches(bytes(each.data)) for each in found.log.batches]
@@ -69,7 +69,7 @@ def test_records_follow_one_that_is_in_the_air_without_a_turn(others: list[int])
     run_virtual(run, brokers=2, topics={"t": TopicSpec(2, 2)})
 
 
-def test_who_is_answered_sends_while_others_are_in_the_air() -> None:
+def test_an_answered_awaiter_sends_while_others_are_in_flight() -> None:
     async def run(kafka: VirtualKafka) -> None:
         async with after_single_records(kafka) as producer:
 
@@ -88,7 +88,7 @@ def test_who_is_answered_sends_while_others_are_in_the_air() -> None:
     run_virtual(run, brokers=1, topics={"t": 2})
 
 
-def test_a_burst_behind_a_lone_record_gathers() -> None:
+def test_a_burst_after_a_single_record_gathers() -> None:
     async def run(kafka: VirtualKafka) -> None:
         async with after_single_records(kafka) as producer:
             values = [b"%d" % number for number in range(9)]
@@ -104,7 +104,7 @@ def test_a_burst_gathers_however_long_its_second_record_takes() -> None:
         async with after_single_records(kafka) as producer:
             engine, readings = producer._engine, count()
             assert engine is not None
-            # Between two looks at the clock a machine that is busy spends more than half a burst.
+            # Between two clock readings a machine that is busy spends more than half a burst.
             engine.sender_task._wakeup._clock = lambda: next(readings) * 0.6 * _NAGLE_WINDOW_S
             for number in range(9):
                 await producer.send("t", b"%d" % number, partition=0)
@@ -172,7 +172,7 @@ def test_answers_that_come_together_are_read_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("in_the_air", [1, 2, 3])
-def test_records_in_the_air_survive_a_write_that_fails_behind_them(
+def test_records_in_flight_survive_a_later_write_that_fails(
     monkeypatch: pytest.MonkeyPatch, in_the_air: int
 ) -> None:
     async def run(kafka: VirtualKafka) -> None:
@@ -198,7 +198,7 @@ def test_records_in_the_air_survive_a_write_that_fails_behind_them(
 
 
 @pytest.mark.parametrize("cut_off", ["on_dispatched_directly", "on_acknowledged"])
-def test_an_interrupt_while_records_are_in_flight_leaves_nobody_waiting(
+def test_an_interrupt_while_records_are_in_flight_ends_every_wait(
     monkeypatch: pytest.MonkeyPatch, cut_off: str
 ) -> None:
     async def run(kafka: VirtualKafka) -> None:

@@ -58,12 +58,12 @@ EVENTS = st.sampled_from(
         ("start",),
         ("move", 1),
         ("move", 2),
-        ("look",),
-        ("look",),
-        ("look at memory",),
-        ("look at traffic",),
-        ("look at health",),
-        ("look at metrics",),
+        ("read",),
+        ("read",),
+        ("read memory",),
+        ("read traffic",),
+        ("read health",),
+        ("read metrics",),
         ("send_many",),
         ("flush",),
         ("purge",),
@@ -82,7 +82,7 @@ OPTIONS = st.fixed_dictionaries(
         "request_timeout_ms": st.just(500),
         "max_block_ms": st.just(3000),
         "partitioner_availability_timeout_ms": st.sampled_from([0, 50]),
-        # Queues are weighed at most once in 0.2 ms, and for what is lent when it is made ready.
+        # Queues are weighed at most once in 0.2 ms, and for spare batches when they are made ready.
         "partitioner_adaptive_partitioning_enable": st.just(False),
         "buffer_memory": st.sampled_from([1600, 2000, 3000, 32 * 1024 * 1024]),
         "max_request_size": st.just(1600),
@@ -93,7 +93,7 @@ OPTIONS = st.fixed_dictionaries(
 
 
 def counted(producer: Producer) -> list[Any]:
-    """What the producer has counted so far."""
+    """The counters of the producer so far."""
     engine = producer._engine
     assert engine is not None
     stats = engine.stats
@@ -101,20 +101,20 @@ def counted(producer: Producer) -> list[Any]:
     return [repr(totals), repr(stats.delivery_times.snapshot()), repr(engine.client.io_stats.nodes)]
 
 
-async def look(producer: Producer, what: str) -> list[Any]:
+async def read(producer: Producer, what: str) -> list[Any]:
     """Asks the producer, or has it do, something that concerns all records."""
     engine = producer._engine
     assert engine is not None
     match what:
-        case "look":
+        case "read":
             return [*counted(producer), engine.accumulator.is_idle, len(engine.accumulator.pinned)]
-        case "look at memory":
+        case "read memory":
             return [engine.pool.available]
-        case "look at traffic":
+        case "read traffic":
             return [repr(engine.client.io_stats.nodes)]
-        case "look at health":
+        case "read health":
             return [producer.health()]
-        case "look at metrics":
+        case "read metrics":
             return sorted(
                 f"{metric.group} {metric.name} {metric.tags} {metric.value}"
                 for metric in producer.all_metrics()
@@ -149,7 +149,7 @@ async def carry_out(kafka: VirtualKafka, step: tuple[Any, ...]) -> None:
 
 
 def story(steps: list[Any], options: dict[str, Any], *, alone: bool, fragments: bool) -> list[Any]:
-    """What becomes of records, and what stands in the logs, byte for byte."""
+    """The outcomes of records, and the bytes of the logs."""
     given = {"client_id": "lone", "linger_ms": 0, "batch_size": BATCH_SIZE} | options
 
     async def run(kafka: VirtualKafka) -> list[Any]:
@@ -165,7 +165,7 @@ def story(steps: list[Any], options: dict[str, Any], *, alone: bool, fragments: 
                 if isinstance(step, tuple):
                     await carry_out(kafka, step)
                     try:
-                        seen += await look(producer, step[0])
+                        seen += await read(producer, step[0])
                     except KafkaError as error:
                         seen.append(error)
                     continue
@@ -199,7 +199,7 @@ def story(steps: list[Any], options: dict[str, Any], *, alone: bool, fragments: 
 
 @given(steps=st.lists(RECORDS | EVENTS, max_size=12), options=OPTIONS, fragments=st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_nobody_can_tell_whether_a_record_went_alone(
+def test_a_directly_sent_record_has_the_same_results(
     steps: list[Any], options: dict[str, Any], fragments: bool
 ) -> None:
     usual = story(steps, options, alone=False, fragments=fragments)
@@ -211,7 +211,7 @@ def test_nobody_can_tell_whether_a_record_went_alone(
     options=OPTIONS,
 )
 @settings(max_examples=60, deadline=None)
-def test_nobody_can_tell_whether_records_in_the_air_went_alone(
+def test_directly_sent_records_in_flight_have_the_same_results(
     steps: list[Any], options: dict[str, Any]
 ) -> None:
     one = {"size": 0, "pause": 0.01, "awaited": True}
@@ -220,7 +220,7 @@ def test_nobody_can_tell_whether_records_in_the_air_went_alone(
     assert story(steps, options, alone=True, fragments=False) == usual
 
 
-def test_what_a_burst_adds_to_a_partition_counts_for_the_lone_records_behind_it() -> None:
+def test_what_a_burst_adds_to_a_partition_counts_for_the_single_records_after_it() -> None:
     def record(size: int, awaited: bool = True) -> dict[str, Any]:
         return {
             "size": size,

@@ -1,4 +1,4 @@
-"""Native code keeps to the rooms as Python code does: the linter sees no imports of it."""
+"""Native code keeps to its packages as Python code does: the linter sees no imports of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BELOW = {
     "records": {"errors", "records", "types"},
     "runtime": {"core", "errors", "records", "runtime", "types"},
 }
-"""The rooms that hold native modules, and what those may use."""
+"""The packages that hold native modules, and what those may use."""
 FAST_LANE = {
     "aioproducer.records._native",
     "aioproducer.runtime.delivery._delivery",
@@ -37,7 +37,7 @@ def ours(path: Path) -> set[str]:
     return {name for name in imports_of(path) if name.split(".")[0] == "aioproducer"}
 
 
-def test_native_modules_use_only_the_rooms_below_them():
+def test_native_modules_use_only_the_packages_below_them():
     modules = native_modules()
     assert {"_native.pyx", "_fast_path.pyx"} <= {path.name for path in modules}
     for path in modules:
@@ -50,7 +50,7 @@ def test_fast_lane_uses_nothing_but_the_builder_and_deliveries():
     assert ours(PACKAGE / "runtime/send/_fast_path.pyx") == FAST_LANE
 
 
-def test_native_modules_of_pure_rooms_have_no_loop_clock_or_thread():
+def test_native_modules_of_pure_packages_have_no_loop_clock_or_thread():
     for path in native_modules():
         if path.relative_to(PACKAGE).parts[0] != "runtime":
             assert not {name.split(".")[0] for name in imports_of(path)} & _PURE_ROOMS, path

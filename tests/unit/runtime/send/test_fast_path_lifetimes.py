@@ -104,7 +104,7 @@ def test_references_to_directly_sent_records_are_given_back():
 
 @pytest.mark.skipif(not sys.getallocatedblocks(), reason="only Python's own allocator counts")
 async def test_memory_does_not_grow_with_the_records_sent():
-    """What a record leaves behind it leaves in every span; free lists and caches grow in some."""
+    """A record leaves the same objects in every span; free lists and caches grow in some."""
     bench = Bench(batch_size=2000)
     bench.know(a=2)
     blocks = []
@@ -117,7 +117,7 @@ async def test_memory_does_not_grow_with_the_records_sent():
     bench.end()
 
 
-async def test_batch_is_forgotten_with_its_last_delivery(monkeypatch):
+async def test_batch_is_freed_with_its_last_delivery(monkeypatch):
     monkeypatch.setattr("aioproducer.core.batching.accumulator.ProducerBatch", TrackedBatch)
     bench = Bench()
     bench.know(a=1)
@@ -131,7 +131,7 @@ async def test_batch_is_forgotten_with_its_last_delivery(monkeypatch):
     bench.end()
 
 
-async def test_producer_is_forgotten_without_the_help_of_the_collector():
+async def test_producer_is_freed_without_the_help_of_the_collector():
     bench = Bench()
     bench.know(a=1)
     await bench.producer.send("a", b"v")

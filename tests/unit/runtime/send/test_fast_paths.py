@@ -93,7 +93,7 @@ anything = settings(
 
 
 async def run(steps, options, method, *, fast: bool):
-    """What each step came to, and the bytes of every batch there ever was."""
+    """The result of each step, and the bytes of every batch there ever was."""
     bench = Bench(fast=fast, batch_size=300, max_request_size=200, buffer_memory=10**7, **options)
     bench.know(a=3, b=1)
     seen, count = [], 3
@@ -208,10 +208,10 @@ async def test_record_that_would_wait_for_memory_is_left_to_the_general_lane(fas
     bench.end()
 
 
-async def test_record_whose_batch_is_sent_and_fails_at_once_is_waited_for_by_nobody(fast_path_form):
+async def test_no_task_waits_for_a_record_whose_batch_is_sent_and_fails_at_once(fast_path_form):
     bench = Bench()
     bench.know(a=1)
-    await bench.producer.send("a", b"v")  # the lane knows the topic
+    await bench.producer.send("a", b"v")  # the fast path has the topic
     bench.settle_oldest()
 
     def fail_at_once():
@@ -331,7 +331,7 @@ def test_lane_takes_nothing_in_the_thread_of_its_uvloop_while_another_runs(fast_
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
 )
 @given(st.lists(st.tuples(st.integers(0, 15), st.integers(1, 60)), min_size=1, max_size=120))
-def test_nobody_overtakes_who_waits_for_memory(fast_path_form, work):
+def test_no_send_overtakes_a_waiter_for_memory(fast_path_form, work):
     asyncio.run(overtaking(work))
 
 
@@ -358,7 +358,7 @@ async def overtaking(work):
                 name = b"%d-%d" % (worker, number) + b"x" * size
                 before = set(in_line)
                 await bench.producer.send("a", name)
-                assert before <= done, "somebody was overtaken"
+                assert before <= done, "a task was overtaken"
                 done.add(name)
                 await asyncio.sleep(0)
 

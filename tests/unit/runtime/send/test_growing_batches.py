@@ -38,7 +38,7 @@ def test_a_thousand_partitions_with_a_record_each_fit_in_memory_if_batches_grow(
 
 
 @pytest.mark.parametrize("way", ["send", "send_many"])
-def test_batches_become_as_large_as_ever(way: str):
+def test_batches_become_as_large_as_before(way: str):
     async def act(stage: Stage) -> None:
         rng = Random(1)
         values = [b"%06d" % n + b"x" * rng.randrange(300) for n in range(2000)]
@@ -70,7 +70,7 @@ def test_a_batch_that_cannot_grow_is_sent_as_it_is():
     play(act, batch_size=16_384, buffer_memory=20_000, linger_ms=1000, **INCREMENTAL)
 
 
-def test_a_record_larger_than_a_batch_still_gets_one_of_its_own():
+def test_a_record_larger_than_a_batch_still_gets_its_own_batch():
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:
             for value in (b"a", b"b" * 30_000, b"c"):

@@ -29,7 +29,7 @@ _PER_TOPIC = (
 
 @pytest.fixture(scope="module", params=["native", "pure"])
 def figures(request):
-    """What `many_topics` prints in a process of its own."""
+    """The output of `many_topics`, run in a separate process."""
     environment = os.environ | {
         "AIOPRODUCER_IMPL": request.param,
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),

@@ -58,7 +58,7 @@ async def test_nothing_is_counted_without_a_bound(fast: bool) -> None:
     made.end()
 
 
-async def test_who_waits_for_a_place_stands_in_the_line_for_memory(fast: bool) -> None:
+async def test_a_waiter_for_a_place_is_in_the_line_for_memory(fast: bool) -> None:
     made = bench(fast=fast, buffer_max_records=2, buffer_memory=40_000, batch_size=16_384)
     served: list[int] = []
 
@@ -119,7 +119,7 @@ async def test_a_wait_without_bound_ends_with_the_producer(fast: bool) -> None:
     made.end()
 
 
-async def test_one_who_gives_up_leaves_his_place_to_the_next(fast: bool) -> None:
+async def test_a_waiter_that_gives_up_leaves_its_place_to_the_next(fast: bool) -> None:
     made = bench(fast=fast, buffer_max_records=1)
     await made.producer.send("t", b"1")
     first, second = (asyncio.create_task(made.producer.send("t", b"2")) for _ in range(2))

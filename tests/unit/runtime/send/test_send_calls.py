@@ -1,4 +1,4 @@
-"""`producer.send(...)` is a coroutine to whoever looks at it, on the fast lane too."""
+"""`producer.send(...)` is a coroutine by every check, on the fast path too."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_method_of_the_class_takes_the_producer_first():
 
 
 @pytest.mark.parametrize("name", ["send", "send_and_wait"])
-async def test_method_of_the_class_stays_a_function_to_whoever_looks_at_it(name):
+async def test_method_of_the_class_is_still_a_function_to_inspect(name):
     bench = await opened()
     method = getattr(Producer, name)
     assert inspect.isfunction(method)
@@ -93,7 +93,7 @@ async def test_method_of_the_class_stays_a_function_to_whoever_looks_at_it(name)
     bench.end()
 
 
-async def test_method_that_somebody_has_replaced_is_the_one_that_is_called():
+async def test_method_that_was_replaced_is_the_one_that_is_called():
     seen = []
 
     async def traced(producer, *args):
@@ -226,7 +226,7 @@ async def test_call_driven_by_hand_ends_with_the_delivery():
     bench.end()
 
 
-async def test_end_of_an_await_driven_by_next_has_its_value_and_a_traceback_of_its_own():
+async def test_end_of_an_await_driven_by_next_has_its_value_and_its_own_traceback():
     bench = await opened()
     stops = []
     for _ in range(3):
@@ -251,7 +251,7 @@ async def test_end_of_an_await_driven_by_next_has_its_value_and_a_traceback_of_i
     bench.end()
 
 
-async def test_what_an_await_gave_is_kept_by_nobody():
+async def test_nothing_keeps_the_result_of_an_await():
     bench = await opened()
     delivery = await bench.producer.send("a", b"v")
     assert sys.getrefcount(delivery) == 2

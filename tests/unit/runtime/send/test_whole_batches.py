@@ -24,7 +24,7 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 
 
 def batches(cluster: EmbeddedCluster) -> list[int]:
-    """How many records each record batch has."""
+    """The number of records of each record batch."""
     stored = cluster.state.topics["t"].partitions[0].log.batches
     return [batch.last_offset - batch.base_offset + 1 for batch in stored]
 

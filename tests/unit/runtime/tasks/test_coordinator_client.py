@@ -42,7 +42,7 @@ async def coordinator_of(client: CoordinatorClient) -> int:
     return node
 
 
-def test_a_coordinator_that_the_brokers_no_longer_list_is_looked_for_anew() -> None:
+def test_a_coordinator_that_the_brokers_no_longer_list_is_searched_anew() -> None:
     async def act(stage: Stage) -> None:
         client = client_on(stage)
         node = await coordinator_of(client)

@@ -75,7 +75,7 @@ Answer = Callable[[int, list[str]], MetadataResponse | BaseException | None]
 
 
 class FakeClient:
-    """Brokers that connect in 10 ms and answer in 10 ms, unless told otherwise."""
+    """Brokers that by default connect in 10 ms and answer in 10 ms."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self.loop = loop
@@ -269,7 +269,7 @@ def loop() -> Iterator[VirtualLoop]:
     complaints: list[dict] = []
     loop.set_exception_handler(lambda _, context: complaints.append(context))
     yield loop
-    gc.collect(1)  # Forgotten errors complain when they are collected.
+    gc.collect(1)  # Unretrieved errors complain when they are collected.
     left = asyncio.all_tasks(loop)
     loop.close()
     assert not left
@@ -294,7 +294,7 @@ def play(loop: VirtualLoop, act: Callable[[World], Awaitable[None]], **options) 
 # -- fetching ----------------------------------------------------------------------------------
 
 
-def test_the_first_answer_comes_from_a_bootstrap_server_and_tells_the_client_its_brokers(loop):
+def test_the_first_answer_comes_from_a_bootstrap_server_and_gives_the_client_its_brokers(loop):
     async def act(world: World) -> None:
         await world.task.wait_for_bootstrap(world.in_s(60))
         assert world.client.told == [{1, 2}]
@@ -341,7 +341,7 @@ def test_a_topic_wanted_while_a_request_is_out_is_asked_for_right_after_it(loop)
     play(loop, act)
 
 
-def test_thousands_who_wait_for_one_topic_cost_one_request(loop):
+def test_thousands_of_waiters_for_one_topic_cost_one_request(loop):
     async def act(world: World) -> None:
         world.client.answer = knows(t=1)
         deadline = world.in_s(60)
@@ -386,7 +386,7 @@ def test_everything_is_asked_for_again_by_age(loop):
     play(loop, act, metadata_max_age_ms=10_000)
 
 
-def test_a_topic_somebody_waits_for_does_not_expire_idle(loop):
+def test_a_topic_that_a_call_waits_for_does_not_expire_idle(loop):
     async def act(world: World) -> None:
         world.client.answer = lambda node_id, names: RequestTimeoutError("slow")
         loop.call_later(30, setattr, world.client, "answer", knows(t=1))
@@ -395,7 +395,7 @@ def test_a_topic_somebody_waits_for_does_not_expire_idle(loop):
     play(loop, act, metadata_max_idle_ms=5_000)
 
 
-def test_a_refresh_asks_for_every_topic_in_use_and_tells_that_it_was_answered(loop):
+def test_a_refresh_asks_for_every_topic_in_use_and_reports_that_it_was_answered(loop):
     async def act(world: World) -> None:
         world.client.answer = knows(t=1)
         await world.task.wait_for_topic("t", world.in_s(60))
@@ -467,7 +467,7 @@ def test_epochs_of_answers_below_version_9_are_not_trusted(loop):
     play(loop, act)
 
 
-def test_a_node_named_by_a_leader_hint_is_told_to_the_client_at_once(loop):
+def test_a_node_named_by_a_leader_hint_is_passed_to_the_client_at_once(loop):
     async def act(world: World) -> None:
         world.client.answer = knows(t=1)
         await world.task.wait_for_topic("t", world.in_s(60))
@@ -513,7 +513,7 @@ def test_the_timeout_says_which_partition_and_how_many_there_are(loop):
     play(loop, act)
 
 
-def test_the_timeout_says_who_could_not_be_reached_and_why(loop):
+def test_the_timeout_names_the_servers_that_could_not_be_reached_and_why(loop):
     async def act(world: World) -> None:
         world.client.dial = lambda node_id: KafkaConnectionError(f"refused by {node_id}")
         with pytest.raises(MetadataTimeoutError) as caught:
@@ -598,7 +598,7 @@ def test_the_timeout_names_brokers_once_they_are_known(loop):
     play(loop, act)
 
 
-def test_the_timeout_tells_the_last_failed_request(loop):
+def test_the_timeout_names_the_last_failed_request(loop):
     async def act(world: World) -> None:
         world.client.answer = lambda node_id, names: RequestTimeoutError("no answer")
         with pytest.raises(MetadataTimeoutError, match=r"request failed \(3 in a row\): no answer"):
@@ -830,7 +830,7 @@ def test_a_server_that_keeps_asking_to_start_over_is_asked_with_pauses(loop):
     play(loop, act)
 
 
-def test_a_broker_that_was_not_the_one_meant_makes_everybody_start_over_at_once(loop):
+def test_a_broker_that_was_not_the_one_meant_makes_the_client_start_over_at_once(loop):
     async def act(world: World) -> None:
         await world.task.wait_for_bootstrap(world.in_s(60))
         world.client.ready = {1, 2}
@@ -923,7 +923,7 @@ def test_with_a_trigger_of_0_ms_one_failed_request_is_enough(loop):
     play(loop, act, metadata_recovery_rebootstrap_trigger_ms=0)
 
 
-def test_another_cluster_is_told_to_the_client_and_to_the_user(loop, caplog):
+def test_another_cluster_is_reported_to_the_client_and_to_the_user(loop, caplog):
     async def act(world: World) -> None:
         await world.task.wait_for_bootstrap(world.in_s(60))
         world.client.answer = lambda node_id, names: dataclasses.replace(response(), cluster_id="d")
@@ -936,7 +936,7 @@ def test_another_cluster_is_told_to_the_client_and_to_the_user(loop, caplog):
     assert [r.getMessage() for r in caplog.records if "d instead of c" in r.getMessage()]
 
 
-def test_with_the_strategy_none_nobody_starts_over(loop):
+def test_with_the_strategy_none_the_client_does_not_start_over(loop):
     async def act(world: World) -> None:
         await world.task.wait_for_bootstrap(world.in_s(60))
         world.client.ready = {1, 2}
@@ -951,7 +951,7 @@ def test_with_the_strategy_none_nobody_starts_over(loop):
 # -- cancelling, failing, closing --------------------------------------------------------------
 
 
-def test_a_cancelled_waiter_is_forgotten_and_the_others_are_served(loop):
+def test_a_cancelled_waiter_is_dropped_and_the_others_are_served(loop):
     async def act(world: World) -> None:
         world.client.answer = knows()
         kept = asyncio.create_task(world.task.wait_for_topic("t", world.in_s(60)))
@@ -1033,7 +1033,7 @@ def test_a_producer_that_failed_fails_its_waiters_with_the_cause(loop):
     play(loop, act)
 
 
-def test_a_task_that_dies_tells_everybody_the_cause(loop):
+def test_a_task_that_dies_passes_the_cause_to_every_waiter(loop):
     async def act(world: World) -> None:
         def broken(now: float) -> int | None:
             raise ZeroDivisionError("a bug")

@@ -1,4 +1,4 @@
-"""When a batch leaves: at once where nothing is under way, else with the others."""
+"""Sending times of batches: at once where nothing is in flight, else with the others."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ def test_after_an_answer_that_leaves_nothing_to_do_the_sender_sleeps_on(
     run_virtual(run, topics={"t": 1})
 
 
-def test_where_batches_linger_the_sender_looks_again_after_an_answer(
+def test_where_batches_linger_the_sender_checks_them_again_after_an_answer(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Those who were resumed by it may have been the last ones to send."""
+    """The tasks that were resumed by it may have been the last ones to send."""
 
     async def run(kafka: VirtualKafka) -> None:
         producer = await warmed_up(kafka, linger_ms=5)

@@ -172,7 +172,7 @@ def test_a_block_left_normally_waits_for_the_commit_that_was_begun_inside(
     perform(act, level, max_block_ms=2_000, request_timeout_ms=1_000)
 
 
-def test_a_commit_that_ran_out_of_time_tells_how_it_ended_after_the_close() -> None:
+def test_a_commit_that_ran_out_of_time_reports_its_end_after_the_close() -> None:
     async def act(stage: Stage) -> None:
         producer = stage.producer
         await producer.begin_transaction()
@@ -293,7 +293,7 @@ def test_initialization_is_bounded_and_leaves_nothing() -> None:
     play(act, transactional_id="tx", max_block_ms=2_000)
 
 
-def test_closing_while_nobody_answers_ends_in_time() -> None:
+def test_closing_while_no_broker_answers_ends_in_time() -> None:
     async def act(stage: Stage) -> None:
         await stage.producer.begin_transaction()
         await stage.producer.send_and_wait("t", b"x")
@@ -696,7 +696,7 @@ async def _cancelled(
 
 
 async def _finish_what_is_open(producer: Producer, *, commit: bool) -> None:
-    """What an application does that lost track: it repeats every call it may have made."""
+    """Repeat every call that may have been made, as an application that lost track does."""
     ends = [producer.commit_transaction, producer.abort_transaction]
     for call in [producer.begin_transaction, *(ends if commit else ends[::-1])]:
         with contextlib.suppress(IllegalStateError):

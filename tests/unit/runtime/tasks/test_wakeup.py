@@ -1,4 +1,4 @@
-"""What a task sleeps on: rings, times, timers that are moved."""
+"""Events that end a task's sleep: wake-ups, times, timers that are moved."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_the_sleeper_wakes_at_its_time() -> None:
 
 
 @virtual_time
-async def test_a_timer_of_an_earlier_sleep_wakes_nobody_too_soon() -> None:
+async def test_a_timer_of_an_earlier_sleep_wakes_no_task_too_soon() -> None:
     loop = asyncio.get_running_loop()
     wakeup = WakeupTimer(loop)
     began = loop.time()

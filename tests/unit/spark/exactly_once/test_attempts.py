@@ -51,7 +51,7 @@ def test_an_attempt_at_an_epoch_that_is_over_gets_no_id() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_worker_has_a_name_of_its_own() -> None:
+def test_a_forked_worker_has_a_new_name() -> None:
     numbers = AttemptNumbers()
     mine = plan().attempt_id(0, "me", numbers)
     reading, writing = os.pipe()

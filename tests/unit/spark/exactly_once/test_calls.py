@@ -61,7 +61,7 @@ def test_the_client_of_a_call_that_has_failed_is_not_used_again(
     assert pool.call(KIND, config(kafka), itself) is not first
 
 
-def test_a_ledger_over_a_kept_client_asks_anew_who_coordinates_and_leaves_it_open(
+def test_a_ledger_over_a_kept_client_finds_coordinators_anew_and_leaves_it_open(
     pool: CallerPool, kafka: EmbeddedKafka
 ) -> None:
     topic = kafka.topic()
@@ -78,7 +78,7 @@ def test_a_ledger_over_a_kept_client_asks_anew_who_coordinates_and_leaves_it_ope
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_child_calls_over_connections_of_its_own(kafka: EmbeddedKafka) -> None:
+def test_a_forked_child_calls_over_new_connections(kafka: EmbeddedKafka) -> None:
     from aioproducer.spark.exactly_once.calls import CALLERS
 
     driver = ExactlyOnce(config(kafka), "forked", kafka.topic(), kind=KIND)

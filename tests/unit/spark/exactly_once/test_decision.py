@@ -124,6 +124,6 @@ def test_only_ids_of_attempts_are_remembered() -> None:
         "query2-w0123456789abcdef-0-1",
     ],
 )
-def test_ids_of_others_are_told_apart(name: str) -> None:
+def test_ids_of_others_are_distinguished(name: str) -> None:
     assert NAMES.read(name) is None
     assert NAMES.read(NAMES.attempt("0123456789abcdef", 7, 12)) == ("0123456789abcdef", 12)

@@ -1,4 +1,4 @@
-"""Exactly once, whoever dies when: a whole query on virtual time, again and again.
+"""Exactly once, whatever dies when: a whole query on virtual time, again and again.
 
 AIOPRODUCER_TEST_QUERIES=1000   how many queries are played (12)
 AIOPRODUCER_TEST_SEED=7         from which seed on (any)
@@ -28,7 +28,7 @@ MOST_TRIES = 150
 pytestmark = pytest.mark.timeout(120 + 2 * QUERIES)
 
 
-def test_every_row_is_there_once_whoever_dies_when() -> None:
+def test_every_row_is_there_once_whatever_dies_when() -> None:
     happened: Counter[str] = Counter()
     for seed in range(SEED, SEED + QUERIES):
         wrong, more = play_query(seed)

@@ -1,4 +1,4 @@
-"""Brokers that have forgotten the producer: order is kept, or a batch fails and says so."""
+"""Brokers whose state of the producer expired: order is kept, or a batch fails and says so."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def warm_core() -> Core:
 
 
 def sent(core: Core, value: bytes = b"v") -> Dispatch:
-    """One more record of partition 0, in a request of its own."""
+    """One more record of partition 0, in a separate request."""
     core.append(value=value)
     (dispatch,) = core.poll()
     return dispatch
@@ -100,7 +100,7 @@ def test_batch_overtaken_by_an_acknowledged_one_fails_as_not_persisted(
     first, second, third = sent(core), sent(core), sent(core)
     if is_answered_first:
         core.answer(first, NOT_ENOUGH_REPLICAS)
-    core.acknowledge(second)  # by a broker that had forgotten the producer
+    core.acknowledge(second)  # by a broker whose state of the producer expired
     if not is_answered_first:
         core.answer(first, NOT_ENOUGH_REPLICAS)
     assert error_of(first.batches[0]) == (NotEnoughReplicasError, Persistence.NOT_PERSISTED)
@@ -227,7 +227,7 @@ def test_transaction_after_an_idle_time_has_one_batch_in_flight_until_it_is_ackn
 
 
 @pytest.mark.parametrize("code", [OUT_OF_ORDER, UNKNOWN_PRODUCER_ID])
-def test_transaction_of_a_forgotten_producer_is_aborted_and_the_next_one_has_a_new_epoch(
+def test_transaction_of_an_expired_producer_is_aborted_and_the_next_one_has_a_new_epoch(
     code: int,
 ) -> None:
     stage = idle_stage(1)
@@ -248,7 +248,7 @@ def test_batch_of_a_transaction_that_was_overtaken_fails_the_transaction() -> No
     stage.core.acknowledge(first_of(stage))
     second, third = sent(stage.core), sent(stage.core)
     stage.core.answer(second, NOT_ENOUGH_REPLICAS)
-    stage.core.acknowledge(third)  # by a broker that had forgotten the producer
+    stage.core.acknowledge(third)  # by a broker whose state of the producer expired
     assert error_of(second.batches[0]) == (NotEnoughReplicasError, Persistence.NOT_PERSISTED)
     with pytest.raises(TransactionAbortableError):
         stage.done(stage.manager.commit())

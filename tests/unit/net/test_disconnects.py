@@ -1,4 +1,4 @@
-"""Connections that the other side ends while nobody uses them, on virtual time."""
+"""Connections that the other side ends while they are idle, on virtual time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from net.virtual import MemoryDialer, virtual_time
 
 
 @virtual_time
-async def test_a_hang_up_after_a_useful_life_is_no_failure(
+async def test_a_close_by_the_broker_after_useful_work_is_no_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     dialer = MemoryDialer({"broker": after_handshake(obedient)})
@@ -86,7 +86,7 @@ def test_a_connection_that_was_short_or_useless_counts_as_a_failure(
 
 
 @virtual_time
-async def test_while_another_broker_is_connected_nobody_is_deserted() -> None:
+async def test_while_another_broker_is_connected_no_reconnect_is_urgent() -> None:
     dialer = MemoryDialer({"one": after_handshake(obedient), "other": after_handshake(obedient)})
     async with harness(dialer, {1: ("one", 9092), 2: ("other", 9092)}) as it:
         for node_id in (1, 2):
@@ -102,7 +102,9 @@ async def test_while_another_broker_is_connected_nobody_is_deserted() -> None:
 
 
 @virtual_time
-async def test_a_connection_made_since_shows_that_brokers_are_up_until_it_is_hung_up_on() -> None:
+async def test_a_connection_made_since_shows_that_brokers_are_up_until_it_is_closed_by_them() -> (
+    None
+):
     dialer = MemoryDialer({"one": after_handshake(obedient), "other": after_handshake(obedient)})
     nodes = {1: ("one", 9092), 2: ("other", 9092)}
     async with harness(dialer, nodes, connections_max_idle_s=60.0) as it:
