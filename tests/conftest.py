@@ -1,4 +1,4 @@
-"""What all tests share: the event loop, the clusters, the watch over leaks.
+"""Shared parts of all tests: the event loop, the clusters, the watch over leaks.
 
     AIOPRODUCER_TEST_LOOP=asyncio|uvloop   the event loop of async tests
     AIOPRODUCER_TEST_PROFILE=dev|ci        how thoroughly hypothesis searches (ci where CI is set)
@@ -105,7 +105,7 @@ def kafka_cluster(pytestconfig: pytest.Config) -> Iterator[KafkaBackend]:
 
 @pytest.fixture
 def kafka(kafka_cluster: KafkaBackend) -> ClusterUnderTest:
-    """The real brokers behind the face that `cluster` has."""
+    """The real brokers, with the same interface as `cluster`."""
     return real_cluster(kafka_cluster)
 
 

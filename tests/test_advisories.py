@@ -23,7 +23,7 @@ def test_no_locked_version_and_no_floor_is_known_to_be_vulnerable(audit: dict[st
     assert audit["vulnerable"]() == []
 
 
-def test_every_locked_version_and_every_extra_is_looked_at(audit: dict[str, Any]) -> None:
+def test_every_locked_version_and_every_extra_is_checked(audit: dict[str, Any]) -> None:
     assert len(list(audit["locked"]())) > 100
     floors = {(name, place) for name, _, place in audit["floors"]()}
     assert {("cryptography", "[oauth]"), ("starlette", "[starlette]")} <= floors

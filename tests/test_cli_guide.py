@@ -46,7 +46,7 @@ def as_pattern(printed: str) -> str:
 
 
 def printed_by(command: str) -> str:
-    """What a command prints, on both streams; what needs no shell costs no process."""
+    """Return the output of a command, on both streams; without a shell where none is needed."""
     if command.startswith("aioproducer ") and not set(command) & set("|;>"):
         printed = io.StringIO()
         with redirect_stdout(printed), redirect_stderr(printed):

@@ -1,4 +1,4 @@
-"""What documents and docstrings name exists: targets, commands, files, functions, arguments."""
+"""Names in documents and docstrings exist: targets, commands, files, functions, arguments."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ async def run(cell: str, topic: str, scope: dict[str, Any]) -> None:
 
 
 async def stored(servers: str, topic: str, row: Row) -> list[tuple[Any, ...]]:
-    """What stands in the topic; partition and time only where the row gives them."""
+    """Return the records of the topic; partition and time only where the row gives them."""
     text = row[0]
     return [
         (
@@ -233,7 +233,7 @@ def our_default(name: str) -> Any:
 async def test_the_defaults_are_those_of_aiokafka_and_ours() -> None:
     theirs = inspect.signature(aiokafka.AIOKafkaProducer.__init__).parameters
     producer = aiokafka.AIOKafkaProducer()
-    acks = producer._sender._acks  # the signature does not tell
+    acks = producer._sender._acks  # the signature does not show it
     await producer.stop()
     for name, their_cell, our_cell in TABLES["default of | aiokafka | aioproducer"]:
         default = acks if code(name) == "acks" else theirs[code(name)].default
@@ -257,7 +257,7 @@ def test_the_comparison_has_the_defaults_of_each_client() -> None:
 
 
 def librdkafka_default(name: str) -> str:
-    """What librdkafka's C interface says; Python's has no call for it."""
+    """Return librdkafka's values from its C interface; Python's has no call for it."""
     (path,) = (Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs").glob(
         "librdkafka*"
     )
@@ -398,7 +398,7 @@ async def test_each_error_is_the_one_that_the_table_names() -> None:
         for what, theirs, confluents, ours in rows:
             servers = "127.0.0.1:1" if "no broker" in what else cluster.bootstrap_servers
             found = await asyncio.gather(
-                # In a loop of its own: it may leave futures behind that nobody looks at.
+                # In a separate loop: it may leave futures whose errors are not retrieved.
                 name_of(asyncio.to_thread(asyncio.run, with_aiokafka(servers, what))),
                 name_of(asyncio.to_thread(with_confluent, servers, what)),
                 name_of(with_ours(servers, what)),

@@ -1,4 +1,4 @@
-"""The tool behind `make mutation`: its changes, its sample, and its verdict on real modules."""
+"""The tool of `make mutation`: its changes, its sample, and its verdict on real modules."""
 
 from __future__ import annotations
 

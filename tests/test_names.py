@@ -96,7 +96,7 @@ def test_no_retired_identifier_is_defined_in_the_package() -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ["def settle_one(): ...", "class FastLane: ...", "self._told = 1", "import a as kin"],
+    ["def settle_one(): ...", "class FastLane: ...", "self._told = 1", "import a as lane"],
 )
 def test_retired_identifiers_are_found(source: str) -> None:
     assert [name for _, name in defined(source) if retired(name)]

@@ -37,7 +37,7 @@ def test_the_types_are_those_of_the_option_table(monkeypatch: pytest.MonkeyPatch
         assert f"\n    {name}: " in text
 
 
-def test_a_type_checker_knows_the_options(tmp_path: Path) -> None:
+def test_a_type_checker_has_the_options(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     program = tmp_path / "program.py"
     program.write_text(PROGRAM, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What is published: its rules hold, its tables are complete. `make package` builds it."""
+"""The published files: their rules hold, their tables are complete. `make package` builds them."""
 
 from __future__ import annotations
 

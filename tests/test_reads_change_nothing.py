@@ -1,4 +1,4 @@
-"""Reads never change state: properties and the methods behind `len()`, `bool()` and the like.
+"""Reads never change state: properties and the methods for `len()`, `bool()` and the like.
 
 Read from the syntax trees: an assignment to an attribute or item of `self`, a call that changes a
 container of `self`, and the same in the methods of the class that are called on the way.
@@ -116,7 +116,7 @@ def _run_by(method: Method) -> Iterator[ast.AST]:
 
 
 def _belongs_to(node: ast.expr, me: str) -> bool:
-    """Whether an expression is an attribute or item of the object, or the object."""
+    """Return whether an expression is an attribute or item of the object, or the object."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return isinstance(node, ast.Name) and node.id == me

@@ -40,7 +40,7 @@ def producer_of(client: Any, cluster: ClusterUnderTest, **options: Any) -> Any:
 
 
 async def told(call: Awaitable[Any]) -> Any:
-    """What a call gives, or its error's type and text."""
+    """Return the result of a call, or its error's type and text."""
     try:
         return await call
     except Exception as error:
@@ -56,7 +56,7 @@ def plain(metadata: Any) -> dict[str, Any] | None:
 
 
 async def stored(cluster: ClusterUnderTest, topic: str) -> list[tuple[Any, ...]]:
-    """What stands in the topic for everybody else."""
+    """Return the content of the topic as foreign clients read it."""
     records = await read_all_confluent(cluster.bootstrap_servers, topic)
     return sorted(
         (each.partition, each.offset, each.key, each.value, each.headers, each.timestamp)
@@ -222,7 +222,7 @@ async def keeps_transactions(client: Any, cluster: ClusterUnderTest) -> Any:
 
 
 async def uses_private_members(client: Any, cluster: ClusterUnderTest) -> Any:
-    """What faust, ddtrace, OpenTelemetry and kstreams do with a producer."""
+    """Use the producer as faust, ddtrace, OpenTelemetry and kstreams do."""
     topic = unique_topic()
     key = dict.fromkeys(("partition", "key", "value", "serialized_value"))
     async with producer_of(client, cluster, client_id="me") as producer:

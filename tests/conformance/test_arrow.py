@@ -116,7 +116,9 @@ async def test_a_wrong_column_is_named_before_anything_is_sent(one: EmbeddedClus
     assert await values_in(one) == []
 
 
-async def test_a_stream_that_fails_half_way_tells_what_was_delivered(one: EmbeddedCluster) -> None:
+async def test_a_stream_that_fails_half_way_reports_what_was_delivered(
+    one: EmbeddedCluster,
+) -> None:
     chunks = pa.concat_tables(pa.table({"value": [f"{number}"] * 10_000}) for number in range(4))
     data = WatchedStream(chunks, fails_at=3)
     async with Producer(bootstrap_servers=one.bootstrap_servers) as producer:
@@ -128,7 +130,7 @@ async def test_a_stream_that_fails_half_way_tells_what_was_delivered(one: Embedd
     assert len(await values_in(one)) == 30_000
 
 
-async def test_a_slow_stream_holds_nobody_up_and_is_released_after_a_cancellation(
+async def test_a_slow_stream_delays_no_other_call_and_is_released_after_a_cancellation(
     one: EmbeddedCluster,
 ) -> None:
     reading, go_on = threading.Event(), threading.Event()

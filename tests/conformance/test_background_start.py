@@ -110,7 +110,7 @@ SASL = ListenerSecurity(mechanisms=("PLAIN",), users={"u": "right"})
 async def lasting_failure(
     servers: str, kind: type[KafkaError], caplog: pytest.LogCaptureFixture, **options: Any
 ) -> None:
-    """Starts against what never takes the producer, and looks at everything that says so."""
+    """Start with brokers that never take the producer, and check everything that reports it."""
     caplog.set_level(logging.WARNING, "aioproducer")
     producer = Producer(bootstrap_servers=servers, **QUICK, **options)
     await producer.start(wait=False)

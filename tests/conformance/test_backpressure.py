@@ -1,4 +1,4 @@
-"""Memory is bounded, waiters are served in order, nobody waits without a bound."""
+"""Memory is bounded, waiters are served in order, every wait is bounded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_senders_wait_for_memory_and_are_served_in_order(cluster: Embedded
         served: list[int] = []
 
         async def send(number: int) -> None:
-            # Two topics: nobody overtakes, whatever the partition.
+            # Two topics: no task overtakes, whatever the partition.
             await producer.send("tu"[number % 2], VALUE)
             served.append(number)
 
@@ -58,7 +58,7 @@ async def test_senders_wait_for_memory_and_are_served_in_order(cluster: Embedded
         assert producer.metrics()["bufferpool_wait_total"] > 0
 
 
-async def test_who_has_just_been_served_queues_behind_those_who_wait(
+async def test_a_task_that_was_just_served_queues_after_those_that_wait(
     cluster: EmbeddedCluster,
 ) -> None:
     async with small(cluster) as producer:
@@ -97,7 +97,7 @@ async def test_waiting_for_memory_ends_after_max_block_ms(cluster: EmbeddedClust
         assert (await producer.send_and_wait("t", VALUE)).offset == len(accepted)
 
 
-async def test_cancelled_waiters_leave_nothing_behind(cluster: EmbeddedCluster) -> None:
+async def test_nothing_is_left_of_cancelled_waiters(cluster: EmbeddedCluster) -> None:
     async with small(cluster) as producer:
         await producer.warm_up(["t"])
         cluster.freeze_broker(1)

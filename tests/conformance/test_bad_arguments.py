@@ -1,4 +1,4 @@
-"""Whatever a caller passes by mistake: that call is told, and nobody else notices."""
+"""Wrong arguments of any kind: that call raises, and no other call is affected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
 
 
 @pytest.mark.parametrize("topic", BAD_TOPICS, ids=lambda topic: ascii(topic)[:12])
-async def test_a_bad_topic_is_refused_and_hurts_nobody_else(
+async def test_a_bad_topic_is_refused_and_affects_no_other_call(
     cluster: EmbeddedCluster, topic: Any
 ) -> None:
     async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
@@ -53,7 +53,7 @@ async def test_a_bad_topic_is_refused_and_hurts_nobody_else(
 
 
 @pytest.mark.parametrize("partition", BAD_PARTITIONS)
-async def test_a_bad_partition_is_refused_and_hurts_nobody_else(
+async def test_a_bad_partition_is_refused_and_affects_no_other_call(
     cluster: EmbeddedCluster, partition: Any
 ) -> None:
     async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
@@ -66,7 +66,7 @@ async def test_a_bad_partition_is_refused_and_hurts_nobody_else(
 
 
 @pytest.mark.parametrize("chosen", [*BAD_PARTITIONS, 1])
-async def test_a_partitioner_that_chooses_what_is_no_partition_is_told(
+async def test_a_partitioner_that_chooses_no_valid_partition_is_reported(
     cluster: EmbeddedCluster, chosen: Any
 ) -> None:
     async with Producer(

@@ -54,7 +54,7 @@ WAIT_S = 20.0
 
 
 class Brokers:
-    """An embedded cluster in a thread of its own."""
+    """Run an embedded cluster in a separate thread."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -118,7 +118,9 @@ def fill(producer: Producer, topic: str = "t") -> list[DeliveryHandle]:
     return accepted
 
 
-def test_a_delivery_tells_where_the_record_stands(producer: Producer, brokers: Brokers) -> None:
+def test_a_delivery_reports_where_the_record_was_written(
+    producer: Producer, brokers: Brokers
+) -> None:
     first = producer.send_and_wait("u", b"a", b"k", {"h": b"1"}, 2, 1_700_000_000_000)
     assert (first.partition, first.offset, first.timestamp_ms) == (2, 0, 1_700_000_000_000)
     handle = producer.send("u", b"b", partition=2)
@@ -203,7 +205,7 @@ def test_waiting_for_room_ends_and_everything_accepted_ends_too(brokers: Brokers
         assert producer.send_and_wait("t", b"last").offset == len(accepted) + 1
 
 
-def test_a_refusal_nobody_looks_at_is_reported(brokers: Brokers) -> None:
+def test_a_refusal_that_is_not_retrieved_is_reported(brokers: Brokers) -> None:
     reported: list[int] = []
     with Producer(
         bootstrap_servers=brokers.address,
@@ -220,7 +222,7 @@ def test_a_refusal_nobody_looks_at_is_reported(brokers: Brokers) -> None:
         eventually(lambda: any(handle.done() for handle in handles))
         refused = sum(handle.done() for handle in handles)
         handles.clear()
-        gc.collect()  # the caught error knows the frame that made them
+        gc.collect()  # the caught error refers to the frame that made them
         eventually(lambda: sum(reported) >= refused)
         brokers.thaw()
         with pytest.raises(RecordsFailedError) as caught:
@@ -304,7 +306,9 @@ def test_a_callback_may_send_but_not_wait(producer: Producer) -> None:
     assert late == [again]
 
 
-def test_a_result_is_waited_for_no_longer_than_told(producer: Producer, brokers: Brokers) -> None:
+def test_a_result_is_waited_for_no_longer_than_the_timeout(
+    producer: Producer, brokers: Brokers
+) -> None:
     producer.send_and_wait("t", b"0")
     brokers.freeze()
     handle = producer.send("t", b"1")
@@ -330,7 +334,7 @@ async def test_in_a_running_loop_it_warns_once() -> None:
         await asyncio.to_thread(brokers.close)
 
 
-def test_closing_while_others_send_leaves_nobody_hanging(brokers: Brokers) -> None:
+def test_closing_while_others_send_ends_every_wait(brokers: Brokers) -> None:
     producer = Producer(bootstrap_servers=brokers.address, buffer_memory=65_536)
     producer.start()
     producer.send_and_wait("t", b"0")
@@ -353,7 +357,7 @@ def test_closing_while_others_send_leaves_nobody_hanging(brokers: Brokers) -> No
     assert len(brokers.values("t")[0]) == len(handles) + 1
 
 
-def test_closing_in_a_hurry_fails_what_is_left(brokers: Brokers) -> None:
+def test_closing_with_a_short_timeout_fails_what_is_left(brokers: Brokers) -> None:
     producer = Producer(bootstrap_servers=brokers.address, buffer_memory=32_768, linger_ms=0)
     producer.start()
     producer.send_and_wait("t", b"0")
@@ -477,7 +481,7 @@ def test_a_commit_cut_off_by_a_close_in_another_thread_is_unknown_and_can_be_fou
 
 
 @pytest.mark.usefixtures("interrupts")
-def test_a_commit_that_goes_on_after_an_interrupt_tells_how_it_ended_after_the_close(
+def test_a_commit_that_goes_on_after_an_interrupt_reports_its_end_after_the_close(
     brokers: Brokers,
 ) -> None:
     producer = Producer(bootstrap_servers=brokers.address, transactional_id="x")

@@ -1,4 +1,4 @@
-"""Cancelling any public coroutine at any await point: no leak, nobody else notices, life goes on.
+"""Cancelling any public coroutine at any await point: no leak, and other calls go on.
 
 On virtual time and an in-memory network: each case is played once per suspension of the victim and
 per `Instant`, so that also those instants are met that no clock would find.
@@ -48,7 +48,7 @@ CALLS: dict[str, Call] = {
 
 
 class Situation:
-    """What is wrong while the victim runs, and those who are in the same trouble."""
+    """What is wrong while the victim runs, and the other calls that it affects."""
 
     topic = "t"
 
@@ -57,14 +57,14 @@ class Situation:
         self.beside: list[asyncio.Task[object]] = []
 
     async def begin(self) -> None:
-        """Breaks something; mends it a little later."""
+        """Breaks something, and repairs it a little later."""
         await self.spoil()
         self.beside += [asyncio.create_task(drive(self.another())) for _ in range(2)]
         await asyncio.sleep(0)
         self.stage.loop.call_later(MENDED_AFTER_S, self.mend)
 
     async def another(self) -> object:
-        """A caller who wants the same as the victim and must get it."""
+        """A caller that wants the same as the victim and must get it."""
         return await self.stage.producer.send_and_wait(self.topic, VALUE)
 
     async def spoil(self) -> None:
@@ -219,7 +219,7 @@ def test_a_close_cancelled_at_any_await_is_ended_by_the_next_one(
 
 
 @pytest.mark.parametrize("what", ["delivery", "flush", "send_many"])
-def test_whoever_waited_for_a_batch_and_is_cancelled_leaves_no_trace_there(what: str) -> None:
+def test_a_cancelled_waiter_for_a_batch_leaves_no_trace_there(what: str) -> None:
     async def act(stage: Stage) -> None:
         producer = stage.producer
         await producer.start()
@@ -241,7 +241,7 @@ def test_whoever_waited_for_a_batch_and_is_cancelled_leaves_no_trace_there(what:
     play(act)
 
 
-def test_of_several_closes_the_least_patient_one_counts() -> None:
+def test_of_several_closes_the_shortest_timeout_counts() -> None:
     async def act(stage: Stage) -> None:
         await stage.producer.start()
         await stage.producer.warm_up(["t"])

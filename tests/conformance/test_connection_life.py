@@ -1,4 +1,4 @@
-"""When connections open, and brokers that close idle ones first (`connections.max.idle.ms`)."""
+"""Opening of connections, and brokers that close idle ones (`connections.max.idle.ms`)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def is_quiet(producer: Producer) -> bool:
 
 
 async def hang_up(cluster: EmbeddedCluster) -> None:
-    """What brokers do when the idle time is over."""
+    """The behaviour of brokers when the idle time is over."""
     servers = cluster._servers.values()
     idle = {writer for server in servers for writer in server._writers}
     assert idle

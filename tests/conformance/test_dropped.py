@@ -149,7 +149,7 @@ def tasks_left() -> list[str]:
 
 
 def run(program: str, *arguments: str) -> str:
-    """What a program writes to its standard error."""
+    """Return what a program writes to its standard error."""
     command = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(
         command, capture_output=True, env=environment(), text=True, timeout=60, check=False

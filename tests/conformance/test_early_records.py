@@ -309,7 +309,7 @@ def test_closing_ends_a_send_that_waits_for_memory() -> None:
     run_virtual(test, topics=TOPICS)
 
 
-def test_lost_records_that_nobody_awaits_are_reported_with_their_topic() -> None:
+def test_lost_records_that_are_not_awaited_are_reported_with_their_topic() -> None:
     told: list[tuple[Any, int, str]] = []
 
     def on_delivery_error(where: Any, count: int, error: KafkaError) -> None:

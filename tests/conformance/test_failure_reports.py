@@ -1,4 +1,4 @@
-"""What is told of failures: never "not persisted" of a written record, and no flood."""
+"""Reports of failures: never "not persisted" for a written record, and no flood."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_a_written_record_is_not_called_not_persisted(
     assert caught.value.persistence is Persistence.POSSIBLY_PERSISTED
 
 
-async def test_many_forgotten_failures_of_one_broker_make_few_log_lines(
+async def test_many_unretrieved_failures_of_one_broker_make_few_log_lines(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Producer(

@@ -1,4 +1,4 @@
-"""Brokers that err, move, vanish or stall: the record arrives, or its error tells the truth."""
+"""Brokers that err, move, vanish or stall: the record arrives, or its error is truthful."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ async def test_records_for_a_leaderless_partition_wait_and_then_expire_with_the_
     assert caught.value.persistence is Persistence.NOT_PERSISTED
 
 
-async def test_a_forgotten_failure_is_logged_once_counted_and_passed_on(
+async def test_an_unretrieved_failure_is_logged_once_counted_and_passed_on(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.state.faults.error(ApiKey.PRODUCE, 29, times=None)

@@ -118,7 +118,7 @@ async def test_a_pending_delivery_is_refused_to_another_loop(cluster: EmbeddedCl
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-async def test_a_forked_child_is_told(cluster: EmbeddedCluster) -> None:
+async def test_a_forked_child_gets_an_error(cluster: EmbeddedCluster) -> None:
     async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: threads and fork

@@ -38,7 +38,7 @@ def pairs(count: int) -> list[tuple[str, str]]:
 
 
 async def check(cluster: ClusterUnderTest, topic: str, sent: list[tuple[str, str]]) -> None:
-    """Every record stands once, in order, where 0.8 would have put its key."""
+    """Every record is written once, in order, where 0.8 would have put its key."""
     read = await read_topic(cluster.bootstrap_servers, topic)
     for partition, records in read.items():
         expected = [

@@ -1,4 +1,4 @@
-"""Prepared transactions: ended from elsewhere, and told how, on embedded and on real brokers."""
+"""Prepared transactions, ended by other processes, on embedded and on real brokers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BOTH = pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
 
 @pytest_asyncio.fixture(params=KINDS)
 async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[ClusterUnderTest]:
-    """Both protocols leave a transaction behind in their own way."""
+    """Both protocols leave an open transaction in their own way."""
     if request.param == "kafka":
         yield real_cluster(request.getfixturevalue("kafka_cluster"))
         return
@@ -71,7 +71,7 @@ async def visible(cluster: ClusterUnderTest, topic: str) -> list[bytes | None]:
 async def test_a_producer_that_goes_by_another_name_writes_in_that_name(
     cluster: ClusterUnderTest,
 ) -> None:
-    """Spark's tasks hand their producers on, each attempt with a name of its own."""
+    """Spark's tasks hand their producers on; each attempt has a separate name."""
     topic = await cluster.create_topic(2)
     async with transactional(cluster) as producer:
         for _ in range(3):
@@ -86,7 +86,7 @@ async def test_a_producer_that_goes_by_another_name_writes_in_that_name(
 
 
 @BOTH
-async def test_anybody_ends_it_after_its_producer_is_gone(
+async def test_another_process_ends_it_after_its_producer_is_gone(
     cluster: ClusterUnderTest, commit: bool
 ) -> None:
     topic = await cluster.create_topic(2)
@@ -198,7 +198,9 @@ async def test_an_empty_one_is_ended_without_asking(cluster: ClusterUnderTest) -
             await admin.finish(prepared, commit=commit)
 
 
-async def test_a_newer_producer_aborts_it_and_nobody_can_tell(cluster: ClusterUnderTest) -> None:
+async def test_a_newer_producer_aborts_it_and_the_outcome_is_unknown(
+    cluster: ClusterUnderTest,
+) -> None:
     topic = await cluster.create_topic(2)
     name = unique_topic()
     prepared = await prepare(cluster, topic, transactional_id=name)
@@ -336,16 +338,16 @@ async def test_a_source_position_is_read_back_as_the_last_commit_left_it(
 
 
 @pytest.mark.timeout(180)
-async def test_the_broker_aborts_what_takes_too_long_and_that_is_told(
+async def test_the_broker_aborts_what_takes_too_long_and_that_is_reported(
     cluster: ClusterUnderTest,
 ) -> None:
     topic = await cluster.create_topic(2)
     prepared = await prepare(cluster, topic, transaction_timeout_ms=500)
     async with admin_of(cluster) as admin, asyncio.timeout(60):
-        while await admin.still_prepared(prepared):  # noqa: ASYNC110 - only asking tells
+        while await admin.still_prepared(prepared):  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.2)
         if prepared.transaction_version == 1:
-            # A later incarnation that aborts would leave the same behind.
+            # A later incarnation that aborts would leave the same state.
             with pytest.raises(PreparedTransactionUnknownError):
                 await admin.finish(prepared, commit=True)
         else:

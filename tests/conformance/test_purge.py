@@ -76,7 +76,7 @@ def test_queued_means_also_what_backs_off_and_remembers_its_attempts(
     play(act)
 
 
-def test_in_flight_is_possibly_persisted_and_its_sequence_is_nobody_elses() -> None:
+def test_in_flight_is_possibly_persisted_and_its_sequence_is_not_reused() -> None:
     async def act(stage: Stage) -> None:
         await started(stage)
         stage.broker.freeze()
@@ -120,7 +120,7 @@ def test_memory_returns_only_when_the_transport_lets_go() -> None:
         held = stage.producer.health().buffer_available
         assert stage.producer.purge(queued=False, in_flight=True) == 1
         assert stage.producer.health().buffer_available == held < 500
-        # Whoever gets memory now must not get what is still to be read from.
+        # A send that gets memory now must not get what is still to be read from.
         waiting = asyncio.create_task(stage.producer.send("u", b"w" * 500))
         await asyncio.sleep(1)
         assert not waiting.done()
@@ -134,7 +134,7 @@ def test_memory_returns_only_when_the_transport_lets_go() -> None:
     play(act, window=100)
 
 
-def test_everybody_who_waits_is_woken_at_once() -> None:
+def test_every_waiter_is_woken_at_once() -> None:
     async def act(stage: Stage) -> None:
         await started(stage)
         stage.broker.freeze()

@@ -1,4 +1,4 @@
-"""A cluster that comes back elsewhere behind the same bootstrap name, on real sockets."""
+"""A cluster that comes back at other addresses, with the same bootstrap name, on real sockets."""
 
 from __future__ import annotations
 

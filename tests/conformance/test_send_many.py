@@ -23,7 +23,7 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
         yield cluster
 
 
-async def test_failures_of_a_cancelled_call_are_reported_as_forgotten(
+async def test_failures_of_a_cancelled_call_are_reported_as_unretrieved(
     cluster: EmbeddedCluster,
 ) -> None:
     cluster.state.faults.error(ApiKey.PRODUCE, 19, times=None)
@@ -49,7 +49,7 @@ async def test_failures_of_a_cancelled_call_are_reported_as_forgotten(
         assert producer.metrics()["unretrieved_failure_total"] == sum(told) == 10
 
 
-async def test_closing_meanwhile_tells_what_was_delivered(cluster: EmbeddedCluster) -> None:
+async def test_closing_meanwhile_reports_what_was_delivered(cluster: EmbeddedCluster) -> None:
     producer = Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0)
     await producer.start()
 
@@ -68,7 +68,7 @@ async def test_closing_meanwhile_tells_what_was_delivered(cluster: EmbeddedClust
     assert len((await read_topic(cluster.bootstrap_servers, "t", timeout_s=20))[0]) == 51
 
 
-async def test_items_that_raise_tell_what_was_delivered(cluster: EmbeddedCluster) -> None:
+async def test_items_that_raise_report_what_was_delivered(cluster: EmbeddedCluster) -> None:
     def items() -> object:
         yield b"a"
         yield b"b"

@@ -1,4 +1,4 @@
-"""What is sent is what a reader finds, on the embedded cluster and on real Kafka alike."""
+"""A reader finds what was sent, on the embedded cluster and on real Kafka alike."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ async def test_one_record_arrives_with_any_acks(cluster: ClusterUnderTest, acks:
         assert metadata.offset == (None if acks == 0 else 0)
         assert (metadata.serialized_key_size, metadata.serialized_value_size) == (3, 5)
         assert metadata.timestamp_type is TimestampType.CREATE_TIME
-    # Readers see what all replicas have; a record behind it with acks=all shows that they do.
+    # Readers see what all replicas have; a record after it with acks=all shows that they do.
     async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-        await producer.send_and_wait(topic, b"behind")
+        await producer.send_and_wait(topic, b"after")
     assert (await contents(cluster, topic))[0][0] == (b"key", b"value", ())
 
 
@@ -256,7 +256,7 @@ async def test_partitions_for_describes_the_topic(cluster: ClusterUnderTest) -> 
     assert all(p.leader in p.replicas for p in partitions)
 
 
-async def test_health_and_metrics_tell_what_happened(cluster: ClusterUnderTest) -> None:
+async def test_health_and_metrics_show_what_happened(cluster: ClusterUnderTest) -> None:
     topic = await cluster.create_topic(1)
     producer = Producer(bootstrap_servers=cluster.bootstrap_servers)
     assert not producer.health().ready

@@ -44,7 +44,7 @@ async def test_close_ends_when_the_sender_task_is_cancelled_meanwhile(
     assert tasks_left() == []
 
 
-async def test_close_ends_when_the_sender_task_dies_of_a_bug_meanwhile(
+async def test_close_ends_when_the_sender_task_fails_with_a_bug_meanwhile(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0)

@@ -47,7 +47,7 @@ async def transactional(cluster: ClusterUnderTest, **options: object) -> AsyncIt
 
 
 async def visible(cluster: ClusterUnderTest, topic: str) -> list[bytes | None]:
-    """What a read_committed consumer of somebody else sees, sorted."""
+    """Return the values that a foreign read_committed consumer reads, sorted."""
     records = await read_all_confluent(cluster.bootstrap_servers, topic)
     return sorted(record.value or b"" for record in records)
 
@@ -142,7 +142,7 @@ async def refused_for_its_size_by_the_broker(producer: Producer, topic: str) -> 
 
 
 @pytest.mark.parametrize("lose", [refused_for_its_size, refused_for_its_size_by_the_broker])
-async def test_no_commit_after_a_loss_nobody_awaited(
+async def test_no_commit_after_a_loss_that_was_not_awaited(
     cluster: ClusterUnderTest, lose: Callable[[Producer, str], asyncio.Future[None]]
 ) -> None:
     topic = await cluster.create_topic(1, configs={"max.message.bytes": "10000"})
@@ -314,7 +314,7 @@ def committed(cluster: ClusterUnderTest, group: str, topic: str, partition: int)
 
 
 @pytest.mark.parametrize("commit", [True, False])
-async def test_offsets_share_the_fate_of_the_records(
+async def test_offsets_are_committed_or_aborted_with_the_records(
     cluster: ClusterUnderTest, commit: bool
 ) -> None:
     topic = await cluster.create_topic(2)
@@ -344,7 +344,7 @@ async def test_offsets_alone_make_a_transaction(cluster: ClusterUnderTest) -> No
     assert await asyncio.to_thread(committed, cluster, group, topic, 0) == 4
 
 
-async def test_a_member_the_group_does_not_know_cannot_commit_offsets(
+async def test_a_member_unknown_to_the_group_cannot_commit_offsets(
     cluster: ClusterUnderTest,
 ) -> None:
     topic = await cluster.create_topic(1)
@@ -391,7 +391,7 @@ async def test_a_member_of_aiokafka_commits_its_position(kafka: ClusterUnderTest
                     await asyncio.sleep(0.05)
         finally:
             await consumer.stop()
-        # Whoever left the group must not commit for it any more.
+        # A member that left the group must not commit for it any more.
         with pytest.raises(TransactionAbortableError):
             async with producer.transaction() as tx:
                 await tx.send_offsets({place: 1}, ConsumerGroupMetadata(group, 1, "somebody"))
@@ -449,7 +449,7 @@ async def test_a_transaction_that_takes_too_long_is_lost_but_says_so(
     ) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait(topic, b"late")
-        # The transaction is over when its marker stands behind the record.
+        # The transaction is over when its marker follows the record.
         async with asyncio.timeout(60):
             await reached(cluster, topic, 2)
         with pytest.raises((TransactionAbortableError, FatalTransactionError, ProducerFencedError)):

@@ -1,4 +1,4 @@
-"""A producer that lives long: what it reports while idle, what it forgets, whom it bothers."""
+"""A producer that runs for long: its reports while idle, expired state, and requests to brokers."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ Secured = Callable[..., AbstractAsyncContextManager[tuple[EmbeddedCluster, dict[
 
 @pytest.fixture
 def evidence() -> Iterator[Evidence]:
-    """What the test shows and logs; it must not hold a secret."""
+    """The output and the log of the test; it must not hold a secret."""
     with collected() as evidence:
         yield evidence
     assert evidence.found() == []
@@ -140,7 +140,7 @@ async def test_the_name_of_the_broker_is_verified_through_the_proxy(
         assert f"another host than {wrong}" in str(bad)
 
 
-async def test_a_port_without_tls_is_told_through_the_proxy(
+async def test_a_port_without_tls_is_reported_through_the_proxy(
     cluster: EmbeddedCluster, evidence: Evidence
 ) -> None:
     async with Proxy("http") as proxy:
@@ -180,7 +180,7 @@ async def test_a_login_the_proxy_refuses_ends_start_at_once(
     ],
     ids=["SOCKS5 refuses", "HTTP refuses", "no HTTP", "no SOCKS5"],
 )
-async def test_a_proxy_that_does_not_connect_is_told_and_not_stormed(
+async def test_a_proxy_that_does_not_connect_is_reported_and_not_stormed(
     cluster: EmbeddedCluster, evidence: Evidence, proxy: Proxy, scheme: str, words: str
 ) -> None:
     async with proxy:
@@ -233,7 +233,7 @@ async def test_a_silent_proxy_costs_no_more_than_the_setup_timeout() -> None:
 
 @asynccontextmanager
 async def first_failure(**options: Any) -> AsyncIterator[KafkaError]:
-    """Why the first connection of a producer with these options did not come about."""
+    """Return the reason why a producer with these options has no first connection."""
     producer = Producer(bootstrap_servers="kafka.test:9092", **options)
 
     def failure() -> KafkaError | None:
@@ -382,7 +382,7 @@ async def test_an_ipv6_address_is_verified_by_tls_straight_and_through_proxies(
 
 
 class TwoAddresses(TcpDialer):
-    """`kafka.test` has an IPv6 address where nobody listens, and a good one."""
+    """`kafka.test` has an IPv6 address without a listener, and a good one."""
 
     async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
         places = ["::1", "127.0.0.1"] if host == "kafka.test" else [host]

@@ -1,4 +1,4 @@
-"""Services that speak Kafka's protocol and give no producer ids."""
+"""Services that implement Kafka's protocol and give no producer ids."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ Answer = tuple[int, int, bool, int, list[int]]
 
 
 async def answers(servers: str, case: Case) -> list[Answer]:
-    """What a cluster answers to the batches of a case, one request each."""
+    """Return the answers of a cluster to the batches of a case, one request each."""
     topic = unique_topic()
     await create_topic(servers, topic, 1, 1, case.configs)
     async with WireClient(servers, timeout_s=30) as client:
@@ -139,7 +139,7 @@ async def _answer(client: WireClient, leader: int, topic: str, case: Case, data:
         answer = cast(ProduceResponse, asked).responses[0].partition_responses[0]
         if answer.error_code != NotLeaderOrFollowerError.code:
             break
-        await asyncio.sleep(0.05)  # a busy broker tells of a topic before it takes the lead
+        await asyncio.sleep(0.05)  # a busy broker lists a topic before it takes the lead
     return (
         answer.error_code,
         answer.base_offset,

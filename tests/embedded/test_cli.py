@@ -1,4 +1,4 @@
-"""The command line as users run it: a process of its own against embedded brokers."""
+"""The command line as users run it: a separate process against embedded brokers."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ async def test_cluster_lost_on_the_way_ends_the_load_and_resume_completes_it(
         again = await run(*arguments, *bootstrap(cluster), "--resume", cwd=tmp_path)
         assert again.code == 0
         assert again.json["all_runs"]["acknowledged"] == rows
-        # At least once: nothing is missing, some may stand there twice.
+        # At least once: nothing is missing, some may be there twice.
         assert len(set(await values_in(cluster))) == rows
 
 

@@ -113,7 +113,7 @@ async def peer_of(cluster: EmbeddedCluster, node_id: int = 1) -> AsyncIterator[P
 async def long_poll_of(cluster: EmbeddedCluster) -> None:
     """Return once a fetch waits for t-0."""
     async with asyncio.timeout(5):
-        while not cluster.long_polls("t", 0):  # noqa: ASYNC110 - nothing tells of a wait's start
+        while not cluster.long_polls("t", 0):  # noqa: ASYNC110 - a wait's start is no event
             await asyncio.sleep(0)
 
 

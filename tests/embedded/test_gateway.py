@@ -148,7 +148,7 @@ async def test_other_sites_do_not_get_the_feed_and_viewers_are_counted(
             assert (await client.get("/live/live.py")).status_code == 404
 
 
-async def test_too_many_viewers_are_told_to_come_back(brokers: EmbeddedCluster) -> None:
+async def test_too_many_viewers_are_asked_to_come_back(brokers: EmbeddedCluster) -> None:
     async with gateway(brokers) as address:
         feed = f"ws://{address}/live/feed"
         viewers = [await connect(feed, proxy=None) for _ in range(20)]
@@ -244,7 +244,7 @@ def test_a_live_page_that_nothing_guards_is_refused(options: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     "header", ["Via", "X-Forwarded-Proto", "CF-Connecting-IP", "X-Client-IP", "True-Client-IP"]
 )
-async def test_the_page_knows_requests_that_a_proxy_passes_on(header: str) -> None:
+async def test_the_page_accepts_requests_that_a_proxy_passes_on(header: str) -> None:
     transport = httpx.ASGITransport(LivePage(), client=("127.0.0.1", 1))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as asking:
         assert (await asking.get("/")).status_code == 200

@@ -176,7 +176,7 @@ async def test_a_stop_at_any_step_loses_and_repeats_nothing(brokers: EmbeddedClu
     assert await visible(brokers) == list(range(20_000))
 
 
-async def test_a_cancelled_load_leaves_nothing_behind_its_position(
+async def test_a_cancelled_load_leaves_nothing_after_its_position(
     brokers: EmbeddedCluster,
 ) -> None:
     async with producer_of(brokers) as producer:
@@ -263,7 +263,7 @@ async def test_of_many_rows_only_the_bad_one_is_a_dead_letter(
     assert [int(each.value or b"") for each in records] == [n for n in range(1000) if n != 500]
 
 
-async def test_a_load_with_refused_records_goes_on_behind_them_after_a_failure(
+async def test_a_load_with_refused_records_goes_on_after_them_when_it_has_failed(
     brokers: EmbeddedCluster, tmp_path: Path
 ) -> None:
     dead = tmp_path / "dead.ndjson"
@@ -361,7 +361,7 @@ async def test_a_second_one_at_the_same_time_shuts_the_first_out(
     assert await visible(brokers) == list(range(20_000))
 
 
-async def test_a_group_of_somebody_else_is_no_position(brokers: EmbeddedCluster) -> None:
+async def test_a_group_of_another_program_is_no_position(brokers: EmbeddedCluster) -> None:
     async with producer_of(brokers) as producer:
         async with producer.transaction() as tx:
             await tx.send_offsets({("t", 0): 17}, "job")

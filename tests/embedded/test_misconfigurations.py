@@ -43,7 +43,7 @@ PASSWORD = "correct horse"
 
 
 class Ground:
-    """What a misconfiguration may need around it."""
+    """The servers that a misconfiguration may need."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -69,7 +69,7 @@ class Ground:
 
 @dataclass(frozen=True)
 class Misconfiguration:
-    """What is done, what the error has to name, and what it has to advise."""
+    """The mistake, what the error has to name, and what it has to advise."""
 
     happen: Callable[[Ground], Awaitable[object]]
     names: tuple[str, ...]
@@ -102,7 +102,7 @@ def table(
 async def write(
     topic: str = "t", partition: int | None = None, value: bytes = b"v", **options: Any
 ) -> None:
-    """What the program does."""
+    """Run the program."""
     async with Producer(**options) as producer:
         if producer.config.transactional_id is None:
             await producer.send_and_wait(topic, value, partition=partition)
@@ -113,7 +113,7 @@ async def write(
 
 @asynccontextmanager
 async def plain_cluster(**settings: Any) -> AsyncIterator[EmbeddedCluster]:
-    """One broker that anybody may use; it creates no topics."""
+    """One broker without authentication; it creates no topics."""
     async with EmbeddedCluster(
         1, topics={"t": 1}, settings=ClusterSettings(**{"auto_create_topics": False} | settings)
     ) as cluster:
@@ -130,7 +130,7 @@ def closed_port() -> Iterator[int]:
 
 @asynccontextmanager
 async def service(says: bytes) -> AsyncIterator[str]:
-    """A server that says this to everybody; where it is."""
+    """Run a server that sends this on every connection; return its address."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(says)

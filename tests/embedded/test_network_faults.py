@@ -1,6 +1,6 @@
-"""Brokers and producer on hosts of their own, and a network between them that misbehaves.
+"""Brokers and producer on separate hosts, and a network between them that misbehaves.
 
-Every record is numbered: in the end each stands in the log once, in order, and is acknowledged.
+Every record is numbered: in the end each is in the log once, in order, and is acknowledged.
 """
 
 from __future__ import annotations

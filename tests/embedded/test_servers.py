@@ -1,4 +1,4 @@
-"""Servers that fork and servers that are told to end: no event that was accepted is lost."""
+"""Servers that fork and servers that are asked to end: no event that was accepted is lost."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ async def count(brokers: EmbeddedCluster, topic: str = "events") -> int:
     return sum(map(len, found.values()))
 
 
-async def test_uvicorn_delivers_what_it_accepted_when_it_is_told_to_end(
+async def test_uvicorn_delivers_what_it_accepted_when_it_is_asked_to_end(
     brokers: EmbeddedCluster,
 ) -> None:
     arguments = [APP, "--port", "0"]
     async with server_process("uvicorn", arguments, environment(brokers)) as server:
         port = await server.hears(r"running on http://127\.0\.0\.1:(\d+)")
         brokers.faults.every("produce").is_answered_late(1_000)
-        # Somebody looks at the page meanwhile: that holds nothing up.
+        # A viewer has the page open meanwhile: that delays nothing.
         async with connect(f"ws://127.0.0.1:{port}/live/feed", proxy=None) as viewer:
             await post(port, 50)
             server.terminate()
@@ -66,7 +66,7 @@ async def test_uvicorn_delivers_what_it_accepted_when_it_is_told_to_end(
     assert await count(brokers) == 50
 
 
-async def test_the_gateway_shows_itself_with_a_cluster_of_its_own() -> None:
+async def test_the_gateway_shows_itself_with_its_own_cluster() -> None:
     path = {"PYTHONPATH": str(ROOT)}
     arguments = ["--port", "0", "--rate", "100"]
     async with server_process("examples.gateway", arguments, path) as server:
@@ -93,7 +93,7 @@ async def worker_pids(port: str, *, without: int = 0) -> set[int]:
     return found
 
 
-async def test_gunicorns_processes_have_producers_of_their_own_after_the_fork(
+async def test_gunicorns_processes_have_separate_producers_after_the_fork(
     brokers: EmbeddedCluster,
 ) -> None:
     pytest.importorskip("gunicorn")

@@ -26,11 +26,11 @@ from aioproducer.types import PreparedTransaction, TransactionDescription
 
 OWNER = "job-1"
 MOMENTS = 5
-"""Before the abort, behind each of its three requests that matter, and behind its end."""
+"""Before the abort, after each of its three requests that matter, and after its end."""
 
 
 class Job:
-    """A batch job that nobody has named.
+    """A batch job without a name.
 
     Attributes:
         ledger: what its driver works with.
@@ -68,7 +68,7 @@ class Job:
             return await ledger.open_attempts()
 
     async def visible(self) -> list[bytes]:
-        """What is committed, of a topic that nothing holds up."""
+        """The committed records of a topic that nothing holds up."""
         async with asyncio.timeout(30):
             servers = ",".join(self.config.bootstrap_servers)
             found = await read_topic(servers, self.topic, isolation_level="read_committed")
@@ -114,7 +114,7 @@ async def test_an_attempt_that_has_begun_when_its_job_is_given_up_cannot_write_a
     assert await job.open() == []
 
 
-async def test_an_attempt_too_many_that_begins_behind_the_commit_writes_nothing(job: Job) -> None:
+async def test_an_attempt_too_many_that_begins_after_the_commit_writes_nothing(job: Job) -> None:
     plan = await job.plan()
     await job.commit([await job.task(plan, 0, b"a"), await job.task(plan, 1, b"b")])
     with pytest.raises(EpochOverError):
@@ -126,7 +126,7 @@ async def test_an_attempt_too_many_that_begins_behind_the_commit_writes_nothing(
 
 
 class Straggler:
-    """One attempt, step by step, each at a moment of its own."""
+    """One attempt, step by step, each at a chosen moment."""
 
     def __init__(self, job: Job, plan: Plan, moments: Sequence[int], *, looks: bool) -> None:
         self._job, self._plan = job, plan
@@ -164,7 +164,7 @@ class Straggler:
 
 
 class Interrupted(Ledger):
-    """Lets a straggler go on behind each step of an abort."""
+    """Let a straggler go on after each step of an abort."""
 
     straggler: Straggler | None = None
     moment = 0
@@ -188,7 +188,7 @@ class Interrupted(Ledger):
 
 
 class Blind(Interrupted):
-    """Does not see who has written nothing yet."""
+    """A search that misses producers that have written nothing yet."""
 
     async def open_attempts(
         self, beside: Iterable[Part] = (), *, idle: bool = False

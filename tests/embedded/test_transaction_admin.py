@@ -79,7 +79,7 @@ async def test_an_end_is_repeated_until_it_is_known(
 async def cut_off(
     brokers: EmbeddedCluster, *, arrives: bool, **options: Any
 ) -> PreparedTransaction:
-    """What finds out about a commit whose producer was closed before the answer came."""
+    """The part that finds out about a commit whose producer was closed before the answer came."""
     servers = brokers.bootstrap_servers
     producer = Producer(bootstrap_servers=servers, transactional_id="tx", **options)
     await producer.start()
@@ -98,7 +98,7 @@ async def cut_off(
 
 
 @pytest.mark.parametrize("arrives", [True, False])
-async def test_an_unknown_commit_is_told_and_completed(
+async def test_an_unknown_commit_is_found_out_and_completed(
     brokers: EmbeddedCluster, admin: TransactionAdmin, arrives: bool
 ) -> None:
     transaction = await cut_off(brokers, arrives=arrives)
@@ -113,9 +113,9 @@ async def test_an_unknown_commit_that_was_aborted_by_its_timeout_is_no_success(
 ) -> None:
     transaction = await cut_off(brokers, arrives=False, transaction_timeout_ms=500)
     async with asyncio.timeout(20):
-        while await admin.still_prepared(transaction):  # noqa: ASYNC110 - only asking tells
+        while await admin.still_prepared(transaction):  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.05)
-    # V1 leaves the same behind as a later producer that aborts.
+    # V1 leaves the same state as a later producer that aborts.
     expected = (
         PreparedTransactionUnknownError
         if transaction.transaction_version == 1
@@ -127,7 +127,7 @@ async def test_an_unknown_commit_that_was_aborted_by_its_timeout_is_no_success(
 
 
 @pytest.mark.parametrize("arrives", [True, False])
-async def test_an_unknown_commit_cannot_be_told_once_its_id_is_used_again(
+async def test_an_unknown_commit_cannot_be_found_out_once_its_id_is_used_again(
     brokers: EmbeddedCluster, admin: TransactionAdmin, arrives: bool
 ) -> None:
     transaction = await cut_off(brokers, arrives=arrives)
@@ -176,7 +176,7 @@ async def test_an_authorization_error_is_not_repeated(
     assert await admin.still_prepared(prepared)
 
 
-async def test_a_refusal_of_what_is_open_still_is_told_as_it_is(
+async def test_a_refusal_of_what_is_open_still_is_reported_as_it_is(
     brokers: EmbeddedCluster, admin: TransactionAdmin
 ) -> None:
     prepared = await prepare(brokers)
@@ -188,7 +188,7 @@ async def test_a_refusal_of_what_is_open_still_is_told_as_it_is(
     assert await visible(brokers) == [b"tx"]
 
 
-async def test_a_refusal_that_cannot_be_looked_into_is_no_success(
+async def test_a_refusal_that_cannot_be_checked_is_no_success(
     brokers: EmbeddedCluster, admin: TransactionAdmin
 ) -> None:
     prepared = await prepare(brokers)
@@ -274,7 +274,7 @@ async def test_where_brokers_offer_two_phases_there_is_no_timeout(offered: bool)
         assert await visible(brokers) == [b"tx"]
 
 
-async def test_brokers_without_two_phases_are_told_of_at_the_start(
+async def test_brokers_without_two_phases_are_reported_at_the_start(
     brokers: EmbeddedCluster,
 ) -> None:
     with pytest.raises(FatalTransactionError, match="leave out transaction_two_phase"):

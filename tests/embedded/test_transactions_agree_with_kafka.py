@@ -1,4 +1,4 @@
-"""The embedded coordinators answer as real ones do: each story is told to both, codes compared."""
+"""The embedded coordinators answer as real ones do: both get the same requests, codes compared."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ STORIES: list[Story] = [
 
 
 async def outcomes(servers: str, story: Story) -> list[Any]:
-    """What a cluster answers in the course of a story."""
+    """Return the answers of a cluster in the course of a story."""
     topic = unique_topic()
     await create_topic(servers, topic, 2, 1)
     async with WireClient(servers, timeout_s=120) as client:

@@ -59,7 +59,7 @@ class Job:
     """A query that writes to one topic: its drivers and tasks.
 
     Attributes:
-        used_once: it is a batch job that nobody has named.
+        used_once: it is a batch job without a name.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Job:
             return pickle.loads(pickle.dumps(plan))
 
     async def tasks(self, plan: Plan, epoch: int, *shares: Iterable[str]) -> list[TaskResult]:
-        """Each share of the rows by a task of its own."""
+        """Write each share of the rows by a separate task."""
         return [await self.task(plan, epoch, number, rows) for number, rows in enumerate(shares)]
 
     async def task(self, plan: Plan, epoch: int, partition: int, rows: Iterable[str]) -> TaskResult:
@@ -113,7 +113,7 @@ class Job:
         return decision
 
     async def visible(self) -> list[str]:
-        """What somebody else's read_committed consumer reads, up to the end of the topic.
+        """Return what a foreign read_committed consumer reads, up to the end of the topic.
 
         A transaction's end is acknowledged before its markers are written: these are waited for.
         """
@@ -163,7 +163,7 @@ async def test_before_the_decision_nothing_counts_and_the_next_attempt_may_diffe
 
 
 @pytest.mark.parametrize("ended", [0, 1, 2])
-async def test_behind_the_decision_the_next_driver_finishes(job: Job, ended: int) -> None:
+async def test_after_the_decision_the_next_driver_finishes(job: Job, ended: int) -> None:
     await job.commit(0, await job.tasks(await job.plan(), 0, "x"))
     results = await job.tasks(await job.plan(), 1, "a", "b")
     decision = await job.decide(1, results)
@@ -178,7 +178,7 @@ async def test_behind_the_decision_the_next_driver_finishes(job: Job, ended: int
     assert await job.visible() == list("abcx")
 
 
-async def test_an_abort_behind_the_decision_finishes_it(job: Job) -> None:
+async def test_an_abort_after_the_decision_finishes_it(job: Job) -> None:
     results = await job.tasks(await job.plan(), 0, "a", "b")
     await job.decide(0, results)
     await job.abort(0, results)
@@ -228,7 +228,7 @@ async def test_a_commit_may_be_repeated_after_its_success(job: Job) -> None:
 
 
 @pytest.mark.parametrize("rows", [(), ("a", "b")])
-async def test_a_commit_that_was_killed_behind_its_decision_may_be_repeated(
+async def test_a_commit_that_was_killed_after_its_decision_may_be_repeated(
     brokers: EmbeddedCluster, rows: tuple[str, ...]
 ) -> None:
     job = Job(brokers.bootstrap_servers, "t")
@@ -244,7 +244,7 @@ async def test_a_commit_that_was_killed_behind_its_decision_may_be_repeated(
 async def test_a_second_driver_shuts_out_the_first(job: Job) -> None:
     first = await job.tasks(await job.plan(), 0, "a", "b")
     plan = await job.plan()
-    # A task of the first that comes late: nobody will ever decide it.
+    # A task of the first that comes late: it will never be decided.
     late = await job.task(Plan(job.prefix, first[0].driver), 0, 7, "b")
     second = await job.tasks(plan, 0, "ab")
     with pytest.raises(SupersededError, match="another driver"):
@@ -282,13 +282,13 @@ async def test_a_late_plan_of_a_zombie_touches_nothing_of_its_successor(job: Job
         decision = await job.decide(0, results)
         go_on.set()
         late = await zombie
-        # It was shut out before the decision, so it need not know of it: brokers tell of a group's
+        # It was shut out before the decision, so it may have missed it: brokers report a group's
         # first offsets some time after the transaction's end was acknowledged.
-        knows = late.is_decided(0, OWNER)
+        is_decided = late.is_decided(0, OWNER)
         for part in decision.parts:
-            assert await ledger.still_prepared(part.transaction) is not knows
-    assert await job.visible() == (["a", "b"] if knows else [])
-    if not knows:
+            assert await ledger.still_prepared(part.transaction) is not is_decided
+    assert await job.visible() == (["a", "b"] if is_decided else [])
+    if not is_decided:
         with pytest.raises(SupersededError):
             await job.commit(0, await job.tasks(late, 0, "never"))
     await job.commit(1, await job.tasks(await job.plan(), 1, "c"))
@@ -324,7 +324,7 @@ async def test_an_epoch_of_which_a_transaction_is_gone_is_not_decided(job: Job) 
 
 
 @pytest.mark.timeout(180)
-async def test_a_decided_epoch_that_was_lost_is_told_until_somebody_accepts_it(
+async def test_a_decided_epoch_that_was_lost_is_reported_until_the_loss_is_accepted(
     cluster: ClusterUnderTest,
 ) -> None:
     job = Job(cluster.bootstrap_servers, await cluster.create_topic(1), transaction_timeout_ms=1500)
@@ -333,7 +333,7 @@ async def test_a_decided_epoch_that_was_lost_is_told_until_somebody_accepts_it(
     async with job.driver() as ledger, asyncio.timeout(90):
         await ledger.finish(decision.parts[0].transaction, commit=True)
         for part in decision.parts[1:]:
-            while await ledger.still_prepared(part.transaction):  # noqa: ASYNC110 - only asking tells
+            while await ledger.still_prepared(part.transaction):  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.2)
     for _ in range(2):
         with pytest.raises(EpochLostError, match="the 3 rows of Spark partitions 1, 2") as caught:
@@ -391,7 +391,7 @@ async def nameless(cluster: ClusterUnderTest) -> Job:
     return Job(cluster.bootstrap_servers, await cluster.create_topic(3), used_once=True)
 
 
-async def test_a_job_that_nobody_named_is_decided_as_any_other_and_leaves_no_note(
+async def test_a_job_without_a_name_is_decided_as_any_other_and_leaves_no_note(
     nameless: Job,
 ) -> None:
     results = await nameless.tasks(await nameless.plan(), 0, "a", "bc")
@@ -420,7 +420,7 @@ async def test_what_the_commit_of_a_nameless_job_has_decided_its_abort_finishes(
     assert await nameless.visible() == ["a", "b"]
 
 
-async def test_a_nameless_job_that_was_given_up_is_decided_by_nobody(nameless: Job) -> None:
+async def test_a_nameless_job_that_was_given_up_is_never_decided(nameless: Job) -> None:
     plan = await nameless.plan()
     results = await nameless.tasks(plan, 0, "a", "b")
     await nameless.abort(0, [results[0]], plan)  # the other one's process was killed
@@ -448,9 +448,7 @@ with TaskAttempt(plan, 0, lambda: config, partition=0, owner="query-1") as attem
 
 @pytest.mark.parametrize("moment", ["written", "prepared"])
 @pytest.mark.parametrize("then", ["commit", "abort"])
-async def test_a_killed_task_holds_nobody_up_behind_its_epoch(
-    job: Job, moment: str, then: str
-) -> None:
+async def test_a_killed_task_delays_no_later_epoch(job: Job, moment: str, then: str) -> None:
     plan = await job.plan()
     command = [sys.executable, "-c", KILLED_TASK, job.servers, job.topic]
     process = await asyncio.create_subprocess_exec(
@@ -517,7 +515,7 @@ async def test_500_transactions_are_decided_and_ended(cluster: ClusterUnderTest)
             assert states.state in {"PrepareCommit", "CompleteCommit"}
 
 
-# -- embedded brokers, which do as they are told ---------------------------------------------------
+# -- embedded brokers, which have scripted faults -------------------------------------------------
 
 
 async def test_what_does_not_fit_into_the_marker_topic_is_not_decided(
@@ -544,7 +542,7 @@ async def test_the_marker_topic_may_change(brokers: EmbeddedCluster) -> None:
     assert (await read_values(brokers, "one"), await read_values(brokers, "t")) == (["a"], ["b"])
 
 
-async def test_a_decision_nobody_answers_is_neither_aborted_nor_forgotten(
+async def test_a_decision_without_an_answer_is_neither_aborted_nor_dropped(
     brokers: EmbeddedCluster,
 ) -> None:
     job = Job(brokers.bootstrap_servers, "t")

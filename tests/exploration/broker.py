@@ -1,4 +1,4 @@
-"""What brokers do with Produce requests: a log per partition that checks epochs and sequences.
+"""Brokers' handling of Produce requests: a log per partition that checks epochs and sequences.
 
 Source: Kafka's `ProducerAppendInfo` and `ProducerStateEntry`; five batches are remembered.
 """
@@ -28,7 +28,7 @@ class Written(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What a log knows of a producer: its epoch, first and last sequence and offset of batches."""
+    """A log's state of a producer: its epoch, first and last sequence and offset of batches."""
 
     epoch: int
     batches: tuple[tuple[int, int, int], ...]

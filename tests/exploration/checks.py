@@ -1,4 +1,4 @@
-"""What holds in every state."""
+"""Rules that hold in every state."""
 
 from __future__ import annotations
 

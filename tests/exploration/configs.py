@@ -1,4 +1,4 @@
-"""What is explored: small configurations in a test, large ones by `make explore`."""
+"""The explored configurations: small ones in a test, large ones by `make explore`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a transaction coordinator does: states, epochs and markers, by the protocols V1 and V2.
+"""A transaction coordinator: states, epochs and markers, by the protocols V1 and V2.
 
 Markers are written at once; a transaction never times out.
 """
@@ -55,7 +55,7 @@ class Coordinator:
         return code
 
     def append(self, epoch: int, partition: int, *, v2: bool) -> int:
-        """Whether a batch of the transaction may be written: an error code."""
+        """Return the error code for a batch that is to be written in the transaction."""
         if epoch != self.epoch:
             return INVALID_EPOCH
         if v2:

@@ -179,7 +179,7 @@ DEFECTS = OWN + _of_the_simulation()
 
 
 def hunt(defect: Defect, timeout: float = 1800) -> str | None:
-    """What the small configurations find with the defect; None if they find nothing."""
+    """Return what the small configurations find with the defect; None if they find nothing."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "aioproducer"
         shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))

@@ -27,7 +27,7 @@ IGNORED["World"] = IGNORED["TransactionalWorld"] = frozenset(  # type: ignore[in
 
 @dataclass
 class Result:
-    """What an exploration has seen."""
+    """The results of an exploration."""
 
     config: Config
     states: int = 0
@@ -56,7 +56,7 @@ def write_schedule(schedule: Iterable[Event]) -> str:
 
 
 def read_schedule(line: str) -> list[Event]:
-    """What `write_schedule` has written."""
+    """Return what `write_schedule` has written."""
     schedule: list[Event] = []
     for word in line.split():
         name, _, argument = word.partition(":")

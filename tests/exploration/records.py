@@ -53,7 +53,7 @@ class Builder:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What `records_of` gives of a record."""
+    """The parts of a record that `records_of` gives."""
 
     timestamp_ms: int
     key: bytes | None

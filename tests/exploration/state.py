@@ -299,7 +299,7 @@ SPECIAL: Mapping[str, Callable[[Any], tuple[object, ...]]] = {
 
 
 def fingerprint(now: float, *roots: object) -> int:
-    """A number that two states have in common if nothing can tell one from the other."""
+    """Return the same number for two states that no step can distinguish."""
     reader = _Fingerprint(now)
     for root in roots:
         reader.walk(root)

@@ -62,7 +62,7 @@ class TransactionalWorld(World):
         self.next_number = 0
         self.offsets_sent = 0
         self.commits: list[tuple[str, frozenset[int]]] = []
-        """What calls have told of transactions: "yes", "no" or "maybe"."""
+        """The outcomes of transactions as calls reported them: "yes", "no" or "maybe"."""
         self.tx_request: TransactionalRequest | None = None
         self.tx_reply: Any = None
         self.tx_late: list[tuple[TransactionalRequest, Any]] = []
@@ -165,29 +165,29 @@ class TransactionalWorld(World):
             self._on_outcome(operation)
 
     def _on_outcome(self, operation: Operation) -> None:
-        """What a call tells about its transaction holds from now on."""
+        """The outcome that a call reports for its transaction holds from now on."""
         kind, error = operation.kind.name, operation.error
         if kind == "COMMIT" and operation.done:
             if error is None:
                 self._check_committed()
-                self._tell("yes")
+                self._report("yes")
             elif isinstance(error, CommitOutcomeUnknownError):
-                self._tell("maybe")
+                self._report("maybe")
             else:
-                self._tell("no")
+                self._report("no")
         elif kind == "ABORT" and error is None:
-            self._tell("no")
+            self._report("no")
         if isinstance(error, TransactionAbortableError) and not self.is_dead:
             self._abort_instead()
 
     def _check_committed(self) -> None:
         if not self.sent <= self.coordinator.committed:
             missing = sorted(self.sent - self.coordinator.committed)
-            raise ViolationError(f"a commit is told, but records {missing} are not committed")
+            raise ViolationError(f"a commit is reported, but records {missing} are not committed")
         if self.offsets_sent > self.coordinator.offsets_committed:
-            raise ViolationError("a commit is told, but its offsets are not committed")
+            raise ViolationError("a commit is reported, but its offsets are not committed")
 
-    def _tell(self, answer: str) -> None:
+    def _report(self, answer: str) -> None:
         self.commits.append((answer, self.sent))
         self.sent = frozenset()
         self.offsets_sent = self.coordinator.offsets_committed
@@ -405,13 +405,15 @@ class TransactionalWorld(World):
 
 
 def check_transactions(world: TransactionalWorld) -> None:
-    """What calls have told of transactions holds in every later state, and none stays open."""
+    """Reported outcomes of transactions hold in every later state, and none stays open."""
     is_late = "lose" in world.config.kinds
     if world.is_over and not (is_late or world.is_fenced) and world.coordinator.state == "ongoing":
         raise ViolationError("every call has returned, and a transaction is open")
     for answer, ids in world.commits:
         if answer == "no" and ids & world.coordinator.committed:
-            raise ViolationError(f"records {sorted(ids)} are committed, but a call told otherwise")
+            raise ViolationError(
+                f"records {sorted(ids)} are committed, but a call reported otherwise"
+            )
     broken = world.coordinator.committed & frozenset(
         number for number, outcome in world.outcomes.items() if outcome == "no"
     )

@@ -82,7 +82,7 @@ class ViolationError(AssertionError):
 
 
 class Config(NamedTuple):
-    """What is explored.
+    """The size and the faults of an exploration.
 
     Attributes:
         sends: the partition of each record, in the order in which they are sent.
@@ -164,7 +164,7 @@ class Link:
 
 
 class Net:
-    """What the core sees of the connections (`core.liveness.Connections`)."""
+    """The core's view of the connections (`core.liveness.Connections`)."""
 
     def __init__(self, nodes: int, window: int) -> None:
         self.window = window
@@ -320,7 +320,7 @@ class World:
     # -- what may happen -------------------------------------------------------------------------
 
     def events(self) -> list[Event]:
-        """What may happen next without a fault, what a fair scheduler would choose first first."""
+        """Return the possible next steps without a fault, in a fair scheduler's order."""
         events: list[Event] = []
         if self.is_woken:
             events.append(("turn",))
@@ -350,7 +350,7 @@ class World:
         return self.next_timer - self.now < LONGEST_WAIT_S or self.next_expiry == inf
 
     def side_events(self) -> list[Event]:
-        """What may happen at any time and is no fault, but need not happen."""
+        """Return steps that are possible at any time and are no fault, but need not happen."""
         return [("late", node) for node, link in self.net.links.items() if link.late]
 
     @property
@@ -398,7 +398,7 @@ class World:
             yield ("pause",)
 
     def _may_forget(self, partition: int) -> bool:
-        """Brokers forget what was acknowledged; else nobody could avoid duplicates."""
+        """Brokers drop the state of acknowledged batches; else duplicates could not be avoided."""
         log = self.logs[partition]
         if self.config.lossless and self.now - log.appended_at <= REMEMBERED_S:
             return False
@@ -407,7 +407,7 @@ class World:
 
     @property
     def next_timer(self) -> float:
-        """When the next task wakes by itself."""
+        """Return the time when the next task wakes by itself."""
         return min(self.until, self.metadata_until)
 
     @property
@@ -805,7 +805,7 @@ class World:
         self._execute(node, after=-1)
 
     def on_late(self, node: int) -> None:
-        """What came over a connection that is gone is carried out."""
+        """Carry out a request that came over a connection that is gone."""
         request = self.net.links[node].late.pop(0)
         for frame in request.frames:
             self._append(node, *frame)
@@ -936,7 +936,7 @@ class World:
         batch, index = self.places.pop(number)
         found = batch.outcome_of(index)
         if found is None:
-            raise ViolationError(f"the outcome of record {number} is not known when it is told")
+            raise ViolationError(f"the outcome of record {number} is not known when it is reported")
         outcome, place = found
         error = batch.record_error(index)
         if error is None:
@@ -962,13 +962,13 @@ class World:
         log = self.logs[batch.topic_partition.partition]
         offset = outcome.base_offset + place
         if offset >= log.start and log.at(offset) != number:
-            raise ViolationError(f"record {number} is not at the offset {offset} that was told")
+            raise ViolationError(f"record {number} is not at the offset {offset} that was reported")
 
     def on_data_loss(self, lost: LostRecords) -> None:
         raise ViolationError(f"a loss is reported: {lost}")
 
     def on_producer_expired(self, forgotten: ExpiredProducer) -> None:
-        """A broker may forget the producer; there is nothing to check here."""
+        """A broker may expire the producer; there is nothing to check here."""
 
     def queue_of(self, partition: int) -> Any:
         return self.accumulator.queue(*TopicPartition(TOPIC, partition))

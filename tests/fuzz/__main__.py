@@ -48,7 +48,7 @@ def _run(targets: list[Target], seconds: int, jobs: int) -> int:
 
 
 def _target_of(path: Path) -> Target:
-    """Findings are called after their target, inputs of the working corpus lie in its folder."""
+    """Findings are called after their target, inputs of the working corpus are in its folder."""
     for name in (path.name.partition("-")[0], path.parent.name):
         if name in NAMES:
             return load(name)

@@ -1,6 +1,6 @@
 """Inputs kept in the tree: a text file per target, an input per line.
 
-A line is the input in base64, and behind it, after two blanks, why it is there; lines that begin
+A line is the input in base64, and after it, after two blanks, why it is there; lines that begin
 with `#` are remarks.
 
     corpus/       inputs that reach code the generated seeds do not; `python -m fuzz keep` writes it
@@ -19,7 +19,7 @@ REGRESSIONS = HERE / "regressions"
 
 
 def line(data: bytes, why: str = "") -> str:
-    """How one input is kept; the empty one is `=`, since an empty line is none."""
+    """The stored form of one input; the empty one is `=`, since an empty line is none."""
     text = b64encode(data).decode() or "="
     return f"{text}  {why}" if why else text
 

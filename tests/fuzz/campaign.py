@@ -36,7 +36,7 @@ _SANITIZER_ERROR = re.compile(r"^==\d+== ?(ERROR: .*)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Report:
-    """How one target fared; `finding` is the input that broke it, `problem` what went wrong."""
+    """The result of one target; `finding` is the input that broke it, `problem` what went wrong."""
 
     target: str
     executions: int

@@ -1,4 +1,4 @@
-"""What a fuzz target is, and the bounds every run of one is held to.
+"""Fuzz targets, and the bounds of every run of one.
 
 Owns: `Target`, `Finding`, the limits on time and memory. Not here: single targets, atheris.
 

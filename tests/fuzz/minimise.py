@@ -1,4 +1,4 @@
-"""Which inputs of a large corpus are worth keeping in the tree.
+"""The choice of inputs of a large corpus that are worth keeping in the tree.
 
 Owns: a greedy cover, the shortest inputs first, of the branches that the seeds leave out. Not here:
 atheris; Python's own tracing sees enough here, and is slow, which does no harm.

@@ -36,7 +36,7 @@ class Source:
         return int.from_bytes(self.take(size).ljust(size, b"\0"), "big", signed=signed)
 
     def blob(self, size_bytes: int = 1) -> bytes:
-        """Bytes behind their length."""
+        """Bytes after their length."""
         return self.take(self.number(size_bytes))
 
     def one_of(self, choices: Sequence[_T]) -> _T:
@@ -44,5 +44,5 @@ class Source:
 
 
 def blob(data: bytes, size_bytes: int = 1) -> bytes:
-    """What `Source.blob` reads."""
+    """The input that `Source.blob` reads."""
     return len(data).to_bytes(size_bytes, "big") + data

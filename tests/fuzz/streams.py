@@ -24,7 +24,7 @@ from fuzz.guard import require
 READ_LIMIT = 1024
 """Small, so that inputs of a few KiB make the reader pause."""
 _TURNS = 4
-"""So many turns of the loop take a chunk through the reader, and an answer to who waits for it."""
+"""So many turns of the loop take a chunk through the reader, and an answer to its awaiter."""
 
 _T = TypeVar("_T")
 
@@ -78,7 +78,7 @@ class WireTransport(asyncio.Transport):
 
 
 class Witness:
-    """A connection's observer that keeps what it is told."""
+    """A connection's observer that keeps the calls it gets."""
 
     def __init__(self) -> None:
         self.responses: list[Message] = []
@@ -121,8 +121,8 @@ class Wire:
         async with asyncio.timeout(1):
             await self.witness.told.wait()
         await self.connection.wait_closed()
-        require(self.connection.is_over, "a task of the connection lives on")
-        require(len(self.witness.failures) == 1, "{} failures told", len(self.witness.failures))
+        require(self.connection.is_over, "a task of the connection still runs")
+        require(len(self.witness.failures) == 1, "{} failures reported", len(self.witness.failures))
         return self.witness.failures[0]
 
     async def _settle(self) -> None:
@@ -144,7 +144,7 @@ def pieces(stream: bytes, seed: int) -> Iterator[bytes]:
 
 
 def run_on_virtual_time(main: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine on a loop of its own; a deadlock or a task left behind is a finding."""
+    """Run a coroutine on a new loop; a deadlock or a task that is left is a finding."""
     loop = VirtualLoop(Random(0))
     try:
         result = loop.run_until_complete(main)

@@ -29,7 +29,7 @@ HERE = "from aioproducer.compat.aiokafka import AIOKafkaProducer\n"
 
 
 def program(name: str, *, changed: bool) -> ModuleType:
-    """The program as it stands, or with the producer imported from here."""
+    """The unchanged program, or with the producer imported from here."""
     path = PROGRAMS / f"{name}.py"
     source = path.read_text(encoding="utf-8")
     if changed:
@@ -80,7 +80,7 @@ def pull_the_plug(transaction: int) -> None:
 
 
 async def counted(kafka: ClusterUnderTest, *, changed: bool) -> Any:
-    """Count the lines with an interruption; the program's outcome as Kafka tells it."""
+    """Count the lines with an interruption; return the program's outcome as Kafka has it."""
     module = program("word_count", changed=changed)
     source, sink, group = await kafka.create_topic(2), await kafka.create_topic(2), unique_topic()
     servers = kafka.bootstrap_servers
@@ -134,7 +134,7 @@ async def published(kafka: ClusterUnderTest, *, changed: bool, **options: Any) -
     """Publish on new topics; what the program reports, and what Kafka holds.
 
     Without idempotence a batch whose answer is lost is sent again: either client may store a record
-    twice. So each record counts once, where it stands first; and no batch is given up for being
+    twice. So each record counts once, where it is first; and no batch is given up for being
     late while the test may run.
     """
     module = program("json_publisher", changed=changed)

@@ -86,7 +86,7 @@ async def send(cluster: KafkaCluster, combination: Combination) -> None:
         for delivery in deliveries:
             await delivery
         if combination.acks == "0" and cluster.release.version.startswith("0.9"):
-            # Unlike others, it forgets requests it has read when their connection is closed.
+            # Unlike others, it drops requests it has read when their connection is closed.
             await asyncio.sleep(1)
 
 

@@ -1,4 +1,4 @@
-"""The test clusters themselves: they come up, fall and rise when told, and refuse a wrong Java."""
+"""The test clusters themselves: they start, fall and rise by command, and refuse a wrong Java."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and was not waited for does not."""
+    """Return whether a process runs; one that ended and was not waited for does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -277,7 +277,7 @@ def test_an_unknown_backend_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         choose_backend()
 
 
-def test_containers_are_told_their_settings_by_environment() -> None:
+def test_containers_get_their_settings_by_environment() -> None:
     environment = container_environment(2, 29092, 3, {"num.io.threads": "5"}, "k")
     assert environment["KAFKA_NODE_ID"] == "2"
     assert environment["KAFKA_NUM_IO_THREADS"] == "5"

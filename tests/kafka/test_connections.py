@@ -1,6 +1,6 @@
 """Connections to real brokers: through proxies, over IPv6, and closed by the broker when idle.
 
-What needs a broker of its own runs with AIOPRODUCER_TEST_NETWORK=1, which `make cluster` sets.
+Tests that start another broker run with AIOPRODUCER_TEST_NETWORK=1, which `make cluster` sets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROUNDS = 5
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 own_broker = pytest.mark.skipif(
     not os.environ.get("AIOPRODUCER_TEST_NETWORK"),
-    reason="starts a broker of its own: AIOPRODUCER_TEST_NETWORK=1 (make cluster) runs it",
+    reason="starts another broker: AIOPRODUCER_TEST_NETWORK=1 (make cluster) runs it",
 )
 
 
@@ -105,7 +105,7 @@ async def test_a_broker_that_closes_first_leaves_no_socket_no_warning_and_costs_
                 assert gone
                 await until(lambda closed=gone: not any(one.is_open for one in closed))
                 await until(lambda: in_close_wait(ports_of(servers)) == [])
-                # Whoever hung up is asked once more whether it is still there.
+                # A broker that closed the connection is asked once more whether it is still there.
                 await until(lambda: any(link.versions for link in engine.client._links()))
                 await asyncio.sleep(0.1)
                 assert producer.health().ready

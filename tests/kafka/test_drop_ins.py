@@ -53,7 +53,7 @@ async def test_kafka_python_and_ours_write_the_same(kafka: ClusterUnderTest, cod
     for client in (kafka_python.KafkaProducer, KafkaProducer):
         topic = await kafka.create_topic(partitions=3, configs={"retention.ms": "-1"})
         servers = kafka.bootstrap_servers
-        # kafka-python has no snappy of its own; what is stored is the same.
+        # kafka-python brings no snappy; what is stored is the same.
         used = "none" if codec == "snappy" and client is not KafkaProducer else codec
         sent = await asyncio.to_thread(send_with_kafka_python, client, servers, topic, used)
         records = await read_all_confluent(servers, topic)
@@ -72,7 +72,7 @@ def stable_position(consumer: kafka_python.KafkaConsumer, place: Any) -> int | N
 
 
 def commit_positions(client: Any, servers: str, topic: str, group: str) -> list[int]:
-    """What a group has committed after a transaction that ended well, and one that was aborted."""
+    """Return what a group has committed after one transaction that ended well and one aborted."""
     place = kafka_python.TopicPartition(topic, 0)
     consumer = kafka_python.KafkaConsumer(
         bootstrap_servers=servers, group_id=group, enable_auto_commit=False

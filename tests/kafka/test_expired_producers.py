@@ -1,8 +1,8 @@
-"""Brokers that forget an idle producer keep its records in order, and report no loss.
+"""Brokers that expire an idle producer keep its records in order, and report no loss.
 
-The brokers forget a producer after 5 s. Then the first batch of a partition is refused, because too
+The brokers expire a producer after 5 s. Then the first batch of a partition is refused, because too
 few replicas are in sync, and later ones, which a slow network delivers later, are not. Runs with
-AIOPRODUCER_TEST_FAULTS=1 (`make faults`) on brokers of its own.
+AIOPRODUCER_TEST_FAULTS=1 (`make faults`) on separate brokers.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def ground() -> AsyncIterator[FaultGround]:
 
 
 class Case(NamedTuple):
-    """When the brokers forget the producer.
+    """The way in which the brokers expire the producer.
 
     Attributes:
         pause_s: Before the burst.
@@ -107,7 +107,7 @@ async def wait_for_replicas(ground: FaultGround, topic: str, count: int) -> None
 async def one_round(
     producer: Producer, ground: FaultGround, topic: str, round_: int, case: Case
 ) -> Outcomes:
-    """What becomes of records: some that are written, and a burst whose first ones are refused."""
+    """Return the outcomes of records: some are written, the first ones of a burst are refused."""
 
     async def send(name: str) -> tuple[bytes, Delivery]:
         value = f"{round_}/{name}".encode()

@@ -1,7 +1,7 @@
-"""Real faults on real Kafka: nothing lost, duplicated, reordered or forgotten.
+"""Real faults on real Kafka: no record is lost, duplicated, reordered or left without outcome.
 
 Two short scenarios run by default. All of them, with 50,000 records and more each, run with
-AIOPRODUCER_TEST_FAULTS=1 (`make faults`) on brokers of their own.
+AIOPRODUCER_TEST_FAULTS=1 (`make faults`) on separate brokers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ async def test_a_broken_leader_costs_no_record(kafka: ClusterUnderTest, scenario
 
 
 class CarelessClient(OurClient):
-    """What happens without idempotence: the scenarios have to notice."""
+    """Run without idempotence: the scenarios have to notice."""
 
     options: ClassVar[Mapping[str, Any]] = {"enable_idempotence": False}
 
@@ -103,7 +103,7 @@ async def test_a_producer_without_idempotence_is_convicted(ground: FaultGround) 
 
 
 def struck(ground: FaultGround) -> int:
-    """How many pieces of traffic met a fault of the network."""
+    """Return how many pieces of traffic met a fault of the network."""
     return sum(
         count
         for proxy in ground.proxies.values()

@@ -1,4 +1,4 @@
-"""TLS and SASL against a real broker: who gets in, who is refused and how, sessions that end.
+"""TLS and SASL against a real broker: logins, refusals and their errors, sessions that end.
 
 PLAIN, SCRAM and mutual TLS; what takes further servers is in `test_security_servers`.
 """
@@ -59,7 +59,7 @@ def broker(
 
 @pytest.fixture(autouse=True)
 def evidence() -> Iterator[Evidence]:
-    """What the test shows and logs; it must not hold a secret."""
+    """The output and the log of the test; it must not hold a secret."""
     with collected() as evidence:
         yield evidence
     assert evidence.found() == []
@@ -112,7 +112,7 @@ async def test_a_client_certificate_gets_in_and_its_absence_is_refused(
         assert "ssl_keystore_location" in str(error)
 
 
-async def test_what_cannot_fit_is_told_at_once(
+async def test_settings_that_cannot_fit_are_reported_at_once(
     broker: KafkaCluster, authority: Authority, evidence: Evidence
 ) -> None:
     good = passwords(broker, authority, "PLAIN") | {"max_block_ms": 60_000}
@@ -150,7 +150,7 @@ async def send_for(producer: Producer, seconds: float) -> int:
 async def test_sessions_are_renewed_under_load_without_an_error(
     broker: KafkaCluster, authority: Authority
 ) -> None:
-    """`connections.max.reauth.ms`=3000; without a renewal the broker would hang up."""
+    """`connections.max.reauth.ms`=3000; without a renewal the broker would close the connection."""
     options = passwords(broker, authority, "SCRAM-SHA-256")
     async with Producer(**options, linger_ms=0) as producer:
         sent = await send_for(producer, 2.5 * REAUTH_MS / 1000)
@@ -194,7 +194,7 @@ async def test_the_doctor_finds_nothing_wrong_with_what_is_right(
         assert await failures(evidence, **options) == []
 
 
-async def test_the_doctor_tells_what_a_real_broker_refuses(
+async def test_the_doctor_reports_what_a_real_broker_refuses(
     broker: KafkaCluster, authority: Authority, evidence: Evidence
 ) -> None:
     good = passwords(broker, authority, "PLAIN")

@@ -57,7 +57,7 @@ def issuer() -> Iterator[Issuer]:
 
 @pytest.fixture(autouse=True)
 def evidence(issuer: Issuer) -> Iterator[Evidence]:
-    """What the test shows and logs; it must not hold a secret."""
+    """The output and the log of the test; it must not hold a secret."""
     with collected() as evidence:
         yield evidence
     for token in issuer.issued:
@@ -124,7 +124,7 @@ async def test_a_token_of_an_async_function_gets_in(
     assert isinstance(outcome, RecordMetadata)
 
 
-async def test_a_token_for_somebody_else_is_refused_at_once(
+async def test_a_token_for_another_audience_is_refused_at_once(
     token_broker: KafkaCluster, authority: Authority, issuer: Issuer, evidence: Evidence
 ) -> None:
     async def token() -> str:
@@ -136,7 +136,7 @@ async def test_a_token_for_somebody_else_is_refused_at_once(
     assert "invalid_token" in error.message
 
 
-async def test_an_expired_token_is_told_as_such(
+async def test_an_expired_token_is_reported_as_such(
     token_broker: KafkaCluster, authority: Authority, issuer: Issuer, evidence: Evidence
 ) -> None:
     async def token() -> str:
@@ -219,7 +219,7 @@ async def test_a_keytab_gets_in(
     assert isinstance(await attempt(evidence, **options), RecordMetadata)
 
 
-async def test_missing_tickets_and_unknown_services_are_told_at_once(
+async def test_missing_tickets_and_unknown_services_are_reported_at_once(
     realm_broker: KafkaCluster, authority: Authority, realm: Realm, evidence: Evidence
 ) -> None:
     error = await attempt(evidence, **with_kerberos(realm_broker, authority, None))

@@ -1,6 +1,6 @@
 """Telemetry taken by a real broker with a plugin, read with OpenTelemetry's own Java classes.
 
-It needs a broker of its own: AIOPRODUCER_TEST_SECURITY=1, which `make cluster` sets.
+It needs another broker: AIOPRODUCER_TEST_SECURITY=1, which `make cluster` sets.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ pytestmark = [
     pytest.mark.timeout(240),
     pytest.mark.skipif(
         not os.environ.get("AIOPRODUCER_TEST_SECURITY"),
-        reason="starts a broker of its own: AIOPRODUCER_TEST_SECURITY=1 (make cluster) runs it",
+        reason="starts another broker: AIOPRODUCER_TEST_SECURITY=1 (make cluster) runs it",
     ),
 ]
 

@@ -1,7 +1,7 @@
 """Transactions under real faults on real Kafka: whole, once and in order, or not at all.
 
 One short scenario runs by default. All of them, with 500 committed transactions each and both
-transaction versions, run with AIOPRODUCER_TEST_FAULTS=1 (`make faults`) on brokers of their own.
+transaction versions, run with AIOPRODUCER_TEST_FAULTS=1 (`make faults`) on separate brokers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def assert_flawless(result: Result, load: Load) -> None:
 
 
 def assert_convicts_uncommitted_reading(result: Result) -> None:
-    """A control: aborted records stand in the log, and the judge sees them there."""
+    """A control: aborted records are in the log, and the judge sees them there."""
     assert result.uncommitted.leaked > 0
     assert result.uncommitted.records > result.verdict.records
 

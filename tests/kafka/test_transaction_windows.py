@@ -42,7 +42,7 @@ REQUESTED_S = 0.05
 
 
 class Place(NamedTuple):
-    """Where a test writes: a partition of the broker to be frozen, one of another, a group."""
+    """The places of a test: a partition of the broker to be frozen, one of another, a group."""
 
     topic: str
     name: str

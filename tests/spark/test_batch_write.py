@@ -129,7 +129,7 @@ def test_a_failed_task_shows_none_of_its_rows_in_task_transactions(
 
 
 def published(embedded: EmbeddedKafka, topic: str, count: int) -> list[int]:
-    """What read_committed readers see once there is as much: markers follow a commit's answer."""
+    """Return what read_committed readers get, once it is enough: markers follow the answer."""
     deadline = time.monotonic() + 30
     while len(found := embedded.numbers(topic)) < count and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -149,7 +149,7 @@ def test_an_exactly_once_job_is_published_as_a_whole(spark: Any, embedded: Embed
     for _ in range(2):  # a second run of the same job writes nothing
         write(frame, embedded, options | {"job.id": f"job-{topic}"})
         assert published(embedded, topic, 100) == list(range(100))
-    write(frame, embedded, options)  # without a job.id every run is a job of its own
+    write(frame, embedded, options)  # without a job.id every run is a new job
     assert len(published(embedded, topic, 200)) == 200
 
 

@@ -126,7 +126,7 @@ def test_queries_killed_in_their_commits_are_whole_in_the_end(
 
 @pytest.fixture
 def session(kafka_cluster: KafkaBackend, tmp_path: Path) -> Iterator[MakeSession]:
-    """Makes queries of one session, each to a topic of its own, on three real brokers."""
+    """Make queries of one session, each to a separate topic, on three real brokers."""
     made: list[FaultySession] = []
 
     def make(files: int, guarantee: str = EXACTLY_ONCE, at_once: int = AT_ONCE) -> FaultySession:
@@ -209,7 +209,7 @@ def test_speculative_attempts_write_nothing_twice(
 
 
 def files_for(each: int, at_once: int = AT_ONCE) -> int:
-    """How many files a query has, when a session of so many needs so many per repetition."""
+    """Return how many files a query has, when a session of so many needs so many per repetition."""
     return -(-each * REPEATS // at_once)
 
 
@@ -258,13 +258,13 @@ def test_queries_are_killed_and_started_with_another_parallelism(
 
 
 def kill_at(moment: str, written: FaultySession) -> None:
-    """All stand at it, each in a batch of its own."""
+    """All pause at it, each in a different batch."""
     # A batch that was decided when the query died is skipped by its next life: no moment there.
     earliest = 1 if written.lives and moment in {"decided", "half ended"} else 0
 
     def batch(query: FaultyQuery) -> int:
         chosen = query.batches() + query.rng.randint(earliest, earliest + 1)
-        query.set_goal(chosen + 2)  # one more behind it
+        query.set_goal(chosen + 2)  # one more after it
         return chosen
 
     life = written.start(moment=moment, batch=batch)
@@ -302,7 +302,7 @@ def grow_topic(query: FaultyQuery) -> None:
 def test_a_second_driver_on_the_same_checkpoint_shuts_out_the_first(
     session: MakeSession, kafka_cluster: KafkaBackend, guarantee: str
 ) -> None:
-    """Each second one, while it stands itself before its decision, is the next one's first."""
+    """Each second one, while it pauses before its decision, is the next one's first."""
     written = session(files_for(2) + 3, guarantee)
     # Without decisions it is Spark that stops the first, once a second has noted its batch.
     earliest = 0 if guarantee == EXACTLY_ONCE else 1
@@ -347,7 +347,7 @@ def test_brokers_are_killed_in_every_phase(
     at_once = min(4, REPEATS)
     if phase == "any":
         faults["task_slow"] = 1.0
-    if phase == "writing":  # each query stands in a task
+    if phase == "writing":  # each query pauses in a task
         faults["master"] = f"local[{at_once + 1},4]"
     files = files_for(5 if phase == "any" else 1, at_once)
     written, deaths = session(files + 1, at_once=at_once), 0
@@ -381,7 +381,7 @@ def those_at(life: Life, phase: str, rng: random.Random) -> list[FaultyQuery]:
 def kill_a_broker(
     cluster: KafkaBackend, life: Life, hit: list[FaultyQuery], rng: random.Random
 ) -> None:
-    """Any of them: before a query goes on or right behind that; and starts it again, in time."""
+    """Any of them: before a query goes on or right after that; and starts it again, in time."""
     node = rng.choice(cluster.node_ids)
     standing = [query for query in hit if query.pause(life.name).exists()]
     first = [query for query in standing if rng.random() < 0.5]

@@ -75,7 +75,7 @@ def test_exactly_once_the_same_command_loads_once(
     assert len(embedded.numbers(topic)) == 6
 
 
-def test_a_bad_row_ends_it_in_two_lines_and_the_way_on_is_told(
+def test_a_bad_row_ends_it_in_two_lines_and_the_next_command_is_shown(
     folder: Path, embedded: EmbeddedKafka, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "1.csv").write_text("id,name\n1\n")

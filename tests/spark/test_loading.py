@@ -266,7 +266,7 @@ def test_a_load_exactly_once_writes_once_and_refuses_other_files(
         load(tmp_path, topic, **own)
 
 
-def test_a_load_that_failed_goes_on_behind_its_last_step(
+def test_a_load_that_failed_goes_on_after_its_last_step(
     load: Load, embedded: EmbeddedKafka, tmp_path: Path
 ) -> None:
     folder, state = tmp_path / "in", tmp_path / "state.json"

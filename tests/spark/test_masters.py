@@ -1,6 +1,6 @@
 """`aioproducer load --master`: on a cluster of processes, and through a Spark Connect server.
 
-They run with `make cluster-spark`, since both start a Spark of their own.
+They run with `make cluster-spark`, since both start another Spark.
 """
 
 from __future__ import annotations

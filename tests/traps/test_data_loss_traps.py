@@ -1,7 +1,7 @@
 """Traps in which real clients lost, duplicated or held back records: one test or more for each.
 
 The unmodified producer meets the situation on virtual time, at a simulated broker that checks
-sequences and epochs as Kafka does. The comment of each trap says whom it caught.
+sequences and epochs as Kafka does. The comment of each trap names the clients that had the fault.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def in_flight(stage: Stage, requests: int = 1) -> None:
 
 
 async def failure(delivery: Delivery) -> KafkaError:
-    """Why it failed, once it has."""
+    """The reason of the failure, once it has failed."""
     with pytest.raises(KafkaError) as caught:
         await delivery
     return caught.value
@@ -88,10 +88,10 @@ def test_trap_01_a_sequence_of_a_sent_batch_that_failed_locally_is_never_reused(
     play(act, delivery_timeout_ms=2000, request_timeout_ms=2000, linger_ms=0)
 
 
-def test_trap_01_a_batch_whose_retries_are_used_up_leaves_its_sequence_to_nobody() -> None:
+def test_trap_01_the_sequence_of_a_batch_whose_retries_are_used_up_is_not_reused() -> None:
     async def act(stage: Stage) -> None:
         producer = await started(stage)
-        # NOT_ENOUGH_REPLICAS_AFTER_APPEND: it stands in the log.
+        # NOT_ENOUGH_REPLICAS_AFTER_APPEND: it is in the log.
         stage.faults.error(ApiKey.PRODUCE, 20, apply=True, times=2)
         await failure(await producer.send("t", b"failed"))
         await producer.send_and_wait("t", b"next")
@@ -147,7 +147,7 @@ def test_trap_03_the_memory_of_an_expired_batch_is_not_refilled_while_it_is_writ
         assert stage.values("t") == [b"first", b"a" * 500]
         assert stage.broker.complaints == []
 
-    # The batch waits behind another request, so that its own one outlives it.
+    # The batch waits for another request, so that its own one outlives it.
     play(
         act,
         window=100,
@@ -243,11 +243,11 @@ def test_trap_05_an_unknown_error_of_a_produce_request_is_no_success_and_no_deni
 
 # -- 6: later batches that wait for one that is given up -------------------------------------------
 # Java, `RecordAccumulator.failExpiredBatches`: only a batch that was retried leaves its sequence
-# unresolved; a first attempt that expires in flight and gets lost leaves those behind it out of
+# unresolved; a first attempt that expires in flight and gets lost leaves later ones out of
 # order until their own time is over.
 
 
-def test_trap_06_batches_behind_a_lost_first_attempt_do_not_wait_for_their_own_timeout() -> None:
+def test_trap_06_batches_after_a_lost_first_attempt_do_not_wait_for_their_own_timeout() -> None:
     async def act(stage: Stage) -> None:
         producer = await started(stage)
         stage.broker.freeze()
@@ -263,7 +263,7 @@ def test_trap_06_batches_behind_a_lost_first_attempt_do_not_wait_for_their_own_t
         stage.revive()
         since = stage.loop.time()
         later = await producer.send("t", b"later")
-        error = await failure(behind)  # both may lie at the broker still: no one can send it again
+        error = await failure(behind)  # both may be at the broker still: it cannot be sent again
         assert isinstance(error, OutOfOrderSequenceNumberError)
         assert error.persistence is Persistence.POSSIBLY_PERSISTED
         await later
@@ -340,9 +340,9 @@ def test_trap_07_every_transaction_is_written_under_its_own_epoch() -> None:
     )
 
 
-# -- 8: topics named by an id that nobody knows ----------------------------------------------------
+# -- 8: topics named by an id that no broker lists -------------------------------------------------
 # franz-go #1312: Azure Event Hubs offers Produce v13, which names topics by id, and no Metadata
-# version that tells the ids.
+# version that has the ids.
 
 
 def test_trap_08_without_topic_ids_a_produce_request_names_its_topics() -> None:
@@ -362,7 +362,7 @@ def test_trap_08_without_topic_ids_a_produce_request_names_its_topics() -> None:
 # franz-go #1412: "not leader, the leader is broker 1", said broker 1, and was asked again at once.
 
 
-def test_trap_09_a_hint_that_names_the_present_leader_is_no_reason_to_hurry() -> None:
+def test_trap_09_a_hint_that_names_the_present_leader_causes_no_early_retry() -> None:
     async def act(stage: Stage) -> None:
         producer = await started(stage)
         refusing = stage.faults.error(ApiKey.PRODUCE, 6, times=None)
@@ -514,7 +514,7 @@ def test_trap_13_records_that_callbacks_send_do_not_keep_a_flush_from_ending() -
 # outcome by then; but its gap is closed, and no new epoch is needed.
 
 
-def test_trap_14_a_batch_behind_that_is_acknowledged_closes_the_gap_of_an_expired_one() -> None:
+def test_trap_14_a_later_batch_that_is_acknowledged_closes_the_gap_of_an_expired_one() -> None:
     async def act(stage: Stage) -> None:
         producer = await started(stage)
         stage.broker.freeze()

@@ -1,4 +1,4 @@
-"""The fuzz targets, each a way in for bytes of a peer, in a module of its own named as it is."""
+"""The fuzz targets, each a way in for bytes of a peer, in a module with the same name."""
 
 from __future__ import annotations
 

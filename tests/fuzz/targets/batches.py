@@ -65,7 +65,7 @@ def _read(batch: RecordBatch) -> None:
     require(len(records) == batch.count, "{} records came, {} announced", len(records), batch.count)
     require(
         all(batch.base_offset <= each.offset <= batch.last_offset for each in records),
-        "an offset lies outside the batch",
+        "an offset is outside the batch",
     )
     if records and all(0 <= each.timestamp_ms <= _MAX_TIMESTAMP for each in records):
         _check_round_trip(batch, records)

@@ -1,6 +1,6 @@
-"""The embedded cluster, given request frames by a client that may be anybody.
+"""The embedded cluster, given request frames by any client.
 
-Input: request frames without their sizes, each behind a length.
+Input: request frames without their sizes, each after its length.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _LONGEST_PAYLOAD = 9000
 """Lengths from 8192 on take a third byte; what is longer costs the pure core's hash its time."""
 _CLOSE, _RELEASE = 0xFE, 0xFF
 _ENDINGS = {_CLOSE: "close", _RELEASE: "release"}
-"""The first byte of a call; any other means `try_append`, odd ones with a look at the body."""
+"""The first byte of a call; any other means `try_append`, odd ones with a check of the body."""
 _EDGES = [0, 1, -1, 63, 64, 8191, 8192, 2**31, 2**63 - 1, 2**63, -(2**63) - 1, 2**70, True]
 _NO_PAYLOADS = ["text", 7, 1.5, ["list"], object]
 _NO_TIMESTAMPS = [None, "1", b"1", 1.5, [], object]
@@ -75,8 +75,8 @@ def run(data: bytes) -> None:
         require(both[0] == both[1], "{} of the native and the pure builder: {}", name, both)
     _same(partial(_body, native), partial(_body, pure))
     if not released:
-        require(buffers[0] == buffers[1], "the buffers differ behind the body")
-        require(not any(buffers[0][native.size :]), "bytes were written behind the body")
+        require(buffers[0] == buffers[1], "the buffers differ after the body")
+        require(not any(buffers[0][native.size :]), "bytes were written after the body")
         if appended:
             _check_contents(native, appended)
 
@@ -86,7 +86,7 @@ def _body(builder: Any) -> bytes:
 
 
 def _same(native: Callable[..., object], pure: Callable[..., object], *arguments: object) -> object:
-    """What a call gives in both cores; an error counts with its text."""
+    """The result of a call in both cores; an error counts with its text."""
     outcome, other = _outcome(native, arguments), _outcome(pure, arguments)
     require(
         outcome == other,

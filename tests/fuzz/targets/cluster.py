@@ -1,6 +1,6 @@
-"""What the producer makes of answers about the cluster: metadata, leader hints, produce results.
+"""The producer's use of answers about the cluster: metadata, leader hints, produce results.
 
-Input: responses one after the other, each a kind, a version and its body behind a length.
+Input: responses one after the other, each a kind, a version and its body after a length.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _check_cluster(metadata: Metadata) -> None:
         require(node.id == node_id >= 0 and node.host, "{} cannot be dialled", node)
         require(0 < node.port < 65536, "{} cannot be dialled", node)
     for name, topic in cluster.topics.items():
-        require(name in _TOPICS, "nobody asked for {!r}", name)
+        require(name in _TOPICS, "{!r} was not asked for", name)
         numbers = [partition.partition for partition in topic.partitions]
         require(numbers == list(range(len(numbers))), "{} has the partitions {}", name, numbers)
         for number in topic.available:

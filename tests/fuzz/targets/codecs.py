@@ -34,10 +34,10 @@ def run(data: bytes) -> None:
     require(codec.decompress(memoryview(body), limit) == plain, "a view decompresses differently")
     require(codec.decompress(body, len(plain)) == plain, "a limit that just fits changes the data")
     if not plain:
-        return  # zstandard does not look into a frame that says it is empty
+        return  # zstandard does not read a frame that says it is empty
     _expect_refusal(codec, body, len(plain) - 1, "a limit one byte too low was ignored")
     if codec.type is not CompressionType.NONE:
-        _expect_refusal(codec, body + b"\0", limit, "a byte behind the data was ignored")
+        _expect_refusal(codec, body + b"\0", limit, "a byte after the data was ignored")
 
 
 def _expect_refusal(codec: Codec, body: bytes, limit: int, complaint: str) -> None:

@@ -53,7 +53,7 @@ async def _outcome(requests: _Requests, stream: bytes, cut: int) -> list[object]
     require(all(future.done() for future in futures), "a request is left waiting")
     answered = [future.result() for future in futures if future.exception() is None]
     failed = [future.exception() for future in futures if future.exception() is not None]
-    require(answered == wire.witness.responses, "the observer was told something else")
+    require(answered == wire.witness.responses, "the observer got something else")
     require(
         all(type(each) is type(error) for each in failed),
         "{} though it ended with {!r}",

@@ -1,4 +1,4 @@
-"""What a fresh connection reads: the answers to ApiVersions, and the versions chosen from them.
+"""The first responses of a connection: answers to ApiVersions, and the versions chosen from them.
 
 Input: how the stream is cut, then the stream.
 """

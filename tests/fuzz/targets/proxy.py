@@ -1,4 +1,4 @@
-"""What a proxy answers before the way to a broker is open.
+"""The answers of a proxy before the way to a broker is open.
 
 Input: which kind of proxy, how the stream is cut, then the stream.
 """
@@ -28,7 +28,7 @@ class _Stream:
         self._cut = cut + 1
 
     async def send(self, data: bytes) -> None:
-        """A proxy that listens to nobody."""
+        """A proxy that reads no requests."""
 
     async def receive(self, limit: int) -> bytes:
         size = min(limit, self._cut)
