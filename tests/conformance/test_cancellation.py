@@ -48,7 +48,7 @@ CALLS: dict[str, Call] = {
 
 
 class Situation:
-    """What is wrong while the victim runs, and the other calls that it affects."""
+    """Faults while the victim runs, and the other calls that they affect."""
 
     topic = "t"
 
