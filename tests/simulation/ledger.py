@@ -5,6 +5,7 @@ Owns: entries and the states of their calls. Not here: how records are sent, wha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -48,6 +49,7 @@ class Entry:
         is_open: Whether the delivery was without outcome when it was sealed.
         error: Why it failed or was refused, once that was reported.
         metadata: Where it was written, once that was reported.
+        call: The records of the same call of `send_many`: all are settled when it returns.
         delivered_in_bulk: Whether `send_many` reported it as delivered.
         transaction: The number of its transaction in the run's books; None outside of any.
         source: What it was made of, where that was read from a topic.
@@ -71,6 +73,7 @@ class Entry:
     error: KafkaError | None = None
     metadata: RecordMetadata | None = None
     delivered_in_bulk: bool = False
+    call: Sequence[Entry] = ()
     transaction: int | None = None
     source: Source | None = None
 

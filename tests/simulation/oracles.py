@@ -280,7 +280,9 @@ def recoveries(e: Evidence) -> Iterator[tuple[float, str]]:
             continue
         if isinstance(entry.error, DeliveryTimeoutError):
             done_at = settled + e.config.delivery_timeout_ms / 1000
-        if not e.cluster.has_had(entry.topic, entry.asked_at, done_at or settled):
+        topics = {entry.topic, *(each.topic for each in entry.call)}
+        until = done_at or settled
+        if not all(e.cluster.has_had(topic, entry.asked_at, until) for topic in topics):
             continue
         yield settled - max(entry.asked_at, e.healed_at), f"{entry.label}: send()"
         if done_at is not None:

@@ -170,6 +170,7 @@ class Workload:
         now = self._loop.time()
         for entry in draft:
             entry.asked_at = now
+            entry.call = draft
             entry.task = -1  # in bulk and alone are not ordered among each other
             entry.transaction = self.transaction
         try:
