@@ -89,7 +89,7 @@ mutation: $(STAMP) ## Change single expressions and statements; tests have to fa
 # explore: for how long on each processor; EXPLORE_ARGS: --small, --mutants, names.
 EXPLORE_MINUTES ?= 30
 EXPLORE_ARGS    ?=
-explore: $(STAMP) ## Explore every interleaving of small configurations of the core (EXPLORE_MINUTES=30 EXPLORE_ARGS=--mutants)
+explore: $(STAMP) ## Explore every interleaving of small configurations of the core and the Spark commit (EXPLORE_MINUTES=30 EXPLORE_ARGS=--mutants)
 	PYTHONPATH=tests $(BIN)/python -m exploration --minutes $(EXPLORE_MINUTES) $(EXPLORE_ARGS)
 
 # interrupts: how many points, and which.

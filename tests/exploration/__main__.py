@@ -1,4 +1,4 @@
-"""Explore the core: every interleaving of bounded configurations.
+"""Explore the core and the Spark sink's commit: every interleaving of bounded configurations.
 
     python -m exploration [--small] [--minutes N] [--jobs N] [NAME ...]
     python -m exploration --mutants [NAME ...]
@@ -10,6 +10,7 @@ them.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import time
@@ -20,14 +21,31 @@ from itertools import repeat
 from exploration.configs import LARGE, SMALL, SMALL_STATES
 from exploration.defects import DEFECTS, hunt
 from exploration.explorer import Explorer, Result, explore_for
+from exploration.two_phase import (
+    LARGE_TWO_PHASE,
+    SMALL_TWO_PHASE,
+    TwoPhaseConfig,
+    TwoPhaseResult,
+    explore_two_phase,
+)
 from exploration.world import Config
 
+AnyConfig = Config | TwoPhaseConfig
 
-def explore(configs: Sequence[Config], seconds: float, jobs: int) -> int:
+
+def explore_any(config: AnyConfig, seconds: float) -> Result | TwoPhaseResult:
+    """Explore one configuration for so many seconds of CPU time at most."""
+    if isinstance(config, TwoPhaseConfig):
+        logging.disable(logging.CRITICAL)
+        return explore_two_phase(config, seconds=seconds)
+    return explore_for(config, seconds)
+
+
+def explore(configs: Sequence[AnyConfig], seconds: float, jobs: int) -> int:
     """Explore the configurations, each for that long at most; how many violations there are."""
-    results: list[Result] = []
+    results: list[Result | TwoPhaseResult] = []
     with ProcessPoolExecutor(jobs) as pool:
-        for result in pool.map(explore_for, configs, repeat(seconds)):
+        for result in pool.map(explore_any, configs, repeat(seconds)):
             print(result, flush=True)
             results.append(result)
     states, transitions = sum(r.states for r in results), sum(r.transitions for r in results)
@@ -59,10 +77,12 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.mutants:
         return 1 if find_defects(arguments.names, arguments.jobs) else 0
-    known = SMALL if arguments.small else LARGE
-    configs = [each for each in known if not arguments.names or each.name in arguments.names]
     if arguments.quiet:
-        return _first_violation(configs)
+        wanted = arguments.names
+        return _first_violation([each for each in SMALL if not wanted or each.name in wanted])
+    small, large = (*SMALL, *SMALL_TWO_PHASE), (*LARGE, *LARGE_TWO_PHASE)
+    known = small if arguments.small else large
+    configs = [each for each in known if not arguments.names or each.name in arguments.names]
     began = time.monotonic()
     seconds = arguments.minutes * 60 * arguments.jobs / max(len(configs), 1)
     violations = explore(configs, seconds, arguments.jobs)
