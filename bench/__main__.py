@@ -2,7 +2,7 @@
 
 Words and variables:
 
-    import instructions reliability memory soak    measurements of their own
+    import instructions reliability memory soak    separate measurements
     transactions transaction-faults spark gateway topics pythons   more of these
     faststream confluent-drop-in                   more of these
     spark-faults                                   the table of what `make cluster-spark` has found
@@ -105,7 +105,7 @@ def compare_clients(words: Iterable[str]) -> None:
 
 
 def main() -> int:
-    # Whoever ends this ends the brokers and clients with it.
+    # The end of this process ends the brokers and clients as well.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     words = sys.argv[1:]
     for name in words or ["import"]:

@@ -1,4 +1,4 @@
-"""What a record costs in `send_arrow` and `send_many`, as ratios to others in the same run.
+"""The cost of a record in `send_arrow` and `send_many`, as ratios to others in the same run.
 
     encode       rows of an Arrow column into open batches, partitions chosen, beside copying the
                  same bytes once and their CRC-32C: what any producer has to do
@@ -6,7 +6,7 @@
                  without callbacks, all idempotent, acks=all, 5 ms, 128 KiB, no compression
 
 Method: 100-byte values, 6 partitions. Each client runs in a fresh process and reports its own CPU
-time, of all threads, start-up excluded; the embedded cluster runs in a process of its own and its
+time, of all threads, start-up excluded; the embedded cluster runs in a separate process and its
 end offsets are counted. Clients take turns; medians are reported. The machine decides the absolute
 figures; the ratios are what counts.
 """
@@ -196,7 +196,7 @@ def encode() -> dict[str, tuple[float, float]]:
 
 
 def end_to_end() -> None:
-    """Each client in a process of its own."""
+    """Run each client in a separate process."""
     results: dict[str, list[dict[str, float]]] = {name: [] for name in PROGRAMS}
     with subprocess.Popen(
         [sys.executable, "-c", _CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

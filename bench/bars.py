@@ -1,6 +1,6 @@
 """The bars: what the figures have to be beside each other, and whether they are.
 
-Owns: which cells a bar compares and its limit. Must not know: how figures came about.
+Owns: which cells a bar compares and its limit. Not here: how figures came about.
 
 A bar compares medians of one run. One whose cells were not measured is open: neither held nor
 missed.

@@ -1,6 +1,6 @@
-"""How much the sink takes: one request, made once, replayed as fast as it is answered.
+"""The capacity of the sink: one request, made once, replayed as fast as it is answered.
 
-Whoever measures clients against the sink has to know that the client is the limit.
+In measurements of clients against the sink, the client has to be the limit.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What is measured: clients, ways to send, and the cells of the matrix.
+"""The measured cells: clients, ways to send, and the matrix of both.
 
-Owns: which combinations exist, how many records each gets, which belong to which section. Must not
-know: how a cell is run.
+Owns: which combinations exist, how many records each gets, which belong to which section. Not
+here: how a cell is run.
 
 A cell is one point: a client, its way to send (mode), the server, record size, compression,
 partitions, keyed or not, and tuning. `common` tuning is linger 5 ms, batches of 128 KiB; `own` is
-what the client does when told nothing. Idempotence and acks=all are asked for in either.
+what the client does by default. Idempotence and acks=all are asked for in either.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ CLIENTS: Mapping[str, Client] = {
 }
 MODES: Mapping[str, str] = {
     "each": "await send() in a loop, then every delivery, one by one (callbacks where that is all)",
-    "forget": "send in a loop, look at no delivery, flush()",
+    "forget": "send in a loop, ignore the deliveries, flush()",
     "gather": "await send() in a loop, then asyncio.gather(*deliveries)",
     "tasks": f"{TASKS:,} tasks, each send_and_wait() in a loop",
     "many": "send_many(), one result",
@@ -106,7 +106,7 @@ class Cell:
 
     @property
     def turns(self) -> int:
-        """How many turns a run takes; with more than one, the clients of a round alternate."""
+        """The number of turns of a run; with more than one, the clients of a round alternate."""
         return self.records // TURN_RECORDS if self.mode == "latency" else 1
 
     @property
@@ -117,7 +117,7 @@ class Cell:
 
     @property
     def records(self) -> int:
-        """How many to send."""
+        """The number of records to send."""
         most = _BY_MODE[self.mode]
         most = min(
             most,

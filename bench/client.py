@@ -1,10 +1,10 @@
-"""The worker that is measured: one client, one cell, one run, in a process of its own.
+"""The worker that is measured: one client, one cell, one run, in a separate process.
 
-Owns: warm-up, the clocks around the measured part. Must not know: how clients send.
+Owns: warm-up, the clocks around the measured part. Not here: how clients send.
 
 Arguments: the cell's client module, loop, core, mode, records, turns, and the fields of `Job`. It
 reports `warm`, each turn but the last one where there are several, and `measured`. The CPU clock of
-the process (all threads, and children that ended) starts behind the warm-up and stops when every
+the process (all threads, and children that ended) starts after the warm-up and stops when every
 outcome of the turn is there: start-up and end are left out, and so is what a metronome takes.
 """
 
@@ -50,7 +50,7 @@ class Meter:
 
 
 def _ready() -> None:
-    """Warm: go on when whoever counts at the server has done so, or when nobody does."""
+    """Report warm; go on when the counter at the server is ready, or at the end of the input."""
     tell("warm")
     sys.stdin.readline()
 
@@ -60,7 +60,7 @@ async def _await_turn(number: int, limit: asyncio.Timeout) -> None:
     tell("warm" if number == 0 else f"turn {number}")
     limit.reschedule(None)
     if not await asyncio.to_thread(sys.stdin.readline):
-        raise EOFError("nobody is there any more who could say whose turn it is")
+        raise EOFError("the process that gives the turns has ended")
     limit.reschedule(asyncio.get_running_loop().time() + _TIMEOUT_S)
 
 
@@ -112,7 +112,7 @@ async def _latency(
 
 
 async def _fill(adapter: Any, records: int, meter: Meter) -> dict[str, Any]:
-    """A steady load, round robin over all topics; who is late catches up."""
+    """A steady load, round robin over all topics; a late task catches up."""
     from bench.cells import FILL_RATE
     from bench.clients import pairs
 
@@ -143,7 +143,7 @@ async def measure(
     turns: int = 1,
     meter: Meter | None = None,
 ) -> None:
-    """One run; tells `measured`."""
+    """Do one run; report `measured`."""
     from bench.clients import Job
 
     client = importlib.import_module(f"bench.clients.{module}").Client

@@ -1,6 +1,6 @@
-"""Runs cells: interleaved rounds, each run in a process of its own, counted at the server.
+"""Run cells: interleaved rounds, each run in a separate process, counted at the server.
 
-Owns: the order of runs, what one run yields, what counts as a failed run. Must not know: how a
+Owns: the order of runs, what one run yields, what counts as a failed run. Not here: how a
 client sends, what a bar is.
 
 Invariants: a run counts only if the server's end offsets say that all its records arrived, and no
@@ -121,7 +121,7 @@ async def compare(cells: Sequence[Cell], rounds: int, share: float = 1.0) -> dic
 
 
 def unavailable(cell: Cell) -> str | None:
-    """Why this client cannot do it here, if so."""
+    """Return the reason why this client cannot do it here, if there is one."""
     package = _PACKAGES.get(cell.client, "").partition(".")[0]
     if package and importlib.util.find_spec(package) is None:
         return f"{package} is not installed"
@@ -142,7 +142,7 @@ def versions() -> dict[str, str]:
 
 
 async def _warm_up(server: Server, cells: Sequence[Cell], share: float) -> None:
-    """Some runs that nobody counts: the first client would pay for a broker's compiler."""
+    """Do some runs that do not count: the first client would pay for a broker's compiler."""
     for cell in cells[:_WARM_UP_RUNS]:
         await run_together(server, [cell], share)
 
@@ -158,7 +158,7 @@ def _sends_arrow(cell: Cell) -> bool:
 
 
 async def _encode() -> dict[str, Any]:
-    """What `bench.arrow` measures within one process; empty where that failed."""
+    """Return what `bench.arrow` measures within one process; empty where that failed."""
     program = "import json; from bench.arrow import encode; print(json.dumps(encode()))"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", program, cwd=_ROOT, stdout=asyncio.subprocess.PIPE
@@ -176,7 +176,7 @@ async def run_together(
     server: Server, cells: Sequence[Cell], share: float = 1.0, python: str = sys.executable
 ) -> list[Run | Exception]:
     """One run of each cell, and what became of it: all are open, and one at a time sends."""
-    stage = asyncio.Lock()  # who has had his turn queues up behind the others
+    stage = asyncio.Lock()  # a client that had its turn queues up after the others
     try:
         async with AsyncExitStack() as stack:
             topics = []
@@ -224,7 +224,7 @@ async def _run(
     arrived = await server.arrived(topics) - before
     result = figures(found, arrived, exact=cell.mode != "tasks")
     if cell.mode == "fill" and result["rate"] < _RATE_HELD * FILL_RATE:
-        del result["records_per_request"]  # who is late fills requests better
+        del result["records_per_request"]  # a late client fills requests better
     return result
 
 
@@ -234,7 +234,7 @@ async def _measure(
     marks: list[int | None] = []
 
     async def warm() -> None:
-        # With several clients, what came is everybody's.
+        # With several clients, the count includes the records of all.
         marks.append(await server.requests() if cell.turns == 1 else None)
 
     if cell.client == "java":
@@ -275,7 +275,7 @@ async def _measure(
 
 @asynccontextmanager
 async def _turn(stage: asyncio.Lock, stack: AsyncExitStack) -> AsyncIterator[None]:
-    """Nobody else is measured meanwhile, nor while one that has failed comes to its end."""
+    """No other client is measured meanwhile, nor while one that has failed comes to its end."""
     async with stage:
         try:
             yield
@@ -285,12 +285,12 @@ async def _turn(stage: asyncio.Lock, stack: AsyncExitStack) -> AsyncIterator[Non
 
 
 def figures(found: dict[str, Any], arrived: int, *, exact: bool = True) -> Run:
-    """What a run comes to, given what the server counted.
+    """Return the result of a run, given what the server counted.
 
     Args:
         found: The client's report.
         arrived: Records at the server, warm-up included.
-        exact: Whether the client knows how many it sent; tasks stop after some time.
+        exact: Whether the client counts what it sent; tasks stop after some time.
 
     Raises:
         WrongCountError: The server has fewer records than were acknowledged, or more.

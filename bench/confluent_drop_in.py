@@ -1,4 +1,4 @@
-"""What confluent-kafka's calls cost: with its own `Producer`, and with the drop-in.
+"""The cost of confluent-kafka's calls: with its own `Producer`, and with the drop-in.
 
 Method: a process for each of the two produces the same 50,000 records of 100 bytes in each round,
 in turns, into the sink (linger 5 ms, acks=all). The CPU clock of the process counts, all threads:

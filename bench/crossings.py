@@ -1,4 +1,4 @@
-"""How many files one awaited `send_and_wait()` crosses in the pure implementation.
+"""The number of files that one awaited `send_and_wait()` crosses in the pure implementation.
 
     python -m bench.crossings
 
@@ -27,7 +27,7 @@ _IDLE_S = 0.05
 
 
 class Crossings(NamedTuple):
-    """What one record crosses."""
+    """The files and calls that one record crosses."""
 
     calls: int
     files: Sequence[str]

@@ -1,6 +1,6 @@
 """bench/RELIABILITY.md: parts that are each rewritten by their own measurement.
 
-Owns: which part ends where, and their order. Must not know: what the parts say.
+Owns: which part ends where, and their order. Not here: the texts of the parts.
 """
 
 from __future__ import annotations

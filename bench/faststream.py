@@ -1,7 +1,7 @@
-"""What FastStream's `publish` costs: on aiokafka, on the drop-in, and natively.
+"""The cost of FastStream's `publish`: on aiokafka, on the drop-in, and natively.
 
 Method: four programs that differ in what FastStream publishes by are open at once, each in a
-process of its own: aiokafka's producer, the drop-in in its place, `aioproducer.contrib.faststream`,
+separate process: aiokafka's producer, the drop-in in its place, `aioproducer.contrib.faststream`,
 and nothing, which is FastStream's own share. In each round every one publishes the same messages in
 turn, then the next round goes the other way round. `publish` awaits each message; `no_confirm`
 awaits 500 futures after 500 messages. All have FastStream's defaults (acks=1, no idempotence, no
@@ -37,7 +37,7 @@ Costs = dict[str, list[float]]
 
 
 def ratios(costs: Costs, client: str) -> list[float]:
-    """What a client costs beside aiokafka, round by round."""
+    """The cost of a client beside aiokafka, round by round."""
     return [ours / theirs for ours, theirs in zip(costs[client], costs["aiokafka"], strict=True)]
 
 
@@ -69,7 +69,7 @@ async def _costs(bootstrap: str, topic: str, mode: str, idempotent: bool, rounds
 
 
 def _print(mode: str, idempotent: bool, costs: Costs) -> bool:
-    """Whether the targets are met."""
+    """Return whether the targets are met."""
     print(f"{mode}, {'idempotent, acks=all' if idempotent else 'acks=1'}:")
     met = True
     for client in CLIENTS:

@@ -27,7 +27,7 @@ _VALUE = b"0123456789abcdef" * 6 + b"0123"
 
 
 class _Nowhere(AioKafkaFastProducerImpl):
-    """What FastStream costs by itself."""
+    """Measure FastStream without a producer."""
 
     async def publish(self, cmd: Any) -> Any:
         value, content_type = await self.codec.encode(cmd.body, self.serializer)

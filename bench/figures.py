@@ -1,6 +1,6 @@
 """Medians, spreads, percentiles, and what a latency is when the load does not wait.
 
-Owns: arithmetic on samples. Must not know: clients, brokers, files.
+Owns: arithmetic on samples. Not here: clients, brokers, files.
 
 **Coordinated omission.** A load generator that waits for an answer before it sends the next request
 does not ask while the server is slow, and so leaves out most of the bad latencies. Here every
@@ -54,12 +54,12 @@ def percentile(samples: Sequence[float], share: float) -> float:
 
 
 def due_times(start: float, rate: float, count: int) -> list[float]:
-    """When each of `count` requests is due, `rate` a second."""
+    """Return when each of `count` requests is due, `rate` a second."""
     return [start + index / rate for index in range(count)]
 
 
 def latencies(due: Sequence[float], done: Sequence[float | None]) -> list[float]:
-    """How late each request was answered, counted from when it was due.
+    """Return how late each request was answered, counted from when it was due.
 
     Raises:
         ValueError: One was never answered: its latency is unknown, and left out it would flatter.

@@ -2,7 +2,7 @@
 
 Method: one real broker in its own JVM; the application under uvicorn, one process, with uvloop and
 httptools where they are installed. Both clients idempotent with acks=all, neither lingers, and
-otherwise as they come. An event is answered when it is acknowledged. A process of its own posts
+otherwise as they come. An event is answered when it is acknowledged. A separate process posts
 2,000 events a second over 64 connections, each when it is due, whatever became of those before:
 latency counts from then (see `bench.pacing`). A run is a fresh server, warmed up at the same rate;
 rounds take turns, after runs of both that warm the broker up (the compilers of its JVM take most of
@@ -97,7 +97,7 @@ async def paced(port: int, seconds: float) -> list[float]:
 
 
 async def most(port: int, seconds: int) -> Run:
-    """What wrk gets; nothing where there is no wrk."""
+    """Return the result of wrk; nothing where there is no wrk."""
     if (wrk := shutil.which("wrk")) is None:
         return {}
     with tempfile.TemporaryDirectory() as directory:

@@ -1,6 +1,6 @@
 """The gateway of examples/ as a process: with our producer, or the same app on aiokafka.
 
-Owns: which producer the application has. Must not know: the load.
+Owns: which producer the application has. Not here: the load.
 
     python -m bench.gateway_app JSON    # client, bootstrap, topic, options
 """

@@ -1,6 +1,6 @@
 """HTTP requests that are sent when they are due, over connections that stay open.
 
-Owns: just enough of HTTP/1.1 to post and to see the answer's status. Must not know: what is posted,
+Owns: just enough of HTTP/1.1 to post and to see the answer's status. Not here: what is posted,
 what the figures mean; the pace is `bench.pacing`'s.
 
     python -m bench.http_load '{"port": 8000, "rate": 2000, "count": 40000, "connections": 64}'
@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
 
 
 class HttpLoad:
-    """What `paced` fires requests with."""
+    """The connections with which `paced` sends requests."""
 
     def __init__(self) -> None:
         self.refused = 0

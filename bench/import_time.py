@@ -1,4 +1,4 @@
-"""What `import aioproducer` costs over a bare interpreter, and whether it stays light.
+"""The time of `import aioproducer` over a bare interpreter, and a check that it stays light.
 
 Method: fresh interpreters in turn (bare, asyncio, aioproducer), wall clock of each; medians of the
 differences. The budget is 80 ms over bare Python, asyncio included.

@@ -1,7 +1,7 @@
 """Instructions per record: a figure without noise, for machines that are busy.
 
 Method: `bench.instructions_load` sends to the sink under valgrind's callgrind, which counts only
-between two marks behind the warm-up. Linger is long, so that full batches and the last flush are
+between two marks after the warm-up. Linger is long, so that full batches and the last flush are
 sent; but for `lone`, where each record is sent when the one before is acknowledged. Hashes are not
 random: two runs of the same code differ by about a percent. Instructions are no time: a cache miss
 costs as much here as an addition. Only the client is counted, in user space, the event loop
@@ -104,7 +104,7 @@ async def _count(server: Server, mode: str, library: Path, out: Path, python: st
 
 
 async def _run_callgrind(python: str, out: Path, given: str) -> str:
-    """What valgrind said in the end."""
+    """Return the last lines of valgrind's output."""
     process = await asyncio.create_subprocess_exec(
         "valgrind",
         "--tool=callgrind",

@@ -1,10 +1,10 @@
 """Java's producer: the ProducerPerformance tool, and our `Load` where that cannot do it.
 
-Owns: their command lines, and the marks taken from what they print. Must not know: results.
+Owns: their command lines, and the marks taken from what they print. Not here: results.
 
-The tool tells nobody when its warm-up ends, so it reports ten times a second, and the first report
-at which enough records are acknowledged is the mark. Clocks are read from outside at the marks: the
-kernel tells any process's CPU clock, all threads included, as it tells the process itself.
+The tool does not report when its warm-up ends, so it reports ten times a second, and the first
+report with enough acknowledged records is the mark. Clocks are read from outside at the marks: the
+kernel gives any process's CPU clock, all threads included, as it gives the process itself.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class JavaClientError(Exception):
 
 
 async def performance(job: Job, records: int, warm: Warm) -> Measured:
-    """One run of ProducerPerformance, as many records before the mark as behind it.
+    """One run of ProducerPerformance, as many records before the mark as after it.
 
     Raises:
         JavaClientError: It failed.
@@ -152,7 +152,7 @@ async def _classpath(coordinates: list[str]) -> list[Path]:
 
 
 def compiled(source: Path, java: Java, jars: list[Path]) -> Path:
-    """Where the classes of a program are; compiled once for each state of its source.
+    """Return the folder with a program's classes; compiled once for each state of its source.
 
     Raises:
         JavaClientError: There is no compiler.

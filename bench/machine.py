@@ -1,4 +1,4 @@
-"""What a measurement ran on, and where it finds the tests' own tools."""
+"""The machine of a measurement, and the path to the tests' own tools."""
 
 from __future__ import annotations
 

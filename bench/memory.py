@@ -1,19 +1,19 @@
 """Memory under overload: 1,000 tasks offer three times what a cluster takes, and it is frozen.
 
-Method: first a process of 1,000 tasks sends 1 KiB values as fast as it can, which tells how much
+Method: first a process of 1,000 tasks sends 1 KiB values as fast as it can, which shows how much
 the cluster takes. Then a fresh process connects, and what it occupies is noted: the idle process.
 All brokers get a SIGSTOP; for 60 s the tasks offer three times the rate and keep no deliveries.
 Then the brokers go on, the tasks offer as much for 10 s more, stop, and the rest is delivered.
-Nothing may expire meanwhile: `max_block_ms` and `delivery_timeout_ms` are long. The kernel tells
+Nothing may expire meanwhile: `max_block_ms` and `delivery_timeout_ms` are long. The kernel gives
 the process's memory every 100 ms, and its peak. At the end confluent-kafka's consumer reads
 everything back.
 
-It fails when memory exceeds idle + `buffer_memory` + 48 MiB, when anybody in the line for memory is
-served before those who came before him, when a record fails, is lost, duplicated or reordered, or
+It fails when memory exceeds idle + `buffer_memory` + 48 MiB, when a task in the line for memory is
+served before those that came before it, when a record fails, is lost, duplicated or reordered, or
 when buffer memory does not come back. The outcome goes to bench/memory.json and bench/memory.png,
 of shortened runs to build/memory/ instead.
 
-    AIOPRODUCER_BENCH_SECONDS    how long the cluster stands still, instead of 60
+    AIOPRODUCER_BENCH_SECONDS    how long the cluster is stopped, instead of 60
     AIOPRODUCER_BENCH_SCENARIOS  names of scenarios, separated by commas, instead of all
 """
 
@@ -53,7 +53,7 @@ _LONG_TIMEOUTS = {"max_block_ms": 600_000, "delivery_timeout_ms": 900_000}
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is frozen, and how the producer is configured."""
+    """The frozen brokers, and the producer's options."""
 
     description: str
     real: bool
@@ -95,7 +95,7 @@ class Ground:
 
 @dataclass(slots=True)
 class Run:
-    """What was seen of one scenario."""
+    """The measurements of one scenario."""
 
     name: str
     scenario: Scenario
@@ -112,7 +112,7 @@ class Run:
 
     @property
     def bound(self) -> int:
-        """What the process may occupy."""
+        """The memory that the process may occupy."""
         return self.idle + self.buffer_memory + ALLOWANCE
 
     @property
@@ -121,7 +121,7 @@ class Run:
         return float(self.drained["turns"] / (self.events["stopped"] - self.events["frozen"]))
 
     def violations(self) -> list[str]:
-        """What breaks a promise, or makes the measurement worthless."""
+        """The broken guarantees, and reasons why the measurement is worthless."""
         drained, found = self.drained, self.findings
         wrong = [
             f"{what}: {count:,}"
@@ -143,7 +143,7 @@ class Run:
         if found["read"] != drained["accepted"]:
             wrong.append(f"{found['read']:,} records read, {drained['accepted']:,.0f} accepted")
         if drained["waited"] < TASKS:
-            wrong.append("hardly anybody had to wait")
+            wrong.append("hardly any task had to wait")
         if self.offered_per_second < 0.9 * OVERLOAD * self.capacity:
             wrong.append("the tasks did not offer as much as they should")
         return wrong
@@ -194,7 +194,7 @@ async def _measure(name: str, scenario: Scenario, frozen_s: float) -> Run:
 
 
 async def _capacity(ground: Ground, scenario: Scenario) -> float:
-    """What the cluster acknowledges in a second while everybody sends as fast as possible."""
+    """Return the acknowledged records per second while all tasks send as fast as possible."""
     async with _load(ground, scenario, "capacity") as load:
         await load.report("idle", _ANSWER_S)
         load.say("offer", rate=0)
@@ -315,7 +315,7 @@ async def _embedded_ground(stack: AsyncExitStack, topics: dict[str, int]) -> Gro
     ready = await cluster.report("ready", _ANSWER_S)
     return Ground(
         ready["bootstrap_servers"],
-        "3 embedded brokers in a process of their own",
+        "3 embedded brokers in a separate process",
         cluster.freeze,
         cluster.thaw,
     )

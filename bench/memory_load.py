@@ -2,11 +2,11 @@
 
 Arguments: bootstrap, topic, partitions, tasks, value_bytes, options (of the producer). It reports
 `idle` once it is connected, then `counters` every 100 ms.
-Told `offer` with a rate, records/s of all tasks together (0: as fast as they can), the tasks send
+On `offer` with a rate, records/s of all tasks together (0: as fast as they can), the tasks send
 until `stop`; then it reports `drained`.
 
 A task waits in `send` or until its next turn comes; turns that come while it waits in `send` are
-counted and dropped, like the requests of a client who was told to wait.
+counted and dropped, like the requests of a client that was asked to wait.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _DRAIN_TIMEOUT_S = 300.0
 
 
 class _Load:
-    """What the tasks do, and what they found out.
+    """The work of the tasks, and their measurements.
 
-    The line: whoever finds others waiting as he comes takes a ticket. Tickets have to be served in
-    order.
+    The line: a task that finds others waiting when it comes takes a ticket. Tickets have to be
+    served in order.
     """
 
     def __init__(self, producer: Producer, topic: str, partitions: int, value_bytes: int) -> None:

@@ -1,6 +1,6 @@
-"""What the memory benchmark leaves behind: lines of text, figures as JSON, a plot.
+"""The output of the memory benchmark: lines of text, figures as JSON, a plot.
 
-Owns: words and pictures. Must not know: how it was run.
+Owns: words and pictures. Not here: how it was run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Numbered records, and what is wrong with the numbers that a reader finds.
 
-Owns: the form of a value, the comparison of what is read with 0, 1, 2, ... of each source. Must not
-know: clients, brokers, processes.
+Owns: the form of a value, the comparison of what is read with 0, 1, 2, ... of each source. Not
+here: clients, brokers, processes.
 
-A source is whoever numbers: each of its records goes to one partition, so that order means
+Each source numbers its records and sends each to one partition, so that order means
 something. Memory is bounded: only numbers that are missing so far are remembered.
 """
 
@@ -36,13 +36,13 @@ def number_of(value: bytes | None, size: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a reader found.
+    """The findings of a reader.
 
     Attributes:
         read: Records, copies included.
         lost: Neither found nor known to have failed.
         duplicated: Copies beyond the first.
-        reordered: Found behind a record with a higher number.
+        reordered: Found after a record with a higher number.
         wrongly_denied: Found although the client said they were not written.
     """
 
@@ -65,7 +65,7 @@ class Numbering:
 
     @property
     def missing(self) -> int:
-        """How many numbers were skipped and did not come yet."""
+        """The number of numbers that were skipped and did not come yet."""
         return sum(map(len, self._missing.values()))
 
     def see(self, source: int, number: int) -> None:
@@ -87,7 +87,7 @@ class Numbering:
             self.duplicated += 1
 
     def complete(self, sent: Mapping[int, int]) -> bool:
-        """Whether each source came as far as it sent."""
+        """Return whether each source came as far as it sent."""
         return all(self._next.get(source, 0) >= count for source, count in sent.items())
 
     def findings(

@@ -1,6 +1,6 @@
 """An open load: requests are sent when they are due, whatever became of those before.
 
-Owns: the metronome, which is a process of its own, and its client's side. Must not know: clients.
+Owns: the metronome, which is a separate process, and its client's side. Not here: clients.
 
 An event loop cannot keep time to better than a millisecond (epoll's timeout is one), and a timer
 that is late would hide in the latency of asyncio clients alone. So a metronome writes the moment
@@ -98,7 +98,7 @@ class Metronome:
 
 
 class Load:
-    """What was due when, and when it was done."""
+    """The times at which requests were due and done."""
 
     def __init__(self, adapter: Adapter, records: Iterator[Pair], count: int) -> None:
         self.due: list[float] = []
@@ -170,10 +170,10 @@ class Crew:
 
 
 class _Errand:
-    """What a task waits for, as for a future; but it goes on where `begin` is called."""
+    """A task awaits it as it awaits a future; but it goes on where `begin` is called."""
 
     def __init__(self) -> None:
-        self._asyncio_future_blocking = False  # by this a task knows what it may wait for
+        self._asyncio_future_blocking = False  # by this a task recognizes what it may await
         self._loop = asyncio.get_running_loop()
         self._coroutine: Work | None = None
         self._callback: Callable[[_Errand], object] | None = None

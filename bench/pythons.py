@@ -26,7 +26,7 @@ Figures = dict[tuple[str, Cell], list[float]]
 
 
 def cells() -> list[Cell]:
-    """What is measured on each interpreter."""
+    """The measurements on each interpreter."""
     pairs = [(client, mode) for mode in MODES for client in CLIENTS]
     without = {("confluent", "gather"), ("confluent", "tasks")}
     chosen = [Cell(*pair, server="sink") for pair in pairs if pair not in without]

@@ -1,6 +1,6 @@
 """The worker that reads: confluent-kafka's consumer, judging numbers as they come.
 
-Arguments: bootstrap, topic, value_bytes. It reports `progress` each second. Told `finish` with what
+Arguments: bootstrap, topic, value_bytes. It reports `progress` each second. On `finish` with what
 was sent, it reads to the ends of all partitions and reports `findings`.
 """
 
@@ -32,7 +32,7 @@ _TRANSIENT = frozenset(
         KafkaError._PARTITION_EOF,
     ]
 )
-"""What a reader lives through while brokers break. Falling behind the retention is not among it."""
+"""Errors of a reader while brokers break. Falling behind the retention is not among them."""
 
 
 class _Reader:
@@ -62,7 +62,7 @@ class _Reader:
         )
 
     def run(self, finish: threading.Event, last_order: dict[str, Any]) -> None:
-        """Read until told to finish, then to the ends."""
+        """Read until `finish` comes, then to the ends."""
         reported = 0.0
         deadline = None
         while True:

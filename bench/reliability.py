@@ -1,8 +1,8 @@
 """Real faults on real Kafka: ours, aiokafka and confluent-kafka live through them side by side.
 
 Method: three Kafka brokers in JVMs on this machine. In each scenario every client sends its own
-numbered 100-byte records, at the same pace, to a topic of its own, while the brokers or the network
-break under all of them at once. Then confluent-kafka's consumer reads what stands in the topics.
+numbered 100-byte records, at the same pace, to a separate topic, while the brokers or the network
+break under all of them at once. Then confluent-kafka's consumer reads the topics.
 The scenarios are those of `tests/support/faults`. The table goes to bench/RELIABILITY.md.
 
     AIOPRODUCER_BENCH_RECORDS    records per scenario and client at least, instead of 50,000
@@ -51,7 +51,7 @@ Written by `python -m bench reliability`; do not edit.
 
 **Method.** Three Apache Kafka brokers (JVMs on one machine, each a controller as well), topics of
 {partitions} partitions with replication 3 and `min.insync.replicas` 2. All clients run at the same
-time in one process, each with a topic of its own, and send numbered 100-byte records at
+time in one process, each with a separate topic, and send numbered 100-byte records at
 {rate:,} records/s each until at least {records:,} are sent and the fault is over. All are
 idempotent, `acks=all`, linger 5 ms, request timeout {request_s:g} s, delivery timeout
 {delivery_s:g} s (aiokafka has none: it retries idempotent batches for ever), everything else at its
@@ -63,11 +63,11 @@ consumer reads the topics to their ends.
 - *failed*: given up, with an error. *unresolved*: no outcome {grace_s:g} s after everything was
   sent and the fault was over.
 - *lost*: acknowledged and not in the log. *duplicated*: copies beyond the first. *reordered*:
-  behind a record that was sent later to the same partition. *misplaced*: acknowledged at an offset
-  where another record stands.
+  after a record that was sent later to the same partition. *misplaced*: acknowledged at an offset
+  where another record is stored.
 - *wrongly not persisted*: called "not persisted", or refused, and in the log all the same. Only
   aioproducer says of a failure whether the record may have been written.
-- *retries*: records that were sent again, where the client tells.
+- *retries*: records that were sent again, where the client counts them.
 - Only the record counts of one run are shown. A 0 says that this run found nothing, not that
   nothing can happen.
 """
@@ -150,7 +150,7 @@ def main() -> None:
     from support.faults import CLIENTS, SCENARIOS
 
     for name in ("aioproducer", "aiokafka"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # the verdicts tell what went wrong
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # the verdicts show what went wrong
     chosen = os.environ.get("AIOPRODUCER_BENCH_SCENARIOS")
     names = chosen.split(",") if chosen else list(SCENARIOS)
     records = int(os.environ.get("AIOPRODUCER_BENCH_RECORDS") or RECORDS)

@@ -1,6 +1,6 @@
-"""What `make bench` leaves behind: figures as JSON, tables, plots.
+"""The output of `make bench`: figures as JSON, tables, plots.
 
-Owns: words and pictures. Must not know: how it was run. A whole run with all its rounds goes to
+Owns: words and pictures. Not here: how it was run. A whole run with all its rounds goes to
 `bench/`, any other to `build/bench/`.
 """
 
@@ -34,7 +34,7 @@ _SIGNS = {True: PASS, False: FAIL, None: "not measured"}
 _TEXT = """\
 # What a record costs
 
-Written by `make bench`; do not edit. How it was measured, and what is not fair to whom, is in
+Written by `make bench`; do not edit. How it was measured, and what is unfair to which client, is in
 [README.md](README.md).
 
 - {machine}; {when} UTC, {minutes:g} minutes, {rounds} interleaved rounds

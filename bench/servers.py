@@ -1,6 +1,6 @@
-"""What clients send to: one Kafka broker, the sink, the embedded cluster; and what arrived there.
+"""The servers of clients: one Kafka broker, the sink, the embedded cluster; and their counts.
 
-Owns: starting them, topics, counting at the server. Must not know: clients, figures.
+Owns: starting them, topics, counting at the server. Not here: clients, figures.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BROKER_SETTINGS = {
 
 
 class Server:
-    """Where to send, and what came."""
+    """The address to send to, and the count of what came."""
 
     def __init__(self, bootstrap: str, description: str, pids: tuple[int, ...] = ()) -> None:
         self.bootstrap = bootstrap
@@ -131,7 +131,7 @@ async def embedded() -> AsyncIterator[Server]:
 
 @contextmanager
 def _data_directory() -> Iterator[Path]:
-    """Memory where there is plenty: a disk that writes behind the measurement disturbs it."""
+    """Memory where there is plenty: a disk that writes during the measurement disturbs it."""
     parent = _MEMORY_DIRECTORY
     if not parent.is_dir() or shutil.disk_usage(parent).free < _MEMORY_NEEDED:
         parent = Path(tempfile.gettempdir())

@@ -1,6 +1,6 @@
 """The worker that acknowledges at once: a broker that counts records and validates nothing.
 
-Owns: the few requests a producer needs. Must not know: clients. Arguments: none; topics are created
+Owns: the few requests a producer needs. Not here: clients. Arguments: none; topics are created
 by CreateTopics. It reports `ready` with its address, and its counts whenever `counts` is said.
 
 A Produce request costs it one walk over the partition headers; record bytes are not touched after
@@ -65,7 +65,7 @@ _BATCH_LENGTH_AT, _BATCH_COUNT_AT, _BATCH_OVERHEAD = 8, 57, 12
 
 
 class Log:
-    """What the topics hold: numbers of records, and counters since the start."""
+    """The content of the topics: numbers of records, and counters since the start."""
 
     def __init__(self) -> None:
         self.ends: dict[str, list[int]] = {}

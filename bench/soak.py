@@ -2,7 +2,7 @@
 
 Method: three Kafka brokers in JVMs, a topic of 6 partitions with replication 3,
 `min.insync.replicas` 2 and bounded retention; a proxy before each broker. The producer runs in a
-process of its own and looks at the outcome of every record; the kernel tells its memory.
+separate process and checks the outcome of every record; the kernel gives its memory.
 confluent-kafka's consumer follows in another process and checks the numbers. The faults are those
 of `tests/support/faults`, drawn from a seed; when one is over, all replicas have to be in sync
 before the next. None begins in the last 20 s.
@@ -70,7 +70,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is asked for."""
+    """The parameters of the soak."""
 
     minutes: float
     rate: int
@@ -78,17 +78,17 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """How long records are sent."""
+        """The seconds for which records are sent."""
         return self.minutes * 60
 
     @property
     def records(self) -> int:
-        """How many are sent."""
+        """The number of records to send."""
         return round(self.seconds * self.rate)
 
     @property
     def faults(self) -> int:
-        """How many faults begin when none takes longer than it should."""
+        """The number of faults that begin when none takes longer than it should."""
         return int((self.seconds - FAULT_EVERY_S - _FIRST_FAULT_S) / FAULT_EVERY_S) + 1
 
     @property
@@ -99,7 +99,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Soak:
-    """What was seen."""
+    """The measurements of the soak."""
 
     plan: Plan
     description: str = ""
@@ -148,7 +148,7 @@ class Soak:
         }
 
     def violations(self) -> list[str]:
-        """What breaks a promise, or makes the run worthless."""
+        """The broken guarantees, and reasons why the run is worthless."""
         wrong = [f"{name}: {count:,}" for name, count in self.verdict().items() if count]
         if self.growth >= GROWTH_ALLOWED:
             wrong.append(f"memory grew by {self.growth / _MIB:.1f} MiB over the second half")
@@ -163,7 +163,7 @@ class Soak:
         return wrong
 
     def fault_counts(self) -> dict[str, int]:
-        """How often each kind happened."""
+        """The number of faults of each kind."""
         names = [name for _, _, name in self.faults]
         return {name: names.count(name) for name in sorted(set(names))}
 

@@ -1,6 +1,6 @@
-"""Which faults a soak lives through, in which order, drawn from a seed.
+"""The faults of a soak and their order, drawn from a seed.
 
-Owns: the deck of faults and the draw. Must not know: clients, the verdict, the clock.
+Owns: the deck of faults and the draw. Not here: clients, the verdict, the clock.
 
 Invariants: the same seed gives the same plan; every kind comes as often as the deck has it before
 the deck is shuffled again; the first fault fills the producer's memory, so that what it occupies

@@ -1,8 +1,8 @@
-"""The worker that sends for long: numbered records at a steady pace, each outcome looked at.
+"""The worker that sends for long: numbered records at a steady pace, each outcome checked.
 
 Arguments: bootstrap, topic, partitions, value_bytes, options (of the producer). It reports `ready`.
-Told `send` with a rate, records/s, and a number of records, it reports `counters` each second,
-`sent` when it has sent them all or was told anything else, `settled` when the last outcome is there
+On `send` with a rate, records/s, and a number of records, it reports `counters` each second,
+`sent` when it has sent them all or gets another command, `settled` when the last outcome is there
 or time is up, and `closed`.
 
 The pace is kept on average: what `send` held up is caught up on. Each partition numbers its records
@@ -50,12 +50,12 @@ class _Load:
 
     @property
     def pending(self) -> int:
-        """How many records have no outcome yet."""
+        """The number of records that have no outcome yet."""
         return sum(map(len, self._pending))
 
     @property
     def refused(self) -> int:
-        """How often `send` raised; the record was then tried again."""
+        """The number of times that `send` raised; the record was then tried again."""
         return sum(self.reasons.values()) - len(self.failed)
 
     async def send(self, rate: float, records: int) -> None:
@@ -81,7 +81,7 @@ class _Load:
         return True
 
     async def settle(self) -> None:
-        """Look at the outcomes as they come, for ever."""
+        """Check the outcomes as they come, for ever."""
         while True:
             for partition, pending in enumerate(self._pending):
                 while pending and pending[0].done():
@@ -102,7 +102,7 @@ class _Load:
             self.misplaced += metadata.offset != number
 
     def counts(self, producer: Producer) -> dict[str, Any]:
-        """What to report."""
+        """Return the counters to report."""
         metrics = producer.metrics()
         return {
             "at": time.monotonic(),

@@ -1,6 +1,6 @@
-"""What a soak leaves behind: a table, figures as JSON, a plot, a part of bench/RELIABILITY.md.
+"""The output of a soak: a table, figures as JSON, a plot, a part of bench/RELIABILITY.md.
 
-Owns: words and pictures. Must not know: how it was run.
+Owns: words and pictures. Not here: how it was run.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ of 6 partitions with replication 3, `min.insync.replicas` 2 and bounded retentio
 before each broker. Every {every:g} s something breaks, drawn from a seed ({seed}); the next fault
 waits until all replicas are in sync again. Idempotence and `acks=all` as by default, linger
 {linger_ms} ms, request timeout {request_s:g} s, delivery timeout {delivery_s:g} s.
-confluent-kafka's consumer follows in a process of its own and checks the numbers; the outcome of
-every record is looked at, and its offset has to be its number. The other words mean what they mean
+confluent-kafka's consumer follows in a separate process and checks the numbers; the outcome of
+every record is checked, and its offset has to be its number. The other words mean what they mean
 above.
 
 - *growth*: the slope of process memory over the second half, times its length; less than

@@ -13,7 +13,7 @@ partitions. Rounds are interleaved, every second one in reverse; the first two a
 since they are the compiler's, and the broker's compiler has to see transactions as well: a round
 writes 200,000 rows ten times, with either guarantee in turns, and takes the median of them. CPU is
 that of the JVM with its Python workers, user and system, from the start of a write to its end;
-generating the rows is part of it, for all alike, so it is made cheap: a number behind a constant.
+generating the rows is part of it, for all alike, so it is made cheap: a number after a constant.
 Rows are counted by the topic's end offsets. Records: idempotent, acks=all, everywhere.
 
     AIOPRODUCER_BENCH_ROUNDS   rounds, instead of 5
@@ -57,7 +57,7 @@ WARM_UPS = 2
 MICRO_BATCHES = 42
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
-# The release has no token provider of its own version on Maven Central.
+# The release has no token provider of the same version on Maven Central.
 CONNECTOR_NEEDS = (
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.1.0-preview1",
     "org.apache.kafka:kafka-clients:3.9.2",
@@ -190,7 +190,7 @@ async def measure(rounds: int, chosen: list[Case], *, micro: bool) -> dict[str, 
     """These cases, in turns; then micro-batches."""
     results: dict[str, list[dict[str, float]]] = defaultdict(list)
     latencies: dict[str, list[float]] = defaultdict(list)
-    # Spark looks for data sources in the session of the thread that asks.
+    # Spark finds data sources in the session of the thread that asks.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     with tempfile.TemporaryDirectory(prefix="aioproducer-bench-") as directory:
         async with kafka() as server:

@@ -1,6 +1,6 @@
-"""What is measured of Spark's sinks, and the bars.
+"""The measurements of Spark's sinks, and the bars.
 
-Owns: names and limits. Must not know: Spark, how anything is measured.
+Owns: names and limits. Not here: Spark, how anything is measured.
 """
 
 from __future__ import annotations
@@ -97,12 +97,12 @@ class Bar:
         return self.measure == "rate"
 
     def is_held(self, ratio: float) -> bool:
-        """Whether this ratio is good enough."""
+        """Return whether this ratio is good enough."""
         return ratio >= self.limit if self.at_least else ratio <= self.limit
 
 
 def bars() -> list[Bar]:
-    """What the data source is held to."""
+    """The bars of the data source."""
     found = []
     for codec, rate in (("none", 1.2), ("lz4", 1.05)):
         for keyed in (True, False):

@@ -1,6 +1,6 @@
 """A sink of Spark's that takes every row and keeps none: no Python sink can cost less.
 
-Owns: reading record batches in a worker. Must not know: Kafka, how anything is measured. Spark
+Owns: reading record batches in a worker. Not here: Kafka, how anything is measured. Spark
 imports it in its workers.
 """
 
@@ -26,7 +26,7 @@ class Discard(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format()` is given."""
+        """The name for `format()`."""
         return "discard"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:

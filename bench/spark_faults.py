@@ -1,4 +1,4 @@
-"""What `make cluster-spark` has found, into bench/RELIABILITY.md and bench/spark_faults.json.
+"""The findings of `make cluster-spark`, into bench/RELIABILITY.md and bench/spark_faults.json.
 
 It runs nothing by itself: the tests leave a record of each scenario in `build/spark-faults`.
 Records of one scenario, in whatever folders there, are added up. A scenario that was not run again
@@ -49,16 +49,16 @@ and again, at random moments, and started again with another number of cores and
 partitions, until each fault has happened so often and every file is written. Then
 confluent-kafka's read_committed consumer reads the topic to its end. The faults are those of
 `tests/spark/test_exactly_once.py`; what is killed there is killed by SIGKILL. A session has up to
-ten queries at once, each with a topic and a checkpoint of its own; what kills the session or a
-broker hits each of them in a batch of its own, and counts as often as it hits one: the deaths
+ten queries at once, each with its own topic and checkpoint; a death of the session or a broker
+hits each of them in a different batch, and counts as often as it hits one: the deaths
 themselves are the *sessions* that were killed, and *broker killed*. The runs of a scenario are
 added up.
 
-- *happened*: how often, by what those who died wrote down just before. *Another attempt* is one
+- *happened*: how often, by the notes written just before each death. *Another attempt* is one
   that Spark made by itself; *attempt with another number of partitions*: a batch that was begun
   with one and done again with another.
 - *sessions*: how often Spark was started. *lives*: how often a query was; of these *killed*, and
-  *failed*: ended by an error of their own, which is what a shut out driver does, and Spark when a
+  *failed*: ended by their own error, as a driver that was shut out is, and Spark when a
   task has failed too often.
 - *duplicates*: rows beyond the first of their kind. *losses*: rows that are not there.
 

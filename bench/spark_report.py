@@ -1,6 +1,6 @@
-"""What `make bench-spark` leaves behind: figures as JSON, and a page of tables.
+"""The output of `make bench-spark`: figures as JSON, and a page of tables.
 
-Owns: words. Must not know: Spark, how it was run.
+Owns: words. Not here: Spark, how it was run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tables of the documents.
 
-Owns: what a Markdown table looks like. Must not know: what stands in it.
+Owns: what a Markdown table looks like. Not here: its contents.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ PASS, FAIL = "pass", "**FAIL**"
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
-    """A Markdown table; the first `left` columns stand to the left, figures to the right.
+    """A Markdown table; the first `left` columns are aligned left, figures right.
 
     A row may be shorter than `heads`.
     """

@@ -1,8 +1,8 @@
 """Many topics: what each one keeps of memory, and what CPU the next one costs.
 
-Method: an embedded cluster in a process of its own has all the topics, one partition each. A client
+Method: an embedded cluster in a separate process has all the topics, one partition each. A client
 sends one record to one topic after the other and awaits it. One client counts the CPU time of its
-process (all threads, user and system) for 200 new topics when it knows 1, 1,000, 4,000 and 8,000
+process (all threads, user and system) for 200 new topics when it has 1, 1,000, 4,000 and 8,000
 already. Another one, under `tracemalloc`, counts the bytes it holds at the same points, after a
 garbage collection. Per topic means: the difference to the first point, by the topics in between.
 
@@ -41,7 +41,7 @@ async def _steps(bootstrap: str, counts: list[int], *, traced: bool) -> list[Rep
 
 
 async def _measure(counts: list[int]) -> bool:
-    """Whether the bound holds."""
+    """Return whether the bound holds."""
     numbered = counts[-1] + NEW_TOPICS + 1
     async with worker(
         "cluster", "bench.embedded", brokers=1, topics={}, numbered=numbered

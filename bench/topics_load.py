@@ -1,6 +1,6 @@
 """The worker of the topics benchmark: one record to each of many topics.
 
-Arguments: bootstrap, counts (rising), traced. Whenever the producer knows so many topics it reports
+Arguments: bootstrap, counts (rising), traced. Whenever the producer has so many topics it reports
 `step`: the CPU time of the next 200 new topics, or, if traced, what the producer's memory holds.
 It reports `end` when it is through.
 """

@@ -57,7 +57,7 @@ _TEXT = """\
 40 numbered records over all partitions; half of them move a consumer group's position by
 `send_offsets` too, and every tenth is aborted on purpose. What fails is aborted, a call that ran
 out of time is repeated, after a fatal error (or a kill) a new producer with the same transactional
-id goes on. A broker is hit while the client stands exactly before the phase that the scenario
+id goes on. A broker is hit while the client is held exactly before the phase that the scenario
 names: killed there, or frozen there and killed 0.5 s after the client's request went out. Request
 timeout {request_s:g} s, `max_block_ms` {block_s:g} s. Afterwards confluent-kafka's read_committed
 consumer reads the topic to its end, and a consumer of the Java client has to see the same bytes.
@@ -70,8 +70,8 @@ consumer reads the topic to its end, and a consumer of the Java client has to se
   unknown outcome that are visible in part. *leaked*: visible records of transactions that were
   aborted or never committed. *duplicated*, *reordered*: among the visible records. *strange*:
   visible and never sent. *committed losses*: records that failed in a transaction whose commit
-  succeeded. *position wrong*: the group does not stand where the last visible transaction put it.
-  *stuck*: partitions held up by a transaction that nobody ends.
+  succeeded. *position wrong*: the group's position is not where the last visible transaction put
+  it. *stuck*: partitions held up by a transaction that is never ended.
 - *control*: what the same judge finds *leaked* for a read_uncommitted consumer; were it 0, the
   judge would be blind.
 - *producers*: how many, one after the other, it took.
@@ -84,10 +84,10 @@ def _pipeline(result: PipelineResult) -> str:
         f"**Consume, transform, produce.** A program copies {result.inputs:,} records from one "
         "topic to another with confluent-kafka's consumer, a static member of a group whose "
         "positions are part of the same transactions. It was ended by `kill -9` "
-        f"{result.kills} times (by an error of its own {result.other_ends} times), and was told of "
-        f"{result.transactions:,} commits. Inputs without output: {result.missing}; outputs "
-        f"beyond the first of an input: {result.duplicated}; partitions in another order: "
-        f"{result.reordered}.\n"
+        f"{result.kills} times (by its own error {result.other_ends} times), and "
+        f"{result.transactions:,} commits were reported to it. Inputs without output: "
+        f"{result.missing}; outputs beyond the first of an input: {result.duplicated}; "
+        f"partitions in another order: {result.reordered}.\n"
     )
 
 
@@ -150,7 +150,7 @@ def main() -> None:
     from support.transactions.runner import Load
     from support.transactions.scenarios import SCENARIOS
 
-    logging.getLogger("aioproducer").setLevel(logging.CRITICAL)  # the verdicts tell what went wrong
+    logging.getLogger("aioproducer").setLevel(logging.CRITICAL)  # the verdicts show what went wrong
     chosen = os.environ.get("AIOPRODUCER_BENCH_SCENARIOS")
     levels = os.environ.get("AIOPRODUCER_BENCH_VERSIONS")
     transactions = int(os.environ.get("AIOPRODUCER_BENCH_TRANSACTIONS") or TRANSACTIONS)

@@ -1,4 +1,4 @@
-"""The program of ours that `bench.transactions` measures; java/TransactionLoad.java is its twin.
+"""Our program that `bench.transactions` measures; java/TransactionLoad.java does the same.
 
 Argument: a JSON object of the same things. It sends twice, to warm up and measured, and prints one
 JSON object.

@@ -1,4 +1,4 @@
-"""What transactions cost: throughput and the time of a commit, beside the Java client.
+"""The cost of transactions: throughput and the time of a commit, beside the Java client.
 
 Method: one real broker in its own JVM, 100-byte values, 6 partitions, linger 5 ms, batches of
 128 KiB, acks=all, no compression. Every run is a fresh process that sends its load twice, to warm
@@ -143,7 +143,7 @@ def _output(command: list[str]) -> str:
 
 @dataclass
 class Found:
-    """What a measurement has found.
+    """The findings of a measurement.
 
     Attributes:
         server: What the clients sent to.
@@ -209,7 +209,7 @@ def _summary(shape: Shape, runs: list[Run]) -> dict[str, float]:
 
 
 def _ratios(summaries: Summaries) -> dict[str, float]:
-    """What the bars are about: above 1 is faster, or a shorter commit."""
+    """The value that the bars compare: above 1 is faster, or a shorter commit."""
 
     ours, java = summaries["aioproducer"], summaries.get("java")
     rate, commit = "records_per_s", "commit_p50_ms"

@@ -1,10 +1,10 @@
-"""Programs beside the benchmark, each in a process of its own, that report in lines of JSON.
+"""Programs beside the benchmark, each in a separate process, that report in lines of JSON.
 
-Owns: starting and ending such a process, its reports, what the kernel says about its memory. Must
-not know: what the programs do.
+Owns: starting and ending such a process, its reports, what the kernel says about its memory. Not
+here: what the programs do.
 
-Invariants: a worker ends with its `async with` block; one that dies is noticed by whoever waits for
-its report. A worker ends by itself when its standard input does.
+Invariants: a worker ends with its `async with` block; when one dies, the wait for its report
+raises. A worker ends by itself when its standard input does.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Worker:
         self._listening = asyncio.create_task(self._listen())
 
     def say(self, kind: str, **fields: object) -> None:
-        """Tell the worker something."""
+        """Send a command to the worker."""
         if self._process.stdin is not None and not self._process.stdin.is_closing():
             self._process.stdin.write(_line(kind, fields))
 
@@ -161,14 +161,14 @@ def _status(pid: int | str, field: str) -> int:
         name, _, value = line.partition(":")
         if name == field:
             return int(value.split()[0]) * 1024
-    raise LookupError(f"the kernel tells no {field} of process {pid}")
+    raise LookupError(f"the kernel has no {field} of process {pid}")
 
 
 # -- the worker's side -------------------------------------------------------------------------
 
 
 def arguments() -> Mapping[str, Any]:
-    """What `worker` was given."""
+    """Return the arguments that `worker` was given."""
     found: Mapping[str, Any] = json.loads(sys.argv[1])
     return found
 
@@ -195,7 +195,7 @@ async def orders() -> asyncio.StreamReader:
 
 
 async def next_order(reader: asyncio.StreamReader) -> Report | None:
-    """The next thing that was said; None when nobody is there any more."""
+    """Return the next report; None at the end of the output."""
     line = await reader.readline()
     return json.loads(line) if line else None
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "aioproducer"
-TESTS = ROOT / "tests"
 
-# Tables that measurements write.
-GENERATED = ("bench/RELIABILITY.md", "bench/RESULTS.md")
 # A changelog keeps the words of its time, and this file quotes retired words.
-SKIPPED = ("CHANGELOG.md", "aioproducer/CHANGELOG.md", "tests/test_prose.py", *GENERATED)
+SKIPPED = ("CHANGELOG.md", "aioproducer/CHANGELOG.md", "tests/test_prose.py")
 
 _PLACES = "proxy|proxies|load|balancer|NAT|firewall|gateway"
 _PEOPLE = ("users", "people", "operators", "engineers", "readers", "maintainers", "anyone")
@@ -33,7 +30,8 @@ RETIRED = tuple(
         (r"\bof\s+(?:its|their|his)\s+own\b", "its own ..., separate"),
         (r"\bso\s+much\s+for\b", "(delete it)"),
         (
-            r"(?<!fall )(?<!falls )(?<!fell )(?<!fallen )(?<!lag )(?<!lags )(?<!left )(?<!leave )"
+            r"(?<!fall )(?<!falling )(?<!falls )(?<!fell )(?<!fallen )(?<!lag )(?<!lags )"
+            r"(?<!left )(?<!leave )"
             rf"\bbehind\b(?!\s+(?:an?|the)\s+(?:\w+\s+)?(?:{_PLACES}))",
             "after, following",
         ),
@@ -48,7 +46,7 @@ RETIRED = tuple(
         (r"\blone\b(?!\s+surrogate)", "single"),
         (r"\bcrowds?\b", "adaptive linger"),
         (r"\bmend(?:s|ed|ing)?\b", "recover from, repair"),
-        (r"\bforg(?:ets?|ot|otten|etting)\b", "drop, remove, expire"),
+        (r"(?<!fire and )\bforg(?:ets?|ot|otten|etting)\b", "drop, remove, expire"),
         (r"\bknow(?:s|ing)\b|\bknew\b|\b(?:do|does|did|must)\s+not\s+know\b", "has, supports"),
         (
             r"\blook(?:s|ed|ing)?\s+(?:at|for|through|around|into|whether|again|after)\b",
@@ -115,27 +113,21 @@ def _kinds(tree: ast.Module) -> Iterator[tuple[ast.Constant, str]]:
 
 
 def python_findings(source: str) -> Iterator[tuple[int, str, str]]:
-    """Yield what `findings` gives for strings and comments, and first lines that are riddles."""
+    """Yield findings in strings, comments and names of tests, and first lines that are riddles."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            yield from findings(node.value, node.lineno)
+        match node:
+            case ast.Constant(value=str() as text) if " " in text:
+                yield from findings(text, node.lineno)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                if name.startswith("test_"):
+                    yield from findings(name.replace("_", " "), node.lineno)
     for line, text in comments(source):
         yield from findings(text, line)
     for node, kind in _kinds(tree):
         found = _RIDDLE.match(str(node.value))
         if found and not (kind == "property" and found[0] == "Whether"):
             yield node.lineno, found[0], _IMPERATIVE
-
-
-def findings_in_tests(source: str) -> Iterator[tuple[int, str, str]]:
-    """Yield what `python_findings` gives, and the retired words in names of tests."""
-    yield from python_findings(source)
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(
-            "test_"
-        ):
-            yield from findings(node.name.replace("_", " "), node.lineno)
 
 
 def cython_findings(source: str) -> Iterator[tuple[int, str, str]]:
@@ -156,14 +148,11 @@ CHECKS = {
 }
 
 
-def _check(path: Path) -> Callable[[str], Iterator[tuple[int, str, str]]]:
-    return findings_in_tests if TESTS in path.parents else CHECKS[path.suffix]
-
-
 def _files() -> Iterator[tuple[str, Path]]:
     pages = [*ROOT.glob("*.md"), *ROOT.glob("bench/*.md")]
-    programs = [ROOT / "setup.py", *ROOT.glob("examples/**/*.py"), *ROOT.glob(".ci/**/*.py")]
-    for path in sorted([*pages, *programs, *TESTS.rglob("*.py"), *PACKAGE.rglob("*.*")]):
+    folders = ("bench", "examples", "tests", ".ci")
+    programs = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    for path in sorted([*pages, ROOT / "setup.py", *programs, *PACKAGE.rglob("*.*")]):
         name = path.relative_to(ROOT).as_posix()
         if path.suffix in CHECKS and name not in SKIPPED:
             yield name, path
@@ -174,7 +163,7 @@ def test_no_retired_word_is_in_a_clean_folder() -> None:
     found = [
         f"{name}:{line}: {word!r}: write {instead}"
         for name, path in _files()
-        for line, word, instead in sorted(_check(path)(path.read_text(encoding="utf-8")))
+        for line, word, instead in sorted(CHECKS[path.suffix](path.read_text(encoding="utf-8")))
     ]
     assert not found, "\n".join(["retired words (see `RETIRED`):", *found])
 
@@ -200,6 +189,7 @@ def test_retired_words_are_found(text: str) -> None:
     [
         "needed behind a proxy, or behind the load balancer",
         "a follower that falls behind leaves the ISR",
+        "fire and forget",
         "it stands in for a broker; -1 stands for the default; a stand-in",
         "names are looked up; a text that looks like a URL",
         "a lone surrogate",
@@ -220,4 +210,4 @@ def test_first_lines_that_are_no_sentence_are_found() -> None:
 
 def test_retired_words_in_names_of_tests_are_found() -> None:
     source = "async def test_a_lone_record_waits(): ...\n\ndef lone(): ...\n"
-    assert [(line, word) for line, word, _ in findings_in_tests(source)] == [(1, "lone")]
+    assert [(line, word) for line, word, _ in python_findings(source)] == [(1, "lone")]

@@ -1,10 +1,10 @@
 """The programs that are compared: one adapter per client, all with the same verbs.
 
-Owns: what an adapter is, the records it sends. Must not know: how a run is started or measured.
+Owns: what an adapter is, the records it sends. Not here: how a run is started or measured.
 
 An adapter sends in the way its client's documentation shows for speed, and nothing else: no
 logging, no checks, no other options than the cell's. Every verb returns when all records have
-their outcome, and raises if one failed where the client tells.
+their outcome, and raises if one failed and the client reports it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TASKS_LIMIT_S = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What an adapter is asked for; the fields of a cell, and where to send."""
+    """The job of an adapter: the fields of a cell, and where to send."""
 
     bootstrap: str
     topics: list[str]
@@ -87,7 +87,7 @@ class Adapter(ABC):
         return records
 
     async def each(self, records: Iterable[Pair]) -> None:
-        """Send all, then look at every outcome, one by one."""
+        """Send all, then read every outcome, one by one."""
         raise NotImplementedError
 
     async def forget(self, records: Iterable[Pair]) -> None:

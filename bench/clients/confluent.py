@@ -19,7 +19,7 @@ _END_S = 120.0
 
 
 def configuration(job: Job) -> dict[str, Any]:
-    """What both of confluent-kafka's producers are given."""
+    """Return the settings of both of confluent-kafka's producers."""
     return {
         "bootstrap.servers": job.bootstrap,
         "enable.idempotence": True,

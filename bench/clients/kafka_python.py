@@ -1,4 +1,4 @@
-"""kafka-python: blocking, with a thread of its own for the network."""
+"""kafka-python: blocking, with its own thread for the network."""
 
 from __future__ import annotations
 

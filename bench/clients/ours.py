@@ -57,7 +57,7 @@ class Client(AwaitedClient):
             await delivery
 
     async def paced(self, topic: str, record: Pair) -> None:
-        """One record of a steady load over many topics; nobody looks at its delivery."""
+        """Send one record of a steady load over many topics; its delivery is ignored."""
         await self._producer.send(topic, *record)
 
     async def flush(self) -> None:

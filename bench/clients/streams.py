@@ -1,6 +1,6 @@
 """No client at all: one Produce request, made once, sent over asyncio streams again and again.
 
-It is what an idempotent client sends for a lone record, byte for byte: only the correlation id,
+It is what an idempotent client sends for a single record, byte for byte: only the correlation id,
 the sequence and the checksum over it differ from one to the next. It is what an answer costs with
 no batching, no partitioner and no memory: the floor under every asyncio client's latency.
 """
@@ -33,7 +33,7 @@ from bench.clients import Adapter, Job, Pair, values
 _VERSION = 13
 _CORRELATION_AT = 8
 _TAGS = 3
-"""Empty sections behind the batch: of the partition, of the topic, of the request."""
+"""Empty sections after the batch: of the partition, of the topic, of the request."""
 _CRC, _NUMBER = struct.Struct(">I"), struct.Struct(">i")
 _SEQUENCE_AT = 53
 _TIMEOUT_MS = 30_000
