@@ -149,7 +149,7 @@ CHECKS = {
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("bench/*.md")]
+    pages = [path for folder in ("", "bench", "tests") for path in (ROOT / folder).glob("*.md")]
     folders = ("bench", "examples", "tests", ".ci")
     programs = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     for path in sorted([*pages, ROOT / "setup.py", *programs, *PACKAGE.rglob("*.*")]):

@@ -83,6 +83,6 @@ def test_a_driver_that_leaves_out_a_step_is_found(
     assert result.schedule
 
 
-def test_configurations_have_names_of_their_own() -> None:
+def test_configurations_have_unique_names() -> None:
     names = [config.name for config in LARGE_TWO_PHASE]
     assert len(set(names)) == len(names)

@@ -72,7 +72,7 @@ Event = tuple[str, str]
 
 
 class TwoPhaseConfig(NamedTuple):
-    """What is explored.
+    """The size and the faults of an exploration.
 
     Attributes:
         version: Of transactions.
@@ -133,7 +133,7 @@ class _Turn:
 
 
 class _Process:
-    """What dies as a whole; what it does depends on the answers it got, and on nothing else."""
+    """A process that dies as a whole; its steps depend only on the answers it got."""
 
     def __init__(self, world: _World, name: str) -> None:
         self.name = name
@@ -393,7 +393,7 @@ class _World:
     # -- events ----------------------------------------------------------------------------------
 
     def events(self) -> list[Event]:
-        """What may happen next; the first one is the usual one."""
+        """Return the possible next steps; the first one is the usual one."""
         config, faults = self.config, self.faults
         firsts: dict[str, _Turn] = {}
         for each in self.turns:
@@ -455,11 +455,11 @@ class _World:
     # -- what has to hold ------------------------------------------------------------------------
 
     def view(self) -> Any:
-        """What a committed reader gets."""
+        """Return the records that a committed reader gets."""
         return committed_view(self.cluster.topics[TOPIC].partitions[0].log.batches)
 
     def wrong(self) -> str | None:
-        """What is wrong in any state."""
+        """Return what is wrong in any state."""
         found = Counter(bytes(record.value or b"") for record in self.view().records.values())
         twice = [row.decode() for row, count in found.items() if count > 1]
         if twice:
@@ -476,7 +476,7 @@ class _World:
         return f"visible before the decision: {early}" if early else None
 
     def wrong_in_the_end(self) -> str | None:
-        """What is wrong when all processes have ended, and one more driver has run."""
+        """Return what is wrong when all processes have ended, and one more driver has run."""
         view = self.view()
         if view.undecided:
             return f"open for ever: {sorted(view.undecided)}"
@@ -505,7 +505,7 @@ def _raise_for(code: int) -> None:
 
 @dataclass
 class TwoPhaseResult:
-    """What an exploration has seen."""
+    """The results of an exploration."""
 
     config: TwoPhaseConfig
     states: int = 0
