@@ -116,7 +116,7 @@ ASAN_RUN    = PYTHONPATH=$(ASAN) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 asan: $(STAMP) ## Run the tests of the native code under AddressSanitizer (needs gcc)
 	CC=gcc CFLAGS="-fsanitize=address -fno-omit-frame-pointer -g -O1" LDFLAGS=-fsanitize=address \
 		$(BIN)/python setup.py -q build --build-base build/asan-base --build-lib $(ASAN)
-	$(ASAN_RUN) $(BIN)/python -P -c 'import aioproducer.runtime.send._fast_path as lane; assert "$(ASAN)" in lane.__file__'
+	$(ASAN_RUN) $(BIN)/python -P -c 'import aioproducer.runtime.send._fast_path as path; assert "$(ASAN)" in path.__file__'
 	$(ASAN_RUN) $(BIN)/pytest -p no:cacheprovider $(ASAN_TESTS) $(PYTEST_ARGS)
 
 cluster: $(STAMP) ## Run the tests that need real Kafka brokers

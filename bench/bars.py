@@ -90,8 +90,8 @@ def _latency_bars(client: str) -> list[Bar]:
 
 
 def _client_bars(client: str) -> list[Bar]:
-    each, forget = _cell(client), _cell(client, "forget")
-    bare = _cell("confluent", "forget")
+    each, dropped = _cell(client), _cell(client, "dropped")
+    bare = _cell("confluent", "dropped")
     awaited = f"{client}: send(), every delivery awaited"
     return [
         _cpu(f"{awaited}: CPU beside aiokafka", each, _cell("aiokafka"), 0.1),
@@ -107,7 +107,7 @@ def _client_bars(client: str) -> list[Bar]:
         _rate(f"{awaited}: records/s beside confluent", each, _cell("confluent"), 1.0),
         _rate(f"{awaited}: records/s beside Java", each, _cell("java"), 1.0),
         _rate(f"{awaited}: records/s beside aiokafka", each, _cell("aiokafka"), 8.0),
-        _cpu(f"{client}: fire and forget: CPU beside confluent, no callbacks", forget, bare, 0.55),
+        _cpu(f"{client}: fire and forget: CPU beside confluent, no callbacks", dropped, bare, 0.55),
         _cpu(f"{client}: send_many: CPU beside confluent", _cell(client, "many"), bare, 0.35),
         _cpu(f"{client}: send_arrow: CPU beside confluent", _cell(client, "arrow"), bare, 0.15),
         _rate(

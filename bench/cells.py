@@ -40,22 +40,22 @@ class Client:
     core: str = "native"
 
 
-_OURS = ("each", "forget", "gather", "tasks", "many", "arrow")
-_ASYNC = ("each", "forget", "gather", "tasks")
+_OURS = ("each", "dropped", "gather", "tasks", "many", "arrow")
+_ASYNC = ("each", "dropped", "gather", "tasks")
 CLIENTS: Mapping[str, Client] = {
     "aioproducer": Client("ours", _OURS),
     "aioproducer-uvloop": Client("ours", _OURS, loop="uvloop"),
     "aioproducer-pure": Client("ours", _OURS[:-1], core="pure"),
     "aiokafka": Client("aiokafka_client", _ASYNC),
-    "confluent": Client("confluent", ("each", "forget")),
+    "confluent": Client("confluent", ("each", "dropped")),
     "confluent-aio": Client("confluent_aio", _ASYNC),
-    "kafka-python": Client("kafka_python", ("each", "forget")),
+    "kafka-python": Client("kafka_python", ("each", "dropped")),
     "java": Client("", ("each",)),
     "streams": Client("streams", ()),
 }
 MODES: Mapping[str, str] = {
     "each": "await send() in a loop, then every delivery, one by one (callbacks where that is all)",
-    "forget": "send in a loop, ignore the deliveries, flush()",
+    "dropped": "send in a loop, ignore the deliveries, flush()",
     "gather": "await send() in a loop, then asyncio.gather(*deliveries)",
     "tasks": f"{TASKS:,} tasks, each send_and_wait() in a loop",
     "many": "send_many(), one result",
@@ -73,7 +73,7 @@ _BY_CLIENT = {
 }
 _BY_MODE = {
     "each": 800_000,
-    "forget": 800_000,
+    "dropped": 800_000,
     "gather": 200_000,
     "tasks": 200_000,
     "many": 1_200_000,
@@ -146,7 +146,7 @@ _ALL = (*_FAST, "aioproducer-pure", *_PEERS)
 def _cost() -> list[Cell]:
     return [
         *_of(_ALL, ["each"]),
-        *_of((*_FAST, "confluent"), ["forget"]),
+        *_of((*_FAST, "confluent"), ["dropped"]),
         *_of((*_FAST, "aiokafka", "confluent-aio"), ["gather", "tasks"]),
         *_of(_FAST, ["many", "arrow"]),
     ]
@@ -154,7 +154,7 @@ def _cost() -> list[Cell]:
 
 def _sink() -> list[Cell]:
     clients = ("aioproducer", "aiokafka", "confluent", "java")
-    return _of(clients, ["each", "forget", "arrow"], server="sink")
+    return _of(clients, ["each", "dropped", "arrow"], server="sink")
 
 
 def _own() -> list[Cell]:
@@ -189,7 +189,7 @@ def _matrix() -> list[Cell]:
     for server, size, codec, partitions in points:
         facts = {"server": server, "size": size, "codec": codec, "partitions": partitions}
         cells += _of(_ALL, ["each"], **facts)
-        cells += _of(("aioproducer", "confluent"), ["forget"], **facts)
+        cells += _of(("aioproducer", "confluent"), ["dropped"], **facts)
         cells += _of(("aioproducer",), ["many", "arrow"], **facts)
     # Java's tool sends no keys.
     keyed = [replace(cell, keyed=True) for cell in cells if cell.client != "java"]

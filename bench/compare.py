@@ -331,9 +331,9 @@ def _line(number: int, cell: Cell, runs: list[Run], problems: dict[Cell, str]) -
     if cell in problems:
         return f"round {number + 1}  {cell.key:60} {problems[cell]}"
     last = runs[-1]
-    told = f"{last['cpu_us']:8.2f} µs CPU {last['rate']:12,.0f}/s {last['peak_mib']:6.0f} MiB"
+    reported = f"{last['cpu_us']:8.2f} µs CPU {last['rate']:12,.0f}/s {last['peak_mib']:6.0f} MiB"
     if "p50_ms" in last:
-        told += "".join(f"  {name[:-3]} {last[name]:.2f} ms" for name in MEASURES[3:6])
+        reported += "".join(f"  {name[:-3]} {last[name]:.2f} ms" for name in MEASURES[3:6])
     if "records_per_request" in last:
-        told += f"  {last['records_per_request']:,.0f} records/request"
-    return f"round {number + 1}  {cell.key:60} {told}"
+        reported += f"  {last['records_per_request']:,.0f} records/request"
+    return f"round {number + 1}  {cell.key:60} {reported}"

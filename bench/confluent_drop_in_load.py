@@ -27,10 +27,10 @@ _VALUE = b"0123456789abcdef" * 6 + b"0123"
 
 
 def _produce(producer: Any, topic: str, mode: str, count: int) -> None:
-    every, told = _POLL_EVERY, _look
+    every, reported = _POLL_EVERY, _look
     if mode == "poll after each":
-        every, told = 1, _ignore
-    options: dict[str, Callable[[Any, Any], None]] = {"on_delivery": told}
+        every, reported = 1, _ignore
+    options: dict[str, Callable[[Any, Any], None]] = {"on_delivery": reported}
     if mode == "no callbacks":
         options = {}
     for number in range(count):

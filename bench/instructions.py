@@ -2,9 +2,9 @@
 
 Method: `bench.instructions_load` sends to the sink under valgrind's callgrind, which counts only
 between two marks after the warm-up. Linger is long, so that full batches and the last flush are
-sent; but for `lone`, where each record is sent when the one before is acknowledged. Hashes are not
-random: two runs of the same code differ by about a percent. Instructions are no time: a cache miss
-costs as much here as an addition. Only the client is counted, in user space, the event loop
+sent; but for `single`, where each record is sent when the one before is acknowledged. Hashes are
+not random: two runs of the same code differ by about a percent. Instructions are no time: a cache
+miss costs as much here as an addition. Only the client is counted, in user space, the event loop
 included.
 
 The figures of each interpreter (`bench.interpreters`) are printed beside its own in
@@ -32,8 +32,8 @@ from bench.interpreters import InterpreterError, interpreters
 from bench.servers import Server, sink
 
 RECORDED = Path(__file__).with_name("instructions.json")
-MODES = ("each", "forget", "many", "arrow", "lone")
-_RECORDS, _LONE_RECORDS = 20_000, 2_000
+MODES = ("each", "dropped", "many", "arrow", "single")
+_RECORDS, _SINGLE_RECORDS = 20_000, 2_000
 _LINGER_MS = 1_000
 _VALUE_BYTES, _PARTITIONS = 100, 6
 _LIMIT_S = 100.0
@@ -81,8 +81,8 @@ def _compile_marks(directory: Path) -> Path:
 
 async def _count(server: Server, mode: str, library: Path, out: Path, python: str) -> float:
     """Instructions per record of one run, whose records arrived."""
-    client, is_lone = CLIENTS["aioproducer"], mode == "lone"
-    records = _LONE_RECORDS if is_lone else _RECORDS
+    client, is_single = CLIENTS["aioproducer"], mode == "single"
+    records = _SINGLE_RECORDS if is_single else _RECORDS
     async with server.topics(1, _PARTITIONS) as topics:
         job = Job(
             bootstrap=server.bootstrap,
@@ -91,15 +91,15 @@ async def _count(server: Server, mode: str, library: Path, out: Path, python: st
             codec="none",
             keyed=False,
             tuning="common",
-            linger_ms=0 if is_lone else _LINGER_MS,
+            linger_ms=0 if is_single else _LINGER_MS,
         )
         given = {"module": client.module, "loop": client.loop, "core": client.core}
         given |= {"mode": mode, "records": records, "job": asdict(job), "library": str(library)}
-        told = await _run_callgrind(python, out, json.dumps(given))
+        reported = await _run_callgrind(python, out, json.dumps(given))
         arrived = await server.arrived(topics)
-    match = _COLLECTED.search(told)
+    match = _COLLECTED.search(reported)
     if match is None or arrived < records:
-        raise CallgrindError(f"{arrived:,} records arrived, not {records:,}:\n{told[-500:]}")
+        raise CallgrindError(f"{arrived:,} records arrived, not {records:,}:\n{reported[-500:]}")
     return int(match[1]) / records
 
 
@@ -122,7 +122,7 @@ async def _run_callgrind(python: str, out: Path, given: str) -> str:
     )
     try:
         async with asyncio.timeout(_LIMIT_S):
-            _, told = await process.communicate()
+            _, reported = await process.communicate()
     except TimeoutError:
         raise CallgrindError(f"not done within {_LIMIT_S:g} s") from None
     finally:
@@ -130,8 +130,8 @@ async def _run_callgrind(python: str, out: Path, given: str) -> str:
             process.kill()
             await process.wait()
     if process.returncode:
-        raise CallgrindError(f"the client failed under valgrind:\n{told.decode()[-2000:]}")
-    return told.decode(errors="replace")
+        raise CallgrindError(f"the client failed under valgrind:\n{reported.decode()[-2000:]}")
+    return reported.decode(errors="replace")
 
 
 def table(found: Mapping[str, dict[str, float]], before: Mapping[str, dict[str, float]]) -> str:

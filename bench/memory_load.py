@@ -22,7 +22,7 @@ from aioproducer.errors import KafkaError
 from bench.numbering import value_of
 from bench.workers import arguments, next_order, orders, rss_of, tell
 
-_SETTLE_S = 1.0
+_PAUSE_S = 1.0
 _SAMPLE_S = 0.1
 _DRAIN_TIMEOUT_S = 300.0
 
@@ -104,7 +104,7 @@ async def _measure(given: dict[str, Any]) -> None:
     heard = await orders()
     async with Producer(bootstrap_servers=given["bootstrap"], **given["options"]) as producer:
         await producer.warm_up([given["topic"]])
-        await asyncio.sleep(_SETTLE_S)
+        await asyncio.sleep(_PAUSE_S)
         gc.collect()
         tell("idle", rss=rss_of(), buffer_memory=producer.config.buffer_memory)
         load = _Load(producer, given["topic"], given["partitions"], given["value_bytes"])

@@ -18,7 +18,7 @@ from bench.interpreters import InterpreterError, interpreters
 from bench.servers import sink
 
 CLIENTS = ("aioproducer", "confluent", "aiokafka")
-MODES = ("each", "forget", "gather", "tasks")
+MODES = ("each", "dropped", "gather", "tasks")
 _ROUNDS = 5
 _SHARE = 0.4
 

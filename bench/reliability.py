@@ -97,10 +97,10 @@ def _section(scenario: Scenario, verdicts: dict[str, Verdict], events: list[str]
         for client, verdict in verdicts.items()
         if verdict.deleted
     ]
-    told = "What was done, in seconds: " + "; ".join(events) + "."
+    reported = "What was done, in seconds: " + "; ".join(events) + "."
     if scenario.remark:
-        told += f"\n\n{scenario.remark}"
-    parts = [found, *(["\n".join(notes)] if notes else []), told]
+        reported += f"\n\n{scenario.remark}"
+    parts = [found, *(["\n".join(notes)] if notes else []), reported]
     return (
         f"## {scenario.name}\n\n{_sentence(scenario.description)}\n\n" + "\n\n".join(parts) + "\n"
     )

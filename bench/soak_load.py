@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from aioproducer.runtime.delivery import Delivery
 
 _TICK_S = 0.01
-_SETTLE_S = 0.05
+_CHECK_EVERY_S = 0.05
 _PAUSE_S = 0.2
 _REPORT_S = 1.0
 _UNRESOLVED_S = 135.0
 """Beyond the delivery timeout: what has no outcome by then has none."""
-_MOST_TOLD = 10_000
+_MOST_REPORTED = 10_000
 
 
 class _Load:
@@ -80,14 +80,14 @@ class _Load:
         self.sent[partition] += 1
         return True
 
-    async def settle(self) -> None:
+    async def check_outcomes(self) -> None:
         """Check the outcomes as they come, for ever."""
         while True:
             for partition, pending in enumerate(self._pending):
                 while pending and pending[0].done():
                     self._look_at(pending.popleft(), partition, self._settled[partition])
                     self._settled[partition] += 1
-            await asyncio.sleep(_SETTLE_S)
+            await asyncio.sleep(_CHECK_EVERY_S)
 
     def _look_at(self, delivery: Delivery, partition: int, number: int) -> None:
         try:
@@ -141,7 +141,7 @@ async def _live(given: dict[str, Any]) -> None:
         load = _Load(producer, given["topic"], given["partitions"], given["value_bytes"])
         async with asyncio.TaskGroup() as group:
             beside = [
-                group.create_task(load.settle()),
+                group.create_task(load.check_outcomes()),
                 group.create_task(_report(load, producer)),
             ]
             closed_by_peer = group.create_task(next_order(heard))
@@ -151,7 +151,7 @@ async def _live(given: dict[str, Any]) -> None:
             tell("sent", records=sum(load.sent))
             deadline = time.monotonic() + _UNRESOLVED_S
             while load.pending and time.monotonic() < deadline:  # noqa: ASYNC110 - outcomes have no one event
-                await asyncio.sleep(_SETTLE_S)
+                await asyncio.sleep(_CHECK_EVERY_S)
             for task in (*beside, closed_by_peer):
                 task.cancel()
         tell(
@@ -159,8 +159,8 @@ async def _live(given: dict[str, Any]) -> None:
             **load.counts(producer),
             sent_by_partition=dict(enumerate(load.sent)),
             reasons=dict(load.reasons),
-            failed_numbers=load.failed[:_MOST_TOLD],
-            denied_numbers=load.denied[:_MOST_TOLD],
+            failed_numbers=load.failed[:_MOST_REPORTED],
+            denied_numbers=load.denied[:_MOST_REPORTED],
         )
     tell("closed", tasks=len(asyncio.all_tasks()) - own_tasks)
     await next_order(heard)

@@ -149,7 +149,7 @@ def _draw_memory(soak: Soak, axis: Any) -> None:
 
 
 def _mark_faults(soak: Soak, axis: Any) -> None:
-    told = set()
+    reported = set()
     for begin, end, name in soak.faults:
         kind = name.split()[0]
         axis.axvspan(
@@ -158,6 +158,6 @@ def _mark_faults(soak: Soak, axis: Any) -> None:
             color=_COLOURS[kind],
             alpha=0.25,
             linewidth=0,
-            label=None if kind in told else {"two": "two brokers frozen"}.get(kind, kind),
+            label=None if kind in reported else {"two": "two brokers frozen"}.get(kind, kind),
         )
-        told.add(kind)
+        reported.add(kind)

@@ -38,6 +38,7 @@ RETIRED = tuple(
         (r"\b(?:stands?|stood)\b(?!-|\s+in\s+for|\s+for)", "is, is at, is stored"),
         (r"\b(?:told|tells?|telling)\b", "is notified, receives; report, distinguish, show"),
         (r"\bfates?\b", "outcome, result"),
+        (r"\blanes?\b", "fast path, slow path"),
         (r"\bkin\b", "similar"),
         (r"\btwins?\b", "pure-Python fallback"),
         (r"\bfarewells?\b", "close grace period, last message"),

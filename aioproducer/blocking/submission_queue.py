@@ -1,4 +1,4 @@
-"""The hand-over: records from any thread into the producer's lanes.
+"""The hand-over: records from any thread into the producer.
 
 Owns: the bounded list that threads fill and the loop takes as a whole, the threads that wait for
 space in it, the outcome of a record that is refused after it was taken. Not here: how a record is

@@ -307,7 +307,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
             prepared = await engine.appender.finished(topic, prepared)
         key, value, pairs = prepared
         if self._serializers is not None:
-            # What is bytes by now may take the fast lane like any other record.
+            # What is bytes by now may take the fast path like any other record.
             fast_path = engine.appender.fast_path
             delivery: Delivery | None = fast_path.append(
                 topic, value, key, pairs, partition, timestamp_ms

@@ -136,7 +136,7 @@ class ProduceRequestTemplate:
     """A Produce request for one batch of one partition, outside a transaction, without the batch.
 
     Attributes:
-        back: the bytes after the batch.
+        suffix: the bytes after the batch.
         is_flexible: whether the batch's length is a compact one.
 
     Raises:

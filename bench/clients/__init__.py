@@ -90,7 +90,7 @@ class Adapter(ABC):
         """Send all, then read every outcome, one by one."""
         raise NotImplementedError
 
-    async def forget(self, records: Iterable[Pair]) -> None:
+    async def dropped(self, records: Iterable[Pair]) -> None:
         """Send all and flush."""
         raise NotImplementedError
 
@@ -102,7 +102,7 @@ class Adapter(ABC):
         """Send one record; what is awaited for its outcome, with nothing of ours around it."""
         raise NotImplementedError
 
-    async def lone(self, records: Iterable[Pair]) -> None:
+    async def single(self, records: Iterable[Pair]) -> None:
         """Ask for one after the other."""
         for record in records:
             await self.ask(record)
@@ -162,7 +162,7 @@ class AwaitedClient(Adapter):
         for delivery in deliveries:
             await delivery
 
-    async def forget(self, records: Iterable[Pair]) -> None:
+    async def dropped(self, records: Iterable[Pair]) -> None:
         producer, topic = self._producer, self.topic
         for value, key in records:
             await producer.send(topic, value, key)

@@ -55,7 +55,7 @@ class Client(Adapter):
         if failed:
             raise KafkaException(failed[0])
 
-    async def forget(self, records: Iterable[Pair]) -> None:
+    async def dropped(self, records: Iterable[Pair]) -> None:
         self._send(records, {})
 
     def fire(self, record: Pair, done: Callable[[], None]) -> None:

@@ -27,7 +27,7 @@ class Client(Adapter):
         for future in futures:
             await future
 
-    async def forget(self, records: Iterable[Pair]) -> None:
+    async def dropped(self, records: Iterable[Pair]) -> None:
         produce, topic = self._producer.produce, self.topic
         for value, key in records:
             await produce(topic, value, key)

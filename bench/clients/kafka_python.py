@@ -37,7 +37,7 @@ class Client(Adapter):
         for future in futures:
             future.get(_END_S)
 
-    async def forget(self, records: Iterable[Pair]) -> None:
+    async def dropped(self, records: Iterable[Pair]) -> None:
         send, topic = self._producer.send, self.topic
         for value, key in records:
             send(topic, value, key)

@@ -39,7 +39,7 @@ def producer_of(client: Any, cluster: ClusterUnderTest, **options: Any) -> Any:
     return client.AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, **options)
 
 
-async def told(call: Awaitable[Any]) -> Any:
+async def reported(call: Awaitable[Any]) -> Any:
     """Return the result of a call, or its error's type and text."""
     try:
         return await call
@@ -127,7 +127,7 @@ async def sends_batches(client: Any, cluster: ClusterUnderTest) -> Any:
             answers.append((batch.record_count(), batch.closed(), plain(await future)))
         empty = await producer.send_batch(producer.create_batch(), topic, partition=0)
         answers.append(await empty)
-        answers.append(await told(producer.send_batch(batch, topic, partition=9)))
+        answers.append(await reported(producer.send_batch(batch, topic, partition=9)))
     return answers, await stored(cluster, topic)
 
 
@@ -179,14 +179,14 @@ async def makes_mistakes(client: Any, cluster: ClusterUnderTest) -> Any:
         {"value": b"v" * 1_000, "headers": [("h" * 200_000, b"v" * 900_000)]},
     ]
     async with producer_of(client, cluster) as producer:
-        answers = [await told(producer.send(topic, **mistake)) for mistake in mistakes]
+        answers = [await reported(producer.send(topic, **mistake)) for mistake in mistakes]
         answers += [
-            await told(producer.begin_transaction()),
-            await told(producer.commit_transaction()),
-            await told(producer.abort_transaction()),
-            await told(producer.send_offsets_to_transaction({}, "group")),
+            await reported(producer.begin_transaction()),
+            await reported(producer.commit_transaction()),
+            await reported(producer.abort_transaction()),
+            await reported(producer.send_offsets_to_transaction({}, "group")),
         ]
-    answers.append(await told(producer.send(topic, b"v")))
+    answers.append(await reported(producer.send(topic, b"v")))
     return answers, await stored(cluster, topic)
 
 
@@ -194,12 +194,12 @@ async def keeps_transactions(client: Any, cluster: ClusterUnderTest) -> Any:
     topic = await cluster.create_topic(1)
     place = aiokafka.TopicPartition(topic, 0)
     async with producer_of(client, cluster, transactional_id=unique_topic()) as producer:
-        answers: list[Any] = [await told(producer.send(topic, b"outside"))]
-        answers.append(await told(producer.send_offsets_to_transaction({place: 1}, "group")))
+        answers: list[Any] = [await reported(producer.send(topic, b"outside"))]
+        answers.append(await reported(producer.send_offsets_to_transaction({place: 1}, "group")))
         async with producer.transaction():
             await producer.send(topic, b"committed", timestamp_ms=START)
             answers += [
-                await told(producer.send_offsets_to_transaction(offsets, group))
+                await reported(producer.send_offsets_to_transaction(offsets, group))
                 for offsets, group in [
                     ({place: 1}, ""),
                     ({place: 1}, 5),

@@ -123,7 +123,7 @@ def test_on_delivery_error_and_on_data_loss_cannot_wait_either(
     errors: dict[str, BaseException | None] = {}
     producers: list[Producer] = []
 
-    def told(option: str, *_: object) -> None:
+    def reported(option: str, *_: object) -> None:
         errors[option] = driven_by_hand(call(producers[0]))
 
     async def act(stage: Stage) -> None:
@@ -139,18 +139,18 @@ def test_on_delivery_error_and_on_data_loss_cannot_wait_either(
         await stage.producer.close()
 
     options = ("on_delivery_error", "on_data_loss")
-    play(act, **{option: functools.partial(told, option) for option in options})
+    play(act, **{option: functools.partial(reported, option) for option in options})
     assert {option: type(error) for option, error in errors.items()} == dict.fromkeys(
         options, IllegalStateError
     )
 
 
 def test_on_data_loss_may_purge_and_send() -> None:
-    told: list[TopicPartition] = []
+    reported: list[TopicPartition] = []
     stages: list[Stage] = []
 
     def on_data_loss(where: TopicPartition) -> None:
-        told.append(where)
+        reported.append(where)
         stages[0].producer.purge(queued=True, in_flight=True)
         stages[0].faults.clear()
         stages[0].producer.send_nowait("u", b"an alarm")
@@ -164,14 +164,14 @@ def test_on_data_loss_may_purge_and_send() -> None:
         await stage.producer.send("u", b"purged")
         stage.lose_records("t", 0)
         await stage.producer.send_and_wait("t", b"v")
-        await until(lambda: len(told) == 1)
+        await until(lambda: len(reported) == 1)
         assert await stage.producer.flush() == 0
         await stage.producer.send_and_wait("t", b"last")
         await stage.producer.close()
         assert (stage.values("t"), stage.values("u")) == ([b"v", b"last"], [b"an alarm"])
 
     play(act, on_data_loss=on_data_loss)
-    assert told == [TopicPartition("t", 0)]
+    assert reported == [TopicPartition("t", 0)]
 
 
 @pytest.mark.parametrize("function", COROUTINE_FUNCTIONS)

@@ -310,10 +310,10 @@ def test_closing_ends_a_send_that_waits_for_memory() -> None:
 
 
 def test_lost_records_that_are_not_awaited_are_reported_with_their_topic() -> None:
-    told: list[tuple[Any, int, str]] = []
+    reported: list[tuple[Any, int, str]] = []
 
     def on_delivery_error(where: Any, count: int, error: KafkaError) -> None:
-        told.append((where, count, type(error).__name__))
+        reported.append((where, count, type(error).__name__))
 
     async def test(kafka: VirtualKafka) -> None:
         producer = await started(kafka, on_delivery_error=on_delivery_error)
@@ -327,7 +327,7 @@ def test_lost_records_that_are_not_awaited_are_reported_with_their_topic() -> No
         await producer.close()
 
     run_virtual(test, topics=TOPICS)
-    assert told == [(("t", -1), 10, "DeliveryTimeoutError")]
+    assert reported == [(("t", -1), 10, "DeliveryTimeoutError")]
 
 
 def test_a_topic_that_is_created_late_gets_its_records_in_order() -> None:

@@ -215,10 +215,10 @@ async def test_an_unretrieved_failure_is_logged_once_counted_and_passed_on(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.state.faults.error(ApiKey.PRODUCE, 29, times=None)
-    told: list[tuple[TopicPartition, int, KafkaError]] = []
+    reported: list[tuple[TopicPartition, int, KafkaError]] = []
     async with Producer(
         bootstrap_servers=cluster.bootstrap_servers,
-        on_delivery_error=lambda tp, count, error: told.append((tp, count, error)),
+        on_delivery_error=lambda tp, count, error: reported.append((tp, count, error)),
     ) as producer:
         with caplog.at_level(logging.WARNING, "aioproducer"):
             for _ in range(5):
@@ -228,11 +228,11 @@ async def test_an_unretrieved_failure_is_logged_once_counted_and_passed_on(
             await asyncio.sleep(0)
         assert producer.metrics()["unretrieved_failure_total"] == 5
     ours = [record for record in caplog.records if record.name.startswith("aioproducer")]
-    told_at_once, at_the_end = (record.getMessage() for record in ours)
-    assert "t-0: 5 of 5 record(s) of a batch failed" in told_at_once
+    reported_at_once, at_the_end = (record.getMessage() for record in ours)
+    assert "t-0: 5 of 5 record(s) of a batch failed" in reported_at_once
     assert at_the_end.startswith("the producer is closed; 5 record(s) failed")
     assert "secret" not in caplog.text
-    (only,) = told
+    (only,) = reported
     assert only[:2] == (TopicPartition("t", 0), 5)
     assert isinstance(only[2], TopicAuthorizationFailedError)
 

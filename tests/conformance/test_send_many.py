@@ -27,10 +27,10 @@ async def test_failures_of_a_cancelled_call_are_reported_as_unretrieved(
     cluster: EmbeddedCluster,
 ) -> None:
     cluster.state.faults.error(ApiKey.PRODUCE, 19, times=None)
-    told: list[int] = []
+    reported: list[int] = []
 
     def on_delivery_error(where: TopicPartition, count: int, error: KafkaError) -> None:
-        told.append(count)
+        reported.append(count)
 
     async with Producer(
         bootstrap_servers=cluster.bootstrap_servers,
@@ -45,8 +45,8 @@ async def test_failures_of_a_cancelled_call_are_reported_as_unretrieved(
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
         del call
-        await until(lambda: gc.collect() >= 0 and sum(told) == 10)
-        assert producer.metrics()["unretrieved_failure_total"] == sum(told) == 10
+        await until(lambda: gc.collect() >= 0 and sum(reported) == 10)
+        assert producer.metrics()["unretrieved_failure_total"] == sum(reported) == 10
 
 
 async def test_closing_meanwhile_reports_what_was_delivered(cluster: EmbeddedCluster) -> None:

@@ -77,8 +77,8 @@ async def test_an_event_is_answered_when_it_is_acknowledged(brokers: EmbeddedClu
 async def test_a_cluster_that_does_not_answer_is_503_with_retry_after(
     brokers: EmbeddedCluster,
 ) -> None:
-    patience = {"request_timeout_ms": 200, "delivery_timeout_ms": 300, "linger_ms": 0}
-    async with gateway(brokers, **patience) as address, client_of(address) as client:
+    timeouts = {"request_timeout_ms": 200, "delivery_timeout_ms": 300, "linger_ms": 0}
+    async with gateway(brokers, **timeouts) as address, client_of(address) as client:
         brokers.faults.every("produce").is_never_answered()
         late = await client.post("/events", json=EVENT)
         assert (late.status_code, late.headers["retry-after"]) == (503, "1")

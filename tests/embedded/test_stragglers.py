@@ -30,11 +30,7 @@ MOMENTS = 5
 
 
 class Job:
-    """A batch job without a name.
-
-    Attributes:
-        ledger: what its driver works with.
-    """
+    """A batch job without a name; its driver works with a `ledger`."""
 
     def __init__(self, servers: str, topic: str, ledger: type[Ledger] = Ledger) -> None:
         self.config = ProducerConfig(bootstrap_servers=servers, retry_backoff_ms=5)

@@ -77,7 +77,7 @@ class Log:
         if known is None or known.epoch < epoch:
             self.producers[producer_id] = Known(epoch, ())
 
-    def forget(self) -> None:
+    def lose_producer(self) -> None:
         """Retention deletes all records, and with them the state of their producers."""
         self.start, self.entries = self.end, ()
         self.producers.clear()

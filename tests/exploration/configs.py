@@ -21,13 +21,13 @@ SMALL_STATES = 4100
 """So many states of each small configuration are explored in a test."""
 
 SMALL = (
-    Config("one partition", (0, 0), 2, _NET | {"expire", "forget"}),
+    Config("one partition", (0, 0), 2, _NET | {"expire", "lose_producer"}),
     Config("single records", (0, 0, 0), 1, _NET | {"expire"}, direct=True),
     Config(
         "forgotten",
         (0, 0, 0),
         3,
-        frozenset({"forget", "pause", "refuse"}),
+        frozenset({"lose_producer", "pause", "refuse"}),
         direct=True,
         lossless=True,
     ),

@@ -103,8 +103,8 @@ class TransactionalWorld(World):
             self.tx_woken = True
         self.tx_until = min(self.tx_until, at)
 
-    def settle(self) -> None:
-        super().settle()
+    def run_metadata(self) -> None:
+        super().run_metadata()
         requests = self.driver.transactions
         if requests is None or self.is_dead:
             return

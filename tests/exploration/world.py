@@ -255,7 +255,7 @@ class World:
         self.metadata.add_topic(TOPIC, self.now)
         if config.known:
             self._know_all()
-        self.settle()
+        self.run_metadata()
 
     def _make_core(self, config: Config) -> None:
         self.net = Net(config.nodes, config.window)
@@ -377,8 +377,8 @@ class World:
                 yield "leaderless", partition
             if "move" in kinds and log.leader >= 0 and self.config.nodes > 1:
                 yield "move", partition
-            if "forget" in kinds and log.producers and self._may_forget(partition):
-                yield "forget", partition
+            if "lose_producer" in kinds and log.producers and self._may_lose_producer(partition):
+                yield "lose_producer", partition
         if self.net.describing >= 0 and "metadata_failure" in kinds:
             yield ("metadata_failure",)
         if self.net.asking >= 0 and "identity_failure" in kinds:
@@ -397,7 +397,7 @@ class World:
         if "pause" in kinds and self.to_send and self.next_expiry == inf:
             yield ("pause",)
 
-    def _may_forget(self, partition: int) -> bool:
+    def _may_lose_producer(self, partition: int) -> bool:
         """Brokers drop the state of acknowledged batches; else duplicates could not be avoided."""
         log = self.logs[partition]
         if self.config.lossless and self.now - log.appended_at <= REMEMBERED_S:
@@ -430,9 +430,9 @@ class World:
         """Let an event happen."""
         handler = getattr(self, f"on_{event[0]}")
         handler(*event[1:])
-        self.settle()
+        self.run_metadata()
 
-    def settle(self) -> None:
+    def run_metadata(self) -> None:
         """The metadata task has its turns at once."""
         while self.metadata_woken or self.metadata_until <= self.now:
             self.metadata_woken = False
@@ -895,9 +895,9 @@ class World:
         log = self.logs[partition]
         log.leader, log.leader_epoch = self.config.nodes - 1, log.leader_epoch + 1
 
-    def on_forget(self, partition: int) -> None:
+    def on_lose_producer(self, partition: int) -> None:
         self.faults += 1
-        self.logs[partition].forget()
+        self.logs[partition].lose_producer()
 
     def on_recreate(self) -> None:
         self.faults += 1

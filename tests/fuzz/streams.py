@@ -83,7 +83,7 @@ class Witness:
     def __init__(self) -> None:
         self.responses: list[Message] = []
         self.failures: list[KafkaError] = []
-        self.told = asyncio.Event()
+        self.called = asyncio.Event()
 
     def response_received(
         self, request_type: type[Message], version: int, response: Message
@@ -94,7 +94,7 @@ class Witness:
 
     def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
         self.failures.append(error)
-        self.told.set()
+        self.called.set()
 
 
 class Wire:
@@ -116,16 +116,16 @@ class Wire:
         """Feed a whole stream and its end; the error the connection ended with."""
         for chunk in chunks:
             self.transport.feed(chunk)
-            await self._settle()
+            await self._run_turns()
         self.transport.end()
         async with asyncio.timeout(1):
-            await self.witness.told.wait()
+            await self.witness.called.wait()
         await self.connection.wait_closed()
         require(self.connection.is_over, "a task of the connection still runs")
         require(len(self.witness.failures) == 1, "{} failures reported", len(self.witness.failures))
         return self.witness.failures[0]
 
-    async def _settle(self) -> None:
+    async def _run_turns(self) -> None:
         for _ in range(_TURNS):
             await asyncio.sleep(0)
 

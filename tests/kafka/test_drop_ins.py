@@ -107,7 +107,7 @@ async def test_positions_are_committed_with_the_transaction_of_kafka_pythons_dro
 
 
 def produce_with_confluent(client: Any, servers: str, topic: str, codec: str) -> list[Any]:
-    told: list[Any] = []
+    reported: list[Any] = []
     producer = client.Producer(
         {"bootstrap.servers": servers, "compression.type": codec, "enable.idempotence": True}
     )
@@ -117,13 +117,13 @@ def produce_with_confluent(client: Any, servers: str, topic: str, codec: str) ->
             topic,
             b"value %d" % number,
             b"key %d" % (number % 7),
-            on_delivery=lambda error, message: told.append((error, message)),
+            on_delivery=lambda error, message: reported.append((error, message)),
             headers=[("number", b"%d" % number)],
         )
         producer.poll(0)
     assert producer.flush(WAIT_S) == 0
-    assert [error for error, _ in told if error is not None] == []
-    return [(m.partition(), m.offset(), m.value()) for _, m in told]
+    assert [error for error, _ in reported if error is not None] == []
+    return [(m.partition(), m.offset(), m.value()) for _, m in reported]
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -132,8 +132,8 @@ async def test_confluent_kafka_and_ours_write_the_same(kafka: ClusterUnderTest, 
     for client in (confluent_kafka, confluent):
         topic = await kafka.create_topic(partitions=3)
         servers = kafka.bootstrap_servers
-        told = await asyncio.to_thread(produce_with_confluent, client, servers, topic, codec)
+        reported = await asyncio.to_thread(produce_with_confluent, client, servers, topic, codec)
         records = await read_all_confluent(servers, topic)
-        assert sorted(told) == sorted((r.partition, r.offset, r.value) for r in records)
-        found.append(sorted(told))
+        assert sorted(reported) == sorted((r.partition, r.offset, r.value) for r in records)
+        found.append(sorted(reported))
     assert found[0] == found[1]

@@ -190,7 +190,7 @@ async def test_records_are_in_order_or_fail_and_no_loss_is_reported(
             assert outcome.offset is not None
             assert log[outcome.offset] == value
     if case.may_fail:
-        told = {getattr(error, "persistence", None) for error in failed.values()}
-        assert told <= {Persistence.NOT_PERSISTED}, failed
+        reported = {getattr(error, "persistence", None) for error in failed.values()}
+        assert reported <= {Persistence.NOT_PERSISTED}, failed
     else:
         assert failed == {}

@@ -15,7 +15,7 @@ from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.load import spark as spark_loading
 
 
-class Lent:
+class SharedSession:
     """The session of all tests, which a command does not end."""
 
     def __init__(self, spark: Any) -> None:
@@ -29,11 +29,11 @@ class Lent:
 
 
 @pytest.fixture(autouse=True)
-def _lent(spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _shared_session(spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from aioproducer.spark import register
 
     register(spark)
-    monkeypatch.setattr(spark_loading, "session_at", lambda *_: Lent(spark))
+    monkeypatch.setattr(spark_loading, "session_at", lambda *_: SharedSession(spark))
     monkeypatch.chdir(tmp_path)
 
 

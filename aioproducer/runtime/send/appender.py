@@ -80,8 +80,8 @@ class RecordAppender:
     """Append records for `Producer.send` and similar calls.
 
     Attributes:
-        placing: finds or opens the batches.
-        lane: the fast path, for records that need no wait.
+        batch_appender: finds or opens the batches.
+        fast_path: the one for records that need no wait.
         serializing: the records whose serializers are still running, and later ones of their
             topics.
         wall_ms: the default timestamp of records.

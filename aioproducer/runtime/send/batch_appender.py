@@ -48,7 +48,7 @@ class BatchAppender:
         sticks: see `FastPathSettings`.
 
     Attributes:
-        lane: the fast path, for records that need no wait.
+        fast_path: the one for records that need no wait.
     """
 
     def __init__(

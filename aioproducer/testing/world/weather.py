@@ -34,7 +34,7 @@ class Condition:
     """A disturbance around one broker.
 
     Attributes:
-        trouble: What it does.
+        effect: What it does.
         node_id: The broker; None for every broker.
         until: When it ends.
         seconds: How much, for what is measured in time.

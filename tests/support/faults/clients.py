@@ -82,7 +82,7 @@ class OurClient:
         except KafkaError as error:
             self._ledger.refuse(number, type(error).__name__)
             return
-        delivery.add_done_callback(lambda done: self._settle(number, done))
+        delivery.add_done_callback(lambda done: self._record_outcome(number, done))
 
     def retries(self) -> int | None:
         return int(self.producer.metrics()["record_retry_total"])
@@ -90,7 +90,7 @@ class OurClient:
     async def close(self) -> None:
         await self.producer.close(0)
 
-    def _settle(self, number: int, delivery: Any) -> None:
+    def _record_outcome(self, number: int, delivery: Any) -> None:
         error = delivery.exception()
         if error is None:
             metadata = delivery.result()
@@ -128,7 +128,7 @@ class AiokafkaClient:
         except Exception as error:
             self._ledger.refuse(number, type(error).__name__)
             return
-        future.add_done_callback(lambda done: self._settle(number, done))
+        future.add_done_callback(lambda done: self._record_outcome(number, done))
 
     def retries(self) -> int | None:
         return None
@@ -136,7 +136,7 @@ class AiokafkaClient:
     async def close(self) -> None:
         await self._producer.stop()
 
-    def _settle(self, number: int, future: asyncio.Future[Any]) -> None:
+    def _record_outcome(self, number: int, future: asyncio.Future[Any]) -> None:
         if future.cancelled():
             self._ledger.fail(number, None, "cancelled")
         elif (error := future.exception()) is not None:
@@ -185,7 +185,7 @@ class ConfluentClient:
                     self._settings.topic,
                     value,
                     partition=partition,
-                    on_delivery=lambda error, message: self._settle(number, error, message),
+                    on_delivery=lambda error, message: self._record_outcome(number, error, message),
                 )
             except BufferError:
                 await asyncio.sleep(_POLL_S)
@@ -210,7 +210,7 @@ class ConfluentClient:
             self._producer.poll(0)
             await asyncio.sleep(_POLL_S)
 
-    def _settle(self, number: int, error: Any, message: Any) -> None:
+    def _record_outcome(self, number: int, error: Any, message: Any) -> None:
         if error is None:
             self._ledger.acknowledge(number, message.partition(), message.offset())
         else:

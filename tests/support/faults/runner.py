@@ -63,7 +63,7 @@ class _Run:
                 number += 1
             await asyncio.sleep(_TICK_S)
 
-    async def settle(self, timeout_s: float) -> None:
+    async def wait_for_outcomes(self, timeout_s: float) -> None:
         """Wait for the last outcome."""
         with contextlib.suppress(TimeoutError):
             await until(lambda: not self.ledger.pending, timeout_s=timeout_s)
@@ -125,7 +125,7 @@ async def _begin(
 
 
 async def _live_through(run: _Run, load: Load, fault: asyncio.Task[None]) -> None:
-    """Start, send, settle, close; a client that hangs somewhere costs no more than its timeouts."""
+    """Start, send, wait, close; a client that hangs costs no more than its timeouts."""
     started = time.monotonic()
     timeout_s = load.delivery_timeout_ms / 1000 + GRACE_S
     await run.client.start()
@@ -136,7 +136,7 @@ async def _live_through(run: _Run, load: Load, fault: asyncio.Task[None]) -> Non
         await asyncio.wait({sending}, timeout=timeout_s + load.records / load.per_second)
         if sending.done():
             await sending
-        await run.settle(timeout_s)
+        await run.wait_for_outcomes(timeout_s)
         run.seconds = time.monotonic() - started
         run.retries = run.client.retries()
     finally:

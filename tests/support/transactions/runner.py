@@ -27,7 +27,7 @@ BROKER_CONFIG = {
     # Kafka searches for timed-out transactions each 10 s by default.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-_SETTLE_S = 60.0
+_DECISION_TIMEOUT_S = 60.0
 _LIMIT_S = 540.0
 
 
@@ -119,7 +119,7 @@ def _entry(record: ForeignRecord) -> Entry:
 
 async def _wait_decided(bootstrap: str, topic: str) -> int:
     """Return how many partitions have an undecided transaction after enough time for all."""
-    deadline = time.monotonic() + _SETTLE_S
+    deadline = time.monotonic() + _DECISION_TIMEOUT_S
     while True:
         ends = await end_offsets(bootstrap, topic)
         stable = await end_offsets(bootstrap, topic, isolation_level="read_committed")
@@ -135,7 +135,7 @@ def _position(bootstrap: str, group: str, topic: str) -> int | None:
         {"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_committed"}
     )
     try:
-        (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=_SETTLE_S)
+        (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=_DECISION_TIMEOUT_S)
         return found.offset if found.offset >= 0 else None
     finally:
         consumer.close()

@@ -73,7 +73,7 @@ async def run(server: Server, cell: Cell, records: int) -> Run:
     return found
 
 
-@pytest.mark.parametrize("mode", ["each", "forget", "many", "tasks"])
+@pytest.mark.parametrize("mode", ["each", "dropped", "many", "tasks"])
 async def test_the_sink_holds_what_our_client_sent(mode: str) -> None:
     async with sink() as server:
         found = await run(server, Cell("aioproducer", mode, server="sink"), 500)

@@ -39,7 +39,7 @@ OTHERS = (
 )
 
 
-def told(statement: str) -> str:
+def reported(statement: str) -> str:
     """The last line of what Python says of a statement where no extra is installed."""
     code = WITHOUT.format(names=OTHERS) + statement
     command = [sys.executable, "-c", code]
@@ -58,7 +58,7 @@ def told(statement: str) -> str:
     ],
 )
 def test_a_module_says_which_extra_it_needs(module: str, package: str, extra: str) -> None:
-    assert told(f"import {module}") == (
+    assert reported(f"import {module}") == (
         f"ModuleNotFoundError: {module} needs the package {package}: "
         f"pip install 'aioproducer[{extra}]'"
     )
@@ -74,7 +74,7 @@ def test_a_module_says_which_extra_it_needs(module: str, package: str, extra: st
     ],
 )
 def test_a_serializer_says_which_package_it_needs(make: str, package: str, extra: str) -> None:
-    line = told(f"from aioproducer.serializers import *; {make}")
+    line = reported(f"from aioproducer.serializers import *; {make}")
     assert line.startswith(f"aioproducer.errors.ConfigError: the package {package} is needed ")
     assert line.endswith(f"-> pip install '{extra}'")
 
@@ -82,4 +82,4 @@ def test_a_serializer_says_which_package_it_needs(make: str, package: str, extra
 def test_everything_else_is_imported_without_any_extra() -> None:
     modules = "aioproducer, aioproducer.blocking, aioproducer.compat.aiokafka, aioproducer.loader"
     modules += ", aioproducer.serializers, aioproducer.spark, aioproducer.testing"
-    assert told(f"import {modules}") == "nothing"
+    assert reported(f"import {modules}") == "nothing"

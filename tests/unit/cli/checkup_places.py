@@ -69,12 +69,12 @@ class FakeDialer:
         raise AssertionError("a fake port accepts no connections")
 
 
-async def _outcome(told: Any) -> Any:
-    if told is None:
+async def _outcome(reported: Any) -> Any:
+    if reported is None:
         await asyncio.Event().wait()
-    if isinstance(told, OSError):
-        raise told
-    return told
+    if isinstance(reported, OSError):
+        raise reported
+    return reported
 
 
 def probe_by(dialer: Any, step_s: float = STEP_S) -> BrokerProbe:

@@ -28,10 +28,10 @@ def test_a_failure_says_what_to_do_and_ends_with_its_code(
 def test_scripts_get_every_finding_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
     with closed_port() as server:
         assert main(["doctor", "-b", server, "--json"]) == ExitCode.UNREACHABLE
-    told = json.loads(capsys.readouterr().out)
-    assert (told["verdict"], told["exit_code"]) == ("fail", 3)
-    assert [each["code"] for each in told["findings"]] == ["ok", "port-refused"]
-    assert set(told["findings"][1]) == {
+    reported = json.loads(capsys.readouterr().out)
+    assert (reported["verdict"], reported["exit_code"]) == ("fail", 3)
+    assert [each["code"] for each in reported["findings"]] == ["ok", "port-refused"]
+    assert set(reported["findings"][1]) == {
         *("check", "about", "status", "code", "found", "advice", "details"),
     }
 

@@ -132,13 +132,13 @@ async def test_starting_in_another_loop_is_refused_in_aiokafkas_words() -> None:
 async def test_an_unclosed_producer_warns_and_reports_to_the_loop(debug: bool) -> None:
     loop = asyncio.get_running_loop()
     loop.set_debug(debug)
-    told: list[dict[str, Any]] = []
-    loop.set_exception_handler(lambda _, context: told.append(context))
+    reported: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: reported.append(context))
     producer = AIOKafkaProducer()
     with pytest.warns(ResourceWarning, match="Unclosed AIOKafkaProducer"):
         del producer
         gc.collect()
-    (context,) = told
+    (context,) = reported
     assert context["message"] == "Unclosed AIOKafkaProducer"
     assert ("source_traceback" in context) is debug
 

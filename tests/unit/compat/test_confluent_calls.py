@@ -316,13 +316,13 @@ def test_callback_may_flush_in_the_middle_of_its_batch(cluster: ThreadedCluster)
     seen: list[int] = []
     with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
 
-        def told(error: Any, message: Any) -> None:
+        def reported(error: Any, message: Any) -> None:
             seen.append(int(message.value()))
             if len(seen) == 2:
                 assert producer.flush(WAIT_S) == 0
 
         for number in range(5):
-            producer.produce("one", str(number), on_delivery=told)
+            producer.produce("one", str(number), on_delivery=reported)
         assert producer.flush(WAIT_S) == 0
     assert seen == [0, 1, 2, 3, 4]
 
@@ -332,14 +332,14 @@ def test_exception_in_the_middle_of_a_batch_leaves_the_rest_for_the_next_poll(
 ) -> None:
     seen: list[int] = []
 
-    def told(error: Any, message: Any) -> None:
+    def reported(error: Any, message: Any) -> None:
         seen.append(int(message.value()))
         if seen[-1] in (1, 4):
             raise ZeroDivisionError(seen[-1])
 
     with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
         for number in range(5):
-            producer.produce("one", str(number), on_delivery=told)
+            producer.produce("one", str(number), on_delivery=reported)
         for _ in range(2):
             with pytest.raises(ZeroDivisionError):
                 producer.flush(WAIT_S)

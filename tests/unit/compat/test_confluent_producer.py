@@ -723,21 +723,21 @@ def test_empty_key_goes_to_any_partition(producer: Producer) -> None:
 
 
 def test_error_callback_reports_that_no_broker_answers() -> None:
-    told: list[Any] = []
-    producer = Producer(NOWHERE | {"error_cb": told.append, "logger": None})
-    while not told:
+    reported: list[Any] = []
+    producer = Producer(NOWHERE | {"error_cb": reported.append, "logger": None})
+    while not reported:
         producer.poll(WAIT_S)
-    assert told[0].code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN
-    assert isinstance(told[0], confluent_kafka.KafkaError)
+    assert reported[0].code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN
+    assert isinstance(reported[0], confluent_kafka.KafkaError)
     producer.close()
 
 
 def test_statistics_are_json_and_come_from_poll() -> None:
-    told: list[str] = []
-    producer = Producer(NOWHERE | {"stats_cb": told.append, "statistics.interval.ms": 1})
+    reported: list[str] = []
+    producer = Producer(NOWHERE | {"stats_cb": reported.append, "statistics.interval.ms": 1})
     producer.produce("t", b"v")
     deadline = time.monotonic() + WAIT_S
-    while not told or json.loads(told[-1])["msg_cnt"] != 1:
+    while not reported or json.loads(reported[-1])["msg_cnt"] != 1:
         producer.poll(0.01)
         assert time.monotonic() < deadline
     producer.purge()

@@ -34,14 +34,14 @@ def close(core: Core) -> None:
 def test_listeners_are_called_by_the_next_completion_if_an_exception_came_between() -> None:
     core = Core()
     batch = core.append()
-    told: list[object] = []
+    reported: list[object] = []
     batch.add_listener("first", OneInterrupt())
-    batch.add_listener("second", told.append)
+    batch.add_listener("second", reported.append)
     with pytest.raises(Interrupt):
         core.accumulator.complete(batch, BatchOutcome(7))
     assert core.accumulator.has_incomplete
     close(core)
-    assert told == ["second"]
+    assert reported == ["second"]
     assert batch.outcome == BatchOutcome(7)
     assert not core.accumulator.has_incomplete
     assert core.pool.available == core.pool.total
@@ -51,14 +51,14 @@ def test_acknowledged_batch_whose_listener_raises_stays_acknowledged_and_calls_t
     core = Core((1,))
     batch = core.append()
     (dispatch,) = core.poll()
-    told: list[object] = []
+    reported: list[object] = []
     batch.add_listener("first", OneInterrupt())
-    batch.add_listener("second", told.append)
+    batch.add_listener("second", reported.append)
     with pytest.raises(Interrupt):
         core.acknowledge(dispatch)
     close(core)
     core.accumulator.unpin(batch)
-    assert told == ["second"]
+    assert reported == ["second"]
     assert batch.outcome is not None
     assert batch.outcome.error is None
     assert core.pool.available == core.pool.total

@@ -104,10 +104,10 @@ def test_advices_are_joined_once_each() -> None:
 def test_a_refusal_names_principal_operation_and_resource(
     error: AuthorizationError, request_name: str, needs: str
 ) -> None:
-    told = with_access(error, request_name, lambda: "User:app", group="g", transactional_id="x")
-    assert f": User:app needs {needs}" in str(told)
-    assert told.principal == "User:app"
-    assert f"{told.operation} on {told.resource}".startswith(needs)
+    reported = with_access(error, request_name, lambda: "User:app", group="g", transactional_id="x")
+    assert f": User:app needs {needs}" in str(reported)
+    assert reported.principal == "User:app"
+    assert f"{reported.operation} on {reported.resource}".startswith(needs)
     assert error.principal is None
 
 

@@ -453,8 +453,8 @@ async def test_a_missing_permission_is_logged_with_topic_and_advice_and_stays_an
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     error = TopicAuthorizationFailedError(topic="orders")
-    told = error.with_access("User:app", "WRITE", "topic 'orders'")
-    app = application(lambda: failing(told))
+    reported = error.with_access("User:app", "WRITE", "topic 'orders'")
+    app = application(lambda: failing(reported))
     with caplog.at_level(logging.WARNING, "aioproducer.starlette"):
         async with client_of(app, raise_app_exceptions=False) as client:
             for _ in range(3):

@@ -22,23 +22,23 @@ from aioproducer.net.response_protocol import ResponseProtocol
 class Streams(asyncio.Protocol):
     def __init__(self) -> None:
         self.received = bytearray()
-        self.told: list[object] = []
+        self.reported: list[object] = []
 
     def data_received(self, data: bytes) -> None:
         self.received += data
 
     def eof_received(self) -> bool | None:
-        self.told.append("eof")
+        self.reported.append("eof")
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.told.append(exc)
+        self.reported.append(exc)
 
     def pause_writing(self) -> None:
-        self.told.append("pause")
+        self.reported.append("pause")
 
     def resume_writing(self) -> None:
-        self.told.append("resume")
+        self.reported.append("resume")
 
 
 class Transport(asyncio.Transport):
@@ -87,7 +87,7 @@ async def test_asyncios_transports_read_into_room_that_is_there() -> None:
         assert bytes(streams.received) == b"another" * 10_000
         assert protocol.unread == 70_000
         theirs.close()
-        await until(lambda: "eof" in streams.told)
+        await until(lambda: "eof" in streams.reported)
         transport.close()
 
 
@@ -165,7 +165,7 @@ def test_everything_else_is_for_the_streams() -> None:
     assert protocol.eof_received()
     lost = OSError("gone")
     protocol.connection_lost(lost)
-    assert streams.told == ["pause", "resume", "eof", lost]
+    assert streams.reported == ["pause", "resume", "eof", lost]
 
 
 @pytest.mark.parametrize("protocol", [asyncio.BaseProtocol(), None])
@@ -193,6 +193,6 @@ async def test_the_error_of_a_write_keeps_nothing_of_its_callers() -> None:
         return weakref.ref(batch)
 
     batch = send()
-    await until(lambda: bool(streams.told))
-    assert isinstance(streams.told[-1], ConnectionError)
+    await until(lambda: bool(streams.reported))
+    assert isinstance(streams.reported[-1], ConnectionError)
     assert batch() is None

@@ -1,4 +1,4 @@
-"""The fixture that runs a test once per form of the fast lane."""
+"""The fixture that runs a test once per form of the fast path."""
 
 from __future__ import annotations
 

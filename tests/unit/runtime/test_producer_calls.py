@@ -83,20 +83,20 @@ def test_interceptor_may_send_when_a_record_is_acknowledged() -> None:
 
 
 def test_interceptor_is_given_no_partition_offset_or_time_of_a_refused_topic() -> None:
-    told: list[RecordMetadata] = []
+    called_with: list[RecordMetadata] = []
 
     class Listener:
         def on_acknowledgement(
             self, metadata: RecordMetadata, error: BaseException | None, headers: HeaderPairs
         ) -> None:
             assert isinstance(error, InvalidTopicError)
-            told.append(metadata)
+            called_with.append(metadata)
 
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:
             with pytest.raises(InvalidTopicError):
                 await producer.send("no topic", b"vv", b"k")
-        (metadata,) = told
+        (metadata,) = called_with
         assert (metadata.topic, metadata.partition, metadata.offset) == ("no topic", -1, None)
         assert metadata.timestamp_ms == -1
         # Java leaves the sizes out.

@@ -36,7 +36,7 @@ LINGER_S = 0.005
 OFFSETS = {TopicPartition("u", 0): 1}
 
 
-class Told(Enum):
+class Report(Enum):
     """The last result of the caller for its transaction."""
 
     COMMITTED = "committed"
@@ -49,7 +49,7 @@ class Case:
     """One cut, and its results."""
 
     stage: Stage
-    told: Told = Told.NOT_COMMITTED
+    reported: Report = Report.NOT_COMMITTED
     unknown: CommitOutcomeUnknownError | None = None
     prepared: PreparedTransaction | None = None
     deliveries: list[Delivery] = field(default_factory=list)
@@ -64,11 +64,11 @@ class Case:
     def note(self, error: BaseException) -> None:
         """Return what an error says of the commit."""
         if isinstance(error, CommitOutcomeUnknownError):
-            self.told, self.unknown = Told.UNKNOWN, error
+            self.reported, self.unknown = Report.UNKNOWN, error
             assert error.transaction is not None
             assert error.persistence is Persistence.POSSIBLY_PERSISTED
         elif isinstance(error, KafkaError):
-            self.told = Told.NOT_COMMITTED
+            self.reported = Report.NOT_COMMITTED
             assert error.persistence in {None, Persistence.NOT_PERSISTED}
 
 
@@ -82,7 +82,7 @@ async def commits_by_calls(case: Case) -> None:
     await case.send(b"1")
     await case.send(b"2", "u")
     await producer.commit_transaction()
-    case.told = Told.COMMITTED
+    case.reported = Report.COMMITTED
 
 
 async def commits_by_block(case: Case) -> None:
@@ -90,7 +90,7 @@ async def commits_by_block(case: Case) -> None:
         await case.send(b"1")
         await tx.send_offsets(OFFSETS, "group")
         await case.send(b"2", "u")
-    case.told = Told.COMMITTED
+    case.reported = Report.COMMITTED
 
 
 async def aborts(case: Case) -> None:
@@ -114,7 +114,7 @@ async def commits_what_was_prepared(case: Case) -> None:
     await prepares(case)
     case.prepared = None  # no other process is given it
     await case.producer.commit_transaction()
-    case.told = Told.COMMITTED
+    case.reported = Report.COMMITTED
 
 
 async def close_0(case: Case, victim: asyncio.Task[None]) -> None:
@@ -184,12 +184,12 @@ async def strike(case: Case, work: Work, cut: Cut, turn: int, loop: TurnLoop) ->
         # Only a repeated call shows the outcome, whatever state the producer is in.
         try:
             await case.producer.commit_transaction()
-            case.told = Told.COMMITTED
+            case.reported = Report.COMMITTED
         except KafkaError as error:
             case.note(error)
 
 
-async def ask(case: Case, transaction: PreparedTransaction) -> Told:
+async def ask(case: Case, transaction: PreparedTransaction) -> Report:
     """Ask `TransactionAdmin` for the outcome; it commits what is still open."""
     world = case.stage.world
     config = case.producer.config.replace(transactional_id=None)
@@ -197,8 +197,8 @@ async def ask(case: Case, transaction: PreparedTransaction) -> Told:
         try:
             await admin.finish(transaction, commit=True)
         except PreparedTransactionEndedError:
-            return Told.NOT_COMMITTED
-    return Told.COMMITTED
+            return Report.NOT_COMMITTED
+    return Report.COMMITTED
 
 
 def check_deliveries(case: Case) -> None:
@@ -214,31 +214,36 @@ def check_deliveries(case: Case) -> None:
 
 
 async def case_of(
-    work: Work, cut: Cut, turn: int, loop: TurnLoop, seen: Counter[tuple[Told, bool]], stage: Stage
+    work: Work,
+    cut: Cut,
+    turn: int,
+    loop: TurnLoop,
+    seen: Counter[tuple[Report, bool]],
+    stage: Stage,
 ) -> None:
     case = Case(stage)
     await stage.producer.warm_up(["t", "u"])
     await strike(case, work, cut, turn, loop)
-    expected, decided = case.told, stage.world.cluster.transactions.transactions["tx"].is_commit
+    expected, decided = case.reported, stage.world.cluster.transactions.transactions["tx"].is_commit
     if case.unknown is not None and case.unknown.transaction is not None:
         expected = await ask(case, case.unknown.transaction)
     elif case.prepared is not None:
         expected = await ask(case, case.prepared)
-        assert expected is Told.COMMITTED
+        assert expected is Report.COMMITTED
     with suppress(KafkaError):
         await stage.producer.abort_transaction()
     await stage.producer.close()
     await asyncio.sleep(3 * TIMEOUT_MS / 1000)  # what was left open is aborted by then
     visible = committed(stage) + committed(stage, "u")
     assert visible in ([], [b"1", b"2"]), visible
-    assert bool(visible) is (expected is Told.COMMITTED), (case.told, expected, visible)
+    assert bool(visible) is (expected is Report.COMMITTED), (case.reported, expected, visible)
     check_deliveries(case)
-    seen[case.told, decided] += 1
+    seen[case.reported, decided] += 1
 
 
-def at_every_turn(work: Work, cut: Cut, level: int) -> Counter[tuple[Told, bool]]:
+def at_every_turn(work: Work, cut: Cut, level: int) -> Counter[tuple[Report, bool]]:
     """Count each result, and whether the commit was decided at that time."""
-    seen: Counter[tuple[Told, bool]] = Counter()
+    seen: Counter[tuple[Report, bool]] = Counter()
     for turn in range(1, MOST_TURNS):
         loop = TurnLoop()
 
@@ -267,13 +272,13 @@ def test_a_commit_whose_producer_ends_says_unknown_where_nothing_else_is_true(
 ) -> None:
     seen = at_every_turn(COMMITTING[work], HARSH[cut], level)
     assert set(seen) >= {
-        (Told.COMMITTED, True),
-        (Told.UNKNOWN, True),
-        (Told.UNKNOWN, False),
-        (Told.NOT_COMMITTED, False),
+        (Report.COMMITTED, True),
+        (Report.UNKNOWN, True),
+        (Report.UNKNOWN, False),
+        (Report.NOT_COMMITTED, False),
     }
-    assert (Told.COMMITTED, False) not in seen
-    assert (Told.NOT_COMMITTED, True) not in seen
+    assert (Report.COMMITTED, False) not in seen
+    assert (Report.NOT_COMMITTED, True) not in seen
 
 
 @LEVELS
@@ -283,8 +288,8 @@ def test_a_commit_whose_producer_ends_says_unknown_where_nothing_else_is_true(
 )
 def test_a_commit_that_goes_on_reports_its_end(work: str, cut: str, level: int) -> None:
     seen = at_every_turn(COMMITTING[work], GENTLE[cut], level)
-    assert set(seen) <= {(Told.COMMITTED, True), (Told.NOT_COMMITTED, False)}
-    assert (Told.COMMITTED, True) in seen
+    assert set(seen) <= {(Report.COMMITTED, True), (Report.NOT_COMMITTED, False)}
+    assert (Report.COMMITTED, True) in seen
 
 
 @LEVELS
@@ -292,4 +297,4 @@ def test_a_commit_that_goes_on_reports_its_end(work: str, cut: str, level: int) 
 @pytest.mark.parametrize("work", OTHERS)
 def test_an_abort_and_a_preparation_never_commit(work: str, cut: str, level: int) -> None:
     seen = at_every_turn(OTHERS[work], (GENTLE | HARSH)[cut], level)
-    assert set(seen) == {(Told.NOT_COMMITTED, False)}
+    assert set(seen) == {(Report.NOT_COMMITTED, False)}

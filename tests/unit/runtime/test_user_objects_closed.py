@@ -17,20 +17,20 @@ from aioproducer.testing import MockProducer, ThreadedCluster
 class Closing:
     """A serializer and a partitioner that notes when it is closed."""
 
-    def __init__(self, name: str, told: list[str]) -> None:
+    def __init__(self, name: str, reported: list[str]) -> None:
         self.name = name
-        self.told = told
+        self.reported = reported
 
     def serialize(self, data: Any, context: Any) -> bytes:
-        self.told.append(f"{self.name} used")
+        self.reported.append(f"{self.name} used")
         return str(data).encode()
 
     def partition(self, topic: str, key: Any, value: Any, cluster: Any) -> int:
-        self.told.append(f"{self.name} used")
+        self.reported.append(f"{self.name} used")
         return 0
 
     def close(self) -> None:
-        self.told.append(f"{self.name} closed")
+        self.reported.append(f"{self.name} closed")
 
 
 class ClosingLater(Closing):
@@ -44,7 +44,7 @@ class ClosingLater(Closing):
 
 
 def test_each_is_closed_once_after_the_last_record() -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     async def act(stage: Stage) -> None:
         await stage.producer.start()
@@ -54,30 +54,37 @@ def test_each_is_closed_once_after_the_last_record() -> None:
         assert stage.values("t") == [b"v"]
 
     key, value, partitioner = (
-        ClosingLater("key", told),
-        Closing("value", told),
-        Closing("p", told),
+        ClosingLater("key", reported),
+        Closing("value", reported),
+        Closing("p", reported),
     )
     play(act, key_serializer=key, value_serializer=value, partitioner=partitioner)
-    assert told == ["key used", "value used", "p used", "key closed", "value closed", "p closed"]
+    assert reported == [
+        "key used",
+        "value used",
+        "p used",
+        "key closed",
+        "value closed",
+        "p closed",
+    ]
 
 
 def test_one_object_in_two_places_is_closed_once() -> None:
-    told: list[str] = []
-    both = Closing("both", told)
+    reported: list[str] = []
+    both = Closing("both", reported)
 
     async def act(stage: Stage) -> None:
         await stage.producer.start()
         await stage.producer.close()
 
     play(act, key_serializer=both, value_serializer=both, partitioner=both)
-    assert told == ["both closed"]
+    assert reported == ["both closed"]
 
 
 def test_what_goes_wrong_is_logged_and_the_others_are_closed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     class Raising(Closing):
         def close(self) -> None:
@@ -94,29 +101,29 @@ def test_what_goes_wrong_is_logged_and_the_others_are_closed(
 
     play(
         act,
-        key_serializer=Raising("key", told),
-        value_serializer=Hanging("value", told),
-        partitioner=Closing("p", told),
+        key_serializer=Raising("key", reported),
+        value_serializer=Hanging("value", reported),
+        partitioner=Closing("p", reported),
     )
-    assert told == ["p closed"]
+    assert reported == ["p closed"]
     assert "closing Raising: ValueError('why')" in caplog.text
     assert "closing Hanging: took longer than request_timeout_ms=30000" in caplog.text
 
 
 def test_a_failed_start_closes_them() -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     async def act(stage: Stage) -> None:
         stage.lose()
         with pytest.raises(BootstrapError):
             await stage.producer.start()
 
-    play(act, value_serializer=Closing("value", told))
-    assert told == ["value closed"]
+    play(act, value_serializer=Closing("value", reported))
+    assert reported == ["value closed"]
 
 
 def test_a_close_that_is_cancelled_closes_none_twice() -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     async def act(stage: Stage) -> None:
         await stage.producer.start()
@@ -127,9 +134,9 @@ def test_a_close_that_is_cancelled_closes_none_twice() -> None:
             await closing
         await stage.producer.close()
 
-    key = ClosingLater("key", told)
-    play(act, key_serializer=key, value_serializer=Closing("value", told))
-    assert told == ["key closed", "value closed"]
+    key = ClosingLater("key", reported)
+    play(act, key_serializer=key, value_serializer=Closing("value", reported))
+    assert reported == ["key closed", "value closed"]
 
 
 def test_functions_and_classes_have_nothing_to_close() -> None:
@@ -145,7 +152,7 @@ def test_functions_and_classes_have_nothing_to_close() -> None:
 
 
 def test_one_that_runs_in_a_thread_is_closed_there() -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     async def act(stage: Stage) -> None:
         await stage.producer.start()
@@ -154,27 +161,27 @@ def test_one_that_runs_in_a_thread_is_closed_there() -> None:
 
     play(
         act,
-        key_serializer=in_thread(ClosingLater("key", told)),
-        value_serializer=in_thread(Closing("value", told)),
+        key_serializer=in_thread(ClosingLater("key", reported)),
+        value_serializer=in_thread(Closing("value", reported)),
     )
-    assert told == ["key used", "value used", "key closed", "value closed"]
+    assert reported == ["key used", "value used", "key closed", "value closed"]
 
 
 async def test_a_mock_closes_them_too() -> None:
-    told: list[str] = []
-    async with MockProducer(value_serializer=ClosingLater("value", told)) as producer:
+    reported: list[str] = []
+    async with MockProducer(value_serializer=ClosingLater("value", reported)) as producer:
         await producer.send("t", "v")
     await producer.close()
-    assert told == ["value used", "value closed"]
+    assert reported == ["value used", "value closed"]
 
 
 def test_the_blocking_producer_closes_them() -> None:
-    told: list[str] = []
+    reported: list[str] = []
     with ThreadedCluster(brokers=1, topics={"t": 1}) as cluster:
         producer = BlockingProducer(
-            bootstrap_servers=cluster.bootstrap_servers, value_serializer=Closing("value", told)
+            bootstrap_servers=cluster.bootstrap_servers, value_serializer=Closing("value", reported)
         )
         producer.start()
         producer.send("t", "v")
         producer.close()
-    assert told == ["value used", "value closed"]
+    assert reported == ["value used", "value closed"]

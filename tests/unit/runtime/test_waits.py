@@ -42,7 +42,7 @@ async def test_awaiters_are_resumed_in_their_order_and_contexts_each_once():
     tasks = [asyncio.create_task(ask(number)) for number in range(20)]
     await turns()
     assert not seen
-    bench.settle_oldest()
+    bench.complete_oldest()
     assert not seen  # never from inside whatever ends the batch
     await turns()
     assert seen == [(number, f"task {number}") for number in range(20)]
@@ -64,7 +64,7 @@ async def test_loop_is_called_once_for_all_awaiters_of_an_answer(monkeypatch, fa
         return call_soon(callback, *args, **kwargs)
 
     monkeypatch.setattr(bench.loop, "call_soon", counting)
-    bench.settle_oldest()
+    bench.complete_oldest()
     assert len(calls) == 1
     monkeypatch.undo()
     await asyncio.gather(*tasks)
@@ -83,7 +83,7 @@ async def test_awaiter_may_ask_again_at_once():
     tasks = [asyncio.create_task(ask()) for _ in range(2)]
     for _ in range(3):
         await turns()
-        bench.settle_oldest()
+        bench.complete_oldest()
     await asyncio.gather(*tasks)
     assert rounds == [0, 0, 1, 1, 2, 2]
     bench.end()
@@ -100,7 +100,7 @@ async def test_failing_task_disturbs_no_other():
 
     tasks = [asyncio.create_task(ask(fails)) for fails in (False, True, False)]
     await turns()
-    bench.settle_oldest()
+    bench.complete_oldest()
     first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
     assert (first, third) == ("fine", "fine")
     assert isinstance(second, LookupError)
@@ -127,7 +127,7 @@ def test_end_of_the_loop_in_one_task_leaves_the_others_their_turn(kind):
 
     try:
         bench, tasks = loop.run_until_complete(start())
-        loop.call_soon(bench.settle_oldest)
+        loop.call_soon(bench.complete_oldest)
         with pytest.raises(kind):
             loop.run_until_complete(asyncio.sleep(0.01))
         others = [task for number, task in enumerate(tasks) if number != 1]
@@ -142,13 +142,13 @@ def test_end_of_the_loop_in_one_task_leaves_the_others_their_turn(kind):
 async def test_cancelled_awaiter_gets_its_message_and_is_dropped():
     bench = await opened()
     delivery = await bench.producer.send("a", b"v")
-    told = []
+    reported = []
 
     async def wait() -> None:
         try:
             await delivery
         except asyncio.CancelledError as error:
-            told.append(error.args)
+            reported.append(error.args)
             raise
 
     task = asyncio.create_task(wait())
@@ -158,7 +158,7 @@ async def test_cancelled_awaiter_gets_its_message_and_is_dropped():
     assert bench.incomplete()[0].watchers == 0 or not task.done()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert told == [("enough",)]
+    assert reported == [("enough",)]
     assert bench.incomplete()[0].watchers == 0
     assert not delivery.done()
     bench.end()
@@ -174,7 +174,7 @@ async def test_cancelled_before_its_first_step_or_after_the_answer_a_task_is_can
     early, late, kept = (asyncio.create_task(wait()) for _ in range(3))
     early.cancel()
     await turns()
-    bench.settle_oldest()
+    bench.complete_oldest()
     late.cancel()
     await turns()
     assert early.cancelled()
@@ -198,7 +198,7 @@ async def test_awaiter_that_swallows_its_cancellation_may_wait_again():
     task.cancel()
     await turns()
     assert not task.done()
-    bench.settle_oldest()
+    bench.complete_oldest()
     assert (await task).topic == "a"
     bench.end()
 
@@ -221,7 +221,7 @@ async def test_timeouts_and_shields_treat_an_await_like_any_other():
     outer.cancel()
     await turns()
     assert not inner.done()
-    bench.settle_oldest()
+    bench.complete_oldest()
     assert await inner == await delivery
     assert bench.incomplete() == []
     bench.end()
@@ -238,7 +238,7 @@ async def test_tasks_written_in_python_wait_as_well():
     cancelled.cancel()
     await turns()
     assert cancelled.cancelled()
-    bench.settle_oldest()
+    bench.complete_oldest()
     assert (await kept).topic == "a"
     bench.end()
 
@@ -248,7 +248,7 @@ async def test_waiting_task_says_in_its_repr_what_it_waits_for():
     task = asyncio.create_task(bench.producer.send_and_wait("a", b"v"))
     await turns()
     assert "wait_for=<" in repr(task)
-    bench.settle_oldest()
+    bench.complete_oldest()
     await task
     bench.end()
 
@@ -276,7 +276,7 @@ async def test_debug_mode_of_the_loop_changes_nothing():
         tasks = [asyncio.create_task(bench.producer.send_and_wait("a", b"v")) for _ in range(5)]
         await turns()
         tasks[0].cancel()
-        bench.settle_oldest()
+        bench.complete_oldest()
         done = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(done[0], asyncio.CancelledError)
         assert [each.topic for each in done[1:]] == ["a"] * 4
@@ -294,7 +294,7 @@ async def test_awaiters_are_resumed_where_the_answer_was_handled(fast_path_form)
     seen = []
 
     def on_answer() -> None:
-        owner = bench.settle_oldest().owner
+        owner = bench.complete_oldest().owner
         seen.append(task.done())
         owner.run_now()
         seen.append(task.done())
@@ -318,7 +318,7 @@ async def test_loop_is_not_asked_to_resume_an_awaiter_twice(monkeypatch, fast_pa
         bench.loop, "call_soon", lambda *a, **k: calls.append(a) or call_soon(*a, **k)
     )
     batch.owner.hold()
-    bench.settle_oldest()
+    bench.complete_oldest()
     assert not calls
     batch.owner.run_now()  # inside this task: so the loop is asked now
     assert len(calls) == 1
@@ -331,7 +331,7 @@ async def test_no_awaiter_is_resumed_inside_another_task():
     bench = await opened()
     task = asyncio.create_task(bench.producer.send_and_wait("a", b"v"))
     await turns()
-    bench.settle_oldest().owner.run_now()
+    bench.complete_oldest().owner.run_now()
     assert not task.done()
     await turns()
     assert task.done()
@@ -353,7 +353,7 @@ def test_what_ends_the_loop_is_not_raised_where_the_answer_was_read(fast_path_fo
         await turns()
 
         def on_answer() -> None:
-            bench.settle_oldest().owner.run_now()
+            bench.complete_oldest().owner.run_now()
             raised.append(leaving.exception())
 
         bench.loop.call_soon(on_answer)

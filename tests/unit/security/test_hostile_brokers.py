@@ -132,6 +132,6 @@ async def test_a_cluster_id_that_changes_with_each_answer_does_not_fill_the_log(
             finally:
                 await producer.close(0)
     assert delivery.done()
-    told = [record for record in caplog.records if "another cluster" in record.getMessage()]
-    assert 0 < len(told) < 10
-    assert max(len(record.getMessage()) for record in told) < 5000
+    reported = [record for record in caplog.records if "another cluster" in record.getMessage()]
+    assert 0 < len(reported) < 10
+    assert max(len(record.getMessage()) for record in reported) < 5000

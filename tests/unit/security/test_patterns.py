@@ -350,10 +350,10 @@ def colliding_pairs(count: int) -> list[list[int]]:
     first = 0
     while len(found) < count:
         first += 1
-        lane = (p5 + first * p2) & mask
-        lane = ((lane << 31) | (lane >> 33)) & mask
-        lane = lane * p1 & mask
-        second = (12345 - lane) * inverse & mask
+        state = (p5 + first * p2) & mask
+        state = ((state << 31) | (state >> 33)) & mask
+        state = state * p1 & mask
+        second = (12345 - state) * inverse & mask
         if second < PRIME:
             found.append([first, second])
     return found

@@ -73,20 +73,20 @@ def test_serializers_that_wait_are_waited_for() -> None:
 
 def _refusal_in_a_callback(producer: Producer, value: Any) -> BaseException | None:
     """The error of a send in the thread of the loop, which cannot wait for a serializer."""
-    told: list[BaseException | None] = []
+    reported: list[BaseException | None] = []
     done = threading.Event()
 
     def callback() -> None:
         try:
             producer.send("t", value, "k")
-            told.append(None)
+            reported.append(None)
         except BaseException as error:
-            told.append(error)
+            reported.append(error)
         done.set()
 
     producer._thread.post(callback)
     assert done.wait(30)
-    return told[0]
+    return reported[0]
 
 
 @pytest.mark.parametrize("second", ["b", ("many", "b")])

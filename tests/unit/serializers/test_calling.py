@@ -29,11 +29,11 @@ class Tracing:
     """Records its arguments, and adds a header."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, list[str]]] = []
+        self.reported: list[tuple[str, str, list[str]]] = []
 
     def serialize(self, data: Any, context: SerializationContext) -> bytes | None:
         names = [name for name, _ in context.headers]
-        self.told.append((context.topic, context.part, names))
+        self.reported.append((context.topic, context.part, names))
         context.headers.append((context.part, b"seen"))
         return str(data).encode()
 
@@ -72,10 +72,10 @@ def test_serializers_see_topic_part_and_headers_and_may_add_some() -> None:
         ]
 
     play(act, key_serializer=tracing, value_serializer=tracing)
-    assert tracing.told == [("t", "key", ["given"]), ("t", "value", ["given", "key"])]
+    assert tracing.reported == [("t", "key", ["given"]), ("t", "value", ["given", "key"])]
 
 
-def test_bytes_serializer_leaves_the_fast_lane_open() -> None:
+def test_bytes_serializer_leaves_the_fast_path_enabled() -> None:
     async def act(stage: Stage) -> None:
         await stage.producer.start()
         await stage.producer.send("t", b"first")
@@ -89,7 +89,7 @@ def test_bytes_serializer_leaves_the_fast_lane_open() -> None:
     play(act, key_serializer=BytesSerializer(), value_serializer=BytesSerializer())
 
 
-def test_what_was_serialized_takes_the_fast_lane() -> None:
+def test_what_was_serialized_takes_the_fast_path() -> None:
     async def act(stage: Stage) -> None:
         producer = stage.producer
         await producer.start()
@@ -280,10 +280,10 @@ class Witness:
     """An interceptor that writes down what becomes of records."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[int | None, str | None]] = []
+        self.reported: list[tuple[int | None, str | None]] = []
 
     def on_acknowledgement(self, metadata: Any, error: Any, headers: object) -> None:
-        self.told.append((metadata.offset, None if error is None else type(error).__name__))
+        self.reported.append((metadata.offset, None if error is None else type(error).__name__))
 
 
 def test_interceptors_get_records_whose_serializer_waits() -> None:
@@ -310,7 +310,7 @@ def test_interceptors_get_records_whose_serializer_waits() -> None:
         assert [value for _, value, _ in records(stage)] == [b"good"] * 3
 
     play(act, value_serializer=Picky(1), interceptor_classes=[witness])
-    assert sorted(witness.told, key=str) == sorted(
+    assert sorted(witness.reported, key=str) == sorted(
         [
             (0, None),
             (None, "SerializationError"),

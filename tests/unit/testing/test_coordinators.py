@@ -105,16 +105,16 @@ def test_a_loading_coordinator_says_so() -> None:
 
 
 def test_features_are_reported_and_may_change(state: ClusterState) -> None:
-    def told(version: int = 4) -> tuple[int, dict[str, int]]:
+    def reported(version: int = 4) -> tuple[int, dict[str, int]]:
         answer = ask(state, SOFTWARE, version)
         levels = {each.name: each.max_version_level for each in answer.finalized_features}
         return answer.finalized_features_epoch, levels
 
-    assert told() == told(3) == (0, {"transaction.version": 2})
+    assert reported() == reported(3) == (0, {"transaction.version": 2})
     state.set_transaction_version(1)
-    assert told() == (1, {"transaction.version": 1})
+    assert reported() == (1, {"transaction.version": 1})
     state.set_transaction_version(0)
-    assert told() == (2, {})
+    assert reported() == (2, {})
     assert [each.max_version for each in ask(state, SOFTWARE, 4).supported_features] == [2]
     assert ask(state, SOFTWARE, 3).supported_features == []
     with pytest.raises(ValueError, match="levels 0 to 2"):

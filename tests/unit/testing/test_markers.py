@@ -89,12 +89,12 @@ def test_a_committed_read_gets_the_aborted_transactions_in_its_range() -> None:
     first.write(0)  # 4
     assert first.end(commit=False) == 0  # 5
 
-    def told(offset: int) -> list[tuple[int, int]]:
+    def reported(offset: int) -> list[tuple[int, int]]:
         found = fetch(state, offset=offset).aborted_transactions or []
         return [(each.producer_id, each.first_offset) for each in found]
 
     pid = first.producer_id
-    assert [told(offset) for offset in (0, 2, 3, 6)] == [
+    assert [reported(offset) for offset in (0, 2, 3, 6)] == [
         [(pid, 0), (pid, 4)],
         [(pid, 0), (pid, 4)],
         [(pid, 4)],

@@ -71,19 +71,19 @@ async def test_a_test_decides_when_and_how_records_end() -> None:
 
 
 async def test_callbacks_and_unretrieved_failures_work_as_in_the_real_one() -> None:
-    told: list[Any] = []
+    reported: list[Any] = []
     producer = MockProducer(
-        auto_complete=False, on_delivery_error=lambda where, count, error: told.append(where)
+        auto_complete=False, on_delivery_error=lambda where, count, error: reported.append(where)
     )
     async with producer:
         delivery = await producer.send("t", b"1")
-        delivery.add_done_callback(told.append)
+        delivery.add_done_callback(reported.append)
         producer.complete_next()
         await producer.send("t", b"2")
         producer.error_next(DeliveryTimeoutError("late"))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-    assert told == [delivery, TopicPartition("t", 0)]
+    assert reported == [delivery, TopicPartition("t", 0)]
 
 
 async def test_closing_acknowledges_what_waits_unless_there_is_no_time() -> None:
@@ -157,13 +157,13 @@ async def test_serializers_run() -> None:
 async def test_interceptors_see_records_and_what_becomes_of_them() -> None:
     class Interceptor:
         def __init__(self) -> None:
-            self.told: list[tuple[int | None, str | None]] = []
+            self.reported: list[tuple[int | None, str | None]] = []
 
         def on_send(self, record: Record) -> Record:
             return replace(record, value=record.value + b"!")
 
         def on_acknowledgement(self, metadata: Any, error: Any, headers: object) -> None:
-            self.told.append((metadata.offset, None if error is None else type(error).__name__))
+            self.reported.append((metadata.offset, None if error is None else type(error).__name__))
 
     interceptor = Interceptor()
     async with MockProducer(auto_complete=False, interceptor_classes=[interceptor]) as producer:
@@ -177,8 +177,13 @@ async def test_interceptors_see_records_and_what_becomes_of_them() -> None:
         producer.auto_complete = True
         await producer.send("t", b"4")
     assert values(producer.history) == [b"1!", b"4!"]
-    told = [(None, "InvalidPartitionError"), (0, None), (None, "DeliveryTimeoutError"), (2, None)]
-    assert interceptor.told == told
+    reported = [
+        (None, "InvalidPartitionError"),
+        (0, None),
+        (None, "DeliveryTimeoutError"),
+        (2, None),
+    ]
+    assert interceptor.reported == reported
 
 
 async def test_send_many_counts() -> None:
@@ -297,9 +302,9 @@ async def test_a_prepared_transaction_is_left_open() -> None:
 
 async def test_clearing_and_purging_drop_records() -> None:
     async with MockProducer(auto_complete=False) as producer:
-        for forget in (producer.clear, producer.purge):
+        for drop in (producer.clear, producer.purge):
             delivery = await producer.send("t", b"1")
-            forget()
+            drop()
             with pytest.raises(RecordsPurgedError):
                 await delivery
         assert producer.pending == 0

@@ -77,7 +77,7 @@ class TransactionalProducer:
             request.producer_id, request.producer_epoch = self.identity
         answer = self.ask_coordinator(request, 4)
         if not answer.error_code:
-            self._adopt(answer)
+            self._take_identity(answer)
         return int(answer.error_code)
 
     def add(self, *indexes: int, topic: str = "t", version: int = 3) -> list[int]:
@@ -140,7 +140,7 @@ class TransactionalProducer:
         version = self.versions["end"] if version is None else version
         answer = self.ask_coordinator(request, version)
         if not answer.error_code and version >= 5:
-            self._adopt(answer)
+            self._take_identity(answer)
         return int(answer.error_code)
 
     def commit_offset(self, offset: int, *, group_id: str = "g", **member: Any) -> int:
@@ -167,7 +167,7 @@ class TransactionalProducer:
         )
         return int(answer.topics[0].partitions[0].error_code)
 
-    def _adopt(self, answer: Any) -> None:
+    def _take_identity(self, answer: Any) -> None:
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
 
 

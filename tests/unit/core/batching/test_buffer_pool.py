@@ -215,15 +215,15 @@ TestPoolMachine = PoolMachine.TestCase
 
 def test_a_ceiling_is_waited_for_like_memory() -> None:
     pool, served = BufferPool(100, 10, most_records=5), []
-    told: list[int] = []
-    pool.on_ceiling = told.append
+    reported: list[int] = []
+    pool.on_ceiling = reported.append
     for name, size, ceiling in (("place", 0, 8), ("bytes", 10, 0)):
         pool.enqueue(size, lambda _, name=name: served.append(name), ceiling)
     pool.return_records(2)
     assert (pool.ceiling, served) == (7, [])  # memory is free, but no request overtakes
     pool.return_records(1)
     assert served == ["place", "bytes"]
-    assert told == [7, 8]
+    assert reported == [7, 8]
     assert pool.available == 90
 
 

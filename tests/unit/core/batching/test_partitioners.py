@@ -207,7 +207,7 @@ def test_the_choice_stays_uniform_where_queues_say_nothing(sizes: list[int] | No
     assert partitioner.cumulative_weights == ()
 
 
-def test_equal_queues_still_weigh_when_a_partition_is_taken_out():
+def test_equal_queues_still_count_when_a_partition_is_taken_out():
     partitioner = sticky(1)
     partitioner.update_load([2, 2, 2], [0, 1, 2], 2)
     assert partitioner.cumulative_weights == (1, 2)
@@ -218,7 +218,7 @@ def test_equal_queues_still_weigh_when_a_partition_is_taken_out():
     assert chosen == {0, 1}
 
 
-def test_without_adaptive_partitioning_queues_do_not_weigh():
+def test_without_adaptive_partitioning_queues_do_not_count():
     partitioner = sticky(1, adaptive=False)
     partitioner.update_load([0, 3, 1], [0, 1, 2], 3)
     assert partitioner.cumulative_weights == ()
@@ -269,7 +269,7 @@ def slow_nodes(*node_ids: int) -> NodeLatencies:
     return latencies
 
 
-def test_queues_weigh_only_once_every_partition_has_had_a_batch():
+def test_queues_count_only_once_every_partition_has_had_a_batch():
     assert partition_load({0: 1}, topic(1, 2), slow_nodes()) is None
     assert partition_load({0: 1, 1: 0}, topic(1, 2), slow_nodes()) == ([1, 0], [0, 1], 2)
 
@@ -327,7 +327,7 @@ def test_a_client_without_a_rack_has_no_neighbours():
     assert rack_of("a-", rack="").partitions_of(topic(0, 1)) == ()
 
 
-def test_queues_weigh_among_the_neighbours_and_slow_neighbours_are_no_choice():
+def test_queues_count_in_the_same_rack_and_slow_brokers_there_are_no_choice():
     queues, four = {0: 4, 1: 0, 2: 2, 3: 0}, topic(0, 1, 2, 3)
     assert partition_load(queues, four, slow_nodes(), (0, 2)) == ([4, 2, 0, 0], [0, 2, 1, 3], 2)
     assert partition_load(queues, four, slow_nodes(0), (0, 2)) == ([2, 4, 0, 0], [2, 0, 1, 3], 1)

@@ -533,13 +533,13 @@ def test_older_epoch_is_believed_with_the_first_id_and_refused_without_one(
 
 def test_another_cluster_at_the_same_addresses_is_taken_as_it_is():
     metadata = ready()
-    told, anew = [], recreations(metadata)
-    metadata.on_other_cluster = lambda: told.append(metadata.cluster.cluster_id)
+    reported, anew = [], recreations(metadata)
+    metadata.on_other_cluster = lambda: reported.append(metadata.cluster.cluster_id)
     metadata.request_update(1)
     answer(metadata, 1, topic("t", (3, 0), (3, 0), topic_id=ID_B), cluster_id="another")
     assert metadata.leader_epoch("t", 0) == 0
     assert metadata.cluster.cluster_id == "another"
-    assert (told, anew) == (["cluster"], [])
+    assert (reported, anew) == (["cluster"], [])
 
 
 def test_in_another_cluster_topics_are_unknown_until_it_describes_them():
@@ -553,12 +553,12 @@ def test_in_another_cluster_topics_are_unknown_until_it_describes_them():
 
 def test_an_answer_without_a_cluster_id_is_of_the_same_cluster():
     metadata = ready()
-    told: list[str | None] = []
-    metadata.on_other_cluster = lambda: told.append(metadata.cluster.cluster_id)
+    reported: list[str | None] = []
+    metadata.on_other_cluster = lambda: reported.append(metadata.cluster.cluster_id)
     for now, cluster_id in enumerate((None, "cluster", "another"), start=1):
         metadata.request_update(now)
         answer(metadata, now, topic("t", (1, 5), (2, 5)), cluster_id=cluster_id)
-    assert told == ["cluster"]
+    assert reported == ["cluster"]
 
 
 def test_epochs_below_version_9_are_ignored():

@@ -60,10 +60,10 @@ def test_unknown_producer_is_a_warning_and_its_batch_goes_out_under_a_new_epoch(
     assert (again.batches[0].producer_epoch, again.batches[0].base_sequence) == (1, 0)
     answer(core, again, offset=100)
     assert core.data_losses == []
-    (told,) = core.forgotten
-    assert told == ExpiredProducer(PLACE, 41, None if log_start < 0 else log_start)
-    assert told.is_retention is (log_start > 41)
-    assert ("deleted" in str(told)) is (log_start > 41)
+    (expired,) = core.forgotten
+    assert expired == ExpiredProducer(PLACE, 41, None if log_start < 0 else log_start)
+    assert expired.is_retention is (log_start > 41)
+    assert ("deleted" in str(expired)) is (log_start > 41)
 
 
 @pytest.mark.parametrize("assigned", [0, 40, 41])

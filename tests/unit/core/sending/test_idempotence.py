@@ -240,8 +240,8 @@ def test_in_another_cluster_every_partition_waits_for_a_new_id() -> None:
 
 
 def test_where_brokers_give_no_ids_batches_go_out_without_if_that_may_be() -> None:
-    told: list[str] = []
-    core = Core((1,), sequencer=IdempotentSequencer(5, lambda: told.append("without")))
+    reported: list[str] = []
+    core = Core((1,), sequencer=IdempotentSequencer(5, lambda: reported.append("without")))
     core.append()
     core.poll()
     core.sender.on_identity_failure(UnsupportedVersionError("no InitProducerId"), core.now)
@@ -251,7 +251,7 @@ def test_where_brokers_give_no_ids_batches_go_out_without_if_that_may_be() -> No
         core.append()
     assert len(batches) == 7
     assert not any(batch.has_sequence for batch in batches)
-    assert (told, core.identity_requests, core.sender.fatal_error) == (["without"], 1, None)
+    assert (reported, core.identity_requests, core.sender.fatal_error) == (["without"], 1, None)
 
 
 def test_where_brokers_give_no_ids_a_producer_that_needs_them_fails() -> None:

@@ -288,7 +288,7 @@ def test_a_lost_answer_is_retried_and_possibly_persisted(lost: KafkaError) -> No
 
 
 @pytest.mark.parametrize("records", [1, 2])
-def test_what_may_be_written_without_sequences_is_not_split_nor_surely_refused(
+def test_what_may_be_written_without_sequences_is_not_split_nor_called_refused(
     records: int,
 ) -> None:
     core = Core()

@@ -336,8 +336,8 @@ async def test_what_a_function_of_the_user_raises_is_the_cause_and_logged_once(
     assert isinstance(error, AuthenticationError)
     assert f'{option} raised TypeError("the vault\'s client wants a region")' in str(error)
     assert error.__cause__ is mistake
-    told = [record for record in caplog.records if record.exc_info]
-    assert [record.exc_info[1] for record in told if record.exc_info] == [mistake]
+    reported = [record for record in caplog.records if record.exc_info]
+    assert [record.exc_info[1] for record in reported if record.exc_info] == [mistake]
 
 
 async def test_credentials_may_come_from_a_function_that_is_not_asynchronous(

@@ -57,7 +57,7 @@ def log_of(stage: Stage, topic: str) -> list[list[tuple[Any, ...]]]:
 
 
 async def by_rows(stage: Stage, given_rows: list[Row]) -> set[int]:
-    """Sends row by row on the general lane; the numbers of those that were refused."""
+    """Sends row by row on the slow path; the numbers of those that were refused."""
     refused = set()
     patient = True
     for number, row in enumerate(given_rows):

@@ -1,4 +1,4 @@
-"""`send_many` on virtual time: what native code fills in, and what goes through the lanes."""
+"""`send_many` on virtual time: what native code fills in, and what goes through both paths."""
 
 from __future__ import annotations
 

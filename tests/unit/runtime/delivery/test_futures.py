@@ -52,7 +52,7 @@ async def test_delivery_is_a_future_of_its_producers_loop():
     assert delivery.get_loop() is asyncio.get_running_loop()
     assert not delivery.done()
     assert not delivery.cancelled()
-    bench.settle_oldest()
+    bench.complete_oldest()
     assert delivery.done()
     bench.end()
 
@@ -72,7 +72,7 @@ async def test_gather_and_others_make_no_task_of_deliveries():
     timed = asyncio.ensure_future(asyncio.wait_for(deliveries[1], 60))
     await turns()
     assert tasks_besides(asyncio.current_task()) - others == {waiting, timed}
-    bench.settle_oldest(base_offset=5)
+    bench.complete_oldest(base_offset=5)
     assert [metadata.offset for metadata in await gathered] == list(range(5, 35))
     assert await waiting == (set(deliveries), set())
     assert (await shielded).offset == 5
@@ -86,7 +86,7 @@ async def test_deliveries_are_given_as_they_complete_beside_futures_and_tasks():
     future = asyncio.get_running_loop().create_future()
     future.set_result("done")
     mixed = [*deliveries, future, asyncio.create_task(asyncio.sleep(0, "slept"))]
-    asyncio.get_running_loop().call_later(0.01, bench.settle_oldest)
+    asyncio.get_running_loop().call_later(0.01, bench.complete_oldest)
     found = [await each for each in asyncio.as_completed(mixed)]
     assert len(found) == 5
     assert {"done", "slept"} < set(found)
@@ -117,7 +117,7 @@ async def test_callbacks_run_once_in_their_order_and_contexts():
     NAME.set("later")
     assert delivery.remove_done_callback(unwanted) == 2
     assert delivery.remove_done_callback(unwanted) == 0
-    bench.settle_oldest()
+    bench.complete_oldest()
     assert not seen
     delivery.add_done_callback(note("late"))
     await turns()
@@ -142,7 +142,7 @@ async def test_batch_that_calls_its_listeners_twice_calls_callbacks_once():
     delivery.add_done_callback(seen.append)
     ((key, listener),) = bench.incomplete()[0].listeners.items()
     listener(key)
-    bench.settle_oldest()
+    bench.complete_oldest()
     await turns()
     assert seen == [delivery] * 2
     assert not reports
@@ -192,7 +192,7 @@ async def test_failing_callback_disturbs_no_other_and_is_reported():
         delivery.add_done_callback(seen.append)
         delivery.add_done_callback(fails)
         delivery.add_done_callback(seen.append)
-    bench.settle_oldest()
+    bench.complete_oldest()
     await turns()
     assert seen == [each for each in deliveries for _ in range(2)]
     assert len(reports) == 3
@@ -207,7 +207,7 @@ async def test_more_callbacks_than_are_called_in_one_turn():
     seen = []
     for delivery in deliveries:
         delivery.add_done_callback(seen.append)
-    bench.settle_oldest()
+    bench.complete_oldest()
     await turns(6)
     assert seen == deliveries
     bench.end()
@@ -218,7 +218,7 @@ async def test_pending_delivery_has_neither_result_nor_error():
     for ask in (delivery.result, delivery.exception):
         with pytest.raises(asyncio.InvalidStateError):
             ask()
-    bench.settle_oldest()
+    bench.complete_oldest()
     assert delivery.exception() is None
     assert delivery.result() == await delivery
     bench.end()
@@ -269,7 +269,7 @@ async def test_cancelled_gather_ends_at_once_and_disturbs_no_awaiter_and_no_reco
     assert all(delivery.cancelled() for delivery in deliveries)
     assert len(bench.incomplete()[0].listeners) == 20  # the awaits
     assert not any(task.done() for task in direct)
-    bench.settle_oldest()
+    bench.complete_oldest()
     assert [(await task).offset for task in direct] == list(range(20))
     assert not any(delivery.cancelled() for delivery in deliveries)
     assert [each.result().offset for each in deliveries] == list(range(20))
@@ -299,7 +299,7 @@ async def test_cancel_calls_the_callbacks_and_may_be_given_a_message():
     assert delivery.remove_done_callback(print) == 1
     assert delivery.cancel("because")
     await turns()
-    bench.settle_oldest()
+    bench.complete_oldest()
     await turns()
     assert len(seen) == 2
     assert delivery.done()
@@ -320,7 +320,7 @@ async def test_cancelled_delivery_has_no_result_until_the_outcome():
     await turns()
     with pytest.raises(asyncio.CancelledError):
         delivery.result()
-    bench.settle_oldest()
+    bench.complete_oldest()
     assert not delivery.cancelled()
     assert delivery.result().offset == 0
     bench.end()
@@ -331,7 +331,7 @@ async def test_outcome_that_comes_before_the_callbacks_of_a_cancellation():
     seen = []
     delivery.add_done_callback(lambda done: seen.append(done.cancelled()))
     delivery.cancel()
-    bench.settle_oldest()
+    bench.complete_oldest()
     await turns()
     assert seen == [False]
     bench.end()
@@ -340,7 +340,7 @@ async def test_outcome_that_comes_before_the_callbacks_of_a_cancellation():
 async def test_cancel_without_callbacks_before_the_outcome():
     bench, (delivery,) = await opened()
     delivery.cancel()
-    bench.settle_oldest()
+    bench.complete_oldest()
     await turns()
     assert delivery.result().offset == 0
     bench.end()
@@ -358,7 +358,7 @@ async def test_timeouts_may_be_tried_again_and_again():
                 await delivery
     again = asyncio.ensure_future(asyncio.wait_for(delivery, 60))
     await turns()
-    bench.settle_oldest()
+    bench.complete_oldest()
     assert (await again).offset == 0
     assert (await asyncio.wait_for(delivery, 0)).offset == 0
     bench.end()
@@ -382,7 +382,7 @@ async def test_gather_may_be_tried_again_and_collects_cancelled_deliveries():
         await again
     last = asyncio.gather(*deliveries)
     await turns()
-    bench.settle_oldest()
+    bench.complete_oldest()
     assert len(await last) == 3
     bench.end()
 
@@ -396,7 +396,7 @@ async def test_a_shielded_delivery_is_not_cancelled():
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(asyncio.shield(delivery), 0.002)
     assert not delivery.cancelled()
-    bench.settle_oldest()
+    bench.complete_oldest()
     await turns()
     bench.end()
 
@@ -414,7 +414,7 @@ def test_delivery_of_another_loop_is_refused_by_gather():
     try:
         bench, (delivery,) = loop.run_until_complete(make())
         asyncio.run(wait(delivery))
-        loop.call_soon(bench.settle_oldest)
+        loop.call_soon(bench.complete_oldest)
         assert loop.run_until_complete(delivery).offset == 0
         bench.end()
     finally:
@@ -428,7 +428,7 @@ def test_outcome_after_the_loop_is_closed_calls_nothing():
         return bench, delivery
 
     bench, delivery = asyncio.run(make())
-    bench.settle_oldest()
+    bench.complete_oldest()
     delivery.add_done_callback(print)
     assert delivery.result().offset == 0
     bench.end()
@@ -452,7 +452,7 @@ async def test_eager_tasks_gather_deliveries():
         sends = asyncio.gather(bench.producer.send("a", b"v"), bench.producer.send("a", b"v"))
         assert sends.done()
         both = asyncio.gather(*sends.result(), bench.producer.send_and_wait("a", b"v"))
-        bench.settle_oldest()
+        bench.complete_oldest()
         assert [metadata.offset for metadata in await task] == [0, 1, 2, 3]
         assert [metadata.offset for metadata in await asks] == [0, 1, 2, 3]
         assert [metadata.offset for metadata in await both] == [4, 5, 6]

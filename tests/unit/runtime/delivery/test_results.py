@@ -23,7 +23,7 @@ async def delivered(*values: bytes | None, base_offset: int = 0) -> tuple[Bench,
         await bench.producer.send("a", value, timestamp_ms=NOW_MS + number)
         for number, value in enumerate(values)
     ]
-    while bench.settle_oldest(base_offset) is not None:
+    while bench.complete_oldest(base_offset) is not None:
         pass
     return bench, deliveries
 

@@ -38,7 +38,7 @@ async def collected() -> None:
 def test_a_batch_is_reported_once_with_partition_count_cause_and_persistence(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    told: list[tuple[TopicPartition, int, KafkaError]] = []
+    reported: list[tuple[TopicPartition, int, KafkaError]] = []
 
     async def act(stage: Stage) -> None:
         async with stage.producer:
@@ -55,7 +55,7 @@ def test_a_batch_is_reported_once_with_partition_count_cause_and_persistence(
             assert stage.producer.metrics()["unretrieved_failure_total"] == 3
 
     with caplog.at_level(logging.WARNING, logger="aioproducer"):
-        play(act, on_delivery_error=lambda *report: told.append(report))
+        play(act, on_delivery_error=lambda *report: reported.append(report))
     line, end = lines(caplog)
     assert {record.levelno for record in caplog.records} == {logging.ERROR}
     assert end == (
@@ -65,7 +65,7 @@ def test_a_batch_is_reported_once_with_partition_count_cause_and_persistence(
     assert line.startswith("t-0: 3 of 5 record(s)")
     assert "TOPIC_AUTHORIZATION_FAILED" in line
     assert "not persisted" in line
-    ((where, count, error),) = told
+    ((where, count, error),) = reported
     assert (where, count) == (TopicPartition("t", 0), 3)
     assert str(error) in line
 
@@ -104,7 +104,7 @@ def test_batches_that_fail_apart_have_a_line_each(caplog: pytest.LogCaptureFixtu
 def test_a_storm_is_counted_per_partition_and_no_failure_is_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    told: list[int] = []
+    reported: list[int] = []
 
     async def act(stage: Stage) -> None:
         async with stage.producer:
@@ -119,7 +119,7 @@ def test_a_storm_is_counted_per_partition_and_no_failure_is_left_out(
             assert stage.producer.metrics()["unretrieved_failure_total"] == 81
 
     with caplog.at_level(logging.WARNING, logger="aioproducer"):
-        play(act, on_delivery_error=lambda where, count, error: told.append(count))
+        play(act, on_delivery_error=lambda where, count, error: reported.append(count))
     first, others, last, end = lines(caplog)
     assert first.startswith("t-0: 2 of 2 record(s)")
     assert others.startswith(
@@ -128,7 +128,7 @@ def test_a_storm_is_counted_per_partition_and_no_failure_is_left_out(
     )
     assert last.startswith("1 more record(s)")
     assert end.startswith("the producer is closed; 81 record(s)")
-    assert told == [2] * 40 + [1]
+    assert reported == [2] * 40 + [1]
 
 
 def test_a_long_storm_is_a_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:

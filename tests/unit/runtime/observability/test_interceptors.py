@@ -37,7 +37,7 @@ class Witness:
 
     def __init__(self) -> None:
         self.sent: list[Record] = []
-        self.told: list[tuple[RecordMetadata, BaseException | None, HeaderPairs]] = []
+        self.reported: list[tuple[RecordMetadata, BaseException | None, HeaderPairs]] = []
         self.clusters: list[ClusterInfo] = []
         self.closed = 0
 
@@ -47,7 +47,7 @@ class Witness:
     def on_acknowledgement(
         self, metadata: RecordMetadata, error: BaseException | None, headers: HeaderPairs
     ) -> None:
-        self.told.append((metadata, error, headers))
+        self.reported.append((metadata, error, headers))
 
     def on_cluster(self, cluster: ClusterInfo) -> None:
         self.clusters.append(cluster)
@@ -57,7 +57,7 @@ class Witness:
 
     @property
     def offsets(self) -> list[int | None]:
-        return [metadata.offset for metadata, _, _ in self.told]
+        return [metadata.offset for metadata, _, _ in self.reported]
 
 
 class Stamp:
@@ -104,7 +104,7 @@ def test_each_interceptor_sees_what_the_one_before_it_made_of_the_record(way: st
                 sent = await sent
         assert stage.values("t") == [b"v12"]
         assert witness.sent == [Record(b"v1", b"k", {"h": b"1"}, 7, None, "t")]
-        assert witness.told == [(sent, None, (("h", b"1"),))]
+        assert witness.reported == [(sent, None, (("h", b"1"),))]
         assert (sent.offset, sent.timestamp_ms) == (0, 7)
         assert witness.closed == 1
 
@@ -141,7 +141,7 @@ def test_records_that_are_never_accepted_are_reported_once_with_their_headers():
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.01):
                     await producer.send("unknown", b"v")
-        kinds = [type(error) for _, error, _ in witness.told]
+        kinds = [type(error) for _, error, _ in witness.reported]
         assert kinds == [
             WouldBlockError,
             SerializationError,
@@ -149,9 +149,9 @@ def test_records_that_are_never_accepted_are_reported_once_with_their_headers():
             MetadataTimeoutError,
             asyncio.CancelledError,
         ]
-        assert witness.told[0][2] == (("a", b""),)
-        assert {metadata.topic for metadata, _, _ in witness.told} == {"t", "unknown"}
-        assert [metadata.partition for metadata, _, _ in witness.told] == [-1, 0, -1, -1, -1]
+        assert witness.reported[0][2] == (("a", b""),)
+        assert {metadata.topic for metadata, _, _ in witness.reported} == {"t", "unknown"}
+        assert [metadata.partition for metadata, _, _ in witness.reported] == [-1, 0, -1, -1, -1]
         assert witness.offsets == [None] * 5
 
     play(
@@ -172,9 +172,9 @@ def test_a_failed_batch_is_reported_and_still_counts_as_not_retrieved():
             await asyncio.sleep(1)
             gc.collect()
             assert producer.metrics()["unretrieved_failure_total"] == 3
-        kinds = [type(error) for _, error, _ in witness.told]
+        kinds = [type(error) for _, error, _ in witness.reported]
         assert kinds == [TopicAuthorizationFailedError] * 3
-        assert {metadata.partition for metadata, _, _ in witness.told} == {0}
+        assert {metadata.partition for metadata, _, _ in witness.reported} == {0}
 
     play(act, **intercepted(witness))
 
@@ -188,7 +188,7 @@ def test_records_given_up_by_a_close_are_reported_before_it_returns():
             stage.lose()
             deliveries = [await producer.send("t", b"v") for _ in range(3)]
             await producer.close(0)
-            assert [type(error).__name__ for _, error, _ in witness.told] == [
+            assert [type(error).__name__ for _, error, _ in witness.reported] == [
                 "ProducerClosedError"
             ] * 3
         for delivery in deliveries:
@@ -222,9 +222,9 @@ def test_every_row_of_a_bulk_call_is_seen_and_reported():
             assert (await producer.send_arrow("t", table, key="key")).delivered == 2
         assert stage.values("t") == [b"a!", b"b!", b"x!", b"!"]
         assert stage.values("u") == [b"c!"]
-        assert len(witness.sent) == len(witness.told) == 7
+        assert len(witness.sent) == len(witness.reported) == 7
         assert [record.topic for record in witness.sent] == ["t", "t", "u", "t", "t", "t", "t"]
-        errors = [type(error) for _, error, _ in witness.told if error is not None]
+        errors = [type(error) for _, error, _ in witness.reported if error is not None]
         assert errors == [SerializationError, RecordTooLargeError]
 
     class Exclaim:
@@ -268,16 +268,16 @@ def test_the_cluster_is_reported_once_to_interceptors_and_serializers():
             for _ in range(3):
                 await producer.send_and_wait("t", b"v")
                 await asyncio.sleep(400 / 5)
-        (told,) = witness.clusters
-        assert told.cluster_id == stage.world.cluster.settings.cluster_id
-        assert set(told.nodes) == {1}
-        assert serializer.clusters == [told]
+        (reported,) = witness.clusters
+        assert reported.cluster_id == stage.world.cluster.settings.cluster_id
+        assert set(reported.nodes) == {1}
+        assert serializer.clusters == [reported]
 
     serializer = Serializer()
     play(act, **intercepted(witness, value_serializer=serializer, metadata_max_age_ms=10_000))
 
 
-def test_interceptors_that_only_listen_leave_the_fast_lane_open():
+def test_interceptors_that_only_listen_leave_the_fast_path_enabled():
     class Listener:
         def on_cluster(self, cluster: ClusterInfo) -> None:
             pass
@@ -306,7 +306,7 @@ async def test_the_blocking_producer_shows_its_records_too() -> None:
         assert await asyncio.to_thread(work, cluster.bootstrap_servers) == [0, 1, 2]
     assert [offset for offset in witness.offsets if offset is not None] == [0, 1, 2, 3]
     assert [record.value for record in witness.sent if record.value != b"w1"][:3] == [b"v1"] * 3
-    assert sum(error is not None for _, error, _ in witness.told) == 1
+    assert sum(error is not None for _, error, _ in witness.reported) == 1
 
 
 class Coroutines:

@@ -114,9 +114,9 @@ def test_metrics_are_reported_at_the_start_and_as_topics_and_brokers_come():
             assert ledger.values("request-total", **{"node-id": "node-1"})[0] > 0
             await producer.send_and_wait("t", b"v")
             assert ledger.values("record-send-total", topic="t") == [2]
-            told = {metric.identity for metric in ledger.metrics.values()}
+            identities = {metric.identity for metric in ledger.metrics.values()}
             group_and_name = {(each.group, each.name) for each in producer.all_metrics()}
-            assert {identity[:2] for identity in told} == group_and_name
+            assert {identity[:2] for identity in identities} == group_and_name
         assert "record-send-total" in {metric.name for metric in ledger.at_start}
         assert [cluster.cluster_id for cluster in ledger.clusters] == [
             stage.producer.engine.metadata.cluster.cluster_id

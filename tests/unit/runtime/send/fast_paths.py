@@ -1,4 +1,4 @@
-"""A producer without a cluster: both lanes of `send()` over a real accumulator, and no sender."""
+"""A producer without a cluster: both paths of `send()` over a real accumulator, and no sender."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class Waits:
 
 
 class Bench:
-    """A started producer whose batches go nowhere until `settle_oldest` ends one.
+    """A started producer whose batches go nowhere until `complete_oldest` ends one.
 
     Args:
-        fast: whether the fast lane is open.
+        fast: whether the fast path is open.
         options: of `ProducerConfig`.
     """
 
@@ -156,7 +156,7 @@ class Bench:
     def incomplete(self) -> list[ProducerBatch]:
         return list(self.accumulator.incomplete())
 
-    def settle_oldest(self, base_offset: int = 0) -> ProducerBatch | None:
+    def complete_oldest(self, base_offset: int = 0) -> ProducerBatch | None:
         """Drains and acknowledges the oldest batch; returns it."""
         for batch in self.incomplete():
             queue = self.accumulator.queue(*batch.topic_partition)
@@ -186,7 +186,7 @@ class Bench:
 
 @contextmanager
 def form(fast_path_module, delivery_module):
-    """Producers made meanwhile use this form of lane, calls and delivery."""
+    """Producers made meanwhile use this form of fast path, calls and delivery."""
     with ExitStack() as stack:
         for target, name, value in (
             (batch_appender, "FastPath", fast_path_module.FastPath),

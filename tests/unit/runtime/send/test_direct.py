@@ -24,7 +24,7 @@ BATCH_SIZE = 1000
 
 @pytest.mark.parametrize("partition", [None, 0])
 @pytest.mark.parametrize("key", [None, b"k"])
-def test_a_single_record_gets_into_the_spare_batch_in_the_fast_lane(
+def test_a_single_record_gets_into_the_spare_batch_on_the_fast_path(
     key: bytes | None, partition: int | None
 ) -> None:
     async def run(kafka: VirtualKafka) -> None:

@@ -150,7 +150,7 @@ async def carry_out(kafka: VirtualKafka, step: tuple[Any, ...]) -> None:
 
 def story(steps: list[Any], options: dict[str, Any], *, alone: bool, fragments: bool) -> list[Any]:
     """The outcomes of records, and the bytes of the logs."""
-    given = {"client_id": "lone", "linger_ms": 0, "batch_size": BATCH_SIZE} | options
+    given = {"client_id": "single", "linger_ms": 0, "batch_size": BATCH_SIZE} | options
 
     async def run(kafka: VirtualKafka) -> list[Any]:
         seen: list[Any] = []
@@ -229,7 +229,7 @@ def test_what_a_burst_adds_to_a_partition_counts_for_the_single_records_after_it
             "awaited": awaited,
         }
 
-    lone, burst, behind = [record(0)] * 4, [record(150, awaited=False)] * 5, [record(300)] * 8
-    steps = [*lone, *burst, record(0), *behind]
+    single, burst, after = [record(0)] * 4, [record(150, awaited=False)] * 5, [record(300)] * 8
+    steps = [*single, *burst, record(0), *after]
     usual = story(steps, {}, alone=False, fragments=False)
     assert story(steps, {}, alone=True, fragments=False) == usual

@@ -16,7 +16,7 @@ BELOW = {
     "runtime": {"core", "errors", "records", "runtime", "types"},
 }
 """The packages that hold native modules, and what those may use."""
-FAST_LANE = {
+FAST_PATH = {
     "aioproducer.records._native",
     "aioproducer.runtime.delivery._delivery",
     "aioproducer.runtime.send.validation",
@@ -46,8 +46,8 @@ def test_native_modules_use_only_the_packages_below_them():
         assert used <= BELOW[room], path
 
 
-def test_fast_lane_uses_nothing_but_the_builder_and_deliveries():
-    assert ours(PACKAGE / "runtime/send/_fast_path.pyx") == FAST_LANE
+def test_fast_path_uses_nothing_but_the_builder_and_deliveries():
+    assert ours(PACKAGE / "runtime/send/_fast_path.pyx") == FAST_PATH
 
 
 def test_native_modules_of_pure_packages_have_no_loop_clock_or_thread():
@@ -56,7 +56,7 @@ def test_native_modules_of_pure_packages_have_no_loop_clock_or_thread():
             assert not {name.split(".")[0] for name in imports_of(path)} & _PURE_ROOMS, path
 
 
-def test_both_forms_of_the_lane_and_the_stub_have_the_same_members():
+def test_both_forms_of_the_fast_path_and_the_stub_have_the_same_members():
     stub = ast.parse((PACKAGE / "runtime/send/_fast_path.pyi").read_text("utf-8"))
     stubbed = next(
         node for node in stub.body if isinstance(node, ast.ClassDef) and node.name == "FastPath"

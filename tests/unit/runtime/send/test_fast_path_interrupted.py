@@ -1,4 +1,4 @@
-"""An exception that comes while the fast lane is shown a batch (pure form, which has lines)."""
+"""An exception that comes while the fast path is shown a batch (pure form, which has lines)."""
 
 from __future__ import annotations
 

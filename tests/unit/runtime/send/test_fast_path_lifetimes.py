@@ -1,4 +1,4 @@
-"""The fast lane keeps nothing alive, and gives back every reference it takes."""
+"""The fast path keeps nothing alive, and gives back every reference it takes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TrackedBatch(ProducerBatch):
 
 
 async def exercise(bench, topic, value, key, pairs, rounds: int = 400) -> None:
-    """Every way through the lane: taken, refused, cancelled, failing, done before and after."""
+    """Every use of the fast path: taken, refused, cancelled, failing, done before and after."""
     producer = bench.producer
     for number in range(rounds):
         delivery = await producer.send(topic, value, key, headers=pairs, timestamp_ms=number)
@@ -42,7 +42,7 @@ async def exercise(bench, topic, value, key, pairs, rounds: int = 400) -> None:
         await asyncio.gather(cancelled, return_exceptions=True)
         assert bench.fast_path.append(topic, value, key, [("h", 1)], None, None) is None
         assert bench.fast_path.append(topic, value, key, None, 99, None) is None
-        while bench.settle_oldest() is not None:
+        while bench.complete_oldest() is not None:
             pass
         assert (await delivery).topic == topic
         await delivery
@@ -123,7 +123,7 @@ async def test_batch_is_freed_with_its_last_delivery(monkeypatch):
     bench.know(a=1)
     await bench.producer.send("a", b"v")
     delivery = await bench.producer.send("a", b"v")
-    batch = weakref.ref(bench.settle_oldest())
+    batch = weakref.ref(bench.complete_oldest())
     assert await delivery
     assert batch() is not None
     del delivery
@@ -163,7 +163,7 @@ def all_of(kind: type) -> list[object]:
     return [thing for thing in gc.get_objects() if type(thing) is kind]
 
 
-async def test_abandoned_lane_with_open_batches_is_collected():
+async def test_abandoned_fast_path_with_open_batches_is_collected():
     bench = Bench()
     fast_path = type(bench.fast_path)
     others = [thing for thing in all_of(fast_path) if thing is not bench.fast_path]

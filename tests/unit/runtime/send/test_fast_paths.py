@@ -1,4 +1,4 @@
-"""Both lanes of `send()` accept and refuse the same records, and write the same bytes."""
+"""Both paths of `send()` accept and refuse the same records, and write the same bytes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ steps = st.one_of(
     bursts,
     plain_sends,
     sends,
-    st.sampled_from(["acknowledge", "turn", "grow", "later", "forget"]),
+    st.sampled_from(["acknowledge", "turn", "grow", "later", "drop"]),
 )
 STEPS = st.lists(steps, min_size=3, max_size=25)
 PARTITIONERS = st.sampled_from(
@@ -101,7 +101,7 @@ async def run(steps, options, method, *, fast: bool):
         if step == "acknowledge":
             oldest = bench.incomplete()[:1]
             seen += [(b.topic_partition, bytes(b.builder.body())) for b in oldest]
-            bench.settle_oldest()
+            bench.complete_oldest()
         elif step == "turn":
             await asyncio.sleep(0)
         elif step == "grow":
@@ -109,7 +109,7 @@ async def run(steps, options, method, *, fast: bool):
             bench.know(a=count)
         elif step == "later":
             bench.now_ms += 5
-        elif step == "forget":
+        elif step == "drop":
             bench.appender.batch_appender.drop_expired_topics()
         else:
             for send in step if isinstance(step, list) else [step]:
@@ -148,7 +148,7 @@ async def outcome(bench, method, step):
 
 @anything
 @given(STEPS, PARTITIONERS, METHODS)
-def test_both_lanes_write_the_same_bytes_and_raise_the_same_errors(
+def test_both_paths_write_the_same_bytes_and_raise_the_same_errors(
     fast_path_form, steps, options, method
 ):
     fast, fast_path = asyncio.run(run(steps, options, method, fast=True))
@@ -157,7 +157,7 @@ def test_both_lanes_write_the_same_bytes_and_raise_the_same_errors(
     assert fast_path.open and not closed.open
 
 
-async def test_lane_and_delivery_have_the_form_that_the_test_asks_for(fast_path_form):
+async def test_fast_path_and_delivery_have_the_form_that_the_test_asks_for(fast_path_form):
     bench = Bench()
     bench.know(a=1)
     delivery = await bench.producer.send("a", b"v")
@@ -168,7 +168,7 @@ async def test_lane_and_delivery_have_the_form_that_the_test_asks_for(fast_path_
     bench.end()
 
 
-async def test_record_that_finds_room_or_memory_takes_the_fast_lane(fast_path_form):
+async def test_record_that_finds_room_or_memory_takes_the_fast_path(fast_path_form):
     bench = Bench()
     bench.know(a=3)
     await bench.producer.send("a", b"opens the batch")
@@ -180,7 +180,7 @@ async def test_record_that_finds_room_or_memory_takes_the_fast_lane(fast_path_fo
         2,
         0,
     ]
-    bench.settle_oldest()
+    bench.complete_oldest()
     assert bench.fast_path.append("a", b"v", None, None, None, None) is not None
     bench.end()
 
@@ -199,7 +199,7 @@ async def test_topic_is_known_by_its_name_whichever_object_that_is(fast_path_for
     bench.end()
 
 
-async def test_record_that_would_wait_for_memory_is_left_to_the_general_lane(fast_path_form):
+async def test_record_that_would_wait_for_memory_is_left_to_the_slow_path(fast_path_form):
     bench = Bench(batch_size=1000, max_request_size=500, buffer_memory=1000)
     bench.know(a=2)
     await bench.producer.send("a", b"v", partition=0)
@@ -212,7 +212,7 @@ async def test_no_task_waits_for_a_record_whose_batch_is_sent_and_fails_at_once(
     bench = Bench()
     bench.know(a=1)
     await bench.producer.send("a", b"v")  # the fast path has the topic
-    bench.settle_oldest()
+    bench.complete_oldest()
 
     def fail_at_once():
         for batch in bench.incomplete():
@@ -229,7 +229,7 @@ async def test_no_task_waits_for_a_record_whose_batch_is_sent_and_fails_at_once(
     bench.end()
 
 
-async def test_record_that_needs_anything_else_is_left_to_the_general_lane(fast_path_form):
+async def test_record_that_needs_anything_else_is_left_to_the_slow_path(fast_path_form):
     bench = Bench(batch_size=1000, max_request_size=500)
     bench.know(a=1)
     await bench.producer.send("a", b"v")
@@ -247,7 +247,9 @@ async def test_record_that_needs_anything_else_is_left_to_the_general_lane(fast_
     bench.end()
 
 
-async def test_lane_pauses_after_so_many_records_of_a_turn_but_not_for_send_nowait(fast_path_form):
+async def test_fast_path_pauses_after_so_many_records_of_a_turn_but_not_for_send_nowait(
+    fast_path_form,
+):
     bench = Bench(batch_size=10**6, max_request_size=10**6)
     bench.know(a=1)
     producer = bench.producer
@@ -283,12 +285,12 @@ async def test_admission_is_asked_before_every_record(fast_path_form):
         except KafkaError as error:
             assert error.message == "not now"
         else:
-            raise AssertionError("the lane let a record in")
+            raise AssertionError("the fast path let a record in")
     assert bench.fast_path.appended == 1
     bench.end()
 
 
-async def test_lane_takes_nothing_from_another_loop(fast_path_form):
+async def test_fast_path_takes_nothing_from_another_loop(fast_path_form):
     bench = Bench()
     bench.know(a=1)
     await bench.producer.send("a", b"v")
@@ -304,7 +306,7 @@ async def test_lane_takes_nothing_from_another_loop(fast_path_form):
     bench.end()
 
 
-def test_lane_takes_nothing_in_the_thread_of_its_uvloop_while_another_runs(fast_path_form):
+def test_fast_path_takes_nothing_in_the_thread_of_its_uvloop_while_another_runs(fast_path_form):
     uvloop = pytest.importorskip("uvloop", reason="needs uvloop (the extra `uvloop`)")
     own, other = uvloop.new_event_loop(), uvloop.new_event_loop()
     with closing(own), closing(other):
@@ -368,7 +370,7 @@ async def overtaking(work):
             break
         await asyncio.sleep(0)
         if in_line:
-            bench.settle_oldest()
+            bench.complete_oldest()
     await asyncio.gather(*tasks)
     assert bench.fast_path.appended == len(work)
     assert bench.appender.waiting == 0
@@ -376,7 +378,7 @@ async def overtaking(work):
 
 
 class Spare:
-    """A spare batch in the lane, and how often it was to be sent."""
+    """A spare batch in the fast path, and how often it was to be sent."""
 
     def __init__(self, bench: Bench) -> None:
         self.sent = 0

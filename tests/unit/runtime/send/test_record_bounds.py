@@ -1,4 +1,4 @@
-"""Bounds of records and timestamps in seconds, on both lanes and in bulk, without a cluster."""
+"""Bounds of records and timestamps in seconds, on both paths and in bulk, without a cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("fast_path_form")
 
 
 def bench(*, fast: bool, **options) -> Bench:
-    """One that is warm: the fast lane takes what it may from the first record on."""
+    """One that is warm: the fast path takes what it may from the first record on."""
     made = Bench(fast=fast, linger_ms=5_000, **options)
     made.know(t=2)
     return made
@@ -42,7 +42,7 @@ async def test_so_many_records_are_buffered_and_no_more(fast: bool) -> None:
         await made.producer.send("t", b"11", partition=0)
     with pytest.raises(BufferFullError, match="raise buffer_max_records"):
         made.producer.send_nowait("t", b"11", partition=0)
-    assert made.settle_oldest().count == 5
+    assert made.complete_oldest().count == 5
     await fill(made, 5)
     with pytest.raises(BufferFullError):
         made.producer.send_nowait("t", b"16", partition=0)
@@ -53,7 +53,7 @@ async def test_nothing_is_counted_without_a_bound(fast: bool) -> None:
     made = bench(fast=fast)
     ceiling = made.fast_path.ceiling
     await fill(made, 100)
-    made.settle_oldest()
+    made.complete_oldest()
     assert made.fast_path.ceiling == ceiling > 1 << 62
     made.end()
 
@@ -74,7 +74,7 @@ async def test_a_waiter_for_a_place_is_in_the_line_for_memory(fast: bool) -> Non
     assert served == []
     assert made.appender.waiting == 5
     assert made.accumulator.expedited
-    while made.settle_oldest() is not None:
+    while made.complete_oldest() is not None:
         for _ in range(10):
             await asyncio.sleep(0)
     await asyncio.gather(*tasks)
@@ -90,7 +90,7 @@ async def test_the_wait_for_a_place_ends_at_its_bound(fast: bool) -> None:
         await made.producer.send("t", b"2")
     assert made.appender.waiting == 0
     assert made.pool.queued == 0
-    made.settle_oldest()
+    made.complete_oldest()
     await made.producer.send("t", b"3")
     made.end()
 
@@ -126,7 +126,7 @@ async def test_a_waiter_that_gives_up_leaves_its_place_to_the_next(fast: bool) -
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.sleep(0)
-    made.settle_oldest()
+    made.complete_oldest()
     await second
     assert [content[3] for content in made.contents()] == [1]
     made.end()

@@ -112,7 +112,7 @@ async def test_method_that_was_replaced_is_the_one_that_is_called():
     other.end()
 
 
-async def test_producer_without_a_lane_gives_coroutines():
+async def test_producer_without_a_fast_path_gives_coroutines():
     bench, other = await opened(), await opened(value_serializer=lambda value: value)
     call = other.producer.send("a", b"v")
     assert inspect.iscoroutine(call)
@@ -123,7 +123,7 @@ async def test_producer_without_a_lane_gives_coroutines():
     other.end()
 
 
-async def test_subclass_may_hide_the_lane():
+async def test_subclass_may_hide_the_fast_path():
     class Hiding(Producer):
         _fast_path = None
 
@@ -238,7 +238,7 @@ async def test_end_of_an_await_driven_by_next_has_its_value_and_its_own_tracebac
     assert len({delivery._index for delivery in deliveries}) == 3
     if is_native(bench):
         assert all(stop.__traceback__.tb_next is None for stop in stops)
-    bench.settle_oldest(base_offset=7)
+    bench.complete_oldest(base_offset=7)
     for delivery in deliveries:
         with pytest.raises(StopIteration) as stop:
             next(delivery.__await__())
@@ -255,7 +255,7 @@ async def test_nothing_keeps_the_result_of_an_await():
     bench = await opened()
     delivery = await bench.producer.send("a", b"v")
     assert sys.getrefcount(delivery) == 2
-    bench.settle_oldest()
+    bench.complete_oldest()
     for _ in range(3):
         metadata = await delivery
         assert sys.getrefcount(metadata) <= 3  # native deliveries fill it again once it is dropped
@@ -273,7 +273,7 @@ async def test_awaited_delivery_gives_metadata_at_once_or_when_its_batch_is_done
     waiting = asyncio.create_task(bench.producer.send_and_wait("a", None, timestamp_ms=7))
     await asyncio.sleep(0)
     assert not waiting.done()
-    bench.settle_oldest(base_offset=40)
+    bench.complete_oldest(base_offset=40)
     created = TimestampType.CREATE_TIME
     assert await delivery == RecordMetadata("a", 0, 41, NOW_MS, created, 1, 5)
     assert type(await delivery) is RecordMetadata
@@ -301,7 +301,7 @@ async def test_cancelled_awaiter_leaves_the_others_and_the_record_alone():
     assert tasks[1].cancelled()
     assert tasks[3].cancelled()
     assert len(listeners) == 2
-    bench.settle_oldest()
+    bench.complete_oldest()
     assert [(await task).offset for task in (tasks[0], tasks[2])] == [1, 1]
     bench.end()
 
@@ -346,7 +346,7 @@ async def test_serializers_are_never_passed_by():
     body = bench.contents()[0][2]
     for word in (b"FIRST", b"SECOND", b"THIRD", b"FOURTH"):
         assert word in body
-    bench.settle_oldest()
+    bench.complete_oldest()
     await waiting
     bench.end()
 

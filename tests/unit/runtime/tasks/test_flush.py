@@ -10,7 +10,7 @@ from support.stage import Stage, play
 from aioproducer.wire.api_keys import ApiKey
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def reported(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.getMessage().startswith("flush(")]
 
 
@@ -36,7 +36,7 @@ def test_a_flush_that_runs_out_of_time_says_how_much_is_left_where_and_why(
 
     with caplog.at_level(logging.WARNING, logger="aioproducer"):
         play(act)
-    first, second = told(caplog)
+    first, second = reported(caplog)
     assert first.startswith("flush(0.05) ended with 3 record(s) undelivered (t-0: 3, NOT_ENOUGH")
     assert second.startswith("flush(2.0) ended with 4 record(s) undelivered (t-0: 3, NOT_ENOUGH")
     assert second.endswith("u-0: 1, no answer yet)")
@@ -59,7 +59,7 @@ def test_a_flush_names_some_partitions_and_counts_the_others(
 
     with caplog.at_level(logging.WARNING, logger="aioproducer"):
         play(act, buffer_memory=10_000)
-    (line,) = told(caplog)
+    (line,) = reported(caplog)
     assert "wide-1: 2, " in line
     assert line.endswith("5 more partition(s))")
 
@@ -74,4 +74,4 @@ def test_a_flush_in_time_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
 
     with caplog.at_level(logging.WARNING, logger="aioproducer"):
         play(act)
-    assert told(caplog) == []
+    assert reported(caplog) == []

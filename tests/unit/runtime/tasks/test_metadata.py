@@ -94,7 +94,7 @@ class FakeClient:
         self.flags: list[bool] = []
         self.timeouts: list[float | None] = []
         self.dials: list[tuple[float, int]] = []
-        self.told: list[set[int]] = []
+        self.reported: list[set[int]] = []
         self.looks = 0
         self.rebootstrap_required: KafkaError | None = None
         self.cluster_ids: list[str | None] = []
@@ -108,7 +108,7 @@ class FakeClient:
     def set_nodes(self, nodes: Mapping[int, Node], cluster_id: str | None = None) -> None:
         self.nodes = dict(nodes)
         self.cluster_ids.append(cluster_id)
-        self.told.append(set(nodes))
+        self.reported.append(set(nodes))
         self.ready -= {n for n in self.ready if n >= 0 and n not in nodes}
 
     def least_loaded_node(self, now: float) -> int | None:
@@ -297,7 +297,7 @@ def play(loop: VirtualLoop, act: Callable[[World], Awaitable[None]], **options) 
 def test_the_first_answer_comes_from_a_bootstrap_server_and_gives_the_client_its_brokers(loop):
     async def act(world: World) -> None:
         await world.task.wait_for_bootstrap(world.in_s(60))
-        assert world.client.told == [{1, 2}]
+        assert world.client.reported == [{1, 2}]
         assert world.updates == [1]
         assert world.client.requests == [(0.01, -1, [])]
         await world.task.wait_for_bootstrap(world.in_s(0))
@@ -473,7 +473,7 @@ def test_a_node_named_by_a_leader_hint_is_passed_to_the_client_at_once(loop):
         await world.task.wait_for_topic("t", world.in_s(60))
         endpoint = NodeEndpoint(node_id=9, host="host9", port=9092)
         world.metadata.on_leader_hints({TopicPartition("t", 0): (9, 1)}, [endpoint], loop.time())
-        assert world.client.told[-1] == {1, 2, 9}
+        assert world.client.reported[-1] == {1, 2, 9}
 
     play(loop, act)
 
@@ -801,7 +801,7 @@ def test_without_metadata_for_the_trigger_time_the_bootstrap_servers_are_asked_a
         await asyncio.sleep(299)
         assert world.metadata.cluster.leader("t", 0) == 1
         await asyncio.sleep(3)
-        assert world.client.told == [{1, 2}, set(), {3}]
+        assert world.client.reported == [{1, 2}, set(), {3}]
         assert world.metadata.cluster.leader("t", 0) == 3
 
     play(loop, act, metadata_max_idle_ms=600_000)
@@ -816,7 +816,7 @@ def test_a_broker_may_ask_to_start_over(loop):
         )
         world.metadata.request_update(loop.time())
         await asyncio.sleep(1)
-        assert world.client.told == [{1, 2}, set(), {5}]
+        assert world.client.reported == [{1, 2}, set(), {5}]
 
     play(loop, act)
 
@@ -838,7 +838,7 @@ def test_a_broker_that_was_not_the_one_meant_makes_the_client_start_over_at_once
         world.client.rebootstrap_required = RebootstrapRequiredError("not me", node_id=1)
         world.client.on_event()
         await asyncio.sleep(0.1)
-        assert world.client.told == [{1, 2}, set(), {1, 2}]
+        assert world.client.reported == [{1, 2}, set(), {1, 2}]
         assert [node_id for _, node_id, _ in world.client.requests] == [-1, -1]
 
     play(loop, act)
@@ -870,7 +870,7 @@ def test_an_answer_that_comes_after_a_new_start_is_not_taken_in(loop):
         world.client.rebootstrap_required = RebootstrapRequiredError("not me", node_id=1)
         world.client.on_event()
         await asyncio.sleep(1)
-        assert world.client.told == [{1, 2}, set(), {4}]
+        assert world.client.reported == [{1, 2}, set(), {4}]
 
     play(loop, act)
 
@@ -898,7 +898,7 @@ def test_busy_connections_do_not_start_the_rebootstrap_timer(loop, trigger_ms):
         world.client.ready, world.client.busy = {1}, {2}
         world.client.on_event()
         await asyncio.sleep(1)
-        assert world.client.told == [{1, 2}]
+        assert world.client.reported == [{1, 2}]
         assert world.client.requests[-1][1] == 1
 
     play(
@@ -918,7 +918,7 @@ def test_with_a_trigger_of_0_ms_one_failed_request_is_enough(loop):
         )
         world.metadata.request_update(loop.time())
         await asyncio.sleep(1)
-        assert world.client.told == [{1, 2}, set(), {1, 2}]
+        assert world.client.reported == [{1, 2}, set(), {1, 2}]
 
     play(loop, act, metadata_recovery_rebootstrap_trigger_ms=0)
 
@@ -943,7 +943,7 @@ def test_with_the_strategy_none_the_client_does_not_start_over(loop):
         world.client.answer = lambda node_id, names: response(error=REBOOTSTRAP_REQUIRED)
         world.metadata.request_update(loop.time())
         await asyncio.sleep(600)
-        assert world.client.told == [{1, 2}]
+        assert world.client.reported == [{1, 2}]
 
     play(loop, act, metadata_recovery_strategy="none")
 
