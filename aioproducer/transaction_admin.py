@@ -116,7 +116,7 @@ class TransactionAdmin:
             if outcome is PreparedOutcome.OPEN:
                 raise
             if outcome is not (PreparedOutcome.COMMITTED if commit else PreparedOutcome.ABORTED):
-                raise _refusal(prepared, outcome) from error
+                raise _ended_error(prepared, outcome) from error
 
     async def still_prepared(self, prepared: PreparedTransaction) -> bool:
         """Return whether the transaction is open still, so that it can be committed and aborted.
@@ -216,7 +216,7 @@ class TransactionAdmin:
         return True
 
 
-def _refusal(
+def _ended_error(
     prepared: PreparedTransaction, outcome: PreparedOutcome
 ) -> PreparedTransactionEndedError | PreparedTransactionUnknownError:
     name = f"the prepared transaction of {prepared.transactional_id!r}"

@@ -255,7 +255,7 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
         loop_side = self._usable()
         if self._admit is not None:
             self._admit()
-        if loop_side.engine.interception.sees_records:
+        if loop_side.engine.interceptor_chain.sees_records:
             return self._send_seen(loop_side, (topic, value, key, headers, partition, timestamp_ms))
         pairs: HeaderPairs = ()
         if (

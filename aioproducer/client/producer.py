@@ -134,7 +134,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
             if delivery is not None:
                 return delivery
         engine = self._usable()
-        if engine.interception.sees_records:
+        if engine.interceptor_chain.sees_records:
             record = Record(value, key, headers, timestamp_ms, partition, topic)
             return self._send_seen_nowait(engine, record)
         prepared = self._prepare(topic, key, value, headers)
@@ -250,7 +250,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         """Let records that need neither a serializer nor a wait past everything here."""
         if self._serializers is not None or self._config.producer_type == "sync":
             return
-        if engine.interception.sees_records:
+        if engine.interceptor_chain.sees_records:
             return
         from aioproducer.runtime.send.fast_path import install_native_send  # light, as above
 
@@ -265,26 +265,26 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
 
     async def _send_seen(self, engine: ProducerEngine, record: Record) -> Delivery:
         """`send` with interceptors."""
-        made = engine.interception.show(record, self._prepare)
+        made = engine.interceptor_chain.show(record, self._prepare)
         parts = made if isinstance(made, tuple) else made.known
-        with engine.interception.telling(parts):
+        with engine.interceptor_chain.reporting_errors(parts):
             if parts is not made or engine.appender.serializing.is_queued(parts[0]):
                 parts = await engine.appender.finished(parts[0], made)
-        with engine.interception.telling(parts):
+        with engine.interceptor_chain.reporting_errors(parts):
             delivery = await engine.appender.append(*parts)
-        engine.interception.accepted(delivery, parts)
+        engine.interceptor_chain.accepted(delivery, parts)
         return delivery
 
     def _send_seen_nowait(self, engine: ProducerEngine, record: Record) -> Delivery:
         """`send_nowait` with interceptors."""
-        parts = engine.interception.show(record, self._prepare)
+        parts = engine.interceptor_chain.show(record, self._prepare)
         if not isinstance(parts, tuple):
-            with engine.interception.telling(parts.known):
+            with engine.interceptor_chain.reporting_errors(parts.known):
                 raise _would_wait(parts, record.topic)
-        with engine.interception.telling(parts):
+        with engine.interceptor_chain.reporting_errors(parts):
             engine.appender.serializing.check_free(parts[0])
             delivery = engine.appender.append_nowait(*parts)
-        engine.interception.accepted(delivery, parts)
+        engine.interceptor_chain.accepted(delivery, parts)
         return delivery
 
     async def _append(
@@ -297,7 +297,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         timestamp_ms: int | None,
     ) -> Delivery:
         engine = self._usable()
-        if engine.interception.sees_records:
+        if engine.interceptor_chain.sees_records:
             record = Record(value, key, headers, timestamp_ms, partition, topic)
             return await self._send_seen(engine, record)
         prepared = self._prepare(topic, key, value, headers)

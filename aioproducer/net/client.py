@@ -118,12 +118,12 @@ class NetworkClient:
         for links in (self._brokers, self._bootstrap):
             self._replace(links, {})
         self._replace(self._bootstrap, servers)
-        self._check.cluster_id = self._check.refusal = None
+        self._check.cluster_id = self._check.rebootstrap_error = None
 
     @property
     def rebootstrap_required(self) -> KafkaError | None:
         """The error of a broker that requires a rebootstrap, until `rebootstrap` (KIP-1242)."""
-        return self._check.refusal
+        return self._check.rebootstrap_error
 
     def _replace(self, links: dict[int, BrokerLink], nodes: Mapping[int, Node]) -> None:
         if self._closed:

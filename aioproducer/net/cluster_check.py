@@ -28,13 +28,13 @@ class ClusterCheck:
         enabled: `metadata.cluster.check.enable`; False without rebootstrapping.
         cluster_id: the cluster of the metadata, None while it is unknown.
         `spoken`: the highest ApiVersions version of the last broker that reported its versions.
-        refusal: the error of a broker that requires a rebootstrap, until it is done.
+        rebootstrap_error: the error of a broker that requires a rebootstrap, until it is done.
     """
 
     enabled: bool
     cluster_id: str | None = None
     spoken: int = PLAIN_VERSION
-    refusal: KafkaError | None = None
+    rebootstrap_error: KafkaError | None = None
 
     def version_for(self, node_id: int) -> int:
         """Return the ApiVersions version of the first request of a handshake."""

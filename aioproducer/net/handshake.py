@@ -35,7 +35,7 @@ from aioproducer.net.cluster_check import CHECKING_VERSION
 from aioproducer.net.legacy_brokers import BrokerGeneration
 from aioproducer.net.security.hang_ups import in_negotiation
 from aioproducer.net.security.sasl.authentication import NO_MECHANISM, authenticate, wants_sasl
-from aioproducer.net.security.tls_failures import refusal
+from aioproducer.net.security.tls_failures import tls_error_of
 from aioproducer.net.session import Session
 from aioproducer.net.versions import BrokerVersions
 from aioproducer.wire.api_keys import ApiKey
@@ -122,7 +122,7 @@ async def _ask_for_versions(session: Session) -> None:
                 response.error_code, "the broker refused ApiVersions", node_id=node_id
             )
             if isinstance(error, RebootstrapRequiredError) and session.settings.rebootstrap:
-                check.refusal = error
+                check.rebootstrap_error = error
             raise error
         if version == 0:
             raise UnsupportedVersionError(
@@ -160,7 +160,7 @@ async def shake_hands(session: Session) -> BrokerVersions:
             await step(session)
     except NodeDisconnectedError as error:
         # In TLS 1.3 the broker refuses the client's certificate after the TLS handshake.
-        refused = refusal(error.__cause__, session.host)
+        refused = tls_error_of(error.__cause__, session.host)
         if refused is None:
             if session.versions is not None or session.had_answered:
                 raise

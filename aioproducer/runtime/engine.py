@@ -50,7 +50,7 @@ from aioproducer.runtime import settings
 from aioproducer.runtime.delivery import WakeUps
 from aioproducer.runtime.delivery.unhandled import UnretrievedFailures
 from aioproducer.runtime.legacy_brokers import are_old, refuse_what_they_lack
-from aioproducer.runtime.observability.interceptors import Interception
+from aioproducer.runtime.observability.interceptors import InterceptorChain
 from aioproducer.runtime.observability.registry import MetricsRegistry
 from aioproducer.runtime.observability.telemetry import TelemetryReporter
 from aioproducer.runtime.send.fast_path import wall_clock_ms
@@ -202,14 +202,14 @@ class ProducerEngine:
 
     def _make_user_objects(self) -> None:
         config = self.config
-        self.interception: Interception = Interception(
+        self.interceptor_chain: InterceptorChain = InterceptorChain(
             config.interceptor_classes,
             (config.key_serializer, config.value_serializer, *config.metric_reporters),
             self.loop,
         )
         self._user_objects = UserObjects(config)
         # Interceptors are called before awaiters are resumed, as in Java.
-        in_turn = self.interception.sees_records
+        in_turn = self.interceptor_chain.sees_records
         self._before_answer = _nothing if in_turn else self._wake_ups.hold
         self._resume = _nothing if in_turn else self._wake_ups.run_now
 
@@ -363,7 +363,7 @@ class ProducerEngine:
         early = self.appender.early_records()
         self.appender.early = early
         self.metadata_task.want_also(early.topics)
-        self.metadata_task.on_refusal = early.fail
+        self.metadata_task.on_fatal_error = early.fail
 
     def _begin(self, *, in_background: bool) -> None:
         if self._reporting is not None:
@@ -661,7 +661,7 @@ class ProducerEngine:
             await asyncio.sleep(0)  # the ends of the last requests are handled by now
             self._end_what_is_left()
             self._encoder.close()
-            self.interception.close()
+            self.interceptor_chain.close()
             if self._reporting is not None:
                 self._reporting.close()
             await self._user_objects.close()
@@ -693,7 +693,7 @@ class ProducerEngine:
             self._flushing,
             self.transactions,
             self.telemetry,
-            self.interception,
+            self.interceptor_chain,
             self._reporting,
         ):
             if each is not None:
@@ -764,7 +764,7 @@ class ProducerEngine:
         self.appender.takes_headers = not old
         self.accumulator.growth_per_record = MESSAGE_GROWTH if old else 0
         cluster = self.metadata.cluster
-        self.interception.on_cluster(ClusterInfo(cluster.cluster_id, cluster.nodes))
+        self.interceptor_chain.on_cluster(ClusterInfo(cluster.cluster_id, cluster.nodes))
         if self.metadata.last_answer_is_full:
             # Only a full response shows which topics have expired.
             self.appender.batch_appender.drop_expired_topics()

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 from uuid import UUID
 
 from aioproducer.errors import ConfigError
-from aioproducer.serializers.protocol import SerializationContext, refusal
+from aioproducer.serializers.protocol import SerializationContext, serialization_error
 
 JsonLibrary = Literal["msgspec", "orjson", "json"]
 """What writes JSON; `json` is the standard library's."""
@@ -52,7 +52,9 @@ class JsonSerializer:
         try:
             return self._encode(data)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise refusal(context, f"is no JSON: {type(error).__name__}: {error}") from error
+            raise serialization_error(
+                context, f"is no JSON: {type(error).__name__}: {error}"
+            ) from error
 
 
 def _encoder(library: JsonLibrary | None) -> Callable[[Any], bytes]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioproducer._checks.extras import needed
 from aioproducer.errors import SerializationError
-from aioproducer.serializers.protocol import SerializationContext, refusal
+from aioproducer.serializers.protocol import SerializationContext, serialization_error
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -48,12 +48,12 @@ class PydanticSerializer:
                 checked, by_alias=self._by_alias, exclude_none=self._exclude_none
             )
         except self._invalid as error:
-            raise _refusal(error, context) from None
+            raise _validation_error(error, context) from None
 
 
-def _refusal(error: ValidationError, context: SerializationContext) -> SerializationError:
+def _validation_error(error: ValidationError, context: SerializationContext) -> SerializationError:
     """Return the first validation error and the number of others, without the content."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     path = ".".join(str(step) for step in found[0]["loc"])
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return refusal(context, found[0]["msg"] + more, path=path or None)
+    return serialization_error(context, found[0]["msg"] + more, path=path or None)

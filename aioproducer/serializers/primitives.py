@@ -11,7 +11,11 @@ from struct import error as StructError  # noqa: N812 - a class with a function'
 from typing import Any, ClassVar
 from uuid import UUID
 
-from aioproducer.serializers.protocol import SerializationContext, refusal, type_refusal
+from aioproducer.serializers.protocol import (
+    SerializationContext,
+    serialization_error,
+    wrong_type_error,
+)
 
 
 class BytesSerializer:
@@ -22,7 +26,7 @@ class BytesSerializer:
         if data is None or data.__class__ is bytes:
             return data
         if not isinstance(data, bytes | bytearray | memoryview):
-            raise type_refusal(context, "bytes", data)
+            raise wrong_type_error(context, "bytes", data)
         return bytes(data)
 
 
@@ -45,11 +49,11 @@ class StringSerializer:
         if data is None:
             return None
         if not isinstance(data, str):
-            raise type_refusal(context, "str", data)
+            raise wrong_type_error(context, "str", data)
         try:
             return data.encode(self._encoding)
         except UnicodeEncodeError as error:
-            raise refusal(
+            raise serialization_error(
                 context, f"character {error.start} cannot be encoded as {self._encoding}"
             ) from None
 
@@ -62,7 +66,7 @@ class UuidSerializer:
         if data is None:
             return None
         if not isinstance(data, UUID):
-            raise type_refusal(context, "a UUID", data)
+            raise wrong_type_error(context, "a UUID", data)
         return str(data).encode("ascii")
 
 
@@ -74,7 +78,7 @@ class BooleanSerializer:
         if data is None:
             return None
         if not isinstance(data, bool):
-            raise type_refusal(context, "a bool", data)
+            raise wrong_type_error(context, "a bool", data)
         return b"\x01" if data else b"\x00"
 
 
@@ -89,11 +93,15 @@ class _NumberSerializer:
         if data is None:
             return None
         if not isinstance(data, self._takes) or isinstance(data, bool):
-            raise type_refusal(context, " or ".join(kind.__name__ for kind in self._takes), data)
+            raise wrong_type_error(
+                context, " or ".join(kind.__name__ for kind in self._takes), data
+            )
         try:
             return self._layout.pack(data)
         except (StructError, OverflowError):
-            raise refusal(context, f"out of the range of {self._layout.size} bytes") from None
+            raise serialization_error(
+                context, f"out of the range of {self._layout.size} bytes"
+            ) from None
 
 
 class ShortSerializer(_NumberSerializer):

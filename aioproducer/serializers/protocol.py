@@ -60,7 +60,7 @@ class Serializer(Protocol):
         ...
 
 
-def refusal(
+def serialization_error(
     context: SerializationContext, reason: str, *, path: str | None = None
 ) -> SerializationError:
     """Return the error of a refusal: it names topic, part and field, and no content."""
@@ -74,6 +74,8 @@ def refusal(
     )
 
 
-def type_refusal(context: SerializationContext, wanted: str, data: object) -> SerializationError:
+def wrong_type_error(
+    context: SerializationContext, wanted: str, data: object
+) -> SerializationError:
     """Return the error for data of a wrong type."""
-    return refusal(context, f"must be {wanted} or None, not {type(data).__name__}")
+    return serialization_error(context, f"must be {wanted} or None, not {type(data).__name__}")

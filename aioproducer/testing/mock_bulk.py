@@ -18,7 +18,11 @@ from aioproducer.runtime.bulk.result import (
 from aioproducer.runtime.bulk.send_arrow import check_topic
 from aioproducer.runtime.bulk.send_many import Item, as_record
 from aioproducer.runtime.delivery import Delivery
-from aioproducer.runtime.observability.interceptors import InterceptedRows, Interception, ShownParts
+from aioproducer.runtime.observability.interceptors import (
+    InterceptedRows,
+    InterceptorChain,
+    ShownParts,
+)
 
 if TYPE_CHECKING:
     from aioproducer.records.arrow import ArrowColumns
@@ -42,7 +46,7 @@ async def send_many(
 
 async def send_arrow(
     take: Callable[[ShownParts], Delivery],
-    interception: Interception,
+    interceptor_chain: InterceptorChain,
     topic: str | None,
     data: object,
     columns: ArrowColumns,
@@ -53,7 +57,7 @@ async def send_arrow(
 
     async def rows() -> AsyncIterable[tuple[InterceptedRows, int]]:
         while (chunk := source.next()) is not None:
-            shown = InterceptedRows(chunk, interception, topic)
+            shown = InterceptedRows(chunk, interceptor_chain, topic)
             for row in range(len(chunk)):
                 yield shown, row
 
@@ -61,7 +65,7 @@ async def send_arrow(
         shown, row = place
         parts = cast("ShownParts", shown.record(row))  # nothing serializes rows
         if parts[0] is None:
-            with interception.telling(parts):
+            with interceptor_chain.reporting_errors(parts):
                 raise InvalidTopicError("the record names no topic, nor does the call")
         return take(parts)
 

@@ -39,7 +39,7 @@ from aioproducer.records.arrow import ArrowColumns
 from aioproducer.runtime.bulk.result import SendManyResult
 from aioproducer.runtime.bulk.send_many import Item
 from aioproducer.runtime.delivery import Delivery
-from aioproducer.runtime.observability.interceptors import Interception, ShownParts
+from aioproducer.runtime.observability.interceptors import InterceptorChain, ShownParts
 from aioproducer.runtime.send.serialization_queue import SerializationQueue
 from aioproducer.runtime.tasks.closing import UserObjects
 from aioproducer.testing.mock_bulk import send_arrow, send_many
@@ -213,7 +213,7 @@ class MockProducer(Producer):
             if timeout == 0:
                 self._fail_waiting(ProducerClosedError("the producer was closed"))
             self.complete_all()
-            self._interception.close()
+            self._interceptor_chain.close()
             self._state = State.CLOSED
             await self._user_objects.close()
         self._state = State.CLOSED
@@ -231,10 +231,10 @@ class MockProducer(Producer):
         """See `Producer.send`."""
         transaction_epoch = self._admit()
         record = Record(value, key, headers, timestamp_ms, partition, topic)
-        made = self._interception.show(record, self._prepare)
+        made = self._interceptor_chain.show(record, self._prepare)
         parts = made if isinstance(made, tuple) else made.known
         if parts is not made or self._serializing.is_queued(parts[0]):
-            with self._interception.telling(parts):
+            with self._interceptor_chain.reporting_errors(parts):
                 parts = await self._finished(parts[0], made, transaction_epoch)
         return self._take(parts)
 
@@ -251,12 +251,12 @@ class MockProducer(Producer):
         """See `Producer.send_nowait`."""
         self._admit()
         record = Record(value, key, headers, timestamp_ms, partition, topic)
-        parts = self._interception.show(record, self._prepare)
+        parts = self._interceptor_chain.show(record, self._prepare)
         if not isinstance(parts, tuple):
             parts.close()
-            with self._interception.telling(parts.known):
+            with self._interceptor_chain.reporting_errors(parts.known):
                 raise WouldBlockError(f"the {parts.part}_serializer has to wait", topic=topic)
-        with self._interception.telling(parts):
+        with self._interceptor_chain.reporting_errors(parts):
             self._serializing.check_free(parts[0])
         return self._take(parts)
 
@@ -308,7 +308,7 @@ class MockProducer(Producer):
         """See `Producer.send_arrow`; without `auto_complete` some other task completes the rows."""
         self._admit()
         columns = ArrowColumns(value, key, headers, partition, timestamp, topic_column)
-        return await send_arrow(self._take, self._interception, topic, data, columns)
+        return await send_arrow(self._take, self._interceptor_chain, topic, data, columns)
 
     async def flush(self, timeout: float | None = None, *, raise_failures: bool = False) -> int:
         """Acknowledge everything that waits, as Java's mock does; raise what failed before."""
@@ -381,7 +381,7 @@ class MockProducer(Producer):
         self._waiting = WaitingRecords(config, self._topics, loop)
         self._user_objects = UserObjects(config)
         self._serializing = SerializationQueue(loop, config.max_block_ms / 1000)
-        self._interception = Interception(
+        self._interceptor_chain = InterceptorChain(
             config.interceptor_classes, (config.key_serializer, config.value_serializer), loop
         )
         self._state = State.RUNNING
@@ -399,7 +399,7 @@ class MockProducer(Producer):
         else:
             self._loop = loop
             self._waiting.bind(loop)
-            self._interception.bind(loop)
+            self._interceptor_chain.bind(loop)
             self._serializing = SerializationQueue(loop, self._config.max_block_ms / 1000)
 
     def _warn_of_being_unclosed(self) -> None:
@@ -440,10 +440,10 @@ class MockProducer(Producer):
         return parts
 
     def _take(self, parts: ShownParts) -> Delivery:
-        with self._interception.telling(parts):
+        with self._interceptor_chain.reporting_errors(parts):
             record, delivery = self._accepting().accept(*parts)
         (self.history if self._mock_transactions is None else self.uncommitted).append(record)
-        self._interception.accepted(delivery, parts)
+        self._interceptor_chain.accepted(delivery, parts)
         if self.auto_complete:
             self.complete_all()
         return delivery

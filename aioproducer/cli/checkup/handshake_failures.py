@@ -50,10 +50,10 @@ def of_tls(error: OSError, chain: Sequence[Certificate]) -> CheckFailedError:
     if isinstance(cause, ssl.SSLCertVerificationError):
         code = _BY_VERIFICATION.get(cause.verify_code, "certificate-refused")
         return CheckFailedError(code, error.error.message, None, *lines)
-    return of_tls_refusal(error.error, lines)
+    return of_tls_error(error.error, lines)
 
 
-def of_tls_refusal(error: AuthenticationError, lines: tuple[str, ...]) -> CheckFailedError:
+def of_tls_error(error: AuthenticationError, lines: tuple[str, ...]) -> CheckFailedError:
     """Explain a rejected TLS handshake that no broker certificate accounts for."""
     for code in ("tls-not-spoken", "tls-expected"):
         if error.advice == ADVICE[code]:
@@ -77,7 +77,7 @@ def of_first_exchange(error: KafkaError, *, uses_tls: bool) -> CheckFailedError:
 def of_exchange(error: KafkaError) -> CheckFailedError:
     """Explain a request that was not answered."""
     if isinstance(error, TlsError):
-        return of_tls_refusal(error, ())
+        return of_tls_error(error, ())
     if isinstance(error.__cause__, RequestTimeoutError):
         code = "no-answer"
     elif isinstance(error, ProtocolError | NotKafkaError):

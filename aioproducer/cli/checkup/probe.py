@@ -27,7 +27,7 @@ from aioproducer.net.dial.dialer import Address
 from aioproducer.net.handshake import negotiate_versions
 from aioproducer.net.security.certificates import Certificate, shown_chain
 from aioproducer.net.security.sasl.authentication import authenticate, exposed_to
-from aioproducer.net.security.tls_failures import refusal
+from aioproducer.net.security.tls_failures import tls_error_of
 from aioproducer.net.session import Session
 
 _EXPIRES_SOON = timedelta(days=21)
@@ -122,9 +122,9 @@ class BrokerProbe:
         try:
             await negotiate_versions(session)
         except KafkaError as error:
-            refused = refusal(error.__cause__, self._host)
+            refused = tls_error_of(error.__cause__, self._host)
             if refused is not None:
-                raise failures.of_tls_refusal(refused, ()) from None
+                raise failures.of_tls_error(refused, ()) from None
             if not self._context.uses_tls and await self._is_for_tls():
                 raise CheckFailedError(
                     "tls-expected", f"the port {self._port} expects TLS, and we sent none"

@@ -7,7 +7,7 @@ Invariants
 - A retried batch is inserted before every younger batch of its partition (`ordinal`).
 - A batch releases its memory once it has its outcome and no transport holds it.
 - After any exception a batch is still incomplete until its listeners were called, and pinned until
-  its memory is released: `take_all`, the delivery timeout and `end_all` end what is left.
+  its memory is released: `withdraw_all`, the delivery timeout and `end_all` end what is left.
 - The cost of `drain` grows with the partitions that are ready or linger, not with all partitions.
 """
 
@@ -326,7 +326,7 @@ class RecordAccumulator:
     def on_metadata_update(self, now: float) -> None:
         """Replan partitions with a new leader that are ready, leaderless or backing off."""
         queues: list[PartitionQueue] = []
-        for topic in self._metadata.cluster.take_changed():
+        for topic in self._metadata.cluster.pop_changed_topics():
             queues += self._queues.get(topic, {}).values()
         self.readiness.on_leaders_changed(queues)
         for queue in queues:
@@ -444,7 +444,7 @@ class RecordAccumulator:
                 queue.batches.remove(batch)
                 self.readiness.place_again(queue)
 
-    def take_all(
+    def withdraw_all(
         self,
         *,
         queued: bool = True,

@@ -153,7 +153,7 @@ class Cluster:
         self.cluster_id, self.controller_id = cluster_id, controller_id
         return is_news
 
-    def take_changed(self) -> list[str]:
+    def pop_changed_topics(self) -> list[str]:
         """Return the topics that were added, replaced or removed since the last call.
 
         Leaders can have changed only in these.

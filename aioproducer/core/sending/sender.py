@@ -213,7 +213,7 @@ class Sender:
         if self.producer_id.on_identity(identity):
             self.accumulator.replan_all()
 
-    def refusal_of_identity(self, code: int) -> KafkaError:
+    def identity_error(self, code: int) -> KafkaError:
         """Return the error for the error code of an InitProducerId response."""
         message = error_for_code(code).default_message.rstrip(".")
         error = error_from_code(code, f"{message} (InitProducerId, which idempotence needs)")
@@ -338,7 +338,7 @@ class Sender:
     def abort(self, error: KafkaError, *, queued: bool = True, in_flight: bool = True) -> int:
         """Fail the queued and in-flight batches (or only one kind); return the record count."""
         records = 0
-        for batch in self.accumulator.take_all(queued=queued, in_flight=in_flight):
+        for batch in self.accumulator.withdraw_all(queued=queued, in_flight=in_flight):
             if batch.on_wire:
                 batch.possibly_persisted = True
             records += batch.count
@@ -373,7 +373,7 @@ class Sender:
         error = transactions.abandoned_with
         if error is not None and self.accumulator.has_incomplete:
             unwanted = transactions.may_abandon
-            for batch in self.accumulator.take_all(in_flight=False, only=unwanted):
+            for batch in self.accumulator.withdraw_all(in_flight=False, only=unwanted):
                 self._fail(batch, error)
 
     def _expire(self, now: float) -> None:

@@ -17,7 +17,7 @@ from aioproducer.errors.advice import ADVICE
 from aioproducer.net.dial.dialer import Address, Dialer
 from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.net.security.tls import TlsContexts
-from aioproducer.net.security.tls_failures import not_tls, refusal
+from aioproducer.net.security.tls_failures import not_tls, tls_error_of
 from aioproducer.wire.framing import encode_request, frame_size, peek_correlation_id
 from aioproducer.wire.messages import ApiVersionsRequest
 
@@ -70,7 +70,7 @@ async def _encrypt(
             context, server_hostname=server_hostname, ssl_handshake_timeout=_NO_LIMIT_S
         )
     except (ssl.SSLError, ssl.CertificateError, ConnectionError) as error:
-        refused = refusal(error, server_hostname)
+        refused = tls_error_of(error, server_hostname)
         if refused is not None:
             raise RefusedDialError(refused) from error
         raise _ClosedByPeerError(_CLOSED_BY_PEER) from error

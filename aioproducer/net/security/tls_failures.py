@@ -30,7 +30,7 @@ _BY_VERIFICATION = {
 _ALERT = b"\x15\x03"
 
 
-def refusal(error: BaseException | None, host: str) -> TlsError | None:
+def tls_error_of(error: BaseException | None, host: str) -> TlsError | None:
     """Return the refusal that caused an error of `ssl`; None for other errors."""
     if not isinstance(error, ssl.SSLError):
         return None

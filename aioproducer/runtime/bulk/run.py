@@ -248,7 +248,7 @@ class BulkRun:
 
     async def _append(self, rows: RowSource, row: int, topic: str | None, number: int) -> bool:
         """Send one row as `send()` would; return whether it was accepted."""
-        seen = self._engine.interception
+        seen = self._engine.interceptor_chain
         parts: RowParts | None = None
         try:
             made = rows.record(row)

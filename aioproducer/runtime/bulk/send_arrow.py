@@ -70,7 +70,7 @@ async def _feed(
     topic: str | None,
     headers: HeaderPairs,
 ) -> None:
-    seen = engine.interception
+    seen = engine.interceptor_chain
     number = 0
     failure: Exception | None = None
     chunks: list[ArrowChunk] = []

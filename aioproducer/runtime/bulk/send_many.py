@@ -113,14 +113,14 @@ class _ItemRows:
         self, engine: ProducerEngine, prepare: Prepare, topic: str, partition: int | None
     ) -> None:
         self.items: list[Item] = []
-        self._interception = engine.interception
+        self._interceptor_chain = engine.interceptor_chain
         self._prepare = prepare
         self._topic = topic
         self._partition = partition
         config = engine.config
         self._plain = (
             is_plain(config.key_serializer, config.value_serializer)
-            and not self._interception.sees_records
+            and not self._interceptor_chain.sees_records
         )
 
     def topics(self, start: int, stop: int) -> list[str | None]:
@@ -158,9 +158,9 @@ class _ItemRows:
         record = as_record(self.items[row])
         topic = record.topic or self._topic
         partition = self._partition if record.partition is None else record.partition
-        if self._interception.sees_records:
+        if self._interceptor_chain.sees_records:
             shown = replace(record, topic=topic, partition=partition)
-            return self._interception.show(shown, self._prepare)
+            return self._interceptor_chain.show(shown, self._prepare)
         prepared = self._prepare(topic, record.key, record.value, record.headers)
         if isinstance(prepared, tuple):
             return (topic, *prepared, partition, record.timestamp_ms)

@@ -1,4 +1,4 @@
-"""Calls of interceptors, before a record is sent and when it has its outcome: `Interception`.
+"""Calls of interceptors, before a record is sent and when it has its outcome: `InterceptorChain`.
 
 Not here: appending, sending.
 
@@ -45,7 +45,7 @@ class _Watched(NamedTuple):
     headers: HeaderPairs
 
 
-class Interception:
+class InterceptorChain:
     """The interceptors of one producer.
 
     Args:
@@ -100,7 +100,7 @@ class Interception:
         return PendingParts(topic, prepared, record.partition, record.timestamp_ms)
 
     @contextmanager
-    def telling(self, parts: RowParts) -> Iterator[None]:
+    def reporting_errors(self, parts: RowParts) -> Iterator[None]:
         """Report an exception raised within the block, which appends a record."""
         try:
             yield
@@ -177,9 +177,11 @@ class Interception:
 class InterceptedRows(UnfilledRows):
     """Rows that pass through the interceptors; native code writes none of them."""
 
-    def __init__(self, rows: ReadyRows, interception: Interception, topic: str | None) -> None:
+    def __init__(
+        self, rows: ReadyRows, interceptor_chain: InterceptorChain, topic: str | None
+    ) -> None:
         self._rows = rows
-        self._interception = interception
+        self._interceptor_chain = interceptor_chain
         self._topic = topic
 
     def topics(self, start: int, stop: int) -> list[str | None]:
@@ -191,10 +193,10 @@ class InterceptedRows(UnfilledRows):
         try:
             topic, key, value, headers, partition, timestamp_ms = self._rows.record(row)
         except KafkaError as error:
-            self._interception.refused((self._topic, None, None, (), None, None), error)
+            self._interceptor_chain.refused((self._topic, None, None, (), None, None), error)
             raise
         shown = Record(value, key, headers, timestamp_ms, partition, topic or self._topic)
-        return self._interception.show(shown, _as_it_is)
+        return self._interceptor_chain.show(shown, _as_it_is)
 
 
 def _as_it_is(

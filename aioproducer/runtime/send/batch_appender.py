@@ -232,7 +232,7 @@ class BatchAppender:
         Not while another batch is incomplete: the next record is not likely to be sent directly.
         """
         direct = self._direct
-        place = None if direct is None else direct.take_acknowledged()
+        place = None if direct is None else direct.pop_acknowledged()
         if direct is None or place is None or not self._accumulator.is_idle:
             return
         meta = self._metadata.topic(place.topic)
@@ -309,7 +309,7 @@ class BatchAppender:
         if direct is None:
             raise RuntimeError("there is no spare batch")
         try:
-            spare = direct.take_spare()
+            spare = direct.claim_spare()
             self._send(spare, self._loop.time())
         except BaseException as interrupt:
             self._sender_task.on_interrupt(interrupt, () if spare is None else (spare,))

@@ -75,7 +75,7 @@ class DirectSends:
         on_interrupt: called with an exception in the middle of an answer, and the batches.
 
     Attributes:
-        acknowledged: the partition of the last acknowledged record, until `take_acknowledged`.
+        acknowledged: the partition of the last acknowledged record, until `pop_acknowledged`.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class DirectSends:
         self._spare = spare = self._accumulator.begin_spare(place, buffer, size)
         return spare
 
-    def take_spare(self) -> ProducerBatch:
+    def claim_spare(self) -> ProducerBatch:
         """Return the spare, which has got its record and is in use from now on."""
         spare, self._spare = self._spare, None
         if spare is None:
@@ -180,7 +180,7 @@ class DirectSends:
             spare.take_buffer()
         self._pool.return_exposed()
 
-    def take_acknowledged(self) -> TopicPartition | None:
+    def pop_acknowledged(self) -> TopicPartition | None:
         """Return the partition of the last record acknowledged since the last call, if any."""
         place, self.acknowledged = self.acknowledged, None
         return place

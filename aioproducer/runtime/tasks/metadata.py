@@ -133,8 +133,8 @@ class MetadataTask:
         self._reported_nodes: Mapping[int, Node] | None = None
         self._reported_fatal: dict[int, KafkaError] = {}
         self._in_background = False
-        self._logged_refusal: type[KafkaError] | None = None
-        self.on_refusal: Callable[[KafkaError], None] | None = None
+        self._logged_error: type[KafkaError] | None = None
+        self.on_fatal_error: Callable[[KafkaError], None] | None = None
         """Called with each error that is not retriable while a start in the background goes on."""
         metadata.on_event = self._on_metadata_event
         metadata.explain_connections = self._explain_connections
@@ -350,19 +350,19 @@ class MetadataTask:
         is_final = isinstance(error, AuthenticationError | UnsupportedVersionError)
         self._metadata.on_failure(error, now)
         if self._in_background and is_final:
-            self._on_refusal(error)
+            self._report_fatal_error(error)
         else:
             self.warnings.warning(
                 now, _METADATA, type(error).__name__, "fetching metadata failed: %s", error
             )
         self._waiters.resume_decided(now)
 
-    def _on_refusal(self, error: KafkaError) -> None:
+    def _report_fatal_error(self, error: KafkaError) -> None:
         """Report an error that keeps a start in the background from its end."""
-        if self.on_refusal is not None:
-            self.on_refusal(error)
-        if type(error) is not self._logged_refusal:
-            self._logged_refusal = type(error)
+        if self.on_fatal_error is not None:
+            self.on_fatal_error(error)
+        if type(error) is not self._logged_error:
+            self._logged_error = type(error)
             _log.error("the cluster cannot be used; sends fail until this is corrected: %s", error)
 
     def _note_fatal_connection_errors(self, now: float) -> bool:
@@ -422,7 +422,7 @@ class MetadataTask:
             self._waiters.fail(error)
         elif not isinstance(metadata.fatal_error, BootstrapError):
             metadata.fatal_error = error
-            self._on_refusal(error)
+            self._report_fatal_error(error)
             self._waiters.resume_decided(now)
 
     def _every_start_failed_with(self, kind: type[KafkaError]) -> bool:

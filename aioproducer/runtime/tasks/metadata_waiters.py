@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 class _Waiter:
     """One waiting call; without a topic it waits for the first response of any broker.
 
-    With `outlasts_refusals`, no error of a broker ends the wait.
+    With `ignores_errors`, no error of a broker ends the wait.
     """
 
     topic: str | None
     partition: int | None
     since: float
     future: asyncio.Future[TopicMetadata | None]
-    outlasts_refusals: bool = False
+    ignores_errors: bool = False
 
 
 class MetadataWaiters:
@@ -53,7 +53,7 @@ class MetadataWaiters:
         self._loop = loop
         self._waiting: dict[str | None, dict[_Waiter, None]] = {}
         self._refreshes: dict[asyncio.Future[bool], int] = {}
-        self._refusal: KafkaError | None = None
+        self._failure: KafkaError | None = None
         self.also_wanted: Collection[str] = ()
         """Topics that are requested like those of waiting calls."""
 
@@ -104,8 +104,8 @@ class MetadataWaiters:
         Returns:
             Whether a broker has answered by then.
         """
-        if self._refusal is not None:
-            raise self._refusal.with_context()
+        if self._failure is not None:
+            raise self._failure.with_context()
         future: asyncio.Future[bool] = self._loop.create_future()
         self._refreshes[future] = sent
         timer = self._loop.call_at(deadline, _end_refresh, future, False)
@@ -147,7 +147,7 @@ class MetadataWaiters:
 
     def fail(self, error: KafkaError) -> None:
         """Fail all current and later waits."""
-        self._refusal = error
+        self._failure = error
         for waiters in list(self._waiting.values()):
             for waiter in list(waiters):
                 self._finish(waiter, error.with_context(topic=waiter.topic))
@@ -167,8 +167,8 @@ class MetadataWaiters:
     async def _wait(
         self, topic: str | None, partition: int | None, deadline: float | None
     ) -> TopicMetadata | None:
-        if self._refusal is not None:
-            raise self._refusal.with_context(topic=topic)
+        if self._failure is not None:
+            raise self._failure.with_context(topic=topic)
         now = self._loop.time()
         waiter = _Waiter(topic, partition, now, self._loop.create_future(), deadline is None)
         if topic is not None:
@@ -207,7 +207,7 @@ class MetadataWaiters:
                 before_asking and not isinstance(failure, InvalidTopicError)
             ):
                 self._finish(waiter, self._with_facts(failure, waiter))
-        fatal = None if waiter.outlasts_refusals else metadata.fatal_error
+        fatal = None if waiter.ignores_errors else metadata.fatal_error
         if fatal is not None and not waiter.future.done():
             self._finish(waiter, self._with_facts(fatal, waiter))
 

@@ -339,7 +339,7 @@ class SenderTask:
                 return
             failure = ProtocolError("InitProducerId was answered without a producer id")
         elif isinstance(answer, InitProducerIdResponse):
-            failure = self._sender.refusal_of_identity(answer.error_code)
+            failure = self._sender.identity_error(answer.error_code)
         failure = failure or NodeDisconnectedError("no answer to InitProducerId")
         self._on_identity_failure(failure.with_context(node_id=node_id))
         self.wake()

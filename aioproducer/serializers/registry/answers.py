@@ -33,7 +33,7 @@ _ADVICE: Final = {
 }
 
 
-def refusal_of(status: int, body: bytes, what: str) -> SchemaRegistryError:
+def registry_error(status: int, body: bytes, what: str) -> SchemaRegistryError:
     """Return the error for a response without success.
 
     Args:

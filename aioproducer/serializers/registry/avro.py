@@ -15,7 +15,11 @@ from typing import Any
 
 from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
 from aioproducer.errors import ConfigError, SchemaRegistryError
-from aioproducer.serializers.protocol import SerializationContext, refusal, type_refusal
+from aioproducer.serializers.protocol import (
+    SerializationContext,
+    serialization_error,
+    wrong_type_error,
+)
 from aioproducer.serializers.registry.avro_leaves import SchemaMismatch
 from aioproducer.serializers.registry.avro_schema import AvroSchemaError, resolve, without_defaults
 from aioproducer.serializers.registry.avro_values import Typed, class_of
@@ -113,7 +117,7 @@ class AvroSerializer(RegistrySerializer):
 
     async def _schema(self, context: SerializationContext) -> Schema:
         if self._own is None:  # pragma: no cover - the constructor has seen to it
-            raise refusal(context, "there is no schema")
+            raise serialization_error(context, "there is no schema")
         return self._own
 
     async def _encoder(self, schema: Schema) -> Encode:
@@ -138,7 +142,9 @@ class AvroSerializer(RegistrySerializer):
             try:
                 return writer.encode(data if self._to_dict is None else self._made_dict(data))
             except SchemaMismatch as mismatch:
-                raise refusal(context, mismatch.reason, path=mismatch.path or None) from None
+                raise serialization_error(
+                    context, mismatch.reason, path=mismatch.path or None
+                ) from None
 
         return encode
 
@@ -155,7 +161,7 @@ class AvroSerializer(RegistrySerializer):
 
 def _raw(data: Any, context: SerializationContext) -> bytes:
     if not isinstance(data, bytes | bytearray | memoryview):
-        raise type_refusal(context, "bytes", data)
+        raise wrong_type_error(context, "bytes", data)
     return bytes(data)
 
 

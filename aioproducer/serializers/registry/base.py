@@ -35,7 +35,7 @@ from aioproducer.serializers.registry.schema import (
     RegisteredSchema,
     Schema,
     refuse_rules,
-    schema_refusal,
+    schema_error,
 )
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
 from aioproducer.serializers.registry.wire_format import header_content, prefix
@@ -105,7 +105,7 @@ class RegistrySerializer(ABC):
         subject = self._use.subject(context, self._full_name)
         if not isinstance(subject, str):
             kind = type(subject).__name__
-            raise schema_refusal(context, f"the subject function returned {kind}, not str")
+            raise schema_error(context, f"the subject function returned {kind}, not str")
         plan = self._plans.get(subject)
         if plan is None:
             return self._serialize_later(data, context, subject)

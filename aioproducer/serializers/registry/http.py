@@ -39,7 +39,7 @@ from aioproducer._util.secrets import (
 )
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.errors.advice import ADVICE
-from aioproducer.serializers.registry.answers import RETRIABLE_STATUSES, refusal_of
+from aioproducer.serializers.registry.answers import RETRIABLE_STATUSES, registry_error
 
 if TYPE_CHECKING:
     import httpx
@@ -195,7 +195,7 @@ class RegistryConnection:
                 if 200 <= status < 300:
                     self._first = settings.urls.index(url)
                     return _decoded(answer, what)
-                failure = refusal_of(status, answer, what)
+                failure = registry_error(status, answer, what)
                 if status not in RETRIABLE_STATUSES:
                     raise failure
             attempt += 1

@@ -17,7 +17,7 @@ from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
 from aioproducer._util.printable import printable
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers.json_text import JsonLibrary, JsonSerializer
-from aioproducer.serializers.protocol import SerializationContext, refusal
+from aioproducer.serializers.protocol import SerializationContext, serialization_error
 from aioproducer.serializers.registry.base import (
     Encode,
     RegistrySerializer,
@@ -35,7 +35,7 @@ from aioproducer.serializers.registry.json_patterns import (
 )
 from aioproducer.serializers.registry.json_references import REFERRING, Place, linked
 from aioproducer.serializers.registry.patterns import PatternError
-from aioproducer.serializers.registry.schema import Schema, SchemaReference, schema_refusal
+from aioproducer.serializers.registry.schema import Schema, SchemaReference, schema_error
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
 
 _LONGEST_SHOWN: Final = 200
@@ -118,7 +118,7 @@ class JsonSchemaSerializer(RegistrySerializer):
 
     async def _schema(self, context: SerializationContext) -> Schema:
         if self._own is None:  # pragma: no cover - the constructor has seen to it
-            raise refusal(context, "there is no schema")
+            raise serialization_error(context, "there is no schema")
         return self._own
 
     async def _encoder(self, schema: Schema) -> Encode:
@@ -141,21 +141,21 @@ class JsonSchemaSerializer(RegistrySerializer):
                 with bounded_check(len(made)):
                     error = best_match(validator.iter_errors(json.loads(made)))
             except (PatternError, CheckError) as reason:
-                raise refusal(context, f"cannot be checked: {reason}") from None
+                raise serialization_error(context, f"cannot be checked: {reason}") from None
             except RecursionError:
-                raise refusal(context, "is nested too deeply") from None
+                raise serialization_error(context, "is nested too deeply") from None
             except Unresolvable as unknown:
                 shown = printable(str(unknown.ref), _LONGEST_SHOWN)
-                raise schema_refusal(context, f"the schema refers to {shown!r}, unknown") from None
+                raise schema_error(context, f"the schema refers to {shown!r}, unknown") from None
             except Exception as failed:
                 # Of jsonschema or a library below it, which a metaschema does not keep from all.
-                raise schema_refusal(
+                raise schema_error(
                     context, f"the schema cannot be applied: {type(failed).__name__}"
                 ) from None
             if error is not None:
                 # Its message shows the data, so it is not passed on.
                 path = error.json_path.removeprefix("$").removeprefix(".")
-                raise refusal(context, _words(error, originals), path=path or None)
+                raise serialization_error(context, _words(error, originals), path=path or None)
             return made
 
         return encode

@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
 from aioproducer.errors import ConfigError, SchemaRegistryError
-from aioproducer.serializers.protocol import SerializationContext, refusal, type_refusal
+from aioproducer.serializers.protocol import (
+    SerializationContext,
+    serialization_error,
+    wrong_type_error,
+)
 from aioproducer.serializers.registry.base import (
     Encode,
     RegistrySerializer,
@@ -31,7 +35,7 @@ from aioproducer.serializers.registry.schema import (
     RegisteredSchema,
     Schema,
     SchemaReference,
-    schema_refusal,
+    schema_error,
 )
 from aioproducer.serializers.registry.subjects import (
     ReferenceSubjectStrategy,
@@ -121,7 +125,7 @@ class ProtobufSerializer(RegistrySerializer):
         subject = self._reference_subject(context, file.name)
         if not isinstance(subject, str):
             kind = type(subject).__name__
-            raise schema_refusal(context, f"reference_subject returned {kind}, not str")
+            raise schema_error(context, f"reference_subject returned {kind}, not str")
         ask = self._registry.ensure if self._use.auto_register else self._registry.lookup
         schema = _schema_of(file, found)
         registered = await ask(subject, schema, normalize=self._use.normalize)
@@ -147,14 +151,14 @@ class ProtobufSerializer(RegistrySerializer):
 
     def _encode(self, data: Any, context: SerializationContext) -> bytes:
         if not isinstance(data, self._type):
-            raise type_refusal(context, f"a {self._descriptor.full_name}", data)
+            raise wrong_type_error(context, f"a {self._descriptor.full_name}", data)
         try:
             payload: bytes = data.SerializeToString()
             return payload
         except self._refused:
             missing = data.FindInitializationErrors()
             path = missing[0] if missing else None
-            raise refusal(context, "is required and not set", path=path) from None
+            raise serialization_error(context, "is required and not set", path=path) from None
 
 
 def _imports_first(file: FileDescriptor) -> list[FileDescriptor]:

@@ -108,7 +108,7 @@ def decoded(text: str) -> Any:
     return decoded_json(text, _LONGEST_SCHEMA, _MOST_VALUES)
 
 
-def schema_refusal(context: SerializationContext, reason: str) -> SchemaRegistryError:
+def schema_error(context: SerializationContext, reason: str) -> SchemaRegistryError:
     """Return the error of a record that fails because of its schema, not its content."""
     return SchemaRegistryError(
         f"{context.part}: {reason}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aioproducer.serializers.protocol import SerializationContext
-from aioproducer.serializers.registry.schema import schema_refusal
+from aioproducer.serializers.registry.schema import schema_error
 
 SubjectStrategy = Callable[[SerializationContext, str | None], str]
 """`(context, the schema's full name or None) -> subject`.
@@ -36,7 +36,7 @@ def topic_name(context: SerializationContext, name: str | None) -> str:
 def record_name(context: SerializationContext, name: str | None) -> str:
     """Return the schema's full name: one history in every topic; topics may mix schemas."""
     if not name:
-        raise schema_refusal(context, "the schema has no name to make a subject of")
+        raise schema_error(context, "the schema has no name to make a subject of")
     return name
 
 

@@ -111,10 +111,12 @@ def encode_batches(
     first = 0
     for batch in batches:
         encoded = batch
-        refused: dict[int, _Refusal] = {}
+        refused: dict[int, _FailedPart] = {}
         for part in parts:
             encoded, failed = _encoded(encoded, part, options, (spark_partition, first))
-            refused = {number: _Refusal(part, error) for number, error in failed.items()} | refused
+            refused = {
+                number: _FailedPart(part, error) for number, error in failed.items()
+            } | refused
         first += batch.num_rows
         begin = 0
         for end in sorted(refused):
@@ -126,7 +128,7 @@ def encode_batches(
             yield encoded.slice(begin)
 
 
-class _Refusal(NamedTuple):
+class _FailedPart(NamedTuple):
     part: EncodedPart
     error: KafkaError
 
@@ -135,11 +137,11 @@ def _refused_row(
     batch: pa.RecordBatch,
     encoded: pa.RecordBatch,
     number: int,
-    refusal: _Refusal,
+    failed: _FailedPart,
     columns: ArrowColumns,
 ) -> RefusedRow:
     """Return a row with the refused part as JSON."""
-    part = refusal.part
+    part = failed.part
     original = batch.slice(number, 1)
     if part.columns:
         content = original.select(list(part.columns)).to_pylist(maps_as_pydicts="strict")[0]
@@ -149,7 +151,7 @@ def _refused_row(
     row = read_row(encoded, number, columns)
     if row is not None:
         row = row._replace(key=text) if part.part == "key" else row._replace(value=text)
-    return RefusedRow(refusal.error, row, len(text), f"{part.part.upper()}_CONVERTER")
+    return RefusedRow(failed.error, row, len(text), f"{part.part.upper()}_CONVERTER")
 
 
 def _as_text(content: Any) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers import ProtobufSerializer, SchemaRegistry
-from aioproducer.serializers.protocol import SerializationContext, refusal
+from aioproducer.serializers.protocol import SerializationContext, serialization_error
 from aioproducer.serializers.registry.base import Encode, Plan, RegistrySerializer, SchemaUse
 from aioproducer.serializers.registry.protobuf import index_path
 from aioproducer.serializers.registry.protobuf_bounds import SchemaSize
@@ -95,7 +95,7 @@ class RowProtobufSerializer(RegistrySerializer):
             try:
                 payload: bytes = write(make(row))
             except FieldError as error:
-                raise refusal(context, error.reason, path=error.path) from None
+                raise serialization_error(context, error.reason, path=error.path) from None
             return payload
 
         return encode

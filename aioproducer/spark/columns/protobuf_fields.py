@@ -127,9 +127,9 @@ class RowWriter:
         try:
             return self._message(**made)
         except (TypeError, ValueError):
-            raise self._refusal(made) from None
+            raise self._field_error(made) from None
 
-    def _refusal(self, made: Mapping[str, Any]) -> FieldError:
+    def _field_error(self, made: Mapping[str, Any]) -> FieldError:
         """Return which field cannot hold its value."""
         for name, value in made.items():
             try:

@@ -12,10 +12,10 @@ import pytest
 from support.security.certificates import Authority, Identity
 
 from aioproducer.cli.checkup import Finding, Status
-from aioproducer.cli.checkup.handshake_failures import of_tls, of_tls_refusal
+from aioproducer.cli.checkup.handshake_failures import of_tls, of_tls_error
 from aioproducer.errors import TlsError
 from aioproducer.net.dial.rejected import RefusedDialError
-from aioproducer.net.security.tls_failures import refusal
+from aioproducer.net.security.tls_failures import tls_error_of
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.security import ListenerSecurity
 from cli.checkup_places import examined, failures, only
@@ -109,9 +109,9 @@ async def test_a_listener_that_wants_sasl_inside_tls_is_reported(
 def test_an_alert_about_our_certificate_is_reported() -> None:
     alert = ssl.SSLError(1, "alert")
     alert.reason = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
-    refused = refusal(alert, "broker")
+    refused = tls_error_of(alert, "broker")
     assert refused is not None
-    assert of_tls_refusal(refused, ()).code == "client-certificate-refused"
+    assert of_tls_error(refused, ()).code == "client-certificate-refused"
 
 
 async def test_a_port_for_tls_is_reported(brokers: Brokers, authority: Authority) -> None:

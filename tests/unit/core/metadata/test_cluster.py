@@ -43,7 +43,7 @@ def updated(
 def cluster_of(*topics: TopicMetadata) -> Cluster:
     cluster = Cluster()
     updated(cluster, *topics)
-    cluster.take_changed()
+    cluster.pop_changed_topics()
     return cluster
 
 
@@ -75,20 +75,20 @@ def test_an_update_leaves_untouched_topics_and_equal_nodes_the_same_objects():
     assert cluster.leader("t", 0) == 2
     assert cluster.topics["other"] is other
     assert cluster.nodes is nodes
-    assert cluster.take_changed() == ["t"]
+    assert cluster.pop_changed_topics() == ["t"]
 
 
 def test_an_update_with_the_same_topics_and_nodes_is_no_news():
     cluster = cluster_of(topic(1))
     assert not updated(cluster, cluster.topics["t"], gone=("x",))
-    assert cluster.take_changed() == []
+    assert cluster.pop_changed_topics() == []
 
 
 def test_topics_given_as_none_are_taken_out():
     cluster = cluster_of(topic(1), topic(2, name="other"))
     assert updated(cluster, gone=("t", "x"))
     assert set(cluster.topics) == {"other"}
-    assert cluster.take_changed() == ["t"]
+    assert cluster.pop_changed_topics() == ["t"]
 
 
 def test_a_broker_that_leaves_makes_its_partitions_unavailable_in_untouched_topics_too():
@@ -97,7 +97,7 @@ def test_a_broker_that_leaves_makes_its_partitions_unavailable_in_untouched_topi
     assert updated(cluster, nodes={1: NODES[1]})
     assert cluster.topics["t"].available == (0,)
     assert cluster.topics["other"] is other
-    assert cluster.take_changed() == ["t"]
+    assert cluster.pop_changed_topics() == ["t"]
     assert updated(cluster)
     assert cluster.topics["t"].available == (0, 1)
 
@@ -113,8 +113,8 @@ def test_changes_are_reported_once_and_those_of_several_updates_together():
     updated(cluster, topic(2))
     updated(cluster, topic(1, name="other"))
     updated(cluster, topic(1))
-    assert cluster.take_changed() == ["t", "other"]
-    assert cluster.take_changed() == []
+    assert cluster.pop_changed_topics() == ["t", "other"]
+    assert cluster.pop_changed_topics() == []
 
 
 def test_public_partition_infos_say_none_where_nothing_is_known():

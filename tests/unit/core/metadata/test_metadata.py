@@ -896,7 +896,7 @@ class MetadataMachine(RuleBasedStateMachine):
 
     @invariant()
     def leaders_are_what_they_were_unless_the_topic_is_said_to_have_changed(self) -> None:
-        changed = self.metadata.cluster.take_changed()
+        changed = self.metadata.cluster.pop_changed_topics()
         before, self.leaders = self.leaders, self._leaders()
         for name in before.keys() | self.leaders.keys():
             assert name in changed or before.get(name) == self.leaders.get(name)

@@ -25,7 +25,7 @@ from aioproducer.partitioners import partition_chooser
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime import engine
 from aioproducer.runtime.delivery import WakeUps
-from aioproducer.runtime.observability.interceptors import Interception
+from aioproducer.runtime.observability.interceptors import InterceptorChain
 from aioproducer.runtime.send import batch_appender, fast_path
 from aioproducer.runtime.send.appender import RecordAppender
 from aioproducer.runtime.send.memory import BufferMemory
@@ -98,7 +98,7 @@ class Bench:
             failure=None,
             is_connecting=False,
             closing=False,
-            interception=Interception((), (), self.loop),
+            interceptor_chain=InterceptorChain((), (), self.loop),
         )
         self.producer._loop = self.loop
         self.producer._state = State.RUNNING
