@@ -146,7 +146,7 @@ _session_watch = _leak_watch_in("session")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _forgotten_resources() -> Iterator[None]:
+def _unclosed_resources() -> Iterator[None]:
     """Collect garbage once a module, so that a ResourceWarning names the module it came from."""
     yield
     gc.collect()

@@ -46,6 +46,21 @@ RETIRED = {
     "patience": "timeout",
     "hung": "closed by peer",
     "lone": "single",
+    "whoever": "caller, task",
+    "whom": "caller, task",
+    "nobody": "no caller",
+    "somebody": "another process",
+    "everybody": "all tasks",
+    "anybody": "any task",
+    "mend": "repair",
+    "mended": "repaired",
+    "patient": "long timeout",
+    "impatient": "short timeout",
+    "twin": "pure Python, copy",
+    "rooms": "packages",
+    "knows": "has, supports",
+    "lies": "is",
+    "forgets": "drops, expires",
 }
 WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 CYTHON = re.compile(r"^\s*(?:cdef class|class|def|cpdef|cdef [\w ]*?)\s*(\w+)\s*[(:]", re.MULTILINE)

@@ -33,7 +33,7 @@ from aioproducer.errors import (
 )
 from aioproducer.net.cluster_check import CHECKING_VERSION
 from aioproducer.net.legacy_brokers import BrokerGeneration
-from aioproducer.net.security.hang_ups import in_negotiation
+from aioproducer.net.security.disconnect_hints import in_negotiation
 from aioproducer.net.security.sasl.authentication import NO_MECHANISM, authenticate, wants_sasl
 from aioproducer.net.security.tls_failures import tls_error_of
 from aioproducer.net.session import Session

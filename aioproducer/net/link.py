@@ -53,7 +53,7 @@ from aioproducer.net.dial.dialer import Address
 from aioproducer.net.foreign_services import ANSWERS_TO_BE_SURE
 from aioproducer.net.handshake import shake_hands
 from aioproducer.net.legacy_brokers import API_VERSIONS_TIMEOUT_S, BrokerGeneration
-from aioproducer.net.security.hang_ups import on_first_request
+from aioproducer.net.security.disconnect_hints import on_first_request
 from aioproducer.net.security.sasl.authentication import authenticate, exposed_to
 from aioproducer.net.security.tls_failures import speaks_tls_only
 from aioproducer.net.session import Session

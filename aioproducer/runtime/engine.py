@@ -803,8 +803,8 @@ class ProducerEngine:
         is_ending = all(task.cancelling() for task in tasks_named(self.loop))
         return is_ending and self.accumulator.is_idle
 
-    def _on_producer_expired(self, forgotten: ExpiredProducer) -> None:
-        self.warnings.warning(self.loop.time(), None, "expired producer id", "%s", forgotten)
+    def _on_producer_expired(self, expired: ExpiredProducer) -> None:
+        self.warnings.warning(self.loop.time(), None, "expired producer id", "%s", expired)
 
     def _on_data_loss(self, lost: LostRecords) -> None:
         """Log the loss of acknowledged records at a broker, and schedule `on_data_loss`."""

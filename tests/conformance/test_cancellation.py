@@ -18,7 +18,7 @@ from aioproducer import Producer, RecordMetadata
 from aioproducer.errors import BufferFullError, ProducerClosedError, ProducerFailedError
 
 VALUE = b"v" * 20
-MENDED_AFTER_S = 0.5
+REPAIRED_AFTER_S = 0.5
 MOST_SUSPENSIONS = 100
 
 Call = Callable[[Producer, str], Awaitable[object]]
@@ -61,7 +61,7 @@ class Situation:
         await self.spoil()
         self.beside += [asyncio.create_task(drive(self.another())) for _ in range(2)]
         await asyncio.sleep(0)
-        self.stage.loop.call_later(MENDED_AFTER_S, self.mend)
+        self.stage.loop.call_later(REPAIRED_AFTER_S, self.repair)
 
     async def another(self) -> object:
         """A caller that wants the same as the victim and must get it."""
@@ -70,7 +70,7 @@ class Situation:
     async def spoil(self) -> None:
         pass
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         pass
 
 
@@ -83,7 +83,7 @@ class MetadataMissing(Situation):
 
     topic = "later"
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         self.stage.create_topic(self.topic)
 
 
@@ -98,7 +98,7 @@ class InFlight(Situation):
             self.beside.append(asyncio.create_task(drive(await producer.send("t", VALUE))))
             await asyncio.sleep(0.1)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         self.stage.broker.thaw()
 
 
@@ -135,7 +135,7 @@ async def one_cancellation(
     assert victim.cancelled() == attempt.struck
     if not attempt.struck:
         victim.result()
-    await asyncio.sleep(MENDED_AFTER_S)
+    await asyncio.sleep(REPAIRED_AFTER_S)
     for task in situation.beside:
         await task
     await producer.send_and_wait("t", VALUE)
@@ -174,7 +174,7 @@ def test_a_start_cancelled_at_any_await_leaves_nothing(instant: Instant, frozen:
     async def once(stage: Stage, n: int) -> bool:
         if frozen:
             stage.broker.freeze()
-            stage.loop.call_later(MENDED_AFTER_S, stage.broker.thaw)
+            stage.loop.call_later(REPAIRED_AFTER_S, stage.broker.thaw)
         attempt = CancelledAt(stage.producer.start(), n, instant)
         starting = asyncio.create_task(drive(attempt))
         await asyncio.wait([starting])
@@ -182,7 +182,7 @@ def test_a_start_cancelled_at_any_await_leaves_nothing(instant: Instant, frozen:
         if attempt.struck:
             with pytest.raises(ProducerClosedError):
                 await stage.producer.send("t", VALUE)
-        await asyncio.sleep(MENDED_AFTER_S)
+        await asyncio.sleep(REPAIRED_AFTER_S)
         assert not (attempt.struck and producers_tasks())
         await stage.producer.close()
         return attempt.struck
@@ -209,7 +209,7 @@ def test_a_close_cancelled_at_any_await_is_ended_by_the_next_one(
         assert producers_tasks() == []
         outcomes = await asyncio.gather(*situation.beside, return_exceptions=True)
         assert all(isinstance(each, RecordMetadata | ProducerClosedError) for each in outcomes)
-        await asyncio.sleep(MENDED_AFTER_S)
+        await asyncio.sleep(REPAIRED_AFTER_S)
         health = producer.health()
         assert health.buffer_available == health.buffer_total
         assert (health.waiting_for_memory, health.batches_pending) == (0, 0)

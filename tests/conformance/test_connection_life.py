@@ -17,7 +17,7 @@ from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.security import ListenerSecurity
 
 NODES = (1, 2, 3)
-IMPATIENT = ClusterSettings(connections_max_idle_ms=100)
+SHORT_TIMEOUTS = ClusterSettings(connections_max_idle_ms=100)
 
 
 def connections(cluster: EmbeddedCluster) -> int:
@@ -47,7 +47,7 @@ def is_quiet(producer: Producer) -> bool:
     return not busy and engine.metadata.next_update_at(now) > now + 60
 
 
-async def hang_up(cluster: EmbeddedCluster) -> None:
+async def close_idle(cluster: EmbeddedCluster) -> None:
     """The behaviour of brokers when the idle time is over."""
     servers = cluster._servers.values()
     idle = {writer for server in servers for writer in server._writers}
@@ -80,7 +80,7 @@ async def test_brokers_that_close_first_leave_no_socket_no_warning_and_cost_no_r
                 for partition in range(3):
                     await producer.send_and_wait("t", b"v", partition=partition)
                 await until(lambda: is_quiet(producer))
-                await hang_up(cluster)
+                await close_idle(cluster)
                 await until(lambda: in_close_wait(ports) == [])
         assert producer.metrics()["record_retry_total"] == 0
         assert producer.metrics()["record_error_total"] == 0
@@ -90,7 +90,7 @@ async def test_brokers_that_close_first_leave_no_socket_no_warning_and_cost_no_r
 
 async def test_an_idle_producer_stays_ready_until_it_finds_the_brokers_gone() -> None:
     async with (
-        EmbeddedCluster(3, topics={"t": 1}, settings=IMPATIENT) as cluster,
+        EmbeddedCluster(3, topics={"t": 1}, settings=SHORT_TIMEOUTS) as cluster,
         Producer(
             bootstrap_servers=cluster.bootstrap_servers,
             reconnect_backoff_ms=5,

@@ -24,7 +24,7 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
         yield cluster
 
 
-def forgotten(producer: Producer) -> float:
+def unretrieved(producer: Producer) -> float:
     gc.collect()
     return producer.metrics()["unretrieved_failure_total"]
 
@@ -57,7 +57,7 @@ async def test_many_unretrieved_failures_of_one_broker_make_few_log_lines(
         with caplog.at_level(logging.WARNING, logger="aioproducer"):
             for partition in range(200):
                 await producer.send("wide", b"v", partition=partition)
-            await until(lambda: forgotten(producer) == 200)
+            await until(lambda: unretrieved(producer) == 200)
         cluster.thaw_broker(1)
     lines = [record for record in caplog.records if record.name.startswith("aioproducer")]
     assert 1 <= len(lines) <= 40

@@ -477,7 +477,7 @@ async def transaction_timeout_above_the_brokers(ground: Ground) -> None:
 
 
 @table(names=("topic t", "UNSUPPORTED_COMPRESSION_TYPE"), advises=("compression_type",))
-async def codec_that_the_broker_does_not_know(ground: Ground) -> None:
+async def codec_unknown_to_the_broker(ground: Ground) -> None:
     async with plain_cluster() as cluster:
         cluster.faults.every("produce", topic="t").answers("UNSUPPORTED_COMPRESSION_TYPE")
         await write(bootstrap_servers=cluster.bootstrap_servers, compression_type="zstd")

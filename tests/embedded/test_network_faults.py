@@ -26,7 +26,7 @@ MISSING = what_is_missing()
 NAME = "kafka.test"
 PER_SECOND = 300
 REQUEST_TIMEOUT_MS = 500
-PATIENT_MS = 10_000
+LONG_TIMEOUT_MS = 10_000
 
 pytestmark = [
     pytest.mark.skipif(MISSING is not None, reason=f"no network namespaces: {MISSING}"),
@@ -52,7 +52,7 @@ ROUGH = {
 @pytest.mark.parametrize("weather", ROUGH.values(), ids=ROUGH)
 async def test_records_arrive_through_rough_weather(network: Network, weather: Weather) -> None:
     trial = Trial(network)
-    await trial.begin(PER_SECOND, PATIENT_MS)
+    await trial.begin(PER_SECOND, LONG_TIMEOUT_MS)
     network.cable.weather = weather
     await trial.acknowledge_more(300)
     await trial.end()
@@ -85,7 +85,7 @@ async def test_a_name_whose_first_address_swallows_packets_leads_to_its_other_on
     trial = Trial(network)
     network.client.resolve_to(kafka_test=[BROKERS_IPV6, BROKERS])
     beginning = asyncio.create_task(
-        trial.begin(PER_SECOND, PATIENT_MS, socket_connection_setup_timeout_ms=800)
+        trial.begin(PER_SECOND, LONG_TIMEOUT_MS, socket_connection_setup_timeout_ms=800)
     )
     await asyncio.sleep(0)
     network.cable.weather = Weather(dead=frozenset([BROKERS_IPV6]))

@@ -125,7 +125,7 @@ class TransactionalWorld(World):
                     case Connect(node):
                         self.net.connect(node, self.now)
             self.tx_until = requests.next_deadline(self.now, self.net)
-        self._look_at_call()
+        self._check_call()
 
     def _die(self) -> None:
         """Only close() is left: for a reason, and without a false word about a commit."""
@@ -158,7 +158,7 @@ class TransactionalWorld(World):
 
     # -- the application -------------------------------------------------------------------------
 
-    def _look_at_call(self) -> None:
+    def _check_call(self) -> None:
         if self.operation is not None and self.operation.done:
             operation, self.operation = self.operation, None
             self.manager.on_seen(operation)
@@ -399,8 +399,8 @@ class TransactionalWorld(World):
             self.coordinator.open |= set(batch.ids)
         return code, offset
 
-    def _know_all(self) -> None:
-        super()._know_all()
+    def _connect_all(self) -> None:
+        super()._connect_all()
         self.routes.clear()
 
 

@@ -254,7 +254,7 @@ class World:
         self._make_core(config)
         self.metadata.add_topic(TOPIC, self.now)
         if config.known:
-            self._know_all()
+            self._connect_all()
         self.run_metadata()
 
     def _make_core(self, config: Config) -> None:
@@ -301,7 +301,7 @@ class World:
         nodes = self.config.nodes
         return {p: Log(p % nodes) for p in range(self.config.partitions)}
 
-    def _know_all(self) -> None:
+    def _connect_all(self) -> None:
         self.metadata.start_request(self.now)
         self._take_metadata()
         for link in self.net.links.values():
@@ -967,7 +967,7 @@ class World:
     def on_data_loss(self, lost: LostRecords) -> None:
         raise ViolationError(f"a loss is reported: {lost}")
 
-    def on_producer_expired(self, forgotten: ExpiredProducer) -> None:
+    def on_producer_expired(self, expired: ExpiredProducer) -> None:
         """A broker may expire the producer; there is nothing to check here."""
 
     def queue_of(self, partition: int) -> Any:

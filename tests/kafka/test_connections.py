@@ -55,7 +55,7 @@ async def test_records_reach_real_brokers_through_a_proxy(
     assert sorted((record.partition, record.value) for record in read) == sorted(wanted)
 
 
-class ImpatientBroker(KafkaCluster):
+class IdleClosingBroker(KafkaCluster):
     """One broker that closes what idles for a second, with a listener on IPv6 as well."""
 
     def __init__(self) -> None:
@@ -80,8 +80,8 @@ class ImpatientBroker(KafkaCluster):
 
 
 @pytest.fixture(scope="module")
-def impatient() -> Iterator[ImpatientBroker]:
-    with ImpatientBroker() as broker:
+def idle_closing() -> Iterator[IdleClosingBroker]:
+    with IdleClosingBroker() as broker:
         yield broker
 
 
@@ -89,9 +89,9 @@ def impatient() -> Iterator[ImpatientBroker]:
 @pytest.mark.parametrize("acks", ["all", 0])
 @pytest.mark.parametrize("ipv6", [False, True], ids=["IPv4", "IPv6"])
 async def test_a_broker_that_closes_first_leaves_no_socket_no_warning_and_costs_no_retry(
-    impatient: ImpatientBroker, caplog: pytest.LogCaptureFixture, ipv6: bool, acks: Any
+    idle_closing: IdleClosingBroker, caplog: pytest.LogCaptureFixture, ipv6: bool, acks: Any
 ) -> None:
-    servers = impatient.over_ipv6 if ipv6 else impatient.bootstrap_servers
+    servers = idle_closing.over_ipv6 if ipv6 else idle_closing.bootstrap_servers
     async with Producer(
         bootstrap_servers=servers, acks=acks, enable_idempotence=acks == "all", linger_ms=0
     ) as producer:

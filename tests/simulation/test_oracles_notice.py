@@ -237,7 +237,7 @@ def test_a_sender_that_sleeps_through_wake_ups_is_found_out(
 class _Messy(SimProducer):
     async def start(self, *, init_transactions: bool = True) -> None:
         await super().start(init_transactions=init_transactions)
-        self.forgotten = asyncio.ensure_future(asyncio.sleep(10_000))
+        self.leaked = asyncio.ensure_future(asyncio.sleep(10_000))
 
 
 class _Noisy(SimProducer):

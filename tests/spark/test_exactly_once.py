@@ -32,7 +32,7 @@ from aioproducer.testing.kafka import KafkaBackend
 
 pytest.importorskip("pyspark", reason="needs pyspark (the extra `spark`)")
 
-MOST_LIVES = 40
+MOST_RUNS = 40
 LONG_LIFE_S = 1800.0
 REPEATS = int(os.environ.get("AIOPRODUCER_TEST_SPARK_FAULTS") or 0)
 AT_ONCE = min(5, REPEATS)
@@ -217,7 +217,7 @@ def go_on_until_it_has_happened(
     written: FaultySession, count: Callable[[Counter[str]], int], **faults: Any
 ) -> None:
     """Lives, until it has happened so often."""
-    for _ in range(MOST_LIVES):
+    for _ in range(MOST_RUNS):
         life = written.start(**faults)
         life.ended(LONG_LIFE_S)
         if written.is_done():
@@ -351,7 +351,7 @@ def test_brokers_are_killed_in_every_phase(
         faults["master"] = f"local[{at_once + 1},4]"
     files = files_for(5 if phase == "any" else 1, at_once)
     written, deaths = session(files + 1, at_once=at_once), 0
-    for _ in range(MOST_LIVES):
+    for _ in range(MOST_RUNS):
         life = written.start(**faults)
         while hit := those_at(life, phase, written.rng):
             kill_a_broker(kafka_cluster, life, hit, written.rng)

@@ -25,7 +25,7 @@ VERSION = "3.0.9"
 
 _JAVA = JavaRange(17, 24, "17.0.9.2")
 _START_S = 180.0
-_LOOK_S = 0.5
+_POLL_S = 0.5
 
 
 @contextmanager
@@ -79,6 +79,6 @@ def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log_path:
                 return
         except httpx.TransportError:
             pass
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     tail = log_path.read_bytes()[-3000:].decode(errors="replace")
     raise RuntimeError(f"Apicurio Registry did not start:\n{tail}")

@@ -26,7 +26,7 @@ from aioproducer.types import TopicMetadata
 FEW, MANY = 200, 2_000
 _NEW = 5
 _AFTERWARDS_S = 1_000.0
-_ROOMS = ("core", "net", "records", "runtime", "wire")
+_PACKAGES = ("core", "net", "records", "runtime", "wire")
 
 
 async def send_to(producer: Producer, numbers: range) -> None:
@@ -41,7 +41,7 @@ class Instructions:
     def __init__(self) -> None:
         self.count = 0
         package = Path(aioproducer.__file__).parent
-        self._ours = tuple(f"{package / room}/" for room in _ROOMS)
+        self._ours = tuple(f"{package / room}/" for room in _PACKAGES)
 
     def __enter__(self) -> Instructions:
         sys.settrace(self._on_call)

@@ -254,16 +254,16 @@ def test_trap_06_batches_after_a_lost_first_attempt_do_not_wait_for_their_own_ti
         lost = await producer.send("t", b"lost")
         await in_flight(stage, 1)
         await asyncio.sleep(0.9)
-        behind = await producer.send("t", b"behind")
+        following = await producer.send("t", b"following")
         await in_flight(stage, 2)
         stage.lose()
         await asyncio.sleep(1.4)
         assert isinstance(lost.exception(), DeliveryTimeoutError)
-        assert not behind.done()
+        assert not following.done()
         stage.revive()
         since = stage.loop.time()
         later = await producer.send("t", b"later")
-        error = await failure(behind)  # both may be at the broker still: it cannot be sent again
+        error = await failure(following)  # both may be at the broker still: it cannot be sent again
         assert isinstance(error, OutOfOrderSequenceNumberError)
         assert error.persistence is Persistence.POSSIBLY_PERSISTED
         await later
@@ -521,7 +521,7 @@ def test_trap_14_a_later_batch_that_is_acknowledged_closes_the_gap_of_an_expired
         expired = await producer.send("t", b"expired")
         await in_flight(stage, 1)
         await asyncio.sleep(1.0)
-        behind = await producer.send("t", b"behind")
+        following = await producer.send("t", b"following")
         await in_flight(stage, 2)
         await asyncio.sleep(0.9)
         stage.faults.delay(300, ApiKey.PRODUCE)
@@ -529,10 +529,10 @@ def test_trap_14_a_later_batch_that_is_acknowledged_closes_the_gap_of_an_expired
         error = await failure(expired)
         assert isinstance(error, DeliveryTimeoutError)
         assert error.persistence is Persistence.POSSIBLY_PERSISTED
-        assert (await behind).offset == 2
+        assert (await following).offset == 2
         await producer.send_and_wait("t", b"next")
         await producer.close()
-        assert stage.values("t") == [b"first", b"expired", b"behind", b"next"]
+        assert stage.values("t") == [b"first", b"expired", b"following", b"next"]
         assert {batch.producer_epoch for batch in stage.batches("t")} == {0}
         sequences = [batch.base_sequence for batch in stage.batches("t")]
         assert sequences == [0, 1, 2, 3]

@@ -238,11 +238,11 @@ class BrokerProbe:
                 "no-answer", f"no answer to the TLS handshake within {self._bound}"
             ) from None
         except OSError as error:
-            chain = await self._shown_to_anybody(address, name)
+            chain = await self._unverified_chain(address, name)
             raise failures.of_tls(error, chain) from None
         return self._stream[1].get_extra_info("ssl_object")
 
-    async def _shown_to_anybody(self, address: Address, name: str) -> list[Certificate]:
+    async def _unverified_chain(self, address: Address, name: str) -> list[Certificate]:
         try:
             async with self._context.shown(address, name) as ssl_object:
                 return shown_chain(ssl_object)

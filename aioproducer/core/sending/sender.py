@@ -110,7 +110,7 @@ class Sender:
         stats: ProducerStats,
         latencies: NodeLatencies,
         on_data_loss: Callable[[LostRecords], None] = lambda lost: None,
-        on_producer_expired: Callable[[ExpiredProducer], None] = lambda forgotten: None,
+        on_producer_expired: Callable[[ExpiredProducer], None] = lambda expired: None,
         transactions: TransactionManager | None = None,
     ) -> None:
         self.accumulator = accumulator

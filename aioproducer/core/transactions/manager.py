@@ -382,7 +382,7 @@ class TransactionManager:
             if not isinstance(error, _FATAL_ALREADY):
                 error = FatalTransactionError("the producer cannot go on").because_of(error)
             elif isinstance(error, ProducerFencedError):
-                error = self._fenced_by_whom(error)
+                error = self._fencing_error(error)
             self._commit_at_the_end = self._end_of_commit(error)
             if self.is_prepared:
                 self.over = self.number
@@ -585,7 +585,7 @@ class TransactionManager:
         operation.finish(outcome)
         return operation
 
-    def _fenced_by_whom(self, error: ProducerFencedError) -> ProducerFencedError:
+    def _fencing_error(self, error: ProducerFencedError) -> ProducerFencedError:
         """Return the error with all its possible causes.
 
         A coordinator returns the same error for another producer and for a late request of this

@@ -364,12 +364,12 @@ class TracedPartition(ReplicatedPartition):
 
     def expire_producers(self, settings: ClusterSettings, now_ms: int) -> list[int]:
         """Expire and report."""
-        forgotten = super().expire_producers(settings, now_ms)
-        self._cluster.producers_expired += len(forgotten)
-        for producer_id in forgotten:
+        expired = super().expire_producers(settings, now_ms)
+        self._cluster.producers_expired += len(expired)
+        for producer_id in expired:
             where = f"{self.topic}-{self.index}"
             self._cluster.trace(f"b{self.leader} expires producer {producer_id} in {where}")
-        return forgotten
+        return expired
 
     def append_marker(self, marker: Marker, now_ms: int) -> int:
         """Append and report."""

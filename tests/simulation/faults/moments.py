@@ -20,7 +20,7 @@ from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest
 from simulation.faults.answers import Ambush
 from simulation.faults.coordinators import RETRIED, HeldRequest
 
-_LOOK_AGAIN_S = 0.02
+_RECHECK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _HeldUntil(HeldRequest):
             elif world.now() >= until:
                 resume()
             else:
-                loop.call_later(_LOOK_AGAIN_S, look)
+                loop.call_later(_RECHECK_S, look)
 
         look()
 

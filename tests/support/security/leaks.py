@@ -80,12 +80,12 @@ def collected() -> Iterator[Evidence]:
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s %(args)r"))
 
-    def look_at_frames(record: logging.LogRecord) -> bool:
+    def search_frames(record: logging.LogRecord) -> bool:
         if record.exc_info and record.exc_info[1] is not None:
             evidence.text(shown_by(record.exc_info[1]))
         return True
 
-    handler.addFilter(look_at_frames)
+    handler.addFilter(search_frames)
     root = logging.getLogger()
     level = root.level
     root.addHandler(handler)

@@ -22,7 +22,7 @@ from support.transactions.history import History, State
 
 _ARRIVAL_S = 120.0
 _END_S = 60.0
-_ROOM = 100_000
+_NUMBERS_PER_CLIENT = 100_000
 """How many numbers each client has to itself."""
 _TESTS = Path(__file__).parents[2]
 
@@ -82,7 +82,7 @@ class Stage:
     @asynccontextmanager
     async def client_process(self) -> AsyncIterator[ClientProcess]:
         """A client that is killed at the end of the block, if it has not ended by then."""
-        work = replace(self.work, first=self.producers * _ROOM, stands_down=True)
+        work = replace(self.work, first=self.producers * _NUMBERS_PER_CLIENT, stands_down=True)
         self.producers += 1
         process = await asyncio.create_subprocess_exec(
             *command(work),

@@ -255,11 +255,11 @@ def test_secrets_show_neither_in_errors_nor_in_reprs():
 
 def test_a_config_pickles_and_compares_by_value():
     original = config(client_id="me", acks=1)
-    twin = pickle.loads(pickle.dumps(original))
-    assert twin == original
-    assert hash(twin) == hash(original)
-    assert twin.explicitly_set == {"bootstrap_servers", "client_id", "acks"}
-    assert twin != config(client_id="me", acks=0)
+    copied = pickle.loads(pickle.dumps(original))
+    assert copied == original
+    assert hash(copied) == hash(original)
+    assert copied.explicitly_set == {"bootstrap_servers", "client_id", "acks"}
+    assert copied != config(client_id="me", acks=0)
 
 
 def test_replace_keeps_choices_and_lets_rules_work_again():

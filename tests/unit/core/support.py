@@ -151,7 +151,7 @@ class Core:
         self.pool = BufferPool(memory, batch_size, HEADER_SIZE)
         self.sequencer = sequencer or Sequencer()
         self.data_losses: list[TopicPartition] = []
-        self.forgotten: list[ExpiredProducer] = []
+        self.expired_producers: list[ExpiredProducer] = []
         self.accumulator = RecordAccumulator(
             AccumulatorSettings(
                 batch_size, linger, delivery_timeout, max_request_size, guarantee_order
@@ -169,7 +169,7 @@ class Core:
             stats=self.stats,
             latencies=latencies or NodeLatencies(0),
             on_data_loss=lambda lost: self.data_losses.append(lost.topic_partition),
-            on_producer_expired=self.forgotten.append,
+            on_producer_expired=self.expired_producers.append,
             transactions=transactions,
         )
         self.nodes = Nodes()

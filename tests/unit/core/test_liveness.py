@@ -58,9 +58,9 @@ def test_a_batch_waits_for_the_first_one_under_an_epoch() -> None:
     core.sender.on_identity(ProducerIdentity(9, 0))
     core.append()
     core.poll()
-    behind = core.append()
+    later = core.append()
     core.poll()
-    assert obstacle(core, behind) is Obstacle.EARLIER_BATCH
+    assert obstacle(core, later) is Obstacle.EARLIER_BATCH
 
 
 @pytest.mark.parametrize(

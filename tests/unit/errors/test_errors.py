@@ -149,12 +149,12 @@ def test_errors_survive_copying_and_pickling(error_class, duplicate):
     try:
         raise error from ValueError("cause")
     except KafkaError as raised:
-        twin = duplicate(raised)
-    assert type(twin) is error_class
+        copied = duplicate(raised)
+    assert type(copied) is error_class
     assert error_class.__module__ == "aioproducer.errors"
-    assert str(twin) == str(error)
-    assert {name: getattr(twin, name) for name in facts} == facts
-    assert twin.__cause__ is None
+    assert str(copied) == str(error)
+    assert {name: getattr(copied, name) for name in facts} == facts
+    assert copied.__cause__ is None
 
 
 def test_every_error_class_says_what_it_means():

@@ -203,7 +203,7 @@ def test_a_name_is_resolved_again_at_every_dial(node_id: int) -> None:
             assert await it.connect(node_id) is None
             dialer.servers = {"10.0.0.9": obedient}
             dialer.names["broker"] = ["10.0.0.8", "10.0.0.9"]
-            await dialer.hang_up()
+            await dialer.close_connections()
             await it.wait_for_state(NodeState.BACKING_OFF, node_id=node_id)
             await asyncio.sleep(1)
             assert await it.connect(node_id) is None
@@ -235,7 +235,7 @@ async def test_an_address_that_answered_keeps_its_place() -> None:
         for _ in range(2):
             assert await it.connect() is None
             await it.ask()
-            await dialer.hang_up()
+            await dialer.close_connections()
             await it.wait_for_state(NodeState.BACKING_OFF)
             await asyncio.sleep(1)
         assert [host for _, host in dialer.dials] == ["10.0.0.1", "10.0.0.1"]

@@ -35,7 +35,7 @@ async def test_a_close_by_the_broker_after_useful_work_is_no_failure(
         await it.ask()
         await asyncio.sleep(300)
         with caplog.at_level(logging.INFO, "aioproducer"):
-            await dialer.hang_up()
+            await dialer.close_connections()
             await it.wait_for_state(NodeState.BACKING_OFF)
         assert it.client.connection_failures(1) is None
         assert it.client.any_ready()
@@ -56,7 +56,7 @@ async def test_brokers_that_are_gone_are_found_out_at_the_next_dial() -> None:
         await it.ask()
         await asyncio.sleep(300)
         dialer.servers.clear()
-        await dialer.hang_up()
+        await dialer.close_connections()
         await it.wait_for_state(NodeState.BACKING_OFF)
         await asyncio.sleep(0.1)
         assert await it.connect() is not None
@@ -64,9 +64,9 @@ async def test_brokers_that_are_gone_are_found_out_at_the_next_dial() -> None:
         assert not it.client.has_no_live_connections()
 
 
-@pytest.mark.parametrize(("asks", "lives_s"), [(True, 0.5), (False, 300)])
+@pytest.mark.parametrize(("asks", "lasts_s"), [(True, 0.5), (False, 300)])
 def test_a_connection_that_was_short_or_useless_counts_as_a_failure(
-    asks: bool, lives_s: float
+    asks: bool, lasts_s: float
 ) -> None:
     @virtual_time
     async def run() -> None:
@@ -75,8 +75,8 @@ def test_a_connection_that_was_short_or_useless_counts_as_a_failure(
             await it.connect()
             if asks:
                 await it.ask()
-            await asyncio.sleep(lives_s)
-            await dialer.hang_up()
+            await asyncio.sleep(lasts_s)
+            await dialer.close_connections()
             await it.wait_for_state(NodeState.BACKING_OFF)
             assert isinstance(it.client.connection_failures(1), NodeDisconnectedError)
             assert not it.client.any_ready()
@@ -111,7 +111,7 @@ async def test_a_connection_made_since_shows_that_brokers_are_up_until_it_is_clo
         await it.connect(1)
         await it.ask(1)
         await asyncio.sleep(30)
-        await dialer.hang_up()
+        await dialer.close_connections()
         await it.wait_for_state(NodeState.BACKING_OFF, node_id=1)
         assert it.client.has_no_live_connections()
         await it.connect(2)
@@ -122,7 +122,7 @@ async def test_a_connection_made_since_shows_that_brokers_are_up_until_it_is_clo
         await it.connect(2)
         await it.ask(2)
         await asyncio.sleep(30)
-        await dialer.hang_up()
+        await dialer.close_connections()
         await it.wait_for_state(NodeState.BACKING_OFF, node_id=2)
         assert it.client.has_no_live_connections()
 
@@ -136,7 +136,7 @@ def test_a_broker_that_has_answered_is_not_suspected_of_tls_or_sasl(later: Behav
             await it.connect()
             await it.ask()
             dialer.servers["broker"] = later
-            await dialer.hang_up()
+            await dialer.close_connections()
             await it.wait_for_state(NodeState.BACKING_OFF)
             await asyncio.sleep(1)
             if await it.connect() is None:
@@ -171,12 +171,12 @@ def test_a_broker_that_never_answered_is_suspected(behaviour: Behaviour, hint: s
 
 @virtual_time
 async def test_an_answer_in_a_handshake_proves_nothing() -> None:
-    async def hangs_up_after_versions(peer: Peer) -> None:
+    async def closes_after_versions(peer: Peer) -> None:
         sasl = REQUEST_TYPES[ApiKey.SASL_HANDSHAKE].VALID_VERSIONS
         await peer.handshake({**SANE_RANGES, ApiKey.SASL_HANDSHAKE: sasl})
         await peer.request()
 
-    dialer = MemoryDialer({"broker": hangs_up_after_versions})
+    dialer = MemoryDialer({"broker": closes_after_versions})
     async with harness(dialer) as it:
         assert await it.connect() is None
         with pytest.raises(NodeDisconnectedError):

@@ -13,7 +13,7 @@ from net.virtual import MemoryDialer, virtual_time
 NODES = {1: ("old", 9092), 2: ("new", 9092)}
 
 
-def knows(level: int | None, epoch: int) -> hostile.Behaviour:
+def at_level(level: int | None, epoch: int) -> hostile.Behaviour:
     """A broker that has a feature's level as of an epoch of the cluster."""
 
     async def behave(peer: Peer) -> None:
@@ -30,7 +30,7 @@ def knows(level: int | None, epoch: int) -> hostile.Behaviour:
 
 @virtual_time
 async def test_without_a_connection_nothing_is_known() -> None:
-    async with harness(MemoryDialer({"broker": knows(2, 1)})) as it:
+    async with harness(MemoryDialer({"broker": at_level(2, 1)})) as it:
         assert it.client.finalized_feature("f") is None
         await it.connect()
         assert it.client.finalized_feature("f") == 2
@@ -40,7 +40,9 @@ async def test_without_a_connection_nothing_is_known() -> None:
 @virtual_time
 async def test_of_several_brokers_the_one_that_is_up_to_date_counts() -> None:
     for first, second in ((1, 2), (2, 1)):
-        async with harness(MemoryDialer({"old": knows(1, 7), "new": knows(2, 8)}), NODES) as it:
+        async with harness(
+            MemoryDialer({"old": at_level(1, 7), "new": at_level(2, 8)}), NODES
+        ) as it:
             await it.connect(first)
             await it.connect(second)
             assert it.client.finalized_feature("f") == 2
@@ -48,7 +50,9 @@ async def test_of_several_brokers_the_one_that_is_up_to_date_counts() -> None:
 
 @virtual_time
 async def test_a_feature_can_be_taken_back() -> None:
-    async with harness(MemoryDialer({"old": knows(2, 7), "new": knows(None, 8)}), NODES) as it:
+    async with harness(
+        MemoryDialer({"old": at_level(2, 7), "new": at_level(None, 8)}), NODES
+    ) as it:
         await it.connect(1)
         await it.connect(2)
         assert it.client.finalized_feature("f") == 0
@@ -56,7 +60,7 @@ async def test_a_feature_can_be_taken_back() -> None:
 
 @virtual_time
 async def test_an_old_broker_has_no_features() -> None:
-    async with harness(MemoryDialer({"broker": knows(None, -1)})) as it:
+    async with harness(MemoryDialer({"broker": at_level(None, -1)})) as it:
         await it.connect()
         assert it.client.finalized_feature("f") == 0
 

@@ -26,7 +26,7 @@ from net.virtual import MemoryDialer, virtual_time
 UNSUPPORTED_VERSION = 35
 
 
-def old_broker(highest: int, *, tells: bool, asked: list[int]) -> Behaviour:
+def old_broker(highest: int, *, lists_versions: bool, asked: list[int]) -> Behaviour:
     """Supports ApiVersions up to a version; answers others in version 0, as brokers do."""
 
     async def behave(peer: Peer) -> None:
@@ -36,7 +36,7 @@ def old_broker(highest: int, *, tells: bool, asked: list[int]) -> Behaviour:
             if header.api_version <= highest:
                 peer.respond(header, versions_response())
                 break
-            ranges: Ranges = {ApiKey.API_VERSIONS: (0, highest)} if tells else {}
+            ranges: Ranges = {ApiKey.API_VERSIONS: (0, highest)} if lists_versions else {}
             peer.respond(header, versions_response(ranges, UNSUPPORTED_VERSION), version=0)
         await obedient(peer)
 
@@ -44,16 +44,16 @@ def old_broker(highest: int, *, tells: bool, asked: list[int]) -> Behaviour:
 
 
 @pytest.mark.parametrize(
-    ("highest", "tells", "expected"),
+    ("highest", "lists_versions", "expected"),
     [(4, True, [4]), (3, True, [4, 3]), (0, True, [4, 0]), (2, False, [4, 0])],
 )
 def test_negotiation_falls_back_to_what_the_broker_supports(
-    highest: int, tells: bool, expected: list[int]
+    highest: int, lists_versions: bool, expected: list[int]
 ) -> None:
     @virtual_time
     async def run() -> None:
         asked: list[int] = []
-        broker = old_broker(highest, tells=tells, asked=asked)
+        broker = old_broker(highest, lists_versions=lists_versions, asked=asked)
         async with harness(MemoryDialer({"broker": broker})) as it:
             assert await it.connect() is None
             assert asked == expected

@@ -48,7 +48,7 @@ every_misbehaviour = pytest.mark.parametrize(
 )
 
 
-async def nobody_connected(server: HostileServer) -> None:
+async def no_connection_open(server: HostileServer) -> None:
     """Waits until the server has seen all its connections end."""
     async with asyncio.timeout(SLACK_S):
         await server.until_idle()
@@ -70,7 +70,7 @@ async def test_misbehaviour_during_the_handshake_is_a_typed_connection_failure(
         assert it.now - started < BOUND_S + SLACK_S
         assert it.client.state(1) in {NodeState.BACKING_OFF, NodeState.DISCONNECTED}
         if behaviour is not hostile.deaf:
-            await nobody_connected(server)
+            await no_connection_open(server)
 
 
 @every_misbehaviour
@@ -90,7 +90,7 @@ async def test_misbehaviour_fails_every_request_in_flight_with_a_typed_error(
         assert it.client.in_flight(1) == 0
         assert type(it.client.connection_failures(1)) is error_type
         if behaviour is not hostile.deaf:
-            await nobody_connected(server)
+            await no_connection_open(server)
 
 
 async def test_a_timed_out_request_names_itself_and_its_age_as_the_cause() -> None:
@@ -117,7 +117,7 @@ async def test_a_frame_that_was_not_requested_ends_the_connection() -> None:
         async with asyncio.timeout(SLACK_S):
             await it.wait_for_state(NodeState.BACKING_OFF, NodeState.DISCONNECTED)
         assert type(it.client.connection_failures(1)) is ProtocolError
-        await nobody_connected(server)
+        await no_connection_open(server)
 
 
 async def test_a_close_with_nothing_pending_is_noticed_and_the_socket_is_closed_too() -> None:
@@ -128,7 +128,7 @@ async def test_a_close_with_nothing_pending_is_noticed_and_the_socket_is_closed_
         await it.connect()
         async with asyncio.timeout(SLACK_S):
             await it.wait_for_state(NodeState.BACKING_OFF, NodeState.DISCONNECTED)
-        await nobody_connected(server)
+        await no_connection_open(server)
         assert type(it.client.connection_failures(1)) is NodeDisconnectedError
         await asyncio.sleep(0.1)
         assert server.accepted == 1  # not reopened before a request needs it
@@ -146,7 +146,7 @@ async def test_an_impossible_version_range_is_refused_by_naming_it() -> None:
         error = await it.connect()
         assert isinstance(error, UnsupportedVersionError)
         assert "PRODUCE: versions 9 to 3" in str(error)
-        await nobody_connected(server)
+        await no_connection_open(server)
 
 
 @pytest.mark.parametrize("theirs", [(100, 101), None], ids=["disjoint", "absent"])
@@ -206,7 +206,7 @@ async def test_closing_with_requests_in_flight_fails_them_and_leaves_nothing() -
         await it.client.close(0)
         errors = await asyncio.gather(*requests, return_exceptions=True)
         assert {type(error) for error in errors} == {NodeDisconnectedError}
-        await nobody_connected(server)
+        await no_connection_open(server)
 
 
 async def test_megabytes_for_a_broker_that_stops_reading_wait_and_arrive_whole() -> None:

@@ -119,10 +119,10 @@ def test_a_server_that_closes_on_everything_is_never_taken_for_a_broker(fallback
     async def run() -> None:
         asked: list[int] = []
 
-        async def hangs_up(peer: Peer) -> None:
+        async def closes(peer: Peer) -> None:
             asked.append((await peer.request()).api_key)
 
-        async with harness(MemoryDialer({"broker": hangs_up}), old_broker_versions=fallback) as it:
+        async with harness(MemoryDialer({"broker": closes}), old_broker_versions=fallback) as it:
             assert await connect_within(it, 4) == -1
             second = ApiKey.API_VERSIONS if fallback is None else ApiKey.LIST_OFFSETS
             assert asked == [ApiKey.API_VERSIONS, second] * 2

@@ -91,7 +91,7 @@ async def test_asyncios_transports_read_into_room_that_is_there() -> None:
         transport.close()
 
 
-def answer_and_hang_up(listener: socket.socket, context: ssl.SSLContext, answer: bytes) -> None:
+def answer_and_close(listener: socket.socket, context: ssl.SSLContext, answer: bytes) -> None:
     accepted, _ = listener.accept()
     with context.wrap_socket(accepted, server_side=True) as peer:
         peer.recv(4)
@@ -108,7 +108,7 @@ async def test_what_came_by_tls_before_the_end_is_seen(
     trusting = ssl.create_default_context(cadata=authority.pem)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.create_task(
-            asyncio.to_thread(answer_and_hang_up, listener, context, b"x" * size)
+            asyncio.to_thread(answer_and_close, listener, context, b"x" * size)
         )
         reader, writer = await asyncio.open_connection(
             *listener.getsockname(), ssl=trusting, server_hostname="localhost", limit=1 << 20

@@ -276,7 +276,7 @@ class MemoryDialer:
         finally:
             writer.close()
 
-    async def hang_up(self) -> None:
+    async def close_connections(self) -> None:
         """Closes every connection from the servers' side."""
         for task in list(self._tasks):
             task.cancel()
@@ -285,7 +285,7 @@ class MemoryDialer:
 
     async def shut_down(self) -> None:
         """Ends all servers; then every transport must be lost."""
-        await self.hang_up()
+        await self.close_connections()
         await asyncio.sleep(0)
         still_open = [transport for transport in self.connections if not transport.is_lost]
         if still_open:

@@ -98,7 +98,7 @@ async def vanish(dialer: MemoryDialer, *, swallowed: bool) -> None:
     """All that listens is gone: its addresses refuse, or nothing answers there at all."""
     gone = list(dialer.servers) if swallowed else []
     dialer.servers = dict.fromkeys(gone, black_hole)
-    await dialer.hang_up()
+    await dialer.close_connections()
 
 
 @pytest.mark.parametrize("swallowed", [False, True], ids=["refused", "swallowed"])
@@ -235,7 +235,7 @@ def misled_after_a_swap(seed: int, *, check: bool) -> set[tuple[int, str]]:
         async with producer_at(dialer, **options) as producer:
             await asyncio.gather(*await send_twice_a_second(producer, range(20)))
             site.asked.clear()
-            await dialer.hang_up()
+            await dialer.close_connections()
             swap(site, dialer)
             metadata = await asyncio.gather(*await send_twice_a_second(producer, range(20, 60)))
         assert len(metadata) == 40

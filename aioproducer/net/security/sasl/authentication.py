@@ -27,7 +27,7 @@ from aioproducer.errors import (
     error_for_code,
     error_from_code,
 )
-from aioproducer.net.security.hang_ups import in_authentication
+from aioproducer.net.security.disconnect_hints import in_authentication
 from aioproducer.wire.messages import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,

@@ -60,7 +60,7 @@ def test_unknown_producer_is_a_warning_and_its_batch_goes_out_under_a_new_epoch(
     assert (again.batches[0].producer_epoch, again.batches[0].base_sequence) == (1, 0)
     answer(core, again, offset=100)
     assert core.data_losses == []
-    (expired,) = core.forgotten
+    (expired,) = core.expired_producers
     assert expired == ExpiredProducer(PLACE, 41, None if log_start < 0 else log_start)
     assert expired.is_retention is (log_start > 41)
     assert ("deleted" in str(expired)) is (log_start > 41)
@@ -84,7 +84,7 @@ def test_loss_is_reported_also_where_no_sequence_was_refused() -> None:
     core = core_with_acknowledged(41)
     answer(core, sent(core), offset=40)
     assert core.data_losses == [PLACE]
-    assert core.forgotten == []
+    assert core.expired_producers == []
 
 
 def test_offset_of_a_batch_that_is_answered_late_is_no_loss() -> None:

@@ -326,13 +326,15 @@ def test_a_record_that_is_not_named_is_found_in_a_transaction_too() -> None:
 
 def test_failures_that_were_not_retrieved_are_counted_per_record() -> None:
     core = make_core()
-    forgotten: list[int] = []
-    core.accumulator._on_unretrieved = lambda batch: forgotten.append(batch.count - batch.retrieved)
+    unretrieved: list[int] = []
+    core.accumulator._on_unretrieved = lambda batch: unretrieved.append(
+        batch.count - batch.retrieved
+    )
     batch = batch_of(core, b"bad0", b"1", b"bad2")
     run(core, Broker())
     batch.mark_retrieved(2)
     del batch
-    assert forgotten == [1]
+    assert unretrieved == [1]
 
 
 def test_parts_have_room_for_records_whose_timestamps_are_far_apart() -> None:

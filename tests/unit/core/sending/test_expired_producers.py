@@ -67,8 +67,8 @@ def test_after_an_idle_time_one_batch_is_in_flight_until_it_is_acknowledged(idle
     assert again.batches == first.batches
     assert core.poll() == []
     core.acknowledge(again)
-    (behind,) = core.poll()
-    assert behind.batches == [second]
+    (later,) = core.poll()
+    assert later.batches == [second]
     assert (second.producer_epoch, second.base_sequence) == (0, 2)
     sent(core)
 

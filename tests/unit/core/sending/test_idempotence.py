@@ -433,8 +433,8 @@ def test_out_of_order_after_a_retry_is_no_loss_and_no_bump() -> None:
     assert again.batches == [first]
     core.sender.on_response(1, again.batches, answer(), core.now)
     core.now += 2
-    (behind,) = core.poll()
-    assert behind.batches == [second]
+    (later,) = core.poll()
+    assert later.batches == [second]
     assert stamps(second) == (9, 0, 2)
 
 
@@ -658,7 +658,7 @@ class Broker:
 class ExactlyOnce(RuleBasedStateMachine):
     """Whatever is lost, late, refused or expired: each record is written once, in order, or not."""
 
-    forgets = False
+    expires_producers = False
     """Whether the broker may expire the producer."""
 
     @initialize()
@@ -782,7 +782,7 @@ class ExactlyOnce(RuleBasedStateMachine):
             elif error.persistence is Persistence.NOT_PERSISTED:
                 assert number not in log
                 # What is not to blame is sent again, if that keeps the order.
-                assert self.forgets or not isinstance(error, BatchRefusedError)
+                assert self.expires_producers or not isinstance(error, BatchRefusedError)
 
     def teardown(self) -> None:
         if not hasattr(self, "broker"):
@@ -809,14 +809,14 @@ class ExactlyOnce(RuleBasedStateMachine):
         self.every_outcome_is_true()
 
 
-class Forgetful(ExactlyOnce):
+class ExpiringBroker(ExactlyOnce):
     """A broker that may expire the producer at any time, but answers everything as it came.
 
     Order is not the client's to keep where answers get lost as well: what is sent again because it
     may not be written would be written twice.
     """
 
-    forgets = True
+    expires_producers = True
     connection_breaks = zombie_arrives = topic_is_created_anew = None  # type: ignore[assignment]
 
     @precondition(lambda self: self.wire)
@@ -826,7 +826,7 @@ class Forgetful(ExactlyOnce):
         super().answer(code, applied)
 
     @rule()
-    def broker_forgets(self) -> None:
+    def broker_expires_producer(self) -> None:
         """Not with a retry under way: nothing could keep that from being written out of order."""
         self.send(1)
         while self.wire:
@@ -837,5 +837,5 @@ class Forgetful(ExactlyOnce):
 
 ExactlyOnce.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestExactlyOnce = ExactlyOnce.TestCase
-Forgetful.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-TestForgetful = Forgetful.TestCase
+ExpiringBroker.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestExpiringBroker = ExpiringBroker.TestCase

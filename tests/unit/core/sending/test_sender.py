@@ -484,13 +484,13 @@ def test_abort_fails_everything_with_the_right_persistence() -> None:
 
 def test_a_failure_that_was_not_retrieved_is_reported_once_per_batch() -> None:
     core = Core(retries=0)
-    forgotten: list[int] = []
-    core.accumulator._on_unretrieved = lambda batch: forgotten.append(batch.count)
+    unretrieved: list[int] = []
+    core.accumulator._on_unretrieved = lambda batch: unretrieved.append(batch.count)
     core.append()
     core.append()
     core.sender.abort(ProducerClosedError("closed"))
     gc.collect()
-    assert forgotten == [2]
+    assert unretrieved == [2]
 
 
 @pytest.mark.parametrize("code", [17, 29, 42, 43, 44])

@@ -59,21 +59,21 @@ def log_of(stage: Stage, topic: str) -> list[list[tuple[Any, ...]]]:
 async def by_rows(stage: Stage, given_rows: list[Row]) -> set[int]:
     """Sends row by row on the slow path; the numbers of those that were refused."""
     refused = set()
-    patient = True
+    long_timeout = True
     for number, row in enumerate(given_rows):
         topic, key, value, headers, partition, time = expected_record(row)
         topic = topic or "wide"
         try:
-            if patient:
+            if long_timeout:
                 await stage.engine.appender.append(topic, key, value, headers, partition, time)
             else:
                 stage.engine.appender.append_nowait(topic, key, value, headers, partition, time)
         except KafkaError as error:
             refused.add(number)
-            patient = not isinstance(error, TimeoutError)
+            long_timeout = not isinstance(error, TimeoutError)
         else:
-            patient = True
-        if not patient:
+            long_timeout = True
+        if not long_timeout:
             await stage.producer.flush()
     await stage.producer.flush()
     return refused

@@ -215,9 +215,7 @@ def test_partitions_that_are_added_meanwhile_get_their_keys() -> None:
 NARROW = {"max_request_size": 1000, "max_in_flight_requests_per_connection": 1}
 
 
-async def call_while_nobody_answers(
-    stage: Stage, values: list[bytes]
-) -> asyncio.Task[SendManyResult]:
+async def call_without_answers(stage: Stage, values: list[bytes]) -> asyncio.Task[SendManyResult]:
     await stage.producer.start()
     await stage.producer.warm_up(["t"])
     stage.lose()
@@ -227,7 +225,7 @@ async def call_while_nobody_answers(
 def test_a_call_writes_no_more_ahead_than_connections_carry() -> None:
     async def act(stage: Stage) -> None:
         values = numbered(1000)
-        call = await call_while_nobody_answers(stage, values)
+        call = await call_without_answers(stage, values)
         await asyncio.sleep(20)
         # Two requests of 1,000 bytes, and the batches that are open and about to be.
         assert 10 <= len(list(stage.engine.accumulator.incomplete())) <= 12
@@ -243,7 +241,7 @@ def test_a_call_writes_no_more_ahead_than_connections_carry() -> None:
 
 def test_a_call_that_was_ahead_for_max_block_ms_fills_the_memory() -> None:
     async def act(stage: Stage) -> None:
-        call = await call_while_nobody_answers(stage, numbered(1000))
+        call = await call_without_answers(stage, numbered(1000))
         await asyncio.sleep(20)
         assert stage.engine.pool.available > 10_000
         await asyncio.sleep(20)

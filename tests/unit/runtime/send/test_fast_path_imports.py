@@ -22,7 +22,7 @@ FAST_PATH = {
     "aioproducer.runtime.send.validation",
 }
 _IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+c?import|c?import\s+([\w.]+))", re.MULTILINE)
-_PURE_ROOMS = {"asyncio", "random", "select", "selectors", "socket", "ssl", "threading", "time"}
+_PURE_PACKAGES = {"asyncio", "random", "select", "selectors", "socket", "ssl", "threading", "time"}
 
 
 def imports_of(path: Path) -> set[str]:
@@ -53,7 +53,7 @@ def test_fast_path_uses_nothing_but_the_builder_and_deliveries():
 def test_native_modules_of_pure_packages_have_no_loop_clock_or_thread():
     for path in native_modules():
         if path.relative_to(PACKAGE).parts[0] != "runtime":
-            assert not {name.split(".")[0] for name in imports_of(path)} & _PURE_ROOMS, path
+            assert not {name.split(".")[0] for name in imports_of(path)} & _PURE_PACKAGES, path
 
 
 def test_both_forms_of_the_fast_path_and_the_stub_have_the_same_members():

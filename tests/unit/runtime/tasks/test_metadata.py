@@ -216,7 +216,7 @@ def response(*topics: MetadataResponseTopic, nodes=(1, 2), error: int = 0) -> Me
     )
 
 
-def knows(**partitions: int) -> Answer:
+def answer_with(**partitions: int) -> Answer:
     """Answers for these topics; all others are unknown."""
 
     def answer(node_id: int, names: list[str]) -> MetadataResponse:
@@ -307,7 +307,7 @@ def test_the_first_answer_comes_from_a_bootstrap_server_and_gives_the_client_its
 
 def test_a_waiter_gets_its_topic_from_the_answer_itself(loop):
     async def act(world: World) -> None:
-        world.client.answer = knows(t=3)
+        world.client.answer = answer_with(t=3)
         known = await world.task.wait_for_topic("t", world.in_s(60))
         assert known is world.metadata.topic("t")
         assert len(known.partitions) == 3
@@ -318,7 +318,7 @@ def test_a_waiter_gets_its_topic_from_the_answer_itself(loop):
 
 def test_a_known_topic_is_returned_without_a_request(loop):
     async def act(world: World) -> None:
-        world.client.answer = knows(t=3)
+        world.client.answer = answer_with(t=3)
         known = await world.task.wait_for_topic("t", world.in_s(60))
         assert await world.task.wait_for_topic("t", world.in_s(0)) is known
         assert await world.task.wait_for_partition("t", 2, world.in_s(0)) is known
@@ -329,7 +329,7 @@ def test_a_known_topic_is_returned_without_a_request(loop):
 
 def test_a_topic_wanted_while_a_request_is_out_is_asked_for_right_after_it(loop):
     async def act(world: World) -> None:
-        world.client.answer = knows(t=1, u=1)
+        world.client.answer = answer_with(t=1, u=1)
         first = asyncio.create_task(world.task.wait_for_topic("t", world.in_s(60)))
         await asyncio.sleep(0.015)
         assert world.client.asked() == [["t"]]
@@ -343,7 +343,7 @@ def test_a_topic_wanted_while_a_request_is_out_is_asked_for_right_after_it(loop)
 
 def test_thousands_of_waiters_for_one_topic_cost_one_request(loop):
     async def act(world: World) -> None:
-        world.client.answer = knows(t=1)
+        world.client.answer = answer_with(t=1)
         deadline = world.in_s(60)
         waits = [world.task.wait_for_topic("t", deadline) for _ in range(2000)]
         known = await asyncio.gather(*waits)
@@ -355,8 +355,8 @@ def test_thousands_of_waiters_for_one_topic_cost_one_request(loop):
 
 def test_a_topic_that_is_not_there_yet_is_asked_for_with_growing_pauses_until_it_is(loop):
     async def act(world: World) -> None:
-        world.client.answer = knows()
-        loop.call_later(3, setattr, world.client, "answer", knows(t=1))
+        world.client.answer = answer_with()
+        loop.call_later(3, setattr, world.client, "answer", answer_with(t=1))
         await world.task.wait_for_topic("t", world.in_s(60))
         times = [at for at, _, _ in world.client.requests]
         assert times == pytest.approx([0.01, 0.13, 0.24, 0.45, 0.86, 1.67, 2.68, 3.69])
@@ -366,9 +366,9 @@ def test_a_topic_that_is_not_there_yet_is_asked_for_with_growing_pauses_until_it
 
 def test_a_partition_that_is_not_there_yet_is_waited_for(loop):
     async def act(world: World) -> None:
-        world.client.answer = knows(t=2)
+        world.client.answer = answer_with(t=2)
         await world.task.wait_for_topic("t", world.in_s(60))
-        loop.call_later(1, setattr, world.client, "answer", knows(t=3))
+        loop.call_later(1, setattr, world.client, "answer", answer_with(t=3))
         known = await world.task.wait_for_partition("t", 2, world.in_s(60))
         assert len(known.partitions) == 3
 
@@ -377,7 +377,7 @@ def test_a_partition_that_is_not_there_yet_is_waited_for(loop):
 
 def test_everything_is_asked_for_again_by_age(loop):
     async def act(world: World) -> None:
-        world.client.answer = knows(t=1)
+        world.client.answer = answer_with(t=1)
         await world.task.wait_for_topic("t", world.in_s(60))
         await asyncio.sleep(25)
         assert world.client.asked() == [["t"]] * 3
@@ -389,7 +389,7 @@ def test_everything_is_asked_for_again_by_age(loop):
 def test_a_topic_that_a_call_waits_for_does_not_expire_idle(loop):
     async def act(world: World) -> None:
         world.client.answer = lambda node_id, names: RequestTimeoutError("slow")
-        loop.call_later(30, setattr, world.client, "answer", knows(t=1))
+        loop.call_later(30, setattr, world.client, "answer", answer_with(t=1))
         await world.task.wait_for_topic("t", world.in_s(60))
 
     play(loop, act, metadata_max_idle_ms=5_000)
@@ -397,9 +397,9 @@ def test_a_topic_that_a_call_waits_for_does_not_expire_idle(loop):
 
 def test_a_refresh_asks_for_every_topic_in_use_and_reports_that_it_was_answered(loop):
     async def act(world: World) -> None:
-        world.client.answer = knows(t=1)
+        world.client.answer = answer_with(t=1)
         await world.task.wait_for_topic("t", world.in_s(60))
-        world.client.answer = knows(t=2)
+        world.client.answer = answer_with(t=2)
         assert await world.task.refresh(world.in_s(60)) is True
         assert len(world.metadata.topic("t").partitions) == 2
         assert world.client.asked() == [["t"], ["t"]]
@@ -409,7 +409,7 @@ def test_a_refresh_asks_for_every_topic_in_use_and_reports_that_it_was_answered(
 
 def test_a_refresh_is_not_ended_by_the_answer_to_an_earlier_request(loop):
     async def act(world: World) -> None:
-        world.client.answer = knows(t=1)
+        world.client.answer = answer_with(t=1)
         await world.task.wait_for_topic("t", world.in_s(60))
         first = asyncio.create_task(world.task.refresh(world.in_s(60)))
         while len(world.client.requests) < 2:  # noqa: ASYNC110
@@ -450,7 +450,7 @@ def test_a_refresh_ends_with_the_producer(loop):
 
 def test_the_request_carries_the_timeout_and_the_flag_for_automatic_creation(loop):
     async def act(world: World) -> None:
-        world.client.answer = knows(t=1)
+        world.client.answer = answer_with(t=1)
         await world.task.wait_for_topic("t", world.in_s(60))
         assert (world.client.timeouts, world.client.flags) == ([7.0], [False])
 
@@ -469,7 +469,7 @@ def test_epochs_of_answers_below_version_9_are_not_trusted(loop):
 
 def test_a_node_named_by_a_leader_hint_is_passed_to_the_client_at_once(loop):
     async def act(world: World) -> None:
-        world.client.answer = knows(t=1)
+        world.client.answer = answer_with(t=1)
         await world.task.wait_for_topic("t", world.in_s(60))
         endpoint = NodeEndpoint(node_id=9, host="host9", port=9092)
         world.metadata.on_leader_hints({TopicPartition("t", 0): (9, 1)}, [endpoint], loop.time())
@@ -483,7 +483,7 @@ def test_a_node_named_by_a_leader_hint_is_passed_to_the_client_at_once(loop):
 
 def test_the_timeout_says_which_topic_after_how_long_and_what_the_broker_answered(loop):
     async def act(world: World) -> None:
-        world.client.answer = knows()
+        world.client.answer = answer_with()
         with pytest.raises(MetadataTimeoutError) as caught:
             await world.task.wait_for_topic("t", world.in_s(1.5))
         error = caught.value
@@ -501,7 +501,7 @@ def test_the_timeout_says_which_topic_after_how_long_and_what_the_broker_answere
 
 def test_the_timeout_says_which_partition_and_how_many_there_are(loop):
     async def act(world: World) -> None:
-        world.client.answer = knows(t=2)
+        world.client.answer = answer_with(t=2)
         with pytest.raises(MetadataTimeoutError) as caught:
             await world.task.wait_for_partition("t", 5, world.in_s(0.5))
         error = caught.value
@@ -576,7 +576,7 @@ def test_names_that_stop_resolving_once_the_cluster_is_known_end_nothing(loop):
         await world.task.wait_for_bootstrap(world.in_s(60))
         world.client.dial = unresolvable
         world.client.ready.clear()
-        world.client.answer = knows(t=1)
+        world.client.answer = answer_with(t=1)
         waiting = asyncio.create_task(world.task.wait_for_topic("t", world.in_s(60)))
         await asyncio.sleep(30)
         assert not waiting.done()
@@ -609,7 +609,7 @@ def test_the_timeout_names_the_last_failed_request(loop):
 
 def test_a_wait_without_time_left_fails_at_once_but_asks(loop):
     async def act(world: World) -> None:
-        world.client.answer = knows(t=1)
+        world.client.answer = answer_with(t=1)
         with pytest.raises(MetadataTimeoutError) as caught:
             await world.task.wait_for_topic("t", world.in_s(0))
         assert caught.value.elapsed_ms == 0
@@ -649,7 +649,7 @@ def test_a_forbidden_topic_is_asked_for_anew_and_an_invalid_one_is_not(loop):
         with pytest.raises(InvalidTopicError):
             await world.task.wait_for_topic("in valid", world.in_s(60))
         assert len(world.client.requests) == count
-        world.client.answer = knows(forbidden=1)
+        world.client.answer = answer_with(forbidden=1)
         await world.task.wait_for_topic("forbidden", world.in_s(60))
         assert world.client.requests[count][2] == ["forbidden"]
 
@@ -705,7 +705,7 @@ def test_a_broker_too_old_for_the_flag_is_a_clear_error_when_topics_must_not_be_
 def test_a_broker_too_old_for_the_flag_is_asked_when_topics_may_be_created(loop):
     async def act(world: World) -> None:
         world.client.versions = (0, 1)
-        world.client.answer = knows(t=1)
+        world.client.answer = answer_with(t=1)
         await world.task.wait_for_topic("t", world.in_s(60))
 
     play(loop, act)
@@ -729,7 +729,7 @@ def test_a_broker_too_old_for_the_flag_is_asked_when_topics_may_be_created(loop)
 def test_a_failed_request_is_repeated_after_a_backoff(loop, outcome):
     async def act(world: World) -> None:
         world.client.answer = lambda node_id, names: outcome
-        loop.call_later(0.5, setattr, world.client, "answer", knows(t=1))
+        loop.call_later(0.5, setattr, world.client, "answer", answer_with(t=1))
         await world.task.wait_for_topic("t", world.in_s(60))
         times = [at for at, _, _ in world.client.requests]
         assert times == pytest.approx([0.01, 0.12, 0.33, 0.74])
@@ -789,7 +789,7 @@ def test_events_that_cannot_matter_do_not_wake_the_task(loop):
 
 def test_without_metadata_for_the_trigger_time_the_bootstrap_servers_are_asked_again(loop):
     async def act(world: World) -> None:
-        world.client.answer = knows(t=1)
+        world.client.answer = answer_with(t=1)
         await world.task.wait_for_topic("t", world.in_s(60))
         world.client.ready = {1, 2}
         world.client.answer = lambda node_id, names: (
@@ -953,7 +953,7 @@ def test_with_the_strategy_none_the_client_does_not_start_over(loop):
 
 def test_a_cancelled_waiter_is_dropped_and_the_others_are_served(loop):
     async def act(world: World) -> None:
-        world.client.answer = knows()
+        world.client.answer = answer_with()
         kept = asyncio.create_task(world.task.wait_for_topic("t", world.in_s(60)))
         dropped = asyncio.create_task(world.task.wait_for_topic("u", world.in_s(60)))
         await asyncio.sleep(0.5)
@@ -961,7 +961,7 @@ def test_a_cancelled_waiter_is_dropped_and_the_others_are_served(loop):
         await asyncio.wait([dropped])
         assert dropped.cancelled()
         await asyncio.sleep(5)
-        world.client.answer = knows(t=1)
+        world.client.answer = answer_with(t=1)
         assert (await kept).name == "t"
 
     play(loop, act)
