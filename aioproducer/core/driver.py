@@ -102,12 +102,12 @@ class Driver:
         for batch, wait in self.sender.unattended(nodes, now):
             yield f"{batch.topic_partition} is {wait.obstacle.value}, which nothing ends"
         deadlines = self.after_turn(now, nodes)
-        for who, until, deadline in zip(Turns._fields, timers, deadlines, strict=True):
+        for turn, until, deadline in zip(Turns._fields, timers, deadlines, strict=True):
             if until > deadline:
-                yield f"{who}: sleeps until {until:.3f}, is due at {deadline:.3f}"
+                yield f"{turn}: sleeps until {until:.3f}, is due at {deadline:.3f}"
         due = self.after_event(now, nodes)
-        for who, at, deadline in list(zip(Turns._fields, due, deadlines, strict=True))[1:]:
+        for turn, at, deadline in list(zip(Turns._fields, due, deadlines, strict=True))[1:]:
             if at <= now and deadline == inf:  # `unattended` has checked the sender's batches
-                yield f"{who}: something is due and has no timer"
+                yield f"{turn}: something is due and has no timer"
         if self.transactions is not None and self.transactions.waits_for_nothing(now, nodes):
             yield "transactions: a call waits for nothing"

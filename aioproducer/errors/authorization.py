@@ -80,13 +80,13 @@ def with_access(
     """
     if not isinstance(error, AuthorizationError) or error.principal is not None:
         return error
-    topic, who = error.topic or topic, principal()
+    topic, user = error.topic or topic, principal()
     if isinstance(error, TopicAuthorizationFailedError):
         named = "a topic" if topic is None else f"topic {topic!r}"
-        return error.with_access(who, _OF_TOPICS.get(request, "DESCRIBE"), named)
+        return error.with_access(user, _OF_TOPICS.get(request, "DESCRIBE"), named)
     if isinstance(error, GroupAuthorizationFailedError):
         named = "the consumer group" if group is None else f"group {group!r}"
-        return error.with_access(who, _OF_GROUPS.get(request, "READ"), named)
+        return error.with_access(user, _OF_GROUPS.get(request, "READ"), named)
     if isinstance(error, TransactionalIdAuthorizationFailedError):
         wanted = _OF_TRANSACTIONAL_IDS.get(request, "WRITE")
         named = (
@@ -94,10 +94,10 @@ def with_access(
             if transactional_id is None
             else f"transactional id {transactional_id!r}"
         )
-        return error.with_access(who, wanted, named)
+        return error.with_access(user, wanted, named)
     if isinstance(error, ClusterAuthorizationFailedError):
         wanted = _OF_CLUSTER.get(request, "CLUSTER_ACTION")
-        return error.with_access(who, wanted, _cluster(request))
+        return error.with_access(user, wanted, _cluster(request))
     return error
 
 

@@ -27,16 +27,17 @@ class ClusterCheck:
     Attributes:
         enabled: `metadata.cluster.check.enable`; False without rebootstrapping.
         cluster_id: the cluster of the metadata, None while it is unknown.
-        `spoken`: the highest ApiVersions version of the last broker that reported its versions.
+        latest_version: the highest ApiVersions version of the last broker that reported versions.
         rebootstrap_error: the error of a broker that requires a rebootstrap, until it is done.
     """
 
     enabled: bool
     cluster_id: str | None = None
-    spoken: int = PLAIN_VERSION
+    latest_version: int = PLAIN_VERSION
     rebootstrap_error: KafkaError | None = None
 
     def version_for(self, node_id: int) -> int:
         """Return the ApiVersions version of the first request of a handshake."""
         asserts = self.enabled and self.cluster_id is not None and node_id >= 0
-        return CHECKING_VERSION if asserts and self.spoken >= CHECKING_VERSION else PLAIN_VERSION
+        can_check = self.latest_version >= CHECKING_VERSION
+        return CHECKING_VERSION if asserts and can_check else PLAIN_VERSION

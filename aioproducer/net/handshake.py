@@ -7,7 +7,7 @@ request timeout:
     negotiate_versions   ApiVersions: sends the client's name and version and gets the broker's
                          versions (KIP-35, KIP-511), checks the cluster (KIP-1242); brokers without
                          it: see `legacy_brokers`
-    look_for_sasl        SaslHandshake without SASL in the settings, if the last connection was
+    probe_sasl           SaslHandshake without SASL in the settings, if the last connection was
                          closed at its first request: does the listener require SASL?
     authenticate         SASL, if it is in the settings (KIP-43, KIP-152)
 
@@ -115,7 +115,7 @@ async def _ask_for_versions(session: Session) -> None:
                 },
                 features_epoch=response.finalized_features_epoch,
             )
-            check.spoken = theirs
+            check.latest_version = theirs
             return
         if response.error_code != _UNSUPPORTED_VERSION:
             error = error_from_code(
@@ -131,7 +131,7 @@ async def _ask_for_versions(session: Session) -> None:
         version = theirs if 0 <= theirs < version else 0
 
 
-async def look_for_sasl(session: Session) -> None:
+async def probe_sasl(session: Session) -> None:
     """Check whether a listener that closes connections requires SASL.
 
     Raises:
@@ -150,7 +150,7 @@ async def look_for_sasl(session: Session) -> None:
         raise wants_sasl(answer.mechanisms, session)
 
 
-STEPS: tuple[Step, ...] = (negotiate_versions, look_for_sasl, authenticate)
+STEPS: tuple[Step, ...] = (negotiate_versions, probe_sasl, authenticate)
 
 
 async def shake_hands(session: Session) -> BrokerVersions:

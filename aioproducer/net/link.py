@@ -55,7 +55,7 @@ from aioproducer.net.handshake import shake_hands
 from aioproducer.net.legacy_brokers import API_VERSIONS_TIMEOUT_S, BrokerGeneration
 from aioproducer.net.security.disconnect_hints import on_first_request
 from aioproducer.net.security.sasl.authentication import authenticate, exposed_to
-from aioproducer.net.security.tls_failures import speaks_tls_only
+from aioproducer.net.security.tls_failures import tls_required_error
 from aioproducer.net.session import Session
 from aioproducer.net.versions import BrokerVersions, client_obeys_throttle
 from aioproducer.types import Node
@@ -490,15 +490,15 @@ class BrokerLink:
         ):
             return
         self._tried_tls = True
-        from aioproducer.net.security.tls_probe import speaks_tls
+        from aioproducer.net.security.tls_probe import uses_tls
 
         try:
             async with asyncio.timeout(self._around.settings.connection_setup_timeout_s):
-                found = await speaks_tls(self._around.dialer, address, session.host)
+                found = await uses_tls(self._around.dialer, address, session.host)
         except TimeoutError:
             return
         if found:
-            raise speaks_tls_only(session.host).with_context(node_id=self.node.id) from error
+            raise tls_required_error(session.host).with_context(node_id=self.node.id) from error
 
     async def _renew(self) -> None:
         """Authenticate again on the current connection."""

@@ -250,7 +250,7 @@ class BrokerProbe:
             return []
 
     async def _is_for_tls(self) -> bool:
-        return await self._context.speaks_tls(self._addresses[0], self._host)
+        return await self._context.answers_with_tls(self._addresses[0], self._host)
 
     async def _open_session(self) -> Session:
         if self._stream is None:

@@ -18,7 +18,7 @@ from typing import Any
 from aioproducer.cli.sessions import abort_stream
 from aioproducer.config import ProducerConfig
 from aioproducer.net.dial.dialer import Address, Dialer
-from aioproducer.net.security.tls_probe import speaks_tls
+from aioproducer.net.security.tls_probe import uses_tls
 from aioproducer.net.settings import NetSettings
 from aioproducer.runtime import settings as made
 
@@ -78,10 +78,10 @@ class ProbeContext:
             finally:
                 await abort_stream(writer)
 
-    async def speaks_tls(self, address: Address, name: str) -> bool:
+    async def answers_with_tls(self, address: Address, name: str) -> bool:
         """Return whether the server uses TLS, with any certificate."""
         try:
             async with asyncio.timeout(self.step_s):
-                return await speaks_tls(self.plain, address, name)
+                return await uses_tls(self.plain, address, name)
         except TimeoutError:
             return False

@@ -184,7 +184,7 @@ def _load_identity(context: ssl.SSLContext, settings: TlsSettings) -> None:
         )
     password = store.password
 
-    def tell_password() -> str:
+    def get_password() -> str:
         # Without this function OpenSSL would ask on the terminal.
         if password is None:
             raise ConfigError(
@@ -195,7 +195,7 @@ def _load_identity(context: ssl.SSLContext, settings: TlsSettings) -> None:
     chain = leaf_first(store.certificates)
     with _temporary_file(store.private_key + "".join(chain)) as path:
         try:
-            context.load_cert_chain(path, password=tell_password)
+            context.load_cert_chain(path, password=get_password)
         except ConfigError:
             raise
         except (ssl.SSLError, ValueError) as error:

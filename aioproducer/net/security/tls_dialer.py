@@ -53,7 +53,7 @@ class TlsDialer:
             await _encrypt(writer, context, name)
         except _ClosedByPeerError as error:
             writer.transport.abort()
-            if await _speaks_plainly(self._below, address):
+            if await _answers_without_tls(self._below, address):
                 raise RefusedDialError(not_tls(name)) from error
             raise
         except BaseException:
@@ -87,7 +87,7 @@ class _ClosedByPeerError(ConnectionError):
     advice = ADVICE["client-certificate-refused"]
 
 
-async def _speaks_plainly(dialer: Dialer, address: Address) -> bool:
+async def _answers_without_tls(dialer: Dialer, address: Address) -> bool:
     """Return whether a broker answers ApiVersions there without TLS."""
     try:
         reader, writer = await dialer.connect(address, server_hostname="", limit=_PROBE_BYTES)

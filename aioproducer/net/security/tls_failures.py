@@ -57,7 +57,7 @@ def not_tls(host: str) -> TlsError:
     return TlsError(f"{host} does not use TLS on this port", advice=ADVICE["tls-not-spoken"])
 
 
-def speaks_tls_only(host: str) -> TlsError:
+def tls_required_error(host: str) -> TlsError:
     """Return the error for a port that requires TLS."""
     return TlsError(f"{host} uses TLS on this port", advice=ADVICE["tls-expected"])
 

@@ -9,7 +9,7 @@ from aioproducer.net.dial.dialer import Address, Dialer
 _READ_BYTES = 4096
 
 
-async def speaks_tls(dialer: Dialer, address: Address, host: str) -> bool:
+async def uses_tls(dialer: Dialer, address: Address, host: str) -> bool:
     """Return whether the peer accepts a TLS handshake; verifies nothing.
 
     Args:

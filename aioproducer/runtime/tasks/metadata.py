@@ -483,8 +483,8 @@ class MetadataTask:
 
 
 def _place(node: Node) -> str:
-    who = f"broker {node.id}" if node.id >= 0 else "bootstrap server"
-    return f"{who} {node.host}:{node.port}"
+    kind = f"broker {node.id}" if node.id >= 0 else "bootstrap server"
+    return f"{kind} {node.host}:{node.port}"
 
 
 def _shortened(reasons: list[str]) -> str:

@@ -24,22 +24,22 @@ class CheckError(Exception):
 class _Left:
     """Steps and time that are left to a check; see `bounded_check`."""
 
-    __slots__ = ("references", "steps", "until", "until_look")
+    __slots__ = ("references", "steps", "until", "until_check")
 
     def __init__(self, size: int) -> None:
         self.references = _REFERENCES + _REFERENCES_PER_BYTE * size
         self.steps = _STEPS + _STEPS_PER_BYTE * size
-        self.until_look = _STEPS_PER_LOOK
+        self.until_check = _STEPS_PER_CHECK
         self.until = time.thread_time() + min(_MOST_SECONDS, _SECONDS + _SECONDS_PER_BYTE * size)
 
     def take_step(self, weight: int = 1) -> None:
         self.steps -= weight
         if self.steps < 0:
             raise CheckError("the schema takes too many steps")
-        self.until_look -= weight
-        if self.until_look > 0:
+        self.until_check -= weight
+        if self.until_check > 0:
             return
-        self.until_look = _STEPS_PER_LOOK
+        self.until_check = _STEPS_PER_CHECK
         if time.thread_time() > self.until:
             raise CheckError("the schema takes too long")
 
@@ -54,7 +54,7 @@ _REFERENCES: Final = 10_000
 _REFERENCES_PER_BYTE: Final = 10
 _STEPS: Final = 200_000
 _STEPS_PER_BYTE: Final = 200
-_STEPS_PER_LOOK: Final = 16
+_STEPS_PER_CHECK: Final = 16
 _CHARACTERS_PER_STEP: Final = 8
 _PATTERN_CHARACTERS: Final = 50_000
 """How long the different patterns of a schema may be together; one takes 25 us to be made."""

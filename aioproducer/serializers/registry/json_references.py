@@ -20,7 +20,7 @@ from aioproducer.serializers.registry.schema import Schema, decoded
 
 _MOST_JOINS: Final = 100_000
 """How many URIs are resolved for a schema and all it refers to: 10 us each."""
-_LOOKS_PER_STEP: Final = 50
+_LOOKUPS_PER_STEP: Final = 50
 _LONGEST_URI: Final = 4_096
 
 Place = tuple[str, int]
@@ -226,7 +226,7 @@ class _Document:
         having = places.get(uri)
         if not having:
             return None
-        self._uris.take(len(self.named) // _LOOKS_PER_STEP)
+        self._uris.take(len(self.named) // _LOOKUPS_PER_STEP)
         # Schemas that are referred to directly come before others.
         direct = next((each for each in self.named.values() if each in having), None)
         return next(iter(having.values())) if direct is None else having[direct]

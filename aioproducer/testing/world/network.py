@@ -29,7 +29,7 @@ from aioproducer.testing.world.weather import Direction, Weather
 
 _MOST_PIECES = 4
 _RESOLVE_S = 0.002
-_LOOK_AGAIN_S = 0.25
+_RECHECK_S = 0.25
 _NARROW_WINDOW_S = 0.1
 _LEAST_WINDOW = 64
 
@@ -278,7 +278,7 @@ class SimNetwork:
     async def _travel(self, node_id: int, direction: Direction) -> None:
         await asyncio.sleep(self.latency(node_id, direction))
         while self.is_held(node_id, direction):  # noqa: ASYNC110 - time alone ends it
-            await asyncio.sleep(_LOOK_AGAIN_S)
+            await asyncio.sleep(_RECHECK_S)
 
     # chance
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aioproducer.testing.world.weather import Direction
 
 _PIECE_GAP_S = 0.0005
-_LOOK_AGAIN_S = 0.25
+_RECHECK_S = 0.25
 
 
 class Signal(Enum):
@@ -122,7 +122,7 @@ class Pipe:
         network = self._network
         now = network.loop.time()
         if network.is_held(self._node_id, self._direction):
-            self._timer = network.loop.call_later(_LOOK_AGAIN_S, self._pump)
+            self._timer = network.loop.call_later(_RECHECK_S, self._pump)
             return
         while self._line and self._line[0][0] <= now and not self._paused:
             _, piece = self._line.popleft()

@@ -22,7 +22,7 @@ from aioproducer.testing.world.spec import Chance, WorldSpec
 from aioproducer.testing.world.trace import Trace
 
 _EPOCH_MS = 1_700_000_000_000
-_LOOK_AGAIN_S = 0.005
+_RECHECK_S = 0.005
 
 
 class SimWorld:
@@ -104,7 +104,7 @@ class SimWorld:
             self._wakeup.cancel()
             self._wakeup = None
         if due_ms is not None:
-            due = max((due_ms - _EPOCH_MS) / 1000, self.loop.time() + _LOOK_AGAIN_S)
+            due = max((due_ms - _EPOCH_MS) / 1000, self.loop.time() + _RECHECK_S)
             self._wakeup = self.loop.call_at(due, self._wake)
 
     def _wake(self) -> None:

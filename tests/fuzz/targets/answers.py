@@ -20,7 +20,7 @@ from aioproducer.net.security.oidc import _object
 from aioproducer.net.security.sasl.oauthbearer import _status
 from aioproducer.net.security.tokens import CachedTokens, RefreshPolicy, as_token, seconds_in
 from aioproducer.serializers.registry import client
-from aioproducer.serializers.registry.answers import refusal_of, write_rules_in
+from aioproducer.serializers.registry.answers import registry_error, write_rules_in
 from aioproducer.serializers.registry.avro_bounds import bounds_of
 from aioproducer.serializers.registry.avro_schema import AvroSchemaError, resolve
 from aioproducer.serializers.registry.avro_writer import AvroWriter
@@ -34,7 +34,7 @@ _STATE = Path(tempfile.gettempdir()) / f"aioproducer-fuzz-{os.getpid()}.json"
 
 def run(data: bytes) -> None:
     for status in (404, 409, 500):
-        error = refusal_of(status, data, "asking")
+        error = registry_error(status, data, "asking")
         _check_text(error)
         for detail in getattr(error, "details", ()):
             require(detail.isprintable(), "not printable: {!r}", detail)

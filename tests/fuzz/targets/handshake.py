@@ -29,7 +29,9 @@ def run(data: bytes) -> None:
 
 async def _shake_hands(stream: bytes, cut: int) -> None:
     wire = Wire()
-    check = ClusterCheck(enabled=True, cluster_id="c", spoken=ApiVersionsRequest.VALID_VERSIONS[1])
+    check = ClusterCheck(
+        enabled=True, cluster_id="c", latest_version=ApiVersionsRequest.VALID_VERSIONS[1]
+    )
     session = Session(wire.connection, NetSettings(), check=check, host="broker", deadline=60.0)
     handshake = asyncio.create_task(shake_hands(session))
     await wire.receive(pieces(stream, cut))

@@ -160,9 +160,9 @@ async def _choose(session: Session, name: str) -> _Carry:
         )
     if response.error_code == IllegalSaslStateError.code:
         raise IllegalSaslStateError("the broker wants no SASL on this port")
-    who = f"{name}, {session.settings.principal()}"
+    login = f"{name}, {session.settings.principal()}"
     if response.error_code:
-        raise _refused(response.error_code, "the broker refused SaslHandshake", who)
+        raise _refused(response.error_code, "the broker refused SaslHandshake", login)
     if version == 0:
         session.lifetime_s = None
         return session.exchange_frames
@@ -176,7 +176,7 @@ async def _choose(session: Session, name: str) -> _Carry:
             text = response.error_message
             if text:
                 text = without_secrets(text, _secrets_in(name, token))
-            raise _refused(response.error_code, text, who)
+            raise _refused(response.error_code, text, login)
         lifetime_ms = response.session_lifetime_ms
         session.lifetime_s = lifetime_ms / 1000 if lifetime_ms > 0 else None
         return response.auth_bytes
@@ -204,8 +204,8 @@ def wants_sasl(mechanisms: Sequence[str], session: Session) -> AuthenticationErr
     )
 
 
-def _refused(code: int, text: str | None, who: str) -> KafkaError:
-    error = error_from_code(code, f"{text or error_for_code(code).default_message} ({who})")
+def _refused(code: int, text: str | None, login: str) -> KafkaError:
+    error = error_from_code(code, f"{text or error_for_code(code).default_message} ({login})")
     if isinstance(error, AuthenticationError) or error.retriable:
         return error
     return AuthenticationError("the broker refused authentication").because_of(error)
