@@ -13,6 +13,7 @@ from support.faults.clients import (
     AiokafkaClient,
     ClientSettings,
     ConfluentClient,
+    LoadClient,
     OurClient,
 )
 from support.faults.ground import FaultGround, fault_ground
@@ -29,6 +30,7 @@ __all__ = [
     "FaultGround",
     "Ledger",
     "Load",
+    "LoadClient",
     "LogEntry",
     "OurClient",
     "Scenario",
