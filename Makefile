@@ -23,7 +23,7 @@ SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants mutation explore interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory soak docs docs-screens docs-publish package reproducible audit quickstart screenshots clean system-deps compat
+.PHONY: help venv demo demo-spark gateway gateway-load test lint type bench bench-full bench-spark instructions sim mutants mutation explore interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory scale soak docs docs-screens docs-publish package reproducible audit quickstart screenshots clean system-deps compat
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -150,6 +150,9 @@ reliability: $(STAMP) ## The same beside aiokafka and confluent-kafka, into benc
 
 memory: $(STAMP) ## Overload a frozen cluster: is memory bounded, the line served in order?
 	$(BIN)/python -m bench memory
+
+scale: $(STAMP) ## Cost and memory by partitions, brokers and requests; a simulated day of 100 brokers
+	$(BIN)/python -m bench scale
 
 MINUTES ?= 30
 RATE    ?= 20000

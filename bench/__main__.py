@@ -4,7 +4,7 @@ Words and variables:
 
     import instructions reliability memory soak    separate measurements
     transactions transaction-faults spark gateway topics pythons   more of these
-    faststream confluent-drop-in                   more of these
+    faststream confluent-drop-in scale             more of these
     spark-faults                                   the table of what `make cluster-spark` has found
     full                                           the whole matrix of clients
     names of sections, clients, modes              a part of it: see `bench.cells.select`
@@ -81,8 +81,16 @@ def confluent_drop_in() -> None:
     measurement.main()
 
 
+def scale() -> None:
+    """Imported when asked for: it needs the tools of the tests."""
+    from bench import scale as measurement
+
+    measurement.main()
+
+
 MEASUREMENTS["faststream"] = faststream
 MEASUREMENTS["confluent-drop-in"] = confluent_drop_in
+MEASUREMENTS["scale"] = scale
 MEASUREMENTS["spark"] = spark
 MEASUREMENTS["gateway"] = gateway
 

@@ -110,8 +110,9 @@ class SharedState:
 
     def notify(self, topic: str, partition: int) -> None:
         """Notify the subscribers that a partition changed."""
+        changed = TopicPartition(topic, partition)
         for listener in self._listeners:
-            listener(TopicPartition(topic, partition))
+            listener(changed)
 
     # Time
 

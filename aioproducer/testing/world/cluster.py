@@ -134,6 +134,8 @@ class SimCluster(ClusterState):
         self._sessions[node_id] += 1
         self._registered.add(node_id)
         for partition in self._replicated():
+            if node_id not in partition.replicas:
+                continue
             if partition.regain_replica(node_id, self._live):
                 self._notify_leader(partition)
             self.notify(partition.topic, partition.index)
