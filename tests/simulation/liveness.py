@@ -95,6 +95,15 @@ def _turns(config: ProducerConfig, scenario: Scenario) -> float:
     return 0 if at_once is None else scenario.tasks * LARGEST_BURST / at_once
 
 
+def _requests(config: ProducerConfig, scenario: Scenario) -> float:
+    """Return how many requests one after the other take all records that tasks have pending."""
+    most = config.batch_max_records
+    if most is None:
+        return 0
+    at_once = most * config.max_in_flight_requests_per_connection
+    return scenario.tasks * LARGEST_BURST / at_once
+
+
 def _refusals(config: ProducerConfig, scenario: Scenario) -> float:
     """Connections that brokers may close meanwhile: all they can say to acks=0."""
     may_refuse = any("max.message.bytes" in spec.configs for spec in scenario.topics.values())
@@ -111,7 +120,9 @@ def recovery_bound(config: ProducerConfig, scenario: Scenario) -> RecoveryBound:
     setup = config.socket_connection_setup_timeout_max_ms / 1000
     reconnect = config.reconnect_backoff_max_ms / 1000
     retry = config.retry_backoff_max_ms / 1000
-    round_trips = max(_ROUND_TRIPS, _ROUND_TRIPS_EACH * _turns(config, scenario))
+    round_trips = max(
+        _ROUND_TRIPS, _ROUND_TRIPS_EACH * _turns(config, scenario), _requests(config, scenario)
+    )
     plan = scenario.transactions
     return RecoveryBound(
         dials=_JITTER * (setup + reconnect),
