@@ -1,6 +1,6 @@
-"""What grows with what: partitions known, partitions active, brokers, requests in flight.
+"""Cost and memory by partitions known, partitions active, brokers, requests in flight.
 
-Method: an embedded cluster in a process of its own; a producer in another one gets the metadata of
+Method: an embedded cluster in a separate process; a producer in another one gets the metadata of
 all topics and sends to the active partitions, spread over all topics. CPU time is that of the
 producer's process, user and system, all threads; the lowest of the rounds counts. "One by one"
 awaits each record with a linger of 1 ms, a turn of the sender for each. "Spread" sends one record
@@ -74,7 +74,7 @@ DIMENSIONS: Mapping[str, Sequence[tuple[int, Size]]] = {
 
 @dataclass(slots=True)
 class Measured:
-    """What one size costs.
+    """The costs of one size.
 
     Attributes:
         us: CPU time per record, by shape.
@@ -140,7 +140,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def bytes_per_partition(results: Results) -> float:
-    """What a partition more that is known and idle keeps."""
+    """Return the bytes that one more known and idle partition keeps."""
     return slope([(value, each.held_bytes) for value, each in results[IDLE]])
 
 

@@ -1,7 +1,7 @@
 """A day of a large cluster in virtual time: rolling restarts, topics that come and go.
 
 Method: production code of the producers, with the network, clock and brokers of
-`aioproducer.testing.world`. Each producer sends bursts to partitions of its own in a hundred
+`aioproducer.testing.world`. Each producer sends bursts to its own partitions in a hundred
 topics. One broker after the other is killed and comes back, all of them within the day. Each hour a
 producer gets a new topic, which is deleted when the next one is created. In the end the history of
 all calls is compared with all logs.
@@ -41,7 +41,7 @@ _OPTIONS = {"client_id": "scale", "linger_ms": 5, "metadata_max_age_ms": 3_600_0
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What happens.
+    """The events of a day.
 
     Attributes:
         brokers: Each is killed once.
@@ -63,7 +63,7 @@ class Day:
     down_s: float = 60.0
 
     def active_of(self, producer: int) -> list[TopicPartition]:
-        """The partitions that a producer sends to, spread over topics of its own."""
+        """Return the partitions that a producer sends to, spread over its own topics."""
         topics = range(producer, self.topics, self.producers)
         count = self.active // self.producers
         return [
@@ -74,10 +74,10 @@ class Day:
 
 @dataclass(slots=True)
 class DayResult:
-    """What came out of it.
+    """The outcome of a day.
 
     Attributes:
-        anomalies: Contradictions between what callers were told and the logs.
+        anomalies: Contradictions between what calls returned and the logs.
         errors: Failures of records, which nothing that happens here excuses.
         failures: Exceptions in callbacks and tasks.
     """

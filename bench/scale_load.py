@@ -1,9 +1,9 @@
-"""The worker of the scale benchmark: one producer that knows many partitions and uses a few.
+"""The worker of the scale benchmark: one producer with metadata of many partitions that uses a few.
 
 Arguments: bootstrap, topics (names), partitions (of each topic), active (partitions that get
-records), in_flight, traced. Once it knows all topics it reports `ready`: the CPU time that took,
-and, if traced, the bytes its objects hold. Each time `go` is said it reports `round` with the CPU
-time per record of each shape.
+records), in_flight, traced. Once it has the metadata of all topics it reports `ready`: the CPU time
+that took, and, if traced, the bytes its objects hold. Each time `go` is said it reports `round`
+with the CPU time per record of each shape.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ Written by `make scale` on {machine}, CPython {python}.
 
 One dimension changes at a time; the other values are {known:,} partitions known, {active} of them
 active, {brokers} brokers, {in_flight} requests in flight per broker. The embedded cluster runs in a
-process of its own; CPU time is that of the producer's process, per record of 100 bytes, the lowest
+separate process; CPU time is that of the producer's process, per record of 100 bytes, the lowest
 of several rounds. *One by one* awaits each record, with a linger of 1 ms: a turn of the sender for
 each. *Spread* sends one record to each active partition and flushes, again and again, so that each
 batch has one record. "CPU to learn" is the time that the producer needs for the metadata of all
@@ -66,14 +66,14 @@ _DAY = """\
 In virtual time, with the network, clock and brokers of the simulation: {hours:g} hour(s) of
 {brokers} brokers with {partitions:,} partitions, {active:,} of them active, and {producers}
 producers. Each broker was killed once and was away for {down:g} s. Each hour a topic was created,
-used, and deleted an hour later. Compared at the end: what each call was told, and all logs.
+used, and deleted an hour later. Compared at the end: what each call returned, and all logs.
 
 | | |
 | --- | ---: |
 | records | {records:,} |
 | requests of the producers | {requests:,} |
 | failed | {failed} |
-| lost, duplicated, reordered or told wrongly | {anomalies} |
+| lost, duplicated, reordered or reported wrongly | {anomalies} |
 | CPU time of brokers and producers | {cpu:,.0f} s |
 """
 

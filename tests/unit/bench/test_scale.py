@@ -1,4 +1,4 @@
-"""What the scale benchmark finds, from figures that were made up and from a small day."""
+"""The findings of the scale benchmark, from invented figures and from a small day."""
 
 from __future__ import annotations
 
