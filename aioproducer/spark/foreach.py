@@ -43,7 +43,7 @@ class BatchReport(NamedTuple):
         rows: Rows that were written; 0 also where the micro-batch was in Kafka already.
         bytes: Bytes of the Arrow columns.
         retries: Records that were sent again.
-        dead_letters: Rows that went to `dead.letter.topic`.
+        dead_letters: Rows that went to `dead.letter.topic` or `dead.letter.path`.
         seconds: How long the call took.
         dead_letter_reasons: Those rows by the name of the error, such as `RecordTooLargeError`.
     """

@@ -42,10 +42,10 @@ _COUNTS: Final[Mapping[str, str]] = {
     "rows": "Rows written to Kafka.",
     "bytes": "Bytes of keys and values written to Kafka.",
     "retries": "Records sent again.",
-    "dead_letters": "Rows written to the dead letter topic.",
+    "dead_letters": "Rows written to the dead letter topic or path.",
 }
 
-_REASONS: Final = "Rows written to the dead letter topic, by the name of the error."
+_REASONS: Final = "Rows written to the dead letter topic or path, by the name of the error."
 
 
 def observed(frame: DataFrame) -> DataFrame:

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from aioproducer._util.secrets import hides_arguments
@@ -113,6 +114,13 @@ OWN_OPTIONS: Final = (
         "Topic for rows that do not fit a schema or that Kafka rejects.",
     ),
     OwnOption(
+        "dead.letter.path",
+        "write stream",
+        "none: a rejected row fails its task",
+        "Absolute path of an existing directory that all executors mount: files of such rows, "
+        "at least once. Instead of `dead.letter.topic`.",
+    ),
+    OwnOption(
         "value.format",
         "write stream",
         "none: bytes or text",
@@ -176,7 +184,8 @@ _BY_NAME: Final = {option.name.lower(): option for option in OWN_OPTIONS}
 TABLE: Final = "table"
 """The use of options for a table that is created: they may be for its reads and its writes."""
 
-_WORDS: Final = {word for name in _BY_NAME for word in name.split(".")}
+_WORDS: Final = {word for name in _BY_NAME for word in name.split(".")} - {"path"}
+"""Words that only ours have: `path` is Spark's, from `save("...")`."""
 _FIRST_WORDS: Final = {name.split(".")[0] for name in _BY_NAME if "." in name}
 
 _OURS: Final = {
@@ -189,6 +198,7 @@ _OURS: Final = {
 _NAMES: Final = (
     "topic",
     "dead.letter.topic",
+    "dead.letter.path",
     "transactional.id.prefix",
     "job.id",
     "marker.topic",
@@ -289,6 +299,16 @@ class SourceOptions:
         return self.own.get("dead.letter.topic")
 
     @property
+    def dead_letter_path(self) -> str | None:
+        """The directory of refused rows."""
+        return self.own.get("dead.letter.path")
+
+    @property
+    def keeps_refused(self) -> bool:
+        """Whether refused rows go elsewhere instead of failing their task."""
+        return self.dead_letter_topic is not None or self.dead_letter_path is not None
+
+    @property
     def include_headers(self) -> bool:
         """Whether headers are read or written."""
         return _flag(self.own, "includeHeaders", "true")
@@ -375,6 +395,18 @@ class SourceOptions:
                 advice="name an environment variable by schema.registry.user.info.env",
             )
 
+    def _check_dead_letters(self) -> None:
+        path = self.own.get("dead.letter.path")
+        if not path:  # an empty one is refused with other names
+            return
+        if "dead.letter.topic" in self.own:
+            raise ConfigError("dead.letter.topic and dead.letter.path cannot be given together")
+        if not Path(path).is_absolute():
+            raise ConfigError(
+                "dead.letter.path must be an absolute path, not a relative one or a URL",
+                advice="mount the file system on every executor, and give the directory's path",
+            )
+
     def _check(self) -> None:
         """Raise for every mistake that can be found before a connection is made."""
         variables = [value for name, value in self.kafka.items() if name.endswith(FROM_ENVIRONMENT)]
@@ -406,6 +438,7 @@ class SourceOptions:
         if not self.own.get("topic.timeout.ms", "0").isdecimal():
             raise ConfigError("topic.timeout.ms must be a number of milliseconds")
         self._check_formats()
+        self._check_dead_letters()
         for name in _NAMES:
             if self.own.get(name) == "":
                 raise ConfigError(f"{name} is empty")

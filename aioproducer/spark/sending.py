@@ -6,16 +6,18 @@ batches are read.
 Invariants
 - Rows are appended in the order of the batches.
 - A batch is kept until its rows have their outcome, to name those that fail.
-- Without a topic for refused rows the first failed row ends the reading.
+- Without a topic or file for refused rows the first failed row ends the reading.
 - With one, rows are waited for before their batches are let go, so that each refused row is at
   hand; a failure that another attempt might not meet fails the task all the same.
 - In a transaction, a row that this producer refuses does no harm. One that a broker refuses fails
   the transaction: the caller aborts it and sends the other rows in another one (`replay.py`).
-- When the call returns, every row is acknowledged, by its topic or by that of the refused ones.
+- When the call returns, every row is acknowledged, by its topic or by that of the refused ones,
+  or is written to the file of these.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -35,6 +37,7 @@ from aioproducer.errors import (
 from aioproducer.records.arrow import ArrowColumns, ArrowSource
 from aioproducer.runtime.bulk.result import FailedRecord
 from aioproducer.runtime.bulk.run import BulkRun
+from aioproducer.spark.dead_letter_files import RefusedRecord
 from aioproducer.spark.dead_letters import dead_letter
 from aioproducer.spark.replay import Items, Refused, RowsRefusedError
 from aioproducer.spark.rows import KEPT_BYTES, RefusedRow, RowWindow, row_error
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from aioproducer.client.producer import Producer
     from aioproducer.runtime.bulk.result import SendManyResult
     from aioproducer.runtime.delivery import Delivery
+    from aioproducer.spark.dead_letter_files import DeadLetterPart
     from aioproducer.spark.dead_letters import DeadLetter
     from aioproducer.spark.rows import RowError
     from aioproducer.types import TopicPartition
@@ -74,10 +78,11 @@ class Target:
     Attributes:
         topic: of rows that name none.
         columns: what makes up a record.
-        dead_letter_topic: of rows that are refused; None to fail.
+        dead_letter_topic: of rows that are refused; None without `dead_letter_file` to fail.
         spark_partition: named in errors as their origin.
         topic_timeout_s: how long a topic is waited for while it does not exist.
         refused: rows that brokers have refused before.
+        dead_letter_file: of rows that are refused, instead of the topic.
     """
 
     topic: str | None
@@ -86,6 +91,12 @@ class Target:
     spark_partition: int
     topic_timeout_s: float = 10.0
     refused: Refused = field(default_factory=dict)
+    dead_letter_file: DeadLetterPart | None = None
+
+    @property
+    def keeps_refused(self) -> bool:
+        """Whether refused rows go elsewhere."""
+        return self.dead_letter_topic is not None or self.dead_letter_file is not None
 
 
 @dataclass(slots=True)
@@ -144,10 +155,10 @@ class _Sending:
         self._engine = producer._usable()
         self._batches = batches
         self._target = target
-        self._window = RowWindow(target.columns, bounded=target.dead_letter_topic is None)
+        self._window = RowWindow(target.columns, bounded=not target.keeps_refused)
         self._sent = Sent()
         in_transaction = self._engine.transactions is not None
-        self._spares = in_transaction and target.dead_letter_topic is not None
+        self._spares = in_transaction and target.keeps_refused
         self._run = self._new_run()
         self._refused: list[FailedRecord] = []  # that are not sent, since the last outcomes
         self._unfit: dict[int, RefusedRow] = {}  # those of them that are in no batch
@@ -178,7 +189,7 @@ class _Sending:
         result = await self._run.complete(feeding())
         if self._spares and self._engine.transactions is not None:
             self._check_transaction(self._engine.transactions.check_send, result)
-        if result.failed and self._target.dead_letter_topic is None:
+        if result.failed and not self._target.keeps_refused:
             raise self._failure(result.failed)
         if broken is not None:
             raise broken
@@ -203,7 +214,7 @@ class _Sending:
     async def _feed(self) -> None:
         """Read until the end, or until as many rows wait as may be kept."""
         waiting = 0
-        while waiting < KEPT_BYTES or self._target.dead_letter_topic is None:
+        while waiting < KEPT_BYTES or not self._target.keeps_refused:
             batch = await self._batches.next()
             if batch is None:
                 self._ended = True
@@ -224,7 +235,7 @@ class _Sending:
                 self._window.drop(self._run.is_complete)
             self._sent.rows += batch.num_rows
             self._sent.bytes += size
-            if self._run.result.failed and self._target.dead_letter_topic is None:
+            if self._run.result.failed and not self._target.keeps_refused:
                 raise _StoppedError
 
     async def _wait_for_topics(self, batch: pa.RecordBatch) -> None:
@@ -284,13 +295,27 @@ class _Sending:
     async def _send_dead_letters(self, failed: list[FailedRecord]) -> None:
         if not all(isinstance(each.error, _THE_ROWS_OWN) for each in failed):
             raise self._failure(failed)
+        if self._target.dead_letter_file is None:
+            await self._send_letters(failed)
+        else:
+            refused = [self._refused_record(each) for each in failed]
+            # A mounted file system may take its time.
+            await asyncio.to_thread(self._target.dead_letter_file.write, refused)
+        self._sent.dead_letters.update(type(each.error).__name__ for each in failed)
+
+    def _refused_record(self, failed: FailedRecord) -> RefusedRecord:
+        unfit = self._unfit.get(failed.index)
+        if unfit is not None:
+            return RefusedRecord(unfit.row, failed, is_converted=False)
+        return RefusedRecord(self._window.row(failed.index), failed, is_converted=True)
+
+    async def _send_letters(self, failed: list[FailedRecord]) -> None:
         topic = self._target.dead_letter_topic or ""
         if topic not in self._topics:
             await self._wait_for(topic)
         deliveries = [await self._send_letter(topic, self._letter(each)) for each in failed]
         for delivery in deliveries:
             await delivery
-        self._sent.dead_letters.update(type(each.error).__name__ for each in failed)
 
     def _letter(self, failed: FailedRecord) -> DeadLetter:
         topic, origin = self._target.topic, self._target.spark_partition

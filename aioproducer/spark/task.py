@@ -11,6 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from aioproducer._util import log
 from aioproducer.runtime.native import missing_core, warn_once
 from aioproducer.spark.columns.encoding import encode_batches
+from aioproducer.spark.dead_letter_files import DeadLetterPart
 from aioproducer.spark.exactly_once.writes import TaskAttempt
 from aioproducer.spark.options import Guarantee
 from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
@@ -51,8 +53,8 @@ class TaskReport:
     """The result of one task.
 
     `bytes` are those of the Arrow columns, `retries` records sent again, `dead_letters` rows that
-    went to the dead letter topic, by the error's name, `result` what the driver needs for exactly
-    once, `missing_core` what its process lacks (`missing_core()`).
+    went to the dead letter topic or path, by the error's name, `result` what the driver needs for
+    exactly once, `missing_core` what its process lacks (`missing_core()`).
     """
 
     place: TaskPlace
@@ -128,7 +130,7 @@ def _again(
     plan: SinkPlan, items: PrefetchIterator[pa.RecordBatch | RefusedRow]
 ) -> Replay[pa.RecordBatch | RefusedRow]:
     """Return the items of a transaction; they are kept if it may do without some rows."""
-    limit = -1 if plan.options.dead_letter_topic is None else KEPT_BYTES
+    limit = KEPT_BYTES if plan.options.keeps_refused else -1
     return Replay(items, _size_of, limit)
 
 
@@ -184,25 +186,12 @@ def _send_rows(
     batches: Items[pa.RecordBatch | RefusedRow],
     refused: Refused = MappingProxyType({}),
 ) -> TaskReport:
-    options = plan.options
-    target = Target(
-        options.topic,
-        plan.columns,
-        options.dead_letter_topic,
-        place.partition,
-        options.topic_timeout_s,
-        refused,
-    )
     started = time.monotonic()
-
-    async def sending() -> tuple[Sent, int]:
-        inside = producer._producer
-        stats = inside._usable().stats
-        before = stats.records_retried
-        sent = await send_batches(inside, batches, target)
-        return sent, stats.records_retried - before
-
-    sent, retries = producer.run(sending)
+    with _dead_letter_part(plan, place) as part:
+        sent, retries = _sent(producer, plan, place, batches, refused, part)
+        # Before the transaction is prepared: a commit must not precede the rows it leaves out.
+        if part is not None:
+            part.publish()
     report = TaskReport(
         place,
         sent.rows,
@@ -223,6 +212,42 @@ def _send_rows(
         report.seconds,
     )
     return report
+
+
+def _dead_letter_part(
+    plan: SinkPlan, place: TaskPlace
+) -> AbstractContextManager[DeadLetterPart | None]:
+    path = plan.options.dead_letter_path
+    return nullcontext() if path is None else DeadLetterPart(path, plan.options.topic, *place)
+
+
+def _sent(
+    producer: Producer,
+    plan: SinkPlan,
+    place: TaskPlace,
+    batches: Items[pa.RecordBatch | RefusedRow],
+    refused: Refused,
+    part: DeadLetterPart | None,
+) -> tuple[Sent, int]:
+    options = plan.options
+    target = Target(
+        options.topic,
+        plan.columns,
+        options.dead_letter_topic,
+        place.partition,
+        options.topic_timeout_s,
+        refused,
+        part,
+    )
+
+    async def sending() -> tuple[Sent, int]:
+        inside = producer._producer
+        stats = inside._usable().stats
+        before = stats.records_retried
+        sent = await send_batches(inside, batches, target)
+        return sent, stats.records_retried - before
+
+    return producer.run(sending)
 
 
 def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> None:

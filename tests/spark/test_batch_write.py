@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,6 +113,20 @@ def test_a_refused_row_can_go_to_another_topic(
     assert headers["__aioproducer.spark.row"] == b"7"
     assert headers["__aioproducer.value.omitted.bytes"] == b"2000000"
     assert headers["__connect.errors.exception.class.name"].endswith(b"RecordTooLargeError")
+
+
+def test_refused_rows_can_go_to_files(spark: Any, embedded: EmbeddedKafka, tmp_path: Path) -> None:
+    topic = embedded.topic()
+    frame = spark.range(0, 10, 1, 2).selectExpr(
+        "CAST(id AS STRING) AS value", "IF(id IN (3, 7, 8), -5L, 1L) AS timestamp"
+    )
+    options = {"topic": topic, "dead.letter.path": str(tmp_path)}
+    write(frame, embedded, options | {"delivery.guarantee": "exactly-once"})
+    assert embedded.numbers(topic) == [0, 1, 2, 4, 5, 6, 9]
+    files = sorted(tmp_path.iterdir())
+    assert [path.name[:13] for path in files] == ["part-00000-0-", "part-00001-0-"]
+    lines = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    assert [(each["row"], each["raw"]) for each in lines] == [(3, "3"), (2, "7"), (3, "8")]
 
 
 def test_a_failed_task_shows_none_of_its_rows_in_task_transactions(

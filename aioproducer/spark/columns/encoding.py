@@ -100,8 +100,8 @@ def encode_batches(
 ) -> Iterator[pa.RecordBatch | RefusedRow]:
     """Yield the batches with binary columns for the encoded parts.
 
-    With a `dead.letter.topic`, a row that does not fit the schema is yielded by itself, between the
-    rows around it; `columns` are those of the encoded batches.
+    With a `dead.letter.topic` or `dead.letter.path`, a row that does not fit the schema is yielded
+    by itself, between the rows around it; `columns` are those of the encoded batches.
 
     Raises:
         RowError: A row does not fit the schema.
@@ -179,7 +179,7 @@ def _encoded(
     if options.topic is None and "topic" in batch.schema.names:
         topics = batch.column("topic").to_pylist()
     encoder = _encoder(part, options, kind)
-    tolerant = options.dead_letter_topic is not None
+    tolerant = options.keeps_refused
     contents, refused = encoder.encode(rows, topics, place, tolerant=tolerant)
     made = pa.array(contents, pa.binary())
     kept = [name for name in batch.schema.names if name not in (*part.columns, part.part)]

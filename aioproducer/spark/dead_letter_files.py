@@ -1,0 +1,160 @@
+"""Refused rows of a task as a file of JSON lines, for `dead.letter.path`.
+
+Owns: the file, its name and its format, which is that of the loader's dead-letter file with the
+rest of the record. Not here: which rows are refused.
+
+Invariants
+- A file appears under its name when it is complete and on disk, before the task's transaction can
+  be committed: no row is left out of Kafka and of the files.
+- The part of an attempt that fails is removed. A killed worker leaves a hidden `.part` file.
+- No file replaces another: names are unique.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from aioproducer.errors import SerializationError
+from aioproducer.loader.errors import DeadLetterError
+
+if TYPE_CHECKING:
+    from aioproducer.runtime.bulk.result import FailedRecord
+    from aioproducer.spark.rows import Row
+
+_NEW: Final = (
+    os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+)
+
+
+class RefusedRecord(NamedTuple):
+    """A row that was refused.
+
+    Attributes:
+        row: It as a record; None where it cannot be read.
+        failed: Its number in the task and the reason.
+        is_converted: Whether it could become a record.
+    """
+
+    row: Row | None
+    failed: FailedRecord
+    is_converted: bool
+
+
+class DeadLetterPart:
+    """The file of one pass of a task attempt; a context that removes what was not published.
+
+    Args:
+        folder: An existing directory.
+        topic: The topic of rows that name none.
+        spark_partition: The task's partition.
+        attempt: The task's attempt.
+
+    Raises:
+        DeadLetterError: The directory is missing, or no file can be made in it.
+    """
+
+    def __init__(self, folder: str, topic: str | None, spark_partition: int, attempt: int) -> None:
+        self._folder = Path(folder)
+        self._topic = topic
+        self._partition = spark_partition
+        name = f"part-{spark_partition:05d}-{attempt}-{uuid.uuid4().hex}.ndjson"
+        self.path: Path = self._folder / name
+        self._hidden = self._folder / f".{name}.part"
+        self._file: IO[bytes] | None = None
+        if not (self._folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+            raise DeadLetterError(
+                f"dead.letter.path {folder!r} is no directory that this worker can write to",
+                advice="create it, or mount it, on every executor and on the driver",
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._discard()
+
+    def write(self, records: Sequence[RefusedRecord]) -> None:
+        """Append rows; blocks on the file system."""
+        lines = b"".join(self._line(each) for each in records)
+        with self._writing():
+            if self._file is None:
+                # Rows may be confidential: the file is for its owner alone.
+                self._file = os.fdopen(os.open(self._hidden, _NEW, 0o600), "wb")
+            self._file.write(lines)
+
+    def publish(self) -> None:
+        """Put the rows on disk and give the file its name; without rows there is no file."""
+        if self._file is None:
+            return
+        with self._writing():
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._hidden.rename(self.path)
+            _sync_folder(self._folder)
+        self._file = None
+
+    def _discard(self) -> None:
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+            with suppress(OSError):
+                self._hidden.unlink()
+            self._file = None
+
+    def _line(self, record: RefusedRecord) -> bytes:
+        row, failed = record.row, record.failed
+        is_delivery = record.is_converted and not isinstance(failed.error, SerializationError)
+        named = self._topic if row is None or row.topic is None else row.topic
+        entry: dict[str, Any] = {
+            "file": f"spark partition {self._partition}",
+            "member": None,
+            "row": failed.index,
+            "stage": "delivery" if is_delivery else "row",
+            "reason": f"{type(failed.error).__name__}: {failed.error}",
+            **_text("raw", None if row is None else row.value),
+            **_text("key", None if row is None else row.key),
+            "topic": named,
+            "partition": None if row is None else row.partition,
+            "timestamp_ms": None if row is None else row.timestamp_ms,
+            "headers": []
+            if row is None
+            else [{"name": name, **_text("value", value)} for name, value in row.headers],
+        }
+        return json.dumps(entry).encode("ascii") + b"\n"
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise DeadLetterError(f"cannot write the dead-letter file {self.path}: {reason}") from (
+                error
+            )
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put the name of a new file on disk, where directories can be opened."""
+    if hasattr(os, "O_DIRECTORY"):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _text(name: str, content: bytes | None) -> dict[str, str | None]:
+    if content is None:
+        return {name: None}
+    try:
+        return {name: content.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(content).decode("ascii")}
