@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aioproducer.errors import (
     BatchRefusedError,
+    InvalidProducerEpochError,
     KafkaError,
+    ProducerFencedError,
     TransactionAbortableError,
     TransactionAbortedError,
 )
@@ -37,6 +39,13 @@ _CONSEQUENCES: Final = (BatchRefusedError, TransactionAbortableError, Transactio
 _AFTER_ABORT: Final = (
     "nothing of this task is visible to read_committed consumers: start the query or job again"
 )
+
+_AFTER_TIMEOUT: Final = (
+    "the task's transaction was ended before the task: by the broker, if the task takes longer "
+    "than kafka.transaction.timeout.ms (raise that, or write with more partitions), or by a later "
+    "attempt, query or job with the same transactional.id.prefix"
+)
+_ENDED_BY_OTHERS: Final = (InvalidProducerEpochError, ProducerFencedError)
 
 
 class RowError(KafkaError):
@@ -163,6 +172,8 @@ def row_error(
     error = _cause(first.error)
     name = "" if type(error) is KafkaError else f"{type(error).__name__}: "
     advice = error.advice
+    if isinstance(error, _ENDED_BY_OTHERS):
+        advice = advice or _AFTER_TIMEOUT
     if isinstance(first.error, (TransactionAbortableError, TransactionAbortedError)):
         advice = advice or _AFTER_ABORT
     others = f"; {len(failed) - 1} more of {rows} rows failed" if len(failed) > 1 else ""

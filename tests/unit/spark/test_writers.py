@@ -21,7 +21,7 @@ from aioproducer.errors import (
     TransactionalIdAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from aioproducer.spark.errors import EpochOverError, SupersededError
+from aioproducer.spark.errors import EpochNotPreparedError, EpochOverError, SupersededError
 from aioproducer.spark.exactly_once.calls import CALLERS
 from aioproducer.spark.pool import POOL
 from aioproducer.spark.rows import RowError
@@ -75,6 +75,39 @@ def test_an_exactly_once_job_shows_nothing_before_its_commit(kafka: EmbeddedKafk
     assert kafka.numbers(topic) == []
     copied(writer).commit(messages)
     assert kafka.numbers(topic) == list(range(30))
+
+
+@pytest.mark.parametrize("guarantee", ["task-transactions", "exactly-once"])
+def test_a_task_longer_than_its_transaction_names_the_timeout(
+    kafka: EmbeddedKafka, guarantee: str
+) -> None:
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield from batch(0, 1)
+        time.sleep(2.5)
+        yield from batch(1, 2)
+
+    topic = kafka.topic(1)
+    options = {"delivery.guarantee": guarantee, "kafka.transaction.timeout.ms": "1000"}
+    writer = source(kafka, topic, **options).writer(SCHEMA, False)
+    with pytest.raises(RowError, match="InvalidProducerEpochError") as caught:
+        copied(writer).write(slow())
+    assert "longer than kafka.transaction.timeout.ms" in (caught.value.advice or "")
+    copied(writer).abort([None])
+    assert kafka.numbers(topic) == []
+
+
+def test_an_epoch_committed_after_its_transactions_timed_out_names_the_timeout(
+    kafka: EmbeddedKafka,
+) -> None:
+    topic = kafka.topic(1)
+    options = EXACTLY_ONCE | {"kafka.transaction.timeout.ms": "1000"}
+    writer = source(kafka, topic, **options).writer(SCHEMA, False)
+    message = copied(writer).write(batch(0, 10))
+    time.sleep(2.5)
+    with pytest.raises(EpochNotPreparedError, match="epoch 0 was not decided") as caught:
+        copied(writer).commit([message])
+    assert "longer than kafka.transaction.timeout.ms" in (caught.value.advice or "")
+    assert kafka.numbers(topic) == []
 
 
 def test_an_exactly_once_job_that_is_aborted_leaves_nothing_open(kafka: EmbeddedKafka) -> None:
