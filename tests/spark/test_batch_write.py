@@ -58,10 +58,61 @@ def test_every_column_becomes_its_part_of_the_record(spark: Any, embedded: Embed
     assert [(each.key, each.value) for each in embedded.records(other)] == [(None, None)]
 
 
+def test_columns_of_other_types_are_written_as_json(spark: Any, embedded: EmbeddedKafka) -> None:
+    topic = embedded.topic(1)
+    frame = spark.sql("""
+        SELECT '1' AS key, to_json(struct(
+                   CAST(12.50 AS DECIMAL(38, 18)) AS price,
+                   TIMESTAMP_NTZ '2026-01-02 03:04:05.678901' AS at,
+                   array(named_struct('city', 'Ulm', 'zips', map('a', 1))) AS stops
+               )) AS value
+        UNION ALL SELECT '2', to_json(parse_json('{"a": [1, null, {"b": 2.5}]}'))
+    """)
+    write(frame, embedded, {"topic": topic, "delivery.guarantee": "exactly-once"})
+    found = {each.key: json.loads(each.value or b"") for each in embedded.records(topic)}
+    assert found[b"2"] == {"a": [1, None, {"b": 2.5}]}
+    assert (found[b"1"]["price"], found[b"1"]["stops"]) == (
+        12.5,
+        [{"city": "Ulm", "zips": {"a": 1}}],
+    )
+    assert found[b"1"]["at"].startswith("2026-01-02T03:04:05.678")
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_rows_of_python_and_pandas_functions_are_written_once(
+    spark: Any, embedded: EmbeddedKafka, guarantee: str
+) -> None:
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    from pyspark.sql.functions import pandas_udf, udf
+
+    def doubled(numbers: Any) -> Any:
+        return (2 * numbers).astype(str)
+
+    # PySpark reads the types, and finds no names that are local.
+    doubled.__annotations__ = {"numbers": pandas.Series, "return": pandas.Series}
+    value = pandas_udf(doubled, "string")
+    key = udf(lambda number: f"key-{number}".encode(), "binary")
+    topic = embedded.topic()
+    frame = spark.range(0, 3000, 1, 3)
+    frame = frame.select(key("id").alias("key"), value("id").alias("value"))
+    write(frame, embedded, {"topic": topic, "delivery.guarantee": guarantee})
+    found = {each.key: each.value for each in embedded.records(topic)}
+    assert found == {f"key-{n}".encode(): str(2 * n).encode() for n in range(3000)}
+    assert len(embedded.records(topic)) == 3000
+
+
 @pytest.mark.parametrize(
     ("columns", "options", "reason"),
     [
         ("id AS value", {"topic": "t"}, "column 'value' is bigint"),
+        ("CAST(1 AS DECIMAL(9,2)) AS value", {"topic": "t"}, "column 'value' is decimal"),
+        ("named_struct('a', 1) AS value", {"topic": "t"}, "column 'value' is struct"),
+        ("parse_json('1') AS value", {"topic": "t"}, "column 'value' is variant"),
+        (
+            "'a' AS value; TIMESTAMP_NTZ '2026-01-02 03:04:05' AS timestamp",
+            {"topic": "t"},
+            "column 'timestamp' is timestamp_ntz",
+        ),
         ("'a' AS value", {"topic": "t", "kafka.linger.m": "1"}, "did you mean kafka.linger.ms"),
     ],
 )
@@ -71,7 +122,7 @@ def test_what_cannot_work_is_refused_before_any_task(
     from pyspark.errors import AnalysisException
 
     with pytest.raises(AnalysisException, match=reason):
-        write(spark.range(1).selectExpr(columns), embedded, options)
+        write(spark.range(1).selectExpr(*columns.split("; ")), embedded, options)
 
 
 def test_overwriting_is_refused(spark: Any, embedded: EmbeddedKafka) -> None:
