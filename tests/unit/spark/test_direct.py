@@ -25,6 +25,7 @@ from aioproducer.spark.plan import SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL
 from aioproducer.spark.rows import RowError
 from aioproducer.spark.task import commit, write_task
+from aioproducer.wire.api_keys import ApiKey
 
 types: Any = pytest.importorskip("pyspark.sql.types", reason="needs pyspark (the extra `spark`)")
 
@@ -267,3 +268,29 @@ def test_a_writer_pickles_without_its_connections(kafka: EmbeddedKafka) -> None:
     for each in (writer, copy):
         with suppress(KafkaError):
             each._direct.leave()
+
+
+_STEPS = ["INIT_PRODUCER_ID", "PRODUCE", "TXN_OFFSET_COMMIT", "END_TXN"]
+
+
+@pytest.mark.parametrize("after_the_work", [False, True])
+@pytest.mark.parametrize("step", _STEPS)
+def test_a_driver_that_restarts_after_a_lost_connection_writes_each_batch_once(
+    kafka: EmbeddedKafka, step: str, after_the_work: bool
+) -> None:
+    topic = kafka.topic(1)
+    options = {
+        "kafka.bootstrap.servers": kafka.servers,
+        "topic": topic,
+        "delivery.guarantee": "exactly-once",
+    }
+    for number in range(3):
+        fault = kafka.faults.drop(ApiKey[step], apply=after_the_work)
+        for _ in range(2):  # Spark gives the batch to another driver, whether it failed or not
+            writer: Any = batch_writer(options, query=topic)
+            with suppress(KafkaError):
+                writer(Frame(rows(number)), number)
+            if writer._direct is not None:
+                writer._direct.leave()
+        assert fault.struck == 1
+    assert kafka.numbers(topic) == list(range(30))
