@@ -9,10 +9,10 @@ missed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.cells import KNOWN_FEW, KNOWN_MANY, Cell
+from bench.cells import ESSENTIAL, EXTRAS, KNOWN_FEW, KNOWN_MANY, Cell
 
 Cells = Mapping[str, Any]
 
@@ -120,6 +120,19 @@ def _client_bars(client: str) -> list[Bar]:
     ]
 
 
+def _extra_bars() -> list[Bar]:
+    ours = [cell for cell in ESSENTIAL["extras"] if cell.client == "aioproducer"]
+    return [
+        _cpu(
+            f"{EXTRAS[cell.extra]}: CPU beside aiokafka",
+            cell.key,
+            replace(cell, client="aiokafka").key,
+            0.5,
+        )
+        for cell in ours
+    ]
+
+
 BARS: list[Bar] = [
     *_client_bars("aioproducer"),
     *_client_bars("aioproducer-uvloop"),
@@ -156,6 +169,7 @@ BARS: list[Bar] = [
         1.0,
         at_least=True,
     ),
+    *_extra_bars(),
 ]
 
 

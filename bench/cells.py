@@ -4,8 +4,9 @@ Owns: which combinations exist, how many records each gets, which belong to whic
 here: how a cell is run.
 
 A cell is one point: a client, its way to send (mode), the server, record size, compression,
-partitions, keyed or not, and tuning. `common` tuning is linger 5 ms, batches of 128 KiB; `own` is
-what the client does by default. Idempotence and acks=all are asked for in either.
+partitions, keyed or not, tuning, and what each record goes through besides (extra). `common` tuning
+is linger 5 ms, batches of 128 KiB; `own` is what the client does by default. Idempotence and
+acks=all are asked for in either.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 LINGER_MS = 5
 BATCH_BYTES = 128 << 10
@@ -21,6 +23,16 @@ RATE = 1_000
 TURN_RECORDS = 500
 FILL_TOPICS, FILL_PARTITIONS, FILL_RATE = 100, 12, 50_000
 KNOWN_MANY, KNOWN_FEW = 10_000, 10
+MANY_TOPICS = 5_000
+EXTRAS: Mapping[str, str] = {
+    "": "",
+    "topics": f"round robin over {MANY_TOPICS:,} topics",
+    "partitioner": "a partitioner in Python",
+    "interceptor": "a function called before each record and one for its outcome",
+    "serializer": "a serializer in Python",
+    "headers": "two headers",
+}
+"""What a record has, or goes through, besides the usual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +100,7 @@ latency are whole turns, for each of which AIOProducer takes seconds."""
 
 _SHARE_BY_SIZE = {100: 1.0, 1_024: 0.4, 10_240: 0.06}
 _SHARE_SPREAD_THIN = 0.1
-"""With ten thousand partitions a batch holds a record or two."""
+"""With thousands of partitions a batch holds a record or two."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -103,6 +115,7 @@ class Cell:
     partitions: int = 6
     keyed: bool = False
     tuning: str = "common"
+    extra: str = ""
 
     @property
     def turns(self) -> int:
@@ -113,7 +126,15 @@ class Cell:
     def key(self) -> str:
         keyed = "keyed" if self.keyed else "unkeyed"
         parts = (self.client, self.mode, self.server, f"{self.size}B", self.codec)
-        return "/".join((*parts, f"{self.partitions}p", keyed, self.tuning))
+        extra = [self.extra] if self.extra else []
+        return "/".join((*parts, f"{self.partitions}p", keyed, self.tuning, *extra))
+
+    @property
+    def topics(self) -> int:
+        """The number of topics that the records go to."""
+        if self.extra == "topics":
+            return MANY_TOPICS
+        return FILL_TOPICS if self.mode == "fill" else 1
 
     @property
     def records(self) -> int:
@@ -125,6 +146,7 @@ class Cell:
             _BY_BOTH.get((self.client, self.mode), most),
         )
         spread_thin = self.partitions == KNOWN_MANY and self.mode != "active"
+        spread_thin = spread_thin or self.extra == "topics"
         return int(most * _SHARE_BY_SIZE[self.size] * (_SHARE_SPREAD_THIN if spread_thin else 1))
 
 
@@ -180,6 +202,20 @@ def _known() -> list[Cell]:
     ]
 
 
+_SPREAD: dict[str, Any] = {"server": "sink", "partitions": 1}
+"""For thousands of topics, which take Kafka minutes to create."""
+
+
+def _extras() -> list[Cell]:
+    clients = ("aioproducer", "aiokafka", "confluent")
+    return [
+        Cell(client, "each", extra=extra, **_SPREAD if extra == "topics" else {})
+        for extra in EXTRAS
+        if extra
+        for client in clients
+    ]
+
+
 def _matrix() -> list[Cell]:
     """Every size, codec, number of partitions, keyed or not, against both servers."""
     points = itertools.product(
@@ -215,6 +251,7 @@ ESSENTIAL: Mapping[str, list[Cell]] = {
     "sink": _sink(),
     "fill": _fill(),
     "known": _known(),
+    "extras": _extras(),
 }
 """The sections of `make bench`: what the bars need."""
 

@@ -32,7 +32,7 @@ from aioproducer.testing.kafka.release import DEFAULT_VERSION
 from aioproducer.testing.maven import MavenError
 from bench import java_client, machine
 from bench.bars import COPY, ENCODE
-from bench.cells import BATCH_BYTES, CLIENTS, FILL_RATE, FILL_TOPICS, LINGER_MS, Cell
+from bench.cells import BATCH_BYTES, CLIENTS, FILL_RATE, LINGER_MS, Cell
 from bench.clients import Job
 from bench.figures import percentile, spread
 from bench.servers import SERVERS, Server
@@ -181,8 +181,7 @@ async def run_together(
         async with AsyncExitStack() as stack:
             topics = []
             for cell in cells:
-                count = FILL_TOPICS if cell.mode == "fill" else 1
-                opening = server.topics(count, cell.partitions)
+                opening = server.topics(cell.topics, cell.partitions)
                 topics.append(await stack.enter_async_context(opening))
             runs = [
                 _run(server, cell, int(cell.records * share), names, stage, python)
@@ -218,6 +217,7 @@ async def _run(
         keyed=cell.keyed,
         tuning=cell.tuning,
         linger_ms=0 if cell.mode == "latency" else LINGER_MS,
+        extra=cell.extra,
     )
     before = await server.arrived(topics)
     found = await _measure(server, cell, records, job, stage, python)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.bars import Verdict, verdicts
-from bench.cells import CLIENTS, MODES
+from bench.cells import CLIENTS, EXTRAS, MODES
 from bench.tables import FAIL, PASS, table
 
 RECORDED = Path(__file__).parent
@@ -117,7 +117,9 @@ def _sections(cells: Mapping[str, Any]) -> Iterable[str]:
 def _title(cell: Mapping[str, Any]) -> str:
     keyed = "keyed" if cell["keyed"] else "no keys"
     shape = f"{cell['size']} B, {cell['codec']}, {cell['partitions']} partition(s), {keyed}"
-    return f"{MODES[cell['mode']]}: {cell['server']}, {shape}, {cell['tuning']} tuning"
+    extra = cell.get("extra", "")
+    besides = f", {EXTRAS[extra]}" if extra else ""
+    return f"{MODES[cell['mode']]}: {cell['server']}, {shape}, {cell['tuning']} tuning{besides}"
 
 
 def _entry_row(entry: Mapping[str, Any], measures: Iterable[str]) -> tuple[str, ...]:
@@ -150,6 +152,7 @@ def _draw(cells: Mapping[str, Any], directory: Path) -> None:
         and entry["cell"]["tuning"] == "common"
         and entry["cell"]["partitions"] <= 6
         and not entry["cell"]["keyed"]
+        and not entry["cell"].get("extra")
     ]
     latency = [entry for entry in common if entry["cell"]["mode"] == "latency"]
     sending = [entry for entry in common if entry["cell"]["mode"] != "latency"]

@@ -19,7 +19,7 @@ from aioproducer.testing.kafka.cluster import KafkaCluster
 from aioproducer.testing.reader import end_offsets
 from bench.capacity import capacity
 from bench.cells import KNOWN_FEW, KNOWN_MANY
-from bench.workers import Worker, worker
+from bench.workers import Report, Worker, worker
 
 _READY_S = 120.0
 _TOPIC_S = 180.0
@@ -48,8 +48,7 @@ class Server:
     @asynccontextmanager
     async def topics(self, count: int, partitions: int) -> AsyncIterator[list[str]]:
         """Fresh topics for the length of a block."""
-        number = next(self._names)
-        names = [f"bench-{os.getpid()}-{number}-{index}" for index in range(count)]
+        names = self.fresh_names(count)
         for name in names:
             await create_topic(self.bootstrap, name, partitions, timeout_s=_TOPIC_S)
         try:
@@ -57,6 +56,11 @@ class Server:
         finally:
             for name in names:
                 await delete_topic(self.bootstrap, name, timeout_s=_TOPIC_S)
+
+    def fresh_names(self, count: int) -> list[str]:
+        """Return names that were not used before."""
+        number = next(self._names)
+        return [f"bench-{os.getpid()}-{number}-{index}" for index in range(count)]
 
     async def arrived(self, topics: list[str]) -> int:
         """Records in these topics, by the end offsets of their partitions."""
@@ -74,10 +78,26 @@ class SinkServer(Server):
         self._process = process
         self._questions = itertools.count(1)
 
+    @asynccontextmanager
+    async def topics(self, count: int, partitions: int) -> AsyncIterator[list[str]]:
+        # In one order: by requests, thousands of topics would take a minute.
+        names = self.fresh_names(count)
+        await self._ask(create=names, partitions=partitions)
+        try:
+            yield names
+        finally:
+            await self._ask(delete=names)
+
+    async def arrived(self, topics: list[str]) -> int:
+        return int((await self._ask(count=topics))["arrived"])
+
     async def requests(self) -> int | None:
+        return int((await self._ask())["requests"])
+
+    async def _ask(self, **order: object) -> Report:
         question = f"counts-{next(self._questions)}"
-        self._process.say(question)
-        return int((await self._process.report(question, _READY_S))["requests"])
+        self._process.say(question, **order)
+        return await self._process.report(question, _READY_S)
 
 
 class EmbeddedServer(Server):

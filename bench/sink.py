@@ -1,7 +1,7 @@
 """The worker that acknowledges at once: a broker that counts records and validates nothing.
 
-Owns: the few requests a producer needs. Not here: clients. Arguments: none; topics are created
-by CreateTopics. It reports `ready` with its address, and its counts whenever `counts` is said.
+Owns: the few requests a producer needs. Not here: clients. Arguments: none; topics are created by
+CreateTopics, or in an order. It reports `ready` with its address, and counts after each order.
 
 A Produce request costs it one walk over the partition headers; record bytes are not touched after
 the kernel copied them, nothing is kept but the number of records per partition. The rest of the
@@ -356,8 +356,13 @@ async def _serve() -> None:
     address["own"] = server.sockets[0].getsockname()[:2]
     tell("ready", bootstrap_servers="{}:{}".format(*address["own"]))
     while (order := await next_order(heard)) is not None:
+        for name in order.get("create", ()):
+            log.create(name, order["partitions"])
+        for name in order.get("delete", ()):
+            log.delete(name)
         counts = {name: getattr(log, name) for name in ("requests", "batches", "records")}
-        tell(order["kind"], **counts)
+        arrived = sum(sum(log.ends[name]) for name in order.get("count", ()))
+        tell(order["kind"], arrived=arrived, **counts)
     server.close()
 
 

@@ -189,7 +189,7 @@ def new_runner(loop: str = "fastest") -> asyncio.Runner:
 async def orders() -> asyncio.StreamReader:
     """Standard input, for `next_order`."""
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
+    reader = asyncio.StreamReader(limit=_LINE_LIMIT)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     return reader
 

@@ -22,6 +22,10 @@ from bench.cells import BATCH_BYTES, LINGER_MS, TASKS
 Pair = tuple[bytes, bytes | None]
 """A record: value and key."""
 
+Headers = list[tuple[str, bytes]]
+
+HEADERS: Headers = [("trace", b"0123456789abcdef0123456789abcdef"), ("source", b"bench")]
+
 _VALUES = 256
 _KEYS = 10_007
 _WORDS = 2_000
@@ -39,6 +43,7 @@ class Job:
     keyed: bool
     tuning: str
     linger_ms: int = LINGER_MS
+    extra: str = ""
 
     @property
     def topic(self) -> str:
@@ -69,6 +74,34 @@ def pairs(job: Job) -> Iterator[Pair]:
     return itertools.cycle(list(zip(itertools.cycle(values(job.size)), keys, strict=False)))
 
 
+class RoundRobin:
+    """A partitioner that any client can be given: the next partition of so many."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def pick(self, partitions: int) -> int:
+        """Return the next one."""
+        self._next += 1
+        return self._next % partitions
+
+
+class Watch:
+    """An interceptor: it counts records, and outcomes."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.ended = 0
+
+    def on_send(self, record: object) -> None:
+        """Count a record."""
+        self.sent += 1
+
+    def on_end(self, *_: object) -> None:
+        """Count an outcome."""
+        self.ended += 1
+
+
 class Adapter(ABC):
     """A client that is open for the length of its `async with` block."""
 
@@ -84,6 +117,8 @@ class Adapter(ABC):
 
     def prepare(self, mode: str, records: Iterable[Pair]) -> Any:
         """These records in the form that a mode takes, made before the clock starts."""
+        if self.job.extra == "serializer":
+            return [(value.decode(), key) for value, key in records]
         return records
 
     async def each(self, records: Iterable[Pair]) -> None:
@@ -155,12 +190,28 @@ class AwaitedClient(Adapter):
     def __init__(self, job: Job, producer: Any) -> None:
         super().__init__(job)
         self._producer = producer
+        self._send = producer.send
 
     async def each(self, records: Iterable[Pair]) -> None:
         producer, topic = self._producer, self.topic
-        deliveries = [await producer.send(topic, value, key) for value, key in records]
+        if self.job.extra:
+            deliveries = await self._send_with(records)
+        else:
+            deliveries = [await producer.send(topic, value, key) for value, key in records]
         for delivery in deliveries:
             await delivery
+
+    async def _send_with(self, records: Iterable[Pair]) -> list[Any]:
+        """Send with what each record has or goes through."""
+        producer, topic, send = self._producer, self.topic, self._send
+        if self.job.extra == "topics":
+            over = zip(records, itertools.cycle(self.job.topics), strict=False)
+            return [await producer.send(topic, value, key) for (value, key), topic in over]
+        if self.job.extra == "headers":
+            return [
+                await producer.send(topic, value, key, headers=HEADERS) for value, key in records
+            ]
+        return [await send(topic, value, key) for value, key in records]
 
     async def dropped(self, records: Iterable[Pair]) -> None:
         producer, topic = self._producer, self.topic

@@ -8,14 +8,15 @@ from typing import Any, Self
 
 from aioproducer import Producer
 from bench.cells import KNOWN_FEW
-from bench.clients import AwaitedClient, Job, Pair
+from bench.clients import AwaitedClient, Job, Pair, RoundRobin, Watch
 
 _NAMES = {"linger": "linger_ms", "batch": "batch_size", "codec": "compression_type"}
 
 
 class Client(AwaitedClient):
     def __init__(self, job: Job) -> None:
-        producer = Producer(bootstrap_servers=job.bootstrap, **job.options(_NAMES))
+        options = job.options(_NAMES) | _extra_options(job)
+        producer = Producer(bootstrap_servers=job.bootstrap, **options)
         super().__init__(job, producer)
 
     async def __aenter__(self) -> Self:
@@ -33,7 +34,7 @@ class Client(AwaitedClient):
             return [value for value, _ in records]
         if mode == "arrow":
             return _table(records, self.job.keyed)
-        return records
+        return super().prepare(mode, records)
 
     async def many(self, items: list[Any]) -> None:
         result = await self._producer.send_many(self.topic, items)
@@ -62,6 +63,25 @@ class Client(AwaitedClient):
 
     async def flush(self) -> None:
         await self._producer.flush()
+
+
+def _extra_options(job: Job) -> dict[str, Any]:
+    """Return the options for what each record goes through."""
+    robin, watch = RoundRobin(), Watch()
+
+    class Interceptor:
+        on_send = staticmethod(watch.on_send)
+        on_acknowledgement = staticmethod(watch.on_end)
+
+    def partition(topic: str, key: object, value: object, metadata: Any) -> int:
+        return robin.pick(len(metadata.partitions))
+
+    options: dict[str, dict[str, Any]] = {
+        "partitioner": {"partitioner": partition},
+        "interceptor": {"interceptor_classes": [Interceptor()]},
+        "serializer": {"value_serializer": str.encode},
+    }
+    return options.get(job.extra, {})
 
 
 def _table(records: Iterable[Pair], keyed: bool) -> Any:
