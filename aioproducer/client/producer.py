@@ -265,14 +265,22 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
 
     async def _send_seen(self, engine: ProducerEngine, record: Record) -> Delivery:
         """`send` with interceptors."""
-        made = engine.interceptor_chain.show(record, self._prepare)
+        chain, appender = engine.interceptor_chain, engine.appender
+        made = chain.show(record, self._prepare)
         parts = made if isinstance(made, tuple) else made.known
-        with engine.interceptor_chain.reporting_errors(parts):
-            if parts is not made or engine.appender.serializing.is_queued(parts[0]):
-                parts = await engine.appender.finished(parts[0], made)
-        with engine.interceptor_chain.reporting_errors(parts):
-            delivery = await engine.appender.append(*parts)
-        engine.interceptor_chain.accepted(delivery, parts)
+        try:  # not `reporting_errors()`: this is done for each record
+            if parts is not made or appender.serializing.is_queued(parts[0]):
+                parts = await appender.finished(parts[0], made)
+            topic, key, value, pairs, partition, timestamp_ms = parts
+            delivery: Delivery | None = appender.fast_path.append(
+                topic, value, key, pairs, partition, timestamp_ms
+            )
+            if delivery is None:
+                delivery = await appender.append(*parts)
+        except BaseException as error:
+            chain.refused(parts, error)
+            raise
+        chain.accepted(delivery, parts)
         return delivery
 
     def _send_seen_nowait(self, engine: ProducerEngine, record: Record) -> Delivery:
