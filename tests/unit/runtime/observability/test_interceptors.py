@@ -179,6 +179,23 @@ def test_a_failed_batch_is_reported_and_still_counts_as_not_retrieved():
     play(act, **intercepted(witness))
 
 
+@pytest.mark.parametrize("linger_ms", [0, 5])
+def test_an_outcome_is_reported_before_those_that_await_it_go_on(linger_ms: int) -> None:
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            for number in range(3):
+                await producer.send_and_wait("t", b"alone")
+                assert witness.offsets == list(range(number + 1))
+            deliveries = [await producer.send("t", b"together") for _ in range(3)]
+            for delivery in deliveries:
+                metadata = await delivery
+                assert metadata.offset in witness.offsets
+
+    play(act, **intercepted(witness, linger_ms=linger_ms))
+
+
 def test_records_given_up_by_a_close_are_reported_before_it_returns():
     witness = Witness()
 
