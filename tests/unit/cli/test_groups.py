@@ -26,7 +26,7 @@ def test_a_group_is_taken_apart_in_its_place() -> None:
     assert parameters["host"].default is parameters["host"].empty
     hints = get_type_hints(command, include_extras=True)
     assert hints["host"] == Annotated[str, "a host"]
-    assert command.__doc__ == "What it does."
+    assert command.__doc__ == "Print the help."
 
 
 def test_the_command_gets_its_group_whole() -> None:
