@@ -107,7 +107,12 @@ def _client_bars(client: str) -> list[Bar]:
         _rate(f"{awaited}: records/s beside confluent", each, _cell("confluent"), 1.0),
         _rate(f"{awaited}: records/s beside Java", each, _cell("java"), 1.0),
         _rate(f"{awaited}: records/s beside aiokafka", each, _cell("aiokafka"), 8.0),
-        _cpu(f"{client}: fire and forget: CPU beside confluent, no callbacks", dropped, bare, 0.55),
+        _cpu(
+            f"{client}: deliveries dropped: CPU beside confluent, no callbacks",
+            dropped,
+            bare,
+            0.55,
+        ),
         _cpu(f"{client}: send_many: CPU beside confluent", _cell(client, "many"), bare, 0.35),
         _cpu(f"{client}: send_arrow: CPU beside confluent", _cell(client, "arrow"), bare, 0.15),
         _rate(

@@ -53,6 +53,14 @@ def percentile(samples: Sequence[float], share: float) -> float:
     return sorted(samples)[rank - 1]
 
 
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """The slope of the straight line nearest to the points (least squares)."""
+    mean_x = sum(x for x, _ in points) / len(points)
+    mean_y = sum(y for _, y in points) / len(points)
+    spread = sum((x - mean_x) ** 2 for x, _ in points)
+    return sum((x - mean_x) * (y - mean_y) for x, y in points) / spread
+
+
 def due_times(start: float, rate: float, count: int) -> list[float]:
     """Return when each of `count` requests is due, `rate` a second."""
     return [start + index / rate for index in range(count)]

@@ -32,7 +32,7 @@ _TRANSIENT = frozenset(
         KafkaError._PARTITION_EOF,
     ]
 )
-"""Errors of a reader while brokers break. Falling behind the retention is not among them."""
+"""Errors of a reader while brokers break. To miss records that retention deleted is not one."""
 
 
 class _Reader:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench import machine
+from bench.figures import slope
 from bench.scale_load import SHAPES
 from bench.workers import worker
 
@@ -131,17 +132,15 @@ async def _measure_all(
     return results
 
 
-def slope(points: Sequence[tuple[float, float]]) -> float:
-    """The slope of the straight line nearest to the points (least squares)."""
-    mean_x = sum(x for x, _ in points) / len(points)
-    mean_y = sum(y for _, y in points) / len(points)
-    spread = sum((x - mean_x) ** 2 for x, _ in points)
-    return sum((x - mean_x) * (y - mean_y) for x, y in points) / spread
-
-
 def bytes_per_partition(results: Results) -> float:
     """Return the bytes that one more known and idle partition keeps."""
     return slope([(value, each.held_bytes) for value, each in results[IDLE]])
+
+
+def growth(results: Results) -> dict[str, float]:
+    """Return the factor by which each shape costs more with the most idle partitions."""
+    (_, first), *_, (_, last) = results[IDLE]
+    return {shape: us / first.us[shape] for shape, us in last.us.items()}
 
 
 def violations(results: Results) -> list[str]:
@@ -151,10 +150,10 @@ def violations(results: Results) -> list[str]:
     if kept > MOST_BYTES:
         found.append(f"an idle partition keeps {kept:,.0f} bytes, more than {MOST_BYTES:,}")
     (_, first), *_, (_, last) = results[IDLE]
-    for shape, us in last.us.items():
-        if us > MOST_GROWTH * first.us[shape]:
+    for shape, factor in growth(results).items():
+        if factor > MOST_GROWTH:
             found.append(
-                f"with {last.size.known:,} partitions known a record costs {us:.1f} us "
+                f"with {last.size.known:,} partitions known a record costs {last.us[shape]:.1f} us "
                 f"{shape}, with {first.size.known:,} {first.us[shape]:.1f} us"
             )
     return found

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench import machine
+from bench.figures import slope
 from bench.workers import Report, Worker, WorkerError, worker
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Soak:
         """Bytes by which memory grew over the second half: slope times duration."""
         middle = (self.began + self.sent_at) / 2
         half = [(at, size) for at, size in self.rss if middle <= at <= self.sent_at]
-        return _slope(half) * (self.sent_at - middle)
+        return slope(half) * (self.sent_at - middle)
 
     def verdict(self) -> dict[str, int]:
         """Everything that has to be 0."""
@@ -191,15 +192,6 @@ class Soak:
             "rss_growth_second_half_bytes": round(self.growth),
             "violations": self.violations(),
         }
-
-
-def _slope(points: list[tuple[float, int]]) -> float:
-    """Of the straight line through them by least squares."""
-    n = len(points)
-    mean_x = sum(x for x, _ in points) / n
-    mean_y = sum(y for _, y in points) / n
-    spread = sum((x - mean_x) ** 2 for x, _ in points)
-    return sum((x - mean_x) * (y - mean_y) for x, y in points) / spread
 
 
 # -- living through it -------------------------------------------------------------------------

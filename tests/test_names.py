@@ -113,7 +113,7 @@ def test_no_retired_identifier_is_defined() -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ["def settle_one(): ...", "class FastLane: ...", "self._told = 1", "import a as settle"],
+    ["def settle_one(): ...", "class FastLane: ...", "self._told = 1", "import\ta\tas\tkin"],
 )
 def test_retired_identifiers_are_found(source: str) -> None:
     assert [name for _, name in defined(source) if retired(name)]

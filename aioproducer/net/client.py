@@ -164,9 +164,10 @@ class NetworkClient:
         return any(link.versions is not None for link in self._links())
 
     def has_no_live_connections(self) -> bool:
-        """Return whether the last connection ended although it was not idle for too long.
+        """Return whether no connection is left, the last one was lost and a node may be up.
 
-        The brokers may close idle connections or be down: only a new connection shows which.
+        Brokers that close connections may be down: only a new connection shows that. A connection
+        that this client closed because it was idle is not lost.
         """
         lost_at = ready_at = -_INFINITY
         healthy = False

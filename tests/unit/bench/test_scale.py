@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bench.scale import BASE, DIMENSIONS, IDLE, Measured, Results, Size, scaled, slope, violations
+from bench.figures import slope
+from bench.scale import BASE, DIMENSIONS, IDLE, Measured, Results, Size, scaled, violations
 from bench.scale_day import Day, run_day
 from bench.scale_load import places
 from bench.scale_report import day_line, page
