@@ -46,7 +46,7 @@ class DeadLetterFile:
 
     def __init__(self, path: str | os.PathLike[str], *, keep_bytes: int = 0) -> None:
         self.path: Path = Path(path)
-        with self._writing():
+        with writing(self.path):
             self._file = os.fdopen(_opened(self.path), "ab")
             status = os.fstat(self._file.fileno())
             self._on_disk = stat.S_ISREG(status.st_mode)
@@ -62,9 +62,8 @@ class DeadLetterFile:
 
     def write(self, position: Position, stage: Stage, reason: str, raw: bytes) -> None:
         """Append one rejected row."""
-        entry = {**position._asdict(), "stage": stage, "reason": reason, **_text(raw)}
-        line = json.dumps(entry).encode("ascii") + b"\n"
-        with self._writing():
+        line = line_of(position, stage, reason, raw)
+        with writing(self.path):
             self._file.write(line)
         self.size += len(line)
 
@@ -75,34 +74,58 @@ class DeadLetterFile:
 
     def go_back(self, size: int) -> None:
         """Remove what was written after so many bytes."""
-        with self._writing():
+        with writing(self.path):
             self._file.flush()
             self._file.truncate(size)
         self.size = size
 
     def sync(self) -> None:
         """Put everything written on disk."""
-        with self._writing():
+        with writing(self.path):
             self._file.flush()
             if self._on_disk:
                 os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Write what is still in memory and close the file."""
-        with self._writing():
+        with writing(self.path):
             self._file.close()
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            reason = error.strerror or str(error)
-            if error.errno == errno.ENXIO:
-                reason = "it is a pipe that no process reads"
-            raise DeadLetterError(
-                f"cannot write the dead-letter file {self.path}: {reason}"
-            ) from error
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise a `DeadLetterError` for an `OSError` of the block, which writes a dead-letter file."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno == errno.ENXIO:
+            reason = "it is a pipe that no process reads"
+        raise DeadLetterError(f"cannot write the dead-letter file {path}: {reason}") from error
+
+
+def line_of(
+    position: Position, stage: Stage, reason: str, raw: bytes | None, **more: object
+) -> bytes:
+    """Return the line of a rejected row, with `more` fields after the usual ones."""
+    entry = {
+        **position._asdict(),
+        "stage": stage,
+        "reason": reason,
+        **text_fields("raw", raw),
+        **more,
+    }
+    return json.dumps(entry).encode("ascii") + b"\n"
+
+
+def text_fields(name: str, content: bytes | None) -> dict[str, str | None]:
+    """Return bytes as a field of this name, or, if they are not UTF-8, `<name>_base64`."""
+    if content is None:
+        return {name: None}
+    try:
+        return {name: content.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(content).decode("ascii")}
 
 
 def _opened(path: Path) -> int:
@@ -144,10 +167,3 @@ def _is_dead_letter_file(path: Path, opened: os.stat_result) -> bool:
         except (ValueError, RecursionError):
             return False
     return isinstance(entry, dict) and {*Position._fields, "stage", "reason"} <= entry.keys()
-
-
-def _text(raw: bytes) -> dict[str, str]:
-    try:
-        return {"raw": raw.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {"raw_base64": base64.b64encode(raw).decode("ascii")}

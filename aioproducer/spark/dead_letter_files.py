@@ -12,17 +12,17 @@ Invariants
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Final, NamedTuple, Self
 
 from aioproducer.errors import SerializationError
 from aioproducer.loader.errors import DeadLetterError
+from aioproducer.loader.rejects import line_of, text_fields, writing
+from aioproducer.loader.rows import Position
 
 if TYPE_CHECKING:
     from aioproducer.runtime.bulk.result import FailedRecord
@@ -83,7 +83,7 @@ class DeadLetterPart:
     def write(self, records: Sequence[RefusedRecord]) -> None:
         """Append rows; blocks on the file system."""
         lines = b"".join(self._line(each) for each in records)
-        with self._writing():
+        with writing(self.path):
             if self._file is None:
                 # Rows may be confidential: the file is for its owner alone.
                 self._file = os.fdopen(os.open(self._hidden, _NEW, 0o600), "wb")
@@ -93,7 +93,7 @@ class DeadLetterPart:
         """Put the rows on disk and give the file its name; without rows there is no file."""
         if self._file is None:
             return
-        with self._writing():
+        with writing(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
@@ -113,32 +113,18 @@ class DeadLetterPart:
         row, failed = record.row, record.failed
         is_delivery = record.is_converted and not isinstance(failed.error, SerializationError)
         named = self._topic if row is None or row.topic is None else row.topic
-        entry: dict[str, Any] = {
-            "file": f"spark partition {self._partition}",
-            "member": None,
-            "row": failed.index,
-            "stage": "delivery" if is_delivery else "row",
-            "reason": f"{type(failed.error).__name__}: {failed.error}",
-            **_text("raw", None if row is None else row.value),
-            **_text("key", None if row is None else row.key),
-            "topic": named,
-            "partition": None if row is None else row.partition,
-            "timestamp_ms": None if row is None else row.timestamp_ms,
-            "headers": []
-            if row is None
-            else [{"name": name, **_text("value", value)} for name, value in row.headers],
-        }
-        return json.dumps(entry).encode("ascii") + b"\n"
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise DeadLetterError(f"cannot write the dead-letter file {self.path}: {reason}") from (
-                error
-            )
+        headers = () if row is None else row.headers
+        return line_of(
+            Position(f"spark partition {self._partition}", None, failed.index),
+            "delivery" if is_delivery else "row",
+            f"{type(failed.error).__name__}: {failed.error}",
+            None if row is None else row.value,
+            **text_fields("key", None if row is None else row.key),
+            topic=named,
+            partition=None if row is None else row.partition,
+            timestamp_ms=None if row is None else row.timestamp_ms,
+            headers=[{"name": name, **text_fields("value", value)} for name, value in headers],
+        )
 
 
 def _sync_folder(folder: Path) -> None:
@@ -149,12 +135,3 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def _text(name: str, content: bytes | None) -> dict[str, str | None]:
-    if content is None:
-        return {name: None}
-    try:
-        return {name: content.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(content).decode("ascii")}

@@ -25,7 +25,6 @@ from exploration.two_phase import (
     LARGE_TWO_PHASE,
     SMALL_TWO_PHASE,
     TwoPhaseConfig,
-    TwoPhaseResult,
     explore_two_phase,
 )
 from exploration.world import Config
@@ -33,7 +32,7 @@ from exploration.world import Config
 AnyConfig = Config | TwoPhaseConfig
 
 
-def explore_any(config: AnyConfig, seconds: float) -> Result | TwoPhaseResult:
+def explore_any(config: AnyConfig, seconds: float) -> Result:
     """Explore one configuration for so many seconds of CPU time at most."""
     if isinstance(config, TwoPhaseConfig):
         logging.disable(logging.CRITICAL)
@@ -43,7 +42,7 @@ def explore_any(config: AnyConfig, seconds: float) -> Result | TwoPhaseResult:
 
 def explore(configs: Sequence[AnyConfig], seconds: float, jobs: int) -> int:
     """Explore the configurations, each for that long at most; how many violations there are."""
-    results: list[Result | TwoPhaseResult] = []
+    results: list[Result] = []
     with ProcessPoolExecutor(jobs) as pool:
         for result in pool.map(explore_any, configs, repeat(seconds)):
             print(result, flush=True)

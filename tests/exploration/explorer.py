@@ -29,7 +29,7 @@ IGNORED["World"] = IGNORED["TransactionalWorld"] = frozenset(  # type: ignore[in
 class Result:
     """The results of an exploration."""
 
-    config: Config
+    name: str
     states: int = 0
     transitions: int = 0
     depth: int = 0
@@ -42,7 +42,7 @@ class Result:
     def __str__(self) -> str:
         end = "all" if self.is_complete else "not all"
         line = (
-            f"{self.config.name:<24} {self.states:>9,} states ({end}), "
+            f"{self.name:<24} {self.states:>9,} states ({end}), "
             f"{self.transitions:>10,} transitions, depth {self.depth:>3}, {self.seconds:6.1f} s"
         )
         if self.violation is None:
@@ -116,7 +116,8 @@ class Explorer:
     """
 
     def __init__(self, config: Config) -> None:
-        self.result = Result(config)
+        self._config = config
+        self.result = Result(config.name)
         self._parents: dict[int, tuple[int, Event] | None] = {}
         self._fair: dict[int, tuple[int, float]] = {}
 
@@ -130,7 +131,7 @@ class Explorer:
 
     def _run(self, end: float, most: int) -> None:
         result = self.result
-        world = make_world(result.config)
+        world = make_world(self._config)
         key = key_of(world)
         self._parents[key] = None
         level = [(key, snapshot(world))]

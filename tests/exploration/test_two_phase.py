@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
+from support.broken_drivers import WithoutFencing, WithoutMemory
 
-from aioproducer.spark.exactly_once.attempts import Plan, TaskResult
 from aioproducer.spark.exactly_once.decision import Decision
-from aioproducer.spark.exactly_once.two_phase import CommitReport, TwoPhaseCommit
+from aioproducer.spark.exactly_once.two_phase import TwoPhaseCommit
 from aioproducer.types import PreparedTransaction
 from exploration.two_phase import (
     LARGE_TWO_PHASE,
@@ -28,26 +26,6 @@ def test_every_row_is_there_once_in_every_order(config: TwoPhaseConfig) -> None:
     result = explore_two_phase(config, states=SMALL_STATES)
     assert result.violation is None, str(result)
     assert result.is_complete or result.states >= SMALL_STATES
-
-
-class WithoutMemory(TwoPhaseCommit):
-    """Does not skip what is decided."""
-
-    async def plan(self) -> Plan:
-        plan = await super().plan()
-        return Plan(plan.prefix, plan.driver)
-
-
-class WithoutFencing(TwoPhaseCommit):
-    """Decides under whatever identity is the last one."""
-
-    async def commit(self, epoch: int, results: Iterable[TaskResult | None]) -> CommitReport:
-        driver = await self._ledger.take_over()
-        known = [each for each in results if each is not None]
-        renamed = [
-            TaskResult(driver, each.epoch, each.owner, each.part, each.skipped) for each in known
-        ]
-        return await super().commit(epoch, renamed)
 
 
 class EndsBeforeItDecides(TwoPhaseCommit):

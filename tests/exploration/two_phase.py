@@ -21,7 +21,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
 from simulation.transactions.view import committed_view
@@ -57,6 +57,8 @@ from aioproducer.wire.messages.produce import (
     TopicProduceData,
 )
 from aioproducer.wire.schema import Message
+from exploration.explorer import Result
+from exploration.world import Event
 
 PREFIX, OWNER, TOPIC = "query", "id-of-the-query", "rows"
 TASKS = 2
@@ -68,7 +70,6 @@ _MOST_TURNS = 1000
 
 _T = TypeVar("_T")
 Protocol = Callable[[Ledger], TwoPhaseCommit]
-Event = tuple[str, str]
 
 
 class TwoPhaseConfig(NamedTuple):
@@ -503,39 +504,13 @@ def _raise_for(code: int) -> None:
 # -- the exploration -----------------------------------------------------------------------------
 
 
-@dataclass
-class TwoPhaseResult:
-    """The results of an exploration."""
-
-    config: TwoPhaseConfig
-    states: int = 0
-    transitions: int = 0
-    orders: int = 0
-    depth: int = 0
-    seconds: float = 0.0
-    is_complete: bool = False
-    schedule: list[Event] = field(default_factory=list)
-    """The one that leads to `violation`, with as few deviations as possible."""
-    violation: str | None = None
-
-    def __str__(self) -> str:
-        end = "all" if self.is_complete else "not all"
-        line = (
-            f"{self.config.name:<24} {self.states:>9,} states ({end}), {self.transitions:>10,} "
-            f"transitions, depth {self.depth:>3}, {self.seconds:6.1f} s"
-        )
-        if self.violation is None:
-            return line
-        return f"{line}\n  {self.violation}\n  {' '.join(map(':'.join, self.schedule))}"
-
-
 def explore_two_phase(
     config: TwoPhaseConfig,
     protocol: Protocol = TwoPhaseCommit,
     *,
     seconds: float = 1e9,
     states: int = 1 << 60,
-) -> TwoPhaseResult:
+) -> Result:
     """Follow every order until all states are seen, something is found, or time or states are over.
 
     Args:
@@ -544,13 +519,12 @@ def explore_two_phase(
         seconds: of CPU time, at most.
         states: so many, about.
     """
-    result = TwoPhaseResult(config)
+    result = Result(config.name)
     seen: set[int] = set()
     left: deque[list[Event]] = deque([[]])
     began = time.process_time()
     while left and len(seen) < states and result.seconds < seconds and result.violation is None:
         left += _follow(config, protocol, left.popleft(), seen, result)
-        result.orders += 1
         result.seconds = time.process_time() - began
     result.states = len(seen)
     result.is_complete = not left and result.violation is None
@@ -562,7 +536,7 @@ def _follow(
     protocol: Protocol,
     schedule: list[Event],
     seen: set[int],
-    result: TwoPhaseResult,
+    result: Result,
 ) -> list[list[Event]]:
     """Follow an order to its end or to a state seen before; return the orders that branch off."""
     branches: list[list[Event]] = []

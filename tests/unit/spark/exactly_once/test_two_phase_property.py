@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pytest
+from support.broken_drivers import WithoutFencing, WithoutMemory
 from support.two_phase import Query, play_query
 
-from aioproducer.spark.exactly_once.attempts import Plan, TaskResult
+from aioproducer.spark.exactly_once.attempts import Plan
 from aioproducer.spark.exactly_once.decision import Decision, TransactionNames
 from aioproducer.spark.exactly_once.ledger import Ledger
-from aioproducer.spark.exactly_once.two_phase import CommitReport, TwoPhaseCommit
+from aioproducer.spark.exactly_once.two_phase import TwoPhaseCommit
 from aioproducer.testing.world.producer import SimProducer
 from aioproducer.types import PreparedTransaction
 
@@ -36,26 +37,6 @@ def test_every_row_is_there_once_whatever_dies_when() -> None:
         happened += more
     expected = {"driver killed", "worker killed", "second driver", "broker crash", "speculation"}
     assert expected <= set(happened), f"seed {SEED}: hardly anything happened: {happened}"
-
-
-class WithoutFencing(TwoPhaseCommit):
-    """Decides under whatever identity is the last one."""
-
-    async def commit(self, epoch: int, results: Iterable[TaskResult | None]) -> CommitReport:
-        driver = await self._ledger.take_over()
-        known = [each for each in results if each is not None]
-        renamed = [
-            TaskResult(driver, each.epoch, each.owner, each.part, each.skipped) for each in known
-        ]
-        return await super().commit(epoch, renamed)
-
-
-class WithoutMemory(TwoPhaseCommit):
-    """Does not skip what is decided."""
-
-    async def plan(self) -> Plan:
-        plan = await super().plan()
-        return Plan(plan.prefix, plan.driver)
 
 
 class WithoutTwoPhases(Query):
