@@ -27,6 +27,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "anchors"),
     [
@@ -53,6 +54,7 @@ def test_examples_of_the_api_are_code(site: Path) -> None:
     assert '<pre><span></span><code><span class="gp">' in example
 
 
+@pytest.mark.slow
 @needs_chromium
 async def test_tables_and_code_fit_on_a_desktop_and_a_phone(site: Path) -> None:
     found = []
@@ -86,6 +88,7 @@ async def test_what_does_not_fit_is_found(tmp_path: Path) -> None:
             assert (await findings(page, DESKTOP))[0].startswith("1280 px: page:")
 
 
+@pytest.mark.slow
 @needs_chromium
 @pytest.mark.parametrize(
     ("text", "first"),

@@ -154,6 +154,7 @@ async def test_a_slow_stream_delays_no_other_call_and_is_released_after_a_cancel
     assert await values_in(one) == [b"meanwhile"]
 
 
+@pytest.mark.slow
 async def test_a_call_cancelled_at_any_await_releases_everything_once(
     one: EmbeddedCluster,
 ) -> None:

@@ -624,6 +624,7 @@ producer.send("t", b"1")
     brokers.thaw()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", ["blocking", "confluent", "dropped"])
 def test_producers_close_together_at_the_interpreters_exit(brokers: Brokers, client: str) -> None:
     make = f"""

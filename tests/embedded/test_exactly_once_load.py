@@ -116,6 +116,7 @@ def lines(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 async def test_a_load_that_is_killed_again_and_again_is_there_exactly_once(
     cluster: ClusterUnderTest, lines: Path
 ) -> None:
@@ -133,6 +134,7 @@ async def test_a_load_that_is_killed_again_and_again_is_there_exactly_once(
     assert [each["raw"].encode() for each in dead] == refused, f"seed {SEED}"
 
 
+@pytest.mark.slow
 async def test_without_it_the_same_kills_leave_duplicates(
     cluster: ClusterUnderTest, lines: Path
 ) -> None:

@@ -112,6 +112,7 @@ async def test_a_faststream_application_publishes(brokers: EmbeddedCluster) -> N
     ]
 
 
+@pytest.mark.slow
 async def test_demo_loads_all_flights_and_finds_them_again() -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, EXAMPLES / "demo.py"),

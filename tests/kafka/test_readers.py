@@ -77,6 +77,7 @@ async def written(
     return topic, acknowledged, SendingTime(begin, time.time_ns() // 1_000_000)
 
 
+@pytest.mark.slow
 async def test_the_readers_agree_with_the_writer(
     cluster: ClusterUnderTest, written: tuple[str, list[Acknowledged], SendingTime]
 ) -> None:

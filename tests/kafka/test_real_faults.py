@@ -45,6 +45,7 @@ def assert_flawless(verdict: Verdict, scenario: Scenario, load: Load) -> None:
     assert verdict.retries or not scenario.felt, "the fault was not felt at all"
 
 
+@pytest.mark.slow
 @pytest.mark.kafka
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("scenario", SHORT, ids=lambda scenario: scenario.name)

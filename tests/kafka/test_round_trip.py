@@ -63,6 +63,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timestamp_type", CASES)
 @pytest.mark.parametrize("codec", CODECS)
 async def test_random_records_are_read_back_identical(

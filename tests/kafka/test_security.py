@@ -147,6 +147,7 @@ async def send_for(producer: Producer, seconds: float) -> int:
     return count
 
 
+@pytest.mark.slow
 async def test_sessions_are_renewed_under_load_without_an_error(
     broker: KafkaCluster, authority: Authority
 ) -> None:

@@ -41,6 +41,7 @@ def assert_convicts_uncommitted_reading(result: Result) -> None:
     assert result.uncommitted.records > result.verdict.records
 
 
+@pytest.mark.slow
 @pytest.mark.kafka
 @pytest.mark.timeout(240)
 async def test_a_coordinator_killed_at_the_commit_tears_no_transaction(

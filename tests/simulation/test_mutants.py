@@ -22,6 +22,7 @@ QUICKLY_FOUND = (
 ALL = mutants.MUTANTS + mutants.TRANSACTIONAL_MUTANTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICKLY_FOUND)
 def test_a_planted_defect_is_found(name: str) -> None:
     (mutant,) = (m for m in ALL if m.name == name)

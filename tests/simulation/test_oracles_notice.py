@@ -160,6 +160,7 @@ def test_a_loss_that_is_not_reported_is_found_out(monkeypatch: pytest.MonkeyPatc
     assert _oracles_that_notice(_LOSING) == {"alarms_are_true"}
 
 
+@pytest.mark.slow
 def test_a_record_that_is_overtaken_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def is_remembered(self: _Partition, now: float) -> bool:
         return self.was_acknowledged

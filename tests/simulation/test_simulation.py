@@ -23,7 +23,8 @@ from simulation.themes import (
 from simulation.transactions.plan import draw_plan
 
 SEEDS = 300
-"""About 0.2 s of CPU each: half a minute on two cores."""
+"""About 0.6 s of CPU each: a minute and a half on two cores."""
+FEW = 60
 
 _TESTS = Path(__file__).parents[1]
 _REGRESSIONS = Path(__file__).with_name("regressions.txt")
@@ -49,6 +50,13 @@ def _regressions() -> list[int]:
     return [int(line.split()[0]) for line in lines if line and not line.startswith("#")]
 
 
+def test_every_guarantee_holds_in_a_few_seeds() -> None:
+    done = _python("-m", "simulation", "--seeds", str(FEW), "--jobs", "2")
+    assert done.returncode == 0, done.stdout
+    assert f"{FEW} seeds" in done.stdout
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_guarantee_holds_in_many_seeds_and_every_kind_of_fault_happens() -> None:
     done = _python("-m", "simulation", "--seeds", str(SEEDS), "--jobs", "2")
@@ -122,6 +130,7 @@ def _epochs(lines: list[str]) -> set[str]:
     return {line.rsplit("/", 2)[1] for line in lines if " appends " in line and " seq " in line}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", [IDLE_DAYS, IDLE_DAYS_REDPANDA, IDLE_DAYS_OLD_KAFKA])
 def test_idle_days_pass_and_brokers_expire_the_producer(theme: Theme) -> None:
     seed = _first_seed_of(theme)
@@ -143,6 +152,7 @@ def test_without_faults_everything_in_time_is_delivered() -> None:
         assert result.delivered > 0
 
 
+@pytest.mark.slow
 def test_the_guarantees_for_what_survives_hold_with_unclean_elections_too() -> None:
     for seed in range(1, 30):
         assert run_seed(seed, Setup(unclean_elections=True)).violations == []

@@ -220,6 +220,7 @@ def test_an_exactly_once_job_is_published_as_a_whole(spark: Any, embedded: Embed
     assert len(published(embedded, topic, 200)) == 200
 
 
+@pytest.mark.slow
 def test_a_task_that_writes_when_its_job_has_failed_holds_no_later_job_up(
     spark: Any, embedded: EmbeddedKafka
 ) -> None:
@@ -271,6 +272,7 @@ def test_columns_become_avro_by_a_schema_registry(spark: Any, embedded: Embedded
     assert rows == [{"id": number, "tags": ["a", "b"]} for number in range(10)]
 
 
+@pytest.mark.slow
 def test_spark_finds_the_source_by_itself(spark: Any, embedded: EmbeddedKafka) -> None:
     topic = embedded.topic()
     session = spark.newSession()

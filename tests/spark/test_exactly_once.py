@@ -57,6 +57,7 @@ long = pytest.mark.skipif(not REPEATS, reason="takes long (make cluster-spark)")
 MakeSession = Callable[..., FaultySession]
 
 
+@pytest.mark.slow
 def test_commits_that_fail_anywhere_and_tasks_that_die_lose_and_repeat_nothing(
     spark: Any, embedded: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -102,6 +103,7 @@ def run_in(spark: Any, query: FaultyQuery, **faults: Any) -> None:
     assert not running.isActive
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_queries_killed_in_their_commits_are_whole_in_the_end(
     embedded: EmbeddedKafka, tmp_path: Path

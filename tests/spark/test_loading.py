@@ -184,6 +184,7 @@ def ndjson_files(folder: Path) -> None:
             file.write(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [parquet_files, orc_files, avro_files, csv_files, ndjson_files],

@@ -30,6 +30,7 @@ def run_pytest(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", ["function", "class", "module", "session"])
 def test_a_leaked_task_fails_the_test_on_every_scope_of_loop(tmp_path: Path, scope: str) -> None:
     answer = run_pytest(

@@ -90,6 +90,7 @@ async def test_the_sink_counts_foreign_clients_too(codec: str) -> None:
         assert (await run(server, cell, 500))["records"] == 500
 
 
+@pytest.mark.slow
 async def test_clients_that_take_turns_are_measured_one_at_a_time() -> None:
     cells = [
         Cell("aioproducer", "latency", server="sink", partitions=1),
@@ -106,6 +107,7 @@ async def test_clients_that_take_turns_are_measured_one_at_a_time() -> None:
     assert "records_per_request" not in first
 
 
+@pytest.mark.slow
 async def test_a_client_that_fails_does_not_stop_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

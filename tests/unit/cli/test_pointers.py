@@ -87,6 +87,7 @@ def test_an_unknown_authority_points_to_doctor(
     assert pointer(capsys) == ["aioproducer", "doctor", *options]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [COMMANDS[0], COMMANDS[4]], ids=" ".join)
 def test_a_closed_port_points_to_doctor(
     command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -256,6 +256,7 @@ def at_every_turn(work: Work, cut: Cut, level: int) -> Counter[tuple[Report, boo
     raise AssertionError("the work never ends")
 
 
+@pytest.mark.slow
 @LEVELS
 @pytest.mark.parametrize(
     ("work", "cut"),
@@ -281,6 +282,7 @@ def test_a_commit_whose_producer_ends_says_unknown_where_nothing_else_is_true(
     assert (Report.NOT_COMMITTED, True) not in seen
 
 
+@pytest.mark.slow
 @LEVELS
 @pytest.mark.parametrize(
     ("work", "cut"),

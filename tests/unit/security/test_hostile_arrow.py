@@ -38,6 +38,7 @@ def read_in_little_memory(path: Path) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
 @pytest.mark.parametrize("kind", ["dictionary", "dictionary in the schema", "lists", "beginnings"])
 def test_parquet_with_one_long_text_for_many_rows_is_read_in_little_memory(
@@ -57,6 +58,7 @@ def test_parquet_with_one_long_text_for_many_rows_is_read_in_little_memory(
     assert read_in_little_memory(path) == len(column)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
 def test_orc_with_one_long_text_for_many_rows_is_read_in_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "texts.orc"

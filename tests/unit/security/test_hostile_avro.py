@@ -257,6 +257,7 @@ COMPRESSIONS_OF_GIGABYTES: dict[str, Callable[[], bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", COMPRESSIONS_OF_GIGABYTES)
 def test_a_block_of_gigabytes_is_refused_in_little_memory(codec: str, tmp_path: Path) -> None:
     block = COMPRESSIONS_OF_GIGABYTES[codec]()

@@ -65,6 +65,7 @@ MANY = 120_000
 # -- sizes -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

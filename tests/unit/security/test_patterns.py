@@ -250,6 +250,7 @@ async def test_references_to_what_is_evaluated_are_followed_within_bounds(draft:
     assert time.process_time() - began < 4
 
 
+@pytest.mark.slow
 async def test_many_errors_with_long_texts_take_bounded_time() -> None:
     encode = await encoder({"allOf": [{"type": "string"}] * 100_000})
     began = time.process_time()
@@ -391,6 +392,7 @@ def kept_by(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_patterns_that_are_kept_take_bounded_memory() -> None:
     long = "a" * 9_000
     texts = [f"{long}{number}" for number in range(30)]
@@ -402,6 +404,7 @@ def test_patterns_that_are_kept_take_bounded_memory() -> None:
     assert kept_by(make_all) < 8_000_000
 
 
+@pytest.mark.slow
 def test_machines_that_are_kept_take_bounded_memory() -> None:
     def match_all() -> None:
         for number in range(40):

@@ -206,6 +206,7 @@ def a_cluster_of(text: str) -> Callable[[Peer], Any]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("terminal", [False, True])
 @pytest.mark.parametrize(
     "arguments", [["doctor", "-t", "t"], ["doctor", "--json"], ["topics", "list"]]
@@ -333,6 +334,7 @@ def test_a_position_is_printable() -> None:
     check(str(Position(EVERYTHING, EVERYTHING, 1)), lines=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("terminal", [False, True])
 async def test_names_of_files_and_members_are_shown_printable(
     tmp_path: Path, terminal: bool

@@ -297,6 +297,7 @@ def test_a_protobuf_schema_is_read_in_linear_time(text: str) -> None:
     assert time.process_time() - began < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -19,6 +19,7 @@ SECRET = "hunter2-sEcret!"
 PEM = f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value",
     [
@@ -51,6 +52,7 @@ def test_no_error_about_options_quotes_a_value(
     assert refused > 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [SECRET, PEM, f"/{SECRET}", SECRET * 100])
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
 def test_no_error_of_a_file_or_login_quotes_a_value(value: str, protocol: str) -> None:

@@ -175,6 +175,7 @@ def test_the_memory_of_causes_is_bounded_and_dropped_ones_are_reported(lines):
     assert all(lines().count(left_out % node) == 1 for node in range(1000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("brokers", [1, 3, 10])
 def test_an_outage_of_an_hour_is_a_line_a_minute_and_broker(lines, brokers):
     async def outage(kafka):

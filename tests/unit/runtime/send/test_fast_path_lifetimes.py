@@ -102,6 +102,7 @@ def test_references_to_directly_sent_records_are_given_back():
     run_virtual(send, brokers=1, topics={"t": 1})
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.getallocatedblocks(), reason="only Python's own allocator counts")
 async def test_memory_does_not_grow_with_the_records_sent():
     """A record leaves the same objects in every span; free lists and caches grow in some."""

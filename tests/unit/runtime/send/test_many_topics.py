@@ -39,6 +39,7 @@ def figures(request):
     return json.loads(result.stdout)
 
 
+@pytest.mark.slow
 def test_a_new_topic_costs_as_many_instructions_however_many_are_known(figures):
     few, many = figures["few"]["instructions"], figures["many"]["instructions"]
     assert few > 1_000

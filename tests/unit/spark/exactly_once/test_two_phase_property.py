@@ -29,6 +29,7 @@ MOST_TRIES = 150
 pytestmark = pytest.mark.timeout(120 + 2 * QUERIES)
 
 
+@pytest.mark.slow
 def test_every_row_is_there_once_whatever_dies_when() -> None:
     happened: Counter[str] = Counter()
     for seed in range(SEED, SEED + QUERIES):
@@ -81,6 +82,7 @@ class AmongRivals(Query):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("broken", "query"), [(WithoutFencing, AmongRivals), (WithoutMemory, Query)]
 )

@@ -47,6 +47,7 @@ def test_every_row_is_there_once_whichever_request_a_driver_dies_at(fault: Fault
             assert epoch.wrong() == [], f"request {at}, seed {seed}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", Fault)
 def test_every_row_of_2000_tasks_is_there_once(fault: Fault) -> None:
     requests = requests_of(TASKS, TASKS // 4)
