@@ -9,7 +9,6 @@ import asyncio
 import json
 import time
 import uuid
-from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +17,6 @@ from typing import Any
 from aioproducer._checks.extras import needed
 from aioproducer._util.secrets import Unpicklable, hides_arguments
 from aioproducer.errors import AuthenticationError
-
-_EC_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +39,10 @@ def signed_assertions(settings: AssertionSettings) -> Callable[[], Awaitable[str
     """Return a function that creates a new assertion on each call.
 
     Raises:
-        ConfigError: `cryptography` is not installed.
+        ConfigError: PyJWT or `cryptography` is not installed.
     """
+    with needed("PyJWT", "to sign assertions", install="aioproducer[oauth]"):
+        import jwt  # noqa: F401
     with needed("cryptography", "to sign assertions", install="aioproducer[oauth]"):
         import cryptography  # noqa: F401
 
@@ -70,7 +69,7 @@ def make_assertion(settings: AssertionSettings, now: float) -> str:
         AuthenticationError: a file cannot be used.
     """
     template = _template(settings.template_file)
-    header = {"alg": settings.algorithm, "typ": "JWT", **template.get("header", {})}
+    header = {"typ": "JWT", **template.get("header", {}), "alg": settings.algorithm}
     issued = int(now)
     claims: dict[str, Any] = {
         "iat": issued,
@@ -82,34 +81,33 @@ def make_assertion(settings: AssertionSettings, now: float) -> str:
     claims |= {name: value for name, value in given.items() if value is not None}
     if settings.with_id:
         claims["jti"] = str(uuid.uuid4())
-    signed = f"{_segment(header)}.{_segment(claims)}"
-    return f"{signed}.{_base64(_sign(settings, signed.encode()))}"
+    return _signed(settings, header, claims)
 
 
-def _sign(settings: AssertionSettings, data: bytes) -> bytes:
+def _signed(settings: AssertionSettings, header: dict[str, Any], claims: dict[str, Any]) -> str:
+    import jwt
     from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
-    from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     passphrase = None if settings.passphrase is None else settings.passphrase.encode()
     pem = _read(settings.private_key_file)
     try:
-        key = load_pem_private_key(pem, passphrase)
+        key: Any = load_pem_private_key(pem, passphrase)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise AuthenticationError(
             f"the private key in {settings.private_key_file} cannot be read",
             advice="it must be PEM; check sasl_oauthbearer_assertion_private_key_passphrase",
         ) from None
-    if settings.algorithm == "RS256" and isinstance(key, rsa.RSAPrivateKey):
-        return key.sign(data, padding.PKCS1v15(), SHA256())
-    if settings.algorithm == "ES256" and isinstance(key, ec.EllipticCurvePrivateKey):
-        r, s = decode_dss_signature(key.sign(data, ec.ECDSA(SHA256())))
-        return r.to_bytes(_EC_BYTES, "big") + s.to_bytes(_EC_BYTES, "big")
-    raise AuthenticationError(
-        f"the private key in {settings.private_key_file} is not one for {settings.algorithm}"
-    )
+    try:
+        jwt.get_algorithm_by_name(settings.algorithm).prepare_key(key)
+    except (TypeError, jwt.InvalidKeyError):
+        raise AuthenticationError(
+            f"the private key in {settings.private_key_file} is not one for {settings.algorithm}"
+        ) from None
+    try:
+        return jwt.encode(claims, key, settings.algorithm, header)
+    except (TypeError, ValueError, jwt.PyJWTError) as error:
+        raise AuthenticationError(f"the assertion cannot be signed: {error}") from None
 
 
 def _template(path: str | None) -> dict[str, dict[str, Any]]:
@@ -130,11 +128,3 @@ def _read(path: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise AuthenticationError(f"{path} cannot be read: {error.strerror or error}") from None
-
-
-def _segment(part: dict[str, Any]) -> str:
-    return _base64(json.dumps(part, separators=(",", ":")).encode())
-
-
-def _base64(data: bytes) -> str:
-    return urlsafe_b64encode(data).rstrip(b"=").decode()

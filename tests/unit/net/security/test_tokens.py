@@ -309,6 +309,28 @@ def test_a_template_adds_claims_and_headers(issuer: Issuer, tmp_path: Path) -> N
     assert claims["jti"]
 
 
+def test_a_template_does_not_change_the_algorithm(issuer: Issuer, tmp_path: Path) -> None:
+    template = tmp_path / "template.json"
+    template.write_text('{"header": {"alg": "none"}}')
+    made = make_assertion(assertion(issuer, tmp_path, template_file=str(template)), 0)
+    header, _, signature = made.split(".")
+    assert json.loads(decoded(header))["alg"] == "RS256"
+    assert signature
+
+
+def test_a_key_of_another_curve_is_refused(issuer: Issuer, tmp_path: Path) -> None:
+    issuer.client_key = ec.generate_private_key(ec.SECP384R1())
+    with pytest.raises(AuthenticationError, match="is not one for ES256"):
+        make_assertion(assertion(issuer, tmp_path, algorithm="ES256"), 0)
+
+
+def test_a_template_that_cannot_be_signed_is_refused(issuer: Issuer, tmp_path: Path) -> None:
+    template = tmp_path / "template.json"
+    template.write_text('{"header": {"kid": 7}}')
+    with pytest.raises(AuthenticationError, match="cannot be signed"):
+        make_assertion(assertion(issuer, tmp_path, template_file=str(template)), 0)
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
