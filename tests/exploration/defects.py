@@ -153,6 +153,41 @@ OWN = (
         transactional=True,
     ),
     Defect(
+        "say that a record on the wire was not written when the producer is closed",
+        "core/sending/sender.py",
+        "            if batch.on_wire:\n                batch.possibly_persisted = True\n"
+        "            records += batch.count\n",
+        "            records += batch.count\n",
+    ),
+    Defect(
+        "forget a batch that a bulk call has kept open",
+        "core/batching/accumulator.py",
+        "            if queue is not None and queue.batches and queue.batches[0] is batch:\n"
+        "                self.readiness.replan(queue)\n",
+        "",
+    ),
+    Defect(
+        "keep a batch in its queue when it is purged",
+        "core/batching/accumulator.py",
+        "        self.withdraw(batches)\n        return batches\n",
+        "        return batches\n",
+    ),
+    Defect(
+        "leave a transaction open when the producer is closed",
+        "core/transactions/manager.py",
+        "            self.aborted_by_close = self.number\n            return self._abort("
+        'ProducerClosedError("the producer was closed meanwhile"))\n',
+        "            return None\n",
+        transactional=True,
+    ),
+    Defect(
+        "say that a commit on its way did not happen when the producer is closed",
+        "core/transactions/manager.py",
+        "            self._commit_at_the_end = self._end_of_commit(error)\n",
+        "            self._commit_at_the_end = None\n",
+        transactional=True,
+    ),
+    Defect(
         "give memory back while parts of the batch are sent",
         "core/batching/accumulator.py",
         "            if not left:\n                batch.complete(BatchOutcome())\n",

@@ -26,7 +26,17 @@ QUICKLY_FOUND = ("sleep over a response", "skip a sequence after each batch")
 CONFIGS = {config.name: config for config in (*SMALL, *LARGE)}
 
 
-@pytest.mark.parametrize("config", SMALL, ids=lambda config: config.name)
+def _is_slow(config: Config) -> bool:
+    return config.faults > 1 and bool(config.script)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(config, id=config.name, marks=pytest.mark.slow if _is_slow(config) else ())
+        for config in SMALL
+    ],
+)
 def test_nothing_is_wrong_in_a_small_configuration(config: Config) -> None:
     result = Explorer(config).run(states=SMALL_STATES)
     assert result.violation is None, str(result)

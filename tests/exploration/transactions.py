@@ -20,6 +20,7 @@ from aioproducer.errors import (
     CommitOutcomeUnknownError,
     KafkaError,
     NodeDisconnectedError,
+    ProducerClosedError,
     TransactionAbortableError,
 )
 from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
@@ -241,6 +242,23 @@ class TransactionalWorld(World):
             self.operation = getattr(manager, call)()
         self.wake()
 
+    def on_finish(self) -> None:
+        """A transaction that is open is aborted, and one that is about to end is waited for."""
+        super().on_finish()
+        self.script = ()
+        ending = self.manager.end_for_close()
+        if self.operation is None and ending is not None and not ending.done:
+            self.operation = ending
+        self._set_timer()
+
+    def end_transactions(self) -> None:
+        """The call that waits learns what is known; its request may be carried out yet."""
+        if self.tx_request is not None and self.tx_reply is None:
+            self.tx_late.append((self.tx_request, None))
+        self.tx_request = self.tx_reply = None
+        self.manager.fail(ProducerClosedError("the producer was closed meanwhile"))
+        self._check_call()
+
     # -- the coordinator -------------------------------------------------------------------------
 
     def side_events(self) -> list[Event]:
@@ -406,8 +424,8 @@ class TransactionalWorld(World):
 
 def check_transactions(world: TransactionalWorld) -> None:
     """Reported outcomes of transactions hold in every later state, and none stays open."""
-    is_late = "lose" in world.config.kinds
-    if world.is_over and not (is_late or world.is_fenced) and world.coordinator.state == "ongoing":
+    may_be_open = "lose" in world.config.kinds or world.is_dead
+    if world.is_over and not may_be_open and world.coordinator.state == "ongoing":
         raise ViolationError("every call has returned, and a transaction is open")
     for answer, ids in world.commits:
         if answer == "no" and ids & world.coordinator.committed:

@@ -37,7 +37,13 @@ from aioproducer.core.sending.idempotence import (
 )
 from aioproducer.core.sending.sender import Sender, SenderSettings
 from aioproducer.core.stats import ProducerStats
-from aioproducer.errors import DeliveryTimeoutError, KafkaError, NodeDisconnectedError
+from aioproducer.errors import (
+    DeliveryTimeoutError,
+    KafkaError,
+    NodeDisconnectedError,
+    ProducerClosedError,
+    RecordsPurgedError,
+)
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.types import Persistence, TopicPartition
 from aioproducer.wire.messages import (
@@ -64,6 +70,7 @@ RECONNECT_S = 0.25
 PAUSE_S = 2.0
 LONGEST_WAIT_S = 4.0
 """No backoff and no linger takes that long."""
+QUEUED, IN_FLIGHT = 0, 1
 LEADER_NOT_AVAILABLE = 5
 NOT_ENOUGH_REPLICAS = 19
 NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
@@ -94,6 +101,8 @@ class Config(NamedTuple):
         known: whether connections, metadata and producer id are there from the beginning.
         hints: whether a broker that does not lead names the leader (KIP-951).
         direct: whether single records go out without a turn.
+        bulk: whether all records are of one call, which sends a batch when it is full or the call
+            waits or ends.
         slow: whether requests are prepared in the background.
         ordered: whether a partition has one batch in flight (no idempotence).
         repeats: whether a call that has timed out is repeated.
@@ -116,6 +125,7 @@ class Config(NamedTuple):
     known: bool = True
     hints: bool = False
     direct: bool = False
+    bulk: bool = False
     slow: bool = False
     idempotent: bool = True
     ordered: bool = False
@@ -227,6 +237,7 @@ class World:
         self.config: Config = share(config)  # type: ignore[assignment]
         self.now = START
         self.faults = 0
+        self.is_closing = False
         self.is_dead = False
         """Whether the producer has come to its end before the application's calls."""
         self.timed_out = False
@@ -240,6 +251,8 @@ class World:
         self.to_send = [(n, p) for n, p in enumerate(config.sends) if not config.script]
         self.accepted: dict[int, tuple[int, ...]] = dict.fromkeys(range(config.partitions), ())
         self.line: list[tuple[int, int]] = []
+        self.gathered: list[ProducerBatch] = []
+        """Batches that a bulk call keeps open."""
         self.request: MemoryRequest | None = None
         self.places: dict[int, tuple[ProducerBatch, int]] = {}
         self.outcomes: dict[int, str] = {}
@@ -336,6 +349,8 @@ class World:
         events += [("answer", node) for node, link in links.items() if link.answers]
         events += [("execute", node) for node, link in links.items() if link.requests]
         events += [("elect", p) for p, log in self.logs.items() if log.leader < 0]
+        if self.gathered and (self.line or not self.to_send):
+            events.append(("end_gathering",))
         if self.to_send and self.may_send:
             events.append(("send",))
         if self._may_tick:
@@ -387,6 +402,12 @@ class World:
             yield ("recreate",)
         if "give_up" in kinds and self.line:
             yield ("give_up",)
+        if "finish" in kinds and not self.is_closing:
+            yield ("finish",)
+        if "cut" in kinds:
+            yield ("cut",)
+        if "purge" in kinds and self.places:
+            yield from (("purge", IN_FLIGHT), ("purge", QUEUED))
         yield from self._timer_faults(kinds)
 
     def _timer_faults(self, kinds: frozenset[str]) -> Iterator[Event]:
@@ -417,6 +438,8 @@ class World:
     @property
     def is_over(self) -> bool:
         """Whether everything that was sent has its outcome and nothing is under way."""
+        if self.is_dead:
+            return True
         links = self.net.links.values()
         return (
             not self.to_send
@@ -430,7 +453,8 @@ class World:
         """Let an event happen."""
         handler = getattr(self, f"on_{event[0]}")
         handler(*event[1:])
-        self.run_metadata()
+        if not self.is_dead:
+            self.run_metadata()
 
     def run_metadata(self) -> None:
         """The metadata task has its turns at once."""
@@ -527,6 +551,57 @@ class World:
                 self.line.pop(0)
                 self._open(number, partition, buffer, size)
 
+    def on_finish(self) -> None:
+        """The application closes the producer, which delivers what it has accepted."""
+        self.faults += 1
+        self._refuse_records()
+        self.accumulator.closing = True
+        self.accumulator.expedite()
+        self.wake()
+
+    def on_cut(self) -> None:
+        """The application closes the producer at once, or the bound of its call has come."""
+        self.faults += 1
+        self._refuse_records()
+        self.is_dead = True
+        self.sender.abort(ProducerClosedError("the producer was closed"))
+        self.end_transactions()
+        for node, link in self.net.links.items():
+            if link.preparing:
+                self._give_up_preparing(node)
+            if link.state == "ready":
+                self._lose_requests(node)
+        if not self.accumulator.is_idle or self.pool.available != self.pool.total:
+            raise ViolationError("batches or memory are left over after the close")
+        if self.places:
+            raise ViolationError(f"records {sorted(self.places)} have no outcome after the close")
+
+    def on_purge(self, kind: int) -> None:
+        """The application gives up the records that are queued, or those that are in flight."""
+        self.faults += 1
+        error = RecordsPurgedError("the record was purged")
+        self.sender.abort(error, queued=kind == QUEUED, in_flight=kind == IN_FLIGHT)
+        self.on_event()
+
+    def end_transactions(self) -> None:
+        """End the calls about transactions: the producer is closed."""
+
+    def _refuse_records(self) -> None:
+        self.is_closing = True
+        request, self.request = self.request, None
+        if request is not None and request.buffer is not None:
+            self.pool.cancel(request)
+        self.pool.close(ProducerClosedError("the producer is being closed"))
+        for number, _ in [*self.line, *self.to_send]:
+            self.outcomes[number] = "not accepted"
+        self.line, self.to_send = [], []
+
+    def on_end_gathering(self) -> None:
+        """The bulk call waits or has ended: its batches are due."""
+        batches, self.gathered = self.gathered, []
+        self.accumulator.end_gathering(batches)
+        self.wake()
+
     def _queue_for_memory(self, size: int) -> None:
         self.request = self.pool.enqueue(size, self.on_done)
         self.accumulator.expedite()
@@ -548,6 +623,9 @@ class World:
         self._placed(number, partition, batch)
         if self.config.direct and self._send_directly(partition, batch):
             return
+        if self.config.bulk and not batch.full:
+            batch.gathering = True
+            self.gathered.append(batch)
         self.accumulator.enqueue(batch, self.now)
         self.advance(self.now + DELIVERY_TIMEOUT_S)
         self._after_append()
@@ -560,7 +638,7 @@ class World:
     def _after_append(self) -> None:
         if self.accumulator.readiness.next_at >= self.until:
             return
-        if self.config.linger or not self._may_leave:
+        if self.config.linger or self.config.bulk or not self._may_leave:
             self.wake()
         else:
             self._turn()
@@ -685,6 +763,9 @@ class World:
     def on_unprepared(self, node: int) -> None:
         """The request cannot be made this time."""
         self.faults += 1
+        self._give_up_preparing(node)
+
+    def _give_up_preparing(self, node: int) -> None:
         link = self.net.links[node]
         batches, link.preparing = list(link.preparing), ()
         error = NodeDisconnectedError("the connection is gone")
@@ -710,6 +791,14 @@ class World:
     def on_close(self, node: int) -> None:
         """The connection is closed; what is on its way may arrive yet."""
         self.faults += 1
+        self._lose_requests(node)
+        if self.net.asking == node:
+            self.on_identity_failure(is_fault=False)
+        if self.net.describing == node:
+            self.on_metadata_failure(is_fault=False)
+        self.on_event()
+
+    def _lose_requests(self, node: int) -> None:
         link = self.net.links[node]
         ended = [request for request, _ in link.answers] + link.requests
         # It is in the buffers of machines in between; the client's memory is not read any more.
@@ -723,11 +812,6 @@ class World:
                 node, request.batches, NodeDisconnectedError("disconnected"), self.now
             )
             self.on_event()
-        if self.net.asking == node:
-            self.on_identity_failure(is_fault=False)
-        if self.net.describing == node:
-            self.on_metadata_failure(is_fault=False)
-        self.on_event()
 
     def on_identity(self) -> None:
         self.net.asking = -1
