@@ -160,7 +160,7 @@ OWN = (
         "            records += batch.count\n",
     ),
     Defect(
-        "forget a batch that a bulk call has kept open",
+        "leave a batch that a bulk call has kept open",
         "core/batching/accumulator.py",
         "            if queue is not None and queue.batches and queue.batches[0] is batch:\n"
         "                self.readiness.replan(queue)\n",
