@@ -64,7 +64,8 @@ PANELS = (
     ),
     Panel(
         "Dead letters",
-        "Rows that went to dead.letter.topic, by the name of the error; reported by batch_writer.",
+        "Rows that went to dead.letter.topic or dead.letter.path, by the name of the error; "
+        "reported by batch_writer.",
         "short",
         (
             (

@@ -33,6 +33,23 @@ _NEW: Final = (
 )
 
 
+def check_folder(folder: str, process: str) -> None:
+    """Raise unless this process can make files in a directory.
+
+    Args:
+        folder: `dead.letter.path`.
+        process: What the error calls this process.
+
+    Raises:
+        DeadLetterError: The directory is missing, or no file can be made in it.
+    """
+    if not (Path(folder).is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        raise DeadLetterError(
+            f"dead.letter.path {folder!r} is no directory that {process} can write to",
+            advice="create it, or mount it, on every executor and on the driver",
+        )
+
+
 class RefusedRecord(NamedTuple):
     """A row that was refused.
 
@@ -68,11 +85,7 @@ class DeadLetterPart:
         self.path: Path = self._folder / name
         self._hidden = self._folder / f".{name}.part"
         self._file: IO[bytes] | None = None
-        if not (self._folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
-            raise DeadLetterError(
-                f"dead.letter.path {folder!r} is no directory that this worker can write to",
-                advice="create it, or mount it, on every executor and on the driver",
-            )
+        check_folder(folder, "this worker")
 
     def __enter__(self) -> Self:
         return self

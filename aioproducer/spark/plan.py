@@ -23,6 +23,7 @@ from aioproducer.errors import ConfigError, UnsupportedVersionError
 from aioproducer.records.arrow_layout import ArrowColumns
 from aioproducer.spark.columns.encoding import EncodedPart, encoded_parts
 from aioproducer.spark.columns.schema import plan_columns
+from aioproducer.spark.dead_letter_files import check_folder
 from aioproducer.spark.exactly_once.writes import (
     DEFAULT_TRANSACTION_TIMEOUT_MS,
     JOB_EPOCH,
@@ -129,9 +130,12 @@ class SinkPlan:
         """Fence other drivers and settle what an earlier one has left; once per epoch.
 
         Raises:
+            DeadLetterError: `dead.letter.path` is no directory that this process can write to.
             EpochLostError: see there.
             KafkaError: the cluster could not be asked.
         """
+        if self.options.dead_letter_path is not None:
+            check_folder(self.options.dead_letter_path, "the driver")
         if self.options.guarantee is not Guarantee.EXACTLY_ONCE or self.exactly_once is not None:
             self.end_orphans()
             return self

@@ -176,11 +176,24 @@ def test_the_driver_writes_files_as_well(kafka: EmbeddedKafka, tmp_path: Path) -
 def test_a_missing_directory_fails_the_task_before_any_row_is_sent(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    topic = kafka.topic(1)
-    plan = plan_of(kafka, topic, "at-least-once", tmp_path / "none")
+    topic, folder = kafka.topic(1), tmp_path / "gone"
+    folder.mkdir()
+    plan = plan_of(kafka, topic, "at-least-once", folder)
+    folder.rmdir()
     with pytest.raises(DeadLetterError, match="is no directory that this worker can write to"):
         written(plan, rows_without_keys(set(), set()))
     assert kafka.records(topic) == []
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_missing_directory_fails_the_plan_before_any_task(guarantee: str, tmp_path: Path) -> None:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
+    options |= {"delivery.guarantee": guarantee, "dead.letter.path": str(tmp_path / "none")}
+    batch = SinkPlan.of_batch(options, FIELDS, overwrite=False)
+    stream = SinkPlan.of_stream(options | {"checkpointLocation": "/cp"}, FIELDS)
+    for plan in (batch, stream):  # no broker is asked: there is none
+        with pytest.raises(DeadLetterError, match="is no directory that the driver can write to"):
+            plan.begun()
 
 
 def test_lines_have_the_format_of_the_loaders_dead_letters(tmp_path: Path) -> None:
