@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from tools.mutation import report
 from tools.mutation.__main__ import EQUIVALENTS
 from tools.mutation.coverage_map import CoverageMap
 from tools.mutation.operators import changes_of, mutated
+from tools.mutation.patching import apply
 from tools.mutation.report import Outcome
 from tools.mutation.sampling import Mutant, all_mutants, sample
+from tools.mutation.session import Question
 from tools.mutation.trial import in_child
 
 ROOT = Path(__file__).parents[1]
@@ -156,6 +160,85 @@ def verdict(tests: str) -> str:
 
 def test_mutant_of_a_real_module_is_killed_by_its_tests() -> None:
     assert verdict(CLUSTER_TESTS) == "False"
+
+
+def killer_of(change: str, tests: list[str]) -> str:
+    """Judge one change of cluster.py in a fork of a process that has imported everything."""
+    question = Question(str(ROOT / CLUSTER), change_of(change), tests, 1.0)
+    program = (
+        "from tools.mutation.session import Question, killers\n"
+        f"print(killers([Question{tuple(question)!r}], 1)[0])"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT / ".ci"), "AIOPRODUCER_IMPL": "pure"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    return (done.stdout + done.stderr).strip().splitlines()[-1]
+
+
+BLIND = f"{CLUSTER_TESTS}::test_the_topics_cannot_be_changed_from_outside"
+SEEING = (
+    f"{CLUSTER_TESTS}::test_leader_is_none_for_no_leader_an_unknown_node_and_an_unknown_partition"
+)
+
+
+def test_fork_with_a_mutant_names_the_test_that_kills_it() -> None:
+    assert killer_of("return known.partitions[partition]", [BLIND, SEEING]) == SEEING
+
+
+def test_fork_with_a_mutant_that_no_test_notices_names_none() -> None:
+    assert killer_of("return known.partitions[partition]", [BLIND]) == "None"
+
+
+SOURCE = """
+def outer(a=1):
+    def inner():
+        return a < 2
+    return inner
+
+class Thing:
+    limit = 3
+
+    @property
+    def is_low(self):
+        return self.limit < 4
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    (tmp_path / "patched_module.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "patched_module", raising=False)
+    return importlib.import_module("patched_module")
+
+
+def patch(module: ModuleType, after: str) -> bool:
+    """Change the module in place; the change is named by its text afterwards."""
+    file = Path(str(module.__file__))
+    number = next(each.number for each in changes_of(SOURCE) if each.after == after)
+    return apply(file, number)
+
+
+def test_functions_that_exist_get_the_changed_code(module: ModuleType) -> None:
+    inner = module.outer(2)
+    assert not inner()
+    assert patch(module, "return a <= 2")
+    assert inner()
+    assert module.outer(2)()
+
+
+def test_a_property_gets_the_changed_code(module: ModuleType) -> None:
+    thing = module.Thing()
+    thing.limit = 4
+    assert patch(module, "return self.limit <= 4")
+    assert thing.is_low
+
+
+@pytest.mark.parametrize("after", ["limit = 4", "def outer(a=2):"])
+def test_what_runs_at_import_is_not_changed_in_place(module: ModuleType, after: str) -> None:
+    assert not patch(module, after)
 
 
 def test_mutant_that_its_tests_do_not_notice_survives(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from pathlib import Path
 
 from tools.mutation import report, sampling
@@ -49,31 +48,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(drawn: Sequence[sampling.Mutant], tests: Sequence[str], jobs: int) -> list[report.Outcome]:
     """Run the tests of each mutant, `jobs` mutants at a time."""
     from tools.mutation import coverage_map, trial
+    from tools.mutation.session import Question, killers
 
     reached = coverage_map.load_map(ROOT, tests, BUILD / "pure.json")
     listed: Mapping[tuple[str, str, str], str] = report.read_equivalents(EQUIVALENTS)
-    control = sorted(
-        set(chain.from_iterable(reached.tests_of(m.path, m.change.lines) for m in drawn))
+    found = [reached.tests_of(m.path, m.change.lines) for m in drawn]
+    first = killers(
+        [
+            Question(
+                str(ROOT / m.path), m.change.number, of_it, sum(reached.seconds[t] for t in of_it)
+            )
+            for m, of_it in zip(drawn, found, strict=True)
+        ],
+        jobs,
     )
-    times = [reached.seconds[test] for test in control]
-    if control and not trial.survives(ROOT, None, control, times):
-        raise SystemExit("some of these tests fail without any mutant; see above")
+    unreliable = _failing_without_a_mutant(sorted({test for test in first if test}), jobs)
+    print(f"{sum(test is not None for test in first)} killed in one process", flush=True)
 
-    def judge(mutant: sampling.Mutant) -> report.Outcome:
+    def judge(mutant: sampling.Mutant, killer: str | None, reaching: list[str]) -> report.Outcome:
         change = mutant.change
         if (mutant.path, change.before, change.after) in listed:
             return report.Outcome(mutant, "listed")
-        found = reached.tests_of(mutant.path, change.lines)
-        for stage in stages(found, mutant.folder):
+        if killer is not None and killer not in unreliable:
+            return report.Outcome(mutant, "killed")
+        reliable = [test for test in reaching if test not in unreliable]
+        for stage in stages(reliable, mutant.folder):
             durations = [reached.seconds[test] for test in stage]
             if not trial.survives(ROOT / mutant.path, change.number, stage, durations):
                 return report.Outcome(mutant, "killed")
-        name = "survived" if found else "not reached"
+        name = "survived" if reliable else "not reached"
         print(f"{name}: {mutant.path}:{change.line}: {change.before} -> {change.after}", flush=True)
         return report.Outcome(mutant, name)
 
     with ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(judge, drawn))
+        return list(pool.map(judge, drawn, first, found))
+
+
+def _failing_without_a_mutant(tests: Sequence[str], jobs: int) -> set[str]:
+    from tools.mutation.session import Question, killers
+
+    found = killers([Question("", None, [test], 60.0) for test in tests], jobs)
+    return {test for test, killer in zip(tests, found, strict=True) if killer is not None}
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
