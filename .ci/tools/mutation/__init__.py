@@ -2,7 +2,7 @@
 
 Start with `__main__`. `operators` makes the changes, `sampling` draws some of them, `coverage_map`
 finds the tests that run each line, `session` runs these tests against each change in forks of one
-process (`patching` puts the change in place), `trial` does so in a process of its own where a fork
+process (`patching` puts the change in place), `trial` does so in a separate process where a fork
 cannot, and `report` writes bench/MUTATION.md.
 
 Neither mutmut nor cosmic-ray can drive this suite: mutmut rewrites functions of a copy of the tree,

@@ -62,7 +62,7 @@ def _own(code: CodeType) -> tuple[object, ...]:
 
 
 def _is_same_outside(before: CodeType, after: CodeType) -> bool:
-    """Whether a module or class body does the same, apart from what its functions do."""
+    """Return whether a module or class body does the same, apart from its functions."""
     if _is_function(before):
         return True
     inner = _inner(before), _inner(after)

@@ -131,6 +131,7 @@ class Core:
         guarantee_order: bool = False,
         retries: int = 2**31 - 1,
         memory: int = 1 << 20,
+        grows: bool = False,
         sequencer: Sequencer | None = None,
         transactions: TransactionManager | None = None,
         latencies: NodeLatencies | None = None,
@@ -154,7 +155,12 @@ class Core:
         self.expired_producers: list[ExpiredProducer] = []
         self.accumulator = RecordAccumulator(
             AccumulatorSettings(
-                batch_size, linger, delivery_timeout, max_request_size, guarantee_order
+                batch_size,
+                linger,
+                delivery_timeout,
+                max_request_size,
+                guarantee_order,
+                grows=grows,
             ),
             self.pool,
             self.metadata,
@@ -191,7 +197,7 @@ class Core:
         record = OutgoingRecord(meta, partition, 1, None, value, (), len(value) + 100)
         batch = self.accumulator.try_append(record, partition)
         if batch is None:
-            size = max(self.accumulator.settings.batch_size, record.size)
+            size = self.accumulator.settings.first_size(record.size)
             buffer = self.pool.try_allocate(size)
             assert buffer is not None
             batch = self.accumulator.begin_batch(

@@ -417,3 +417,13 @@ def test_a_batch_has_its_place_and_its_age_from_when_it_is_handed_out() -> None:
     assert core.accumulator.try_hand_out(early, core.now, 0)
     assert early.ordinal > late.ordinal
     assert early.created_at == core.now
+
+
+def test_a_batch_that_grows_doubles_its_memory_up_to_batch_size() -> None:
+    core = Core(grows=True, batch_size=10_000, linger=5.0)
+    batch = core.append(value=b"v" * 3000)
+    sizes = [batch.size]
+    while core.append(value=b"v" * 1000) is batch:
+        sizes.append(batch.size)
+    assert sorted(set(sizes)) == [4096, 8192, 10_000]
+    assert core.pool.total - core.pool.available == 10_000 + 4096

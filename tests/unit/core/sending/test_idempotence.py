@@ -839,3 +839,8 @@ ExactlyOnce.TestCase.settings = settings(max_examples=150, stateful_step_count=4
 TestExactlyOnce = ExactlyOnce.TestCase
 ExpiringBroker.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestExpiringBroker = ExpiringBroker.TestCase
+
+
+def test_a_batch_without_a_sequence_has_overtaken_none_when_it_is_acknowledged() -> None:
+    core = idempotent_core()
+    assert core.sequencer.on_acknowledged(core.append(), core.now) == ()

@@ -600,3 +600,35 @@ def test_next_deadline_follows_the_oldest_batch() -> None:
     assert core.sender.next_deadline(core.now, core.nodes) == began + 10
     core.sender.on_response(1, first.batches, answer(ok()), core.now)
     assert core.sender.next_deadline(core.now, core.nodes) == began + 13
+
+
+def test_a_record_sent_without_a_turn_counts_as_sent() -> None:
+    core = Core()
+    batch = core.append()
+    core.drain(1)
+    core.sender.on_dispatched_directly(1, batch)
+    assert batch.on_wire
+    assert core.stats.requests_sent == 1
+
+
+def test_batches_that_ended_while_their_request_was_prepared_are_left_out_of_it() -> None:
+    core = Core((1, 1))
+    ended, live = core.append(0), core.append(1)
+    (dispatch,) = core.sender.poll(core.now, core.nodes)
+    core.accumulator.complete(ended, BatchOutcome(error=ProducerClosedError("closed")))
+    assert core.sender.without_done(1, dispatch.batches) == [live]
+    assert core.accumulator.pinned == {live}
+
+
+def test_a_batch_past_its_time_fails_with_that_when_its_connection_ends() -> None:
+    core = Core((1, 1), delivery_timeout=10)
+    late = core.append(0)
+    (first,) = core.poll()
+    core.now += 9
+    core.append(1)
+    (second,) = core.poll()
+    core.now += 2
+    core.sender.on_failure(1, second.batches, NodeDisconnectedError("gone"), core.now)
+    assert isinstance(error_of(late), DeliveryTimeoutError)
+    core.sender.on_failure(1, first.batches, NodeDisconnectedError("gone"), core.now)
+    assert isinstance(error_of(late), DeliveryTimeoutError)

@@ -1200,3 +1200,20 @@ def at(rpc: Rpc) -> tuple[Stage, TransactionalRequest]:
         if rpc is OFFSETS:
             stage.respond(stage.request(Rpc.ADD_OFFSETS))
     return stage, stage.request(rpc)
+
+
+def test_every_pending_call_about_offsets_fails_with_the_producer() -> None:
+    stage = Stage().begun()
+    calls = [
+        stage.manager.send_offsets({T0: OffsetAndMetadata(position)}, GROUP) for position in (5, 6)
+    ]
+    stage.manager.fail(ProducerFencedError("fenced"))
+    assert [call.done for call in calls] == [True, True]
+    assert all(isinstance(call.error, ProducerFencedError) for call in calls)
+
+
+def test_a_producer_id_that_is_awaited_is_work() -> None:
+    stage = Stage()
+    assert not stage.manager.has_work(is_idle=True)
+    stage.manager.init()
+    assert stage.manager.has_work(is_idle=True)
