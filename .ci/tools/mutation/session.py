@@ -26,6 +26,7 @@ from tools.mutation.trial import MEMORY_BYTES, PYTEST_ARGUMENTS, in_child
 
 _LONGEST_TEST_S = 60
 _STARTING_S = 10.0
+_ALL_PASS = "all pass"
 
 
 class Question(NamedTuple):
@@ -112,9 +113,6 @@ class _Trials:
             self.found[child.question] = ""
         elif answer != _ALL_PASS:
             self.found[child.question] = answer
-
-
-_ALL_PASS = "all pass"
 
 
 def _start(

@@ -70,10 +70,8 @@ class _Order:
         items.sort(key=lambda item: self._place.get(item.nodeid, -1))
 
 
-def survives(
-    file: Path, number: int | None, tests: Sequence[str], seconds: Sequence[float]
-) -> bool:
-    """Return whether all tests pass with a mutant (None: with the code as it is).
+def survives(file: Path, number: int, tests: Sequence[str], seconds: Sequence[float]) -> bool:
+    """Return whether all tests pass with a mutant.
 
     Args:
         file: The module that is changed.
@@ -89,15 +87,13 @@ def survives(
 
     def run() -> int:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-        finder = None
-        if number is not None:
-            code = compile(mutated(file.read_text(encoding="utf-8"), number), str(file), "exec")
-            finder = _Finder(file, code)
-            sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
+        code = compile(mutated(file.read_text(encoding="utf-8"), number), str(file), "exec")
+        finder = _Finder(file, code)
+        sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
         outcome = int(pytest.main(arguments, plugins=[_Order(tests)]))
-        return NOTHING_RAN if finder and not finder.was_used else outcome
+        return outcome if finder.was_used else NOTHING_RAN
 
-    outcome = in_child(run, STARTING_SECONDS + longest + 5 * sum(seconds), quiet=number is not None)
+    outcome = in_child(run, STARTING_SECONDS + longest + 5 * sum(seconds), quiet=True)
     if outcome == NOTHING_RAN:
         raise RuntimeError(f"none of these tests ran {file}: {' '.join(tests[:5])}")
     return outcome == PASSED
