@@ -22,12 +22,15 @@ from .app import TOPIC, create_app, producing
 
 SUBJECTS = 50
 TICK_S = 0.05
+MOST_AT_ONCE = 1_000
+"""Connections; by default uvicorn limits neither their number nor the time for headers."""
 
 
 async def main(port: int, rate: float) -> None:
     async with EmbeddedCluster(brokers=3, topics={TOPIC: 6}) as cluster:
         app = create_app(producing(cluster.bootstrap_servers))
-        server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
+        config = uvicorn.Config(app, port=port, log_level="warning", limit_concurrency=MOST_AT_ONCE)
+        server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve())
         while not server.started and not serving.done():  # noqa: ASYNC110
             await asyncio.sleep(TICK_S)
