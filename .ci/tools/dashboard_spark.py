@@ -14,6 +14,8 @@ from tools.dashboard import SOURCE, time_series
 
 TARGET = Path(__file__).parents[2] / "examples/spark_grafana.json"
 _WIDTH, _HEIGHT = 12, 8
+_STREAMS = "Reported by streams with register(spark, metrics=...)."
+_NEEDS = "Reported by batch_writer, and by streams with register(spark, metrics=...)."
 _CHOSEN = '{query=~"$query"}[$__rate_interval]'
 
 
@@ -31,8 +33,8 @@ def _rate(name: str) -> tuple[tuple[str, str], ...]:
     return ((f"sum by (query) (rate(aioproducer_spark_{name}{_CHOSEN}))", "{{query}}"),)
 
 
-def _quantile(share: float) -> tuple[str, str]:
-    buckets = f"sum by (le, query) (rate(aioproducer_spark_batch_seconds_bucket{_CHOSEN}))"
+def _quantile(name: str, share: float) -> tuple[str, str]:
+    buckets = f"sum by (le, query) (rate(aioproducer_spark_{name}_bucket{_CHOSEN}))"
     return f"histogram_quantile({share}, {buckets})", f"{{{{query}}}} p{round(share * 100)}"
 
 
@@ -45,7 +47,8 @@ PANELS = (
     ),
     Panel(
         "Bytes written",
-        "Bytes of keys and values per second; streams need observed(frame).",
+        "Bytes per second: of keys and values with observed(frame), else of the Arrow columns. "
+        f"{_NEEDS}",
         "Bps",
         _rate("bytes_total"),
     ),
@@ -54,7 +57,7 @@ PANELS = (
         "Time in which a micro-batch is written, exactly-once commit included. "
         "The buckets end at 10 s.",
         "s",
-        (_quantile(0.5), _quantile(0.99)),
+        (_quantile("batch_seconds", 0.5), _quantile("batch_seconds", 0.99)),
     ),
     Panel(
         "Micro-batches",
@@ -64,8 +67,8 @@ PANELS = (
     ),
     Panel(
         "Dead letters",
-        "Rows that went to dead.letter.topic or dead.letter.path, by the name of the error; "
-        "reported by batch_writer.",
+        "Rows that went to dead.letter.topic or dead.letter.path, by the name of the error. "
+        f"{_NEEDS}",
         "short",
         (
             (
@@ -78,9 +81,40 @@ PANELS = (
     ),
     Panel(
         "Retries",
-        "Records per second that were sent again; reported by batch_writer.",
+        f"Records per second that were sent again. {_NEEDS}",
         "short",
         _rate("retries_total"),
+    ),
+    Panel(
+        "Time to acknowledgement",
+        "Time within which 99% of the records of a micro-batch were acknowledged: of the median "
+        f"micro-batch, and of the slowest. {_NEEDS}",
+        "s",
+        (_quantile("delivery_p99_seconds", 0.5), _quantile("delivery_p99_seconds", 0.99)),
+    ),
+    Panel(
+        "Transactions",
+        "Transactions per second by state; those in doubt or aborted follow from failures. "
+        f"{_STREAMS}",
+        "short",
+        (
+            (
+                f"sum by (query, state) (rate(aioproducer_spark_transactions_total{_CHOSEN}))",
+                "{{query}} {{state}}",
+            ),
+        ),
+    ),
+    Panel(
+        "Micro-batches given up",
+        "Micro-batches that failed after a task of theirs had succeeded; their query has ended. "
+        f"{_STREAMS}",
+        "short",
+        (
+            (
+                f"sum by (query) (increase(aioproducer_spark_batches_aborted_total{_CHOSEN}))",
+                "{{query}}",
+            ),
+        ),
     ),
 )
 

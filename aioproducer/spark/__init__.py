@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from aioproducer.spark.foreach import BatchReport as BatchReport
     from aioproducer.spark.foreach import batch_writer as batch_writer
+    from aioproducer.spark.metrics import QueryMetrics
+    from aioproducer.spark.reports.epochs import TransactionCounts as TransactionCounts
     from aioproducer.spark.rows import RowError as RowError
     from aioproducer.spark.source import AioproducerSource as AioproducerSource
 
@@ -32,14 +34,27 @@ _HOMES = {
     "AioproducerSource": "source",
     "BatchReport": "foreach",
     "RowError": "rows",
+    "TransactionCounts": "reports.epochs",
     "batch_writer": "foreach",
 }
 
-__all__ = ["AioproducerSource", "BatchReport", "RowError", "batch_writer", "register"]
+__all__ = [
+    "AioproducerSource",
+    "BatchReport",
+    "RowError",
+    "TransactionCounts",
+    "batch_writer",
+    "register",
+]
 
 
 @hides_arguments
-def register(spark: SparkSession, *, options: Mapping[str, str] | None = None) -> None:
+def register(
+    spark: SparkSession,
+    *,
+    options: Mapping[str, str] | None = None,
+    metrics: QueryMetrics | None = None,
+) -> None:
     """Make `format("aioproducer")` known to a session, Spark Connect's too.
 
     Spark finds the installed package by itself as well, unless one of all modules named `pyspark_*`
@@ -49,19 +64,24 @@ def register(spark: SparkSession, *, options: Mapping[str, str] | None = None) -
         options: hold for all reads, writes and tables of the session that have no others, such as
             `{"kafka.bootstrap.servers": "localhost:9092"}`. Secrets belong into environment
             variables (`kafka.sasl.password.env`).
+        metrics: is added to the listeners of the session's queries, and gets what only commits
+            know: retries, delivery times, dead letters and transactions of each micro-batch. With
+            Spark Connect it gets what Spark counts.
     """
     from aioproducer.spark.source import AioproducerSource
 
-    if not options:
+    if not options and metrics is None:
         spark.dataSource.register(AioproducerSource)
         return
 
-    lower = {name.lower(): value for name, value in options.items()}
+    lower = {name.lower(): value for name, value in (options or {}).items()}
+    made = None if metrics is None else metrics.listen(spark)
 
-    class WithOptions(AioproducerSource):
+    class Registered(AioproducerSource):
         defaults: ClassVar[Mapping[str, str]] = lower
+        reports: ClassVar[Any] = made
 
-    spark.dataSource.register(WithOptions)
+    spark.dataSource.register(Registered)
 
 
 def __getattr__(name: str) -> Any:

@@ -24,7 +24,8 @@ from aioproducer.spark.exactly_once.decision import Decision, TransactionNames, 
 from aioproducer.spark.exactly_once.ledger import Ledger, superseded
 from aioproducer.spark.plan import Epoch, TaskPlace
 from aioproducer.spark.replay import Refused, written_without_refused
-from aioproducer.spark.task import TaskReport, send_rows
+from aioproducer.spark.reports.tasks import TaskReport
+from aioproducer.spark.task import send_rows
 from aioproducer.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:

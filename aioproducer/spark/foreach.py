@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from aioproducer._util import log
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.errors import ConfigError
+from aioproducer.metrics.durations import DurationCounts
 from aioproducer.runtime.native import missing_core, warn_once
 from aioproducer.spark.options import Guarantee, SourceOptions
+from aioproducer.spark.reports.epochs import TransactionCounts, counts_of
 from aioproducer.spark.wording import option_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from aioproducer.spark.direct import DirectEpochs
-    from aioproducer.spark.task import TaskReport
+    from aioproducer.spark.reports.tasks import TaskReport
 
 _LOG: Final = log.get("spark")
 
@@ -38,14 +40,17 @@ class BatchReport(NamedTuple):
 
     Attributes:
         batch: Its number.
-        by_driver: Whether the driver has written it itself. If not, tasks have: their counts are
-            in the workers' logs, and those below are None.
+        by_driver: Whether the driver has written it itself. If not, tasks have: `batch_writer` does
+            not get their counts, which are in the workers' logs, and those below are None.
         rows: Rows that were written; 0 also where the micro-batch was in Kafka already.
         bytes: Bytes of the Arrow columns.
         retries: Records that were sent again.
         dead_letters: Rows that went to `dead.letter.topic` or `dead.letter.path`.
         seconds: How long the call took.
         dead_letter_reasons: Those rows by the name of the error, such as `RecordTooLargeError`.
+        delivery_times: Records by the time from their append to their acknowledgement.
+        transactions: The transactions of tasks; None without any, and from `batch_writer`.
+        is_aborted: Whether it was given up; `rows` and `bytes` are None then, and `seconds` is 0.
     """
 
     batch: int
@@ -56,6 +61,9 @@ class BatchReport(NamedTuple):
     dead_letters: int | None
     seconds: float
     dead_letter_reasons: Mapping[str, int] | None = None
+    delivery_times: DurationCounts | None = None
+    transactions: TransactionCounts | None = None
+    is_aborted: bool = False
 
 
 @hides_arguments
@@ -158,7 +166,8 @@ class _BatchWriter:
         letters = report.dead_letters
         counts = (report.rows, report.bytes, report.retries, letters.total())
         _LOG.info("epoch %d written by the driver: %d rows, %d bytes", batch, *counts[:2])
-        return BatchReport(batch, True, *counts, 0.0, dict(letters))
+        times = counts_of(report.deliveries)
+        return BatchReport(batch, True, *counts, 0.0, dict(letters), times)
 
     @hides_arguments
     def _written(self, frame: DataFrame, batch: int, batches: list[Any]) -> TaskReport | None:

@@ -1,11 +1,11 @@
 """Metrics of micro-batches: for Prometheus, OpenTelemetry or any function.
 
     feed = prometheus_feed()                                 # or opentelemetry_feed()
-    spark.streams.addListener(QueryMetrics(feed))            # format("aioproducer")
+    register(spark, metrics=QueryMetrics(feed))              # format("aioproducer")
     batch_writer(options, on_batch=partial(feed, "orders"))  # foreachBatch
 
-Spark counts the rows of a stream; `observed(frame)` makes it count the bytes as well. Retries and
-dead letters are in the report of `batch_writer`, and in the log lines of tasks.
+Without `register(spark, metrics=...)`, and with Spark Connect, a listener gets what Spark counts:
+rows, and bytes by `observed(frame)`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer._checks.extras import needed, required
 from aioproducer.spark.foreach import BatchReport
+from aioproducer.spark.reports.epochs import EpochReport, new_reports
 
 with required(__name__, "spark"):
     from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -22,7 +23,7 @@ with required(__name__, "spark"):
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from prometheus_client import CollectorRegistry
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
         QueryProgressEvent,
@@ -45,6 +46,14 @@ _COUNTS: Final[Mapping[str, str]] = {
     "dead_letters": "Rows written to the dead letter topic or path.",
 }
 
+_TRANSACTIONS: Final = (
+    "Transactions of micro-batches: opened, prepared, committed, aborted, and in_doubt for those "
+    "that were committed again."
+)
+_ABORTED: Final = "Micro-batches that failed after a task of theirs had succeeded."
+_DELIVERY: Final = "Time within which 99% of the records of a micro-batch were acknowledged."
+_NOTHING: Final = (False, None, None, None, None, 0.0)
+"""What is known of a micro-batch without the report of its abort."""
 _REASONS: Final = "Rows written to the dead letter topic or path, by the name of the error."
 
 
@@ -70,9 +79,10 @@ def observed(frame: DataFrame) -> DataFrame:
 
 
 class QueryMetrics(StreamingQueryListener):
-    """Feeds the micro-batches of a session's queries, by the rows that Spark counts.
+    """Feeds the micro-batches of a session's queries: `register(spark, metrics=QueryMetrics(...))`.
 
-    Spark counts none for `foreachBatch`: give `batch_writer` its `on_batch`.
+    As a mere listener it feeds what Spark counts. Spark counts nothing for `foreachBatch`: give
+    `batch_writer` its `on_batch`.
 
     Args:
         feed: Is called after each micro-batch.
@@ -84,9 +94,20 @@ class QueryMetrics(StreamingQueryListener):
         self._feed = feed
         self._queries = queries
         self._fed: dict[str, int] = {}
+        self._names: dict[str, str] = {}
+        self._aborted: dict[str, EpochReport] = {}
+        self._reports: Any = None
+
+    def listen(self, spark: SparkSession) -> Any:
+        """Add this listener to a session; return the accumulator for reports of its commits."""
+        if self._reports is None:
+            self._reports = new_reports(spark)
+        spark.streams.addListener(self)
+        return self._reports
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Do nothing: nothing is counted yet."""
+        """Keep the name of the query: the event of its end has none."""
+        self._names[str(event.runId)] = event.name or str(event.id)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """Do nothing: nothing was written."""
@@ -101,22 +122,52 @@ class QueryMetrics(StreamingQueryListener):
             return
         self._fed[run] = progress.batchId
         counted = (progress.observedMetrics or {}).get(OBSERVED)
-        self._feed(
-            progress.name or str(progress.id),
-            BatchReport(
-                progress.batchId,
-                by_driver=False,
-                rows=rows,
-                bytes=None if counted is None else counted["bytes"],
-                retries=None,
-                dead_letters=None,
-                seconds=progress.durationMs.get("addBatch", 0) / 1000,
-            ),
+        report = BatchReport(
+            progress.batchId,
+            by_driver=False,
+            rows=rows,
+            bytes=None if counted is None else counted["bytes"],
+            retries=None,
+            dead_letters=None,
+            seconds=progress.durationMs.get("addBatch", 0) / 1000,
         )
+        query = str(progress.id)
+        for each in reversed(self._reports_of(query)):
+            if each.epoch == progress.batchId and not each.is_aborted:
+                report = _reported(each, report)
+                break
+        self._feed(progress.name or query, report)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Remove the query."""
-        self._fed.pop(str(event.runId), None)
+        """Feed the micro-batch that the query has failed with, if it has; remove the query."""
+        run, query = str(event.runId), str(event.id)
+        self._fed.pop(run, None)
+        name = self._names.pop(run, query)
+        known = self._reports_of(query)
+        if not known or not known[-1].is_aborted or known[-1] is self._aborted.get(query):
+            return
+        if self._queries is None or name in self._queries:
+            failed = self._aborted[query] = known[-1]
+            self._feed(name, _reported(failed, BatchReport(failed.epoch, *_NOTHING)))
+
+    def _reports_of(self, query: str) -> list[EpochReport]:
+        """Return the reports of a query that are kept, the newest at the end."""
+        kept = () if self._reports is None else self._reports.value
+        return [each for each in kept if each.query == query]
+
+
+def _reported(found: EpochReport, report: BatchReport) -> BatchReport:
+    """Return a report with the counts of a commit or abort."""
+    return report._replace(
+        rows=None if found.is_aborted else found.rows,
+        bytes=found.bytes if report.bytes is None and not found.is_aborted else report.bytes,
+        retries=found.retries,
+        dead_letters=found.dead_letters.total(),
+        dead_letter_reasons=dict(found.dead_letters),
+        delivery_times=found.delivery_times,
+        transactions=found.transactions,
+        is_aborted=found.is_aborted,
+    )
 
 
 def prometheus_feed(registry: CollectorRegistry | None = None) -> Feed:
@@ -137,8 +188,15 @@ def prometheus_feed(registry: CollectorRegistry | None = None) -> Feed:
     reasons = make.Counter(
         "aioproducer_spark_dead_letters_by_reason", _REASONS, ["query", "reason"], **given
     )
+    transactions = make.Counter(
+        "aioproducer_spark_transactions", _TRANSACTIONS, ["query", "state"], **given
+    )
+    aborted = make.Counter("aioproducer_spark_batches_aborted", _ABORTED, ["query"], **given)
     seconds = make.Histogram(
         "aioproducer_spark_batch_seconds", "Time of a micro-batch.", ["query"], **given
+    )
+    delivery = make.Histogram(
+        "aioproducer_spark_delivery_p99_seconds", _DELIVERY, ["query"], **given
     )
 
     def feed(query: str, report: BatchReport) -> None:
@@ -146,7 +204,13 @@ def prometheus_feed(registry: CollectorRegistry | None = None) -> Feed:
             counters[name].labels(query).inc(count)
         for reason, count in (report.dead_letter_reasons or {}).items():
             reasons.labels(query, reason).inc(count)
-        seconds.labels(query).observe(report.seconds)
+        for state, count in _states(report):
+            transactions.labels(query, state).inc(count)
+        if (slowest := _p99(report)) is not None:
+            delivery.labels(query).observe(slowest)
+        aborted.labels(query).inc(report.is_aborted)
+        if not report.is_aborted:
+            seconds.labels(query).observe(report.seconds)
 
     return feed
 
@@ -166,8 +230,13 @@ def opentelemetry_feed(provider: MeterProvider | None = None) -> Feed:
         for name, text in _COUNTS.items()
     }
     reasons = meter.create_counter("aioproducer.spark.dead_letters_by_reason", description=_REASONS)
+    transactions = meter.create_counter("aioproducer.spark.transactions", description=_TRANSACTIONS)
+    aborted = meter.create_counter("aioproducer.spark.batches_aborted", description=_ABORTED)
     seconds = meter.create_histogram(
         "aioproducer.spark.batch.duration", unit="s", description="Time of a micro-batch."
+    )
+    delivery = meter.create_histogram(
+        "aioproducer.spark.delivery.p99", unit="s", description=_DELIVERY
     )
 
     def feed(query: str, report: BatchReport) -> None:
@@ -175,7 +244,13 @@ def opentelemetry_feed(provider: MeterProvider | None = None) -> Feed:
             counters[name].add(count, {"query": query})
         for reason, count in (report.dead_letter_reasons or {}).items():
             reasons.add(count, {"query": query, "reason": reason})
-        seconds.record(report.seconds, {"query": query})
+        for state, count in _states(report):
+            transactions.add(count, {"query": query, "state": state})
+        if (slowest := _p99(report)) is not None:
+            delivery.record(slowest, {"query": query})
+        aborted.add(int(report.is_aborted), {"query": query})
+        if not report.is_aborted:
+            seconds.record(report.seconds, {"query": query})
 
     return feed
 
@@ -185,3 +260,13 @@ def _counted(report: BatchReport) -> Iterator[tuple[str, int]]:
         count = getattr(report, name)
         if count is not None:
             yield name, count
+
+
+def _states(report: BatchReport) -> Iterator[tuple[str, int]]:
+    if report.transactions is not None:
+        yield from report.transactions._asdict().items()
+
+
+def _p99(report: BatchReport) -> float | None:
+    """Return the seconds within which 99% of the records were acknowledged."""
+    return None if report.delivery_times is None else report.delivery_times.percentile(0.99)

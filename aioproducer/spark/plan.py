@@ -39,7 +39,7 @@ from aioproducer.transaction_admin import TransactionAdmin
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
-    from aioproducer.spark.exactly_once.writes import Plan, TaskResult
+    from aioproducer.spark.exactly_once.writes import Plan, Settled, TaskResult
 
 _TIMEOUT: Final = "transaction_timeout_ms"
 
@@ -161,9 +161,9 @@ class SinkPlan:
         """Publish an epoch; see `ExactlyOnce.commit`."""
         return self.driver().commit(epoch, results)
 
-    def aborted(self, epoch: int, results: Iterable[TaskResult | None]) -> None:
+    def aborted(self, epoch: int, results: Iterable[TaskResult | None]) -> Settled:
         """Give an epoch up, unless it is decided; see `ExactlyOnce.abort`."""
-        self.driver().abort(epoch, results, self.exactly_once)
+        return self.driver().abort(epoch, results, self.exactly_once)
 
     def config(self) -> ProducerConfig:
         """Return the options of producers that take part in exactly once."""

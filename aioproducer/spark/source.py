@@ -8,7 +8,7 @@ PySpark's own module and nothing else that costs.
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from aioproducer._checks.extras import required
 from aioproducer._util.secrets import hides_arguments
@@ -33,6 +33,8 @@ class AioproducerSource(DataSource):
 
     defaults: ClassVar[Mapping[str, str]] = {}
     """Options that hold unless a read, write or table has others."""
+    reports: ClassVar[Any] = None
+    """The accumulator that commits of streams add their reports to; None for none."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -97,7 +99,8 @@ class AioproducerSource(DataSource):
         from aioproducer.spark.writers import StreamWriter
 
         spare_collector()
-        return StreamWriter(SinkPlan.of_stream(self._known("stream", schema), _fields(schema)))
+        plan = SinkPlan.of_stream(self._known("stream", schema), _fields(schema))
+        return StreamWriter(plan, self.reports)
 
     def _known(self, use: str, schema: StructType | None = None) -> dict[str, str]:
         """Return the options of this read or write, of the table, of `register`, in this order.

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +32,8 @@ from aioproducer.spark.replay import (
     RowsRefusedError,
     written_without_refused,
 )
+from aioproducer.spark.reports.epochs import added, report_of, transactions_of
+from aioproducer.spark.reports.tasks import TaskReport
 from aioproducer.spark.rows import KEPT_BYTES, RefusedRow
 from aioproducer.spark.sending import Sent, Target, send_batches
 from aioproducer.spark.wording import option_errors
@@ -41,31 +43,11 @@ if TYPE_CHECKING:
 
     from aioproducer.blocking import Producer
     from aioproducer.spark.exactly_once.writes import Plan, TaskResult
-    from aioproducer.types import TopicPartition
+    from aioproducer.spark.reports.epochs import EpochReport, TransactionCounts
 
 _LOG: Final = log.get("spark")
 _REUSED_WORKER: Final = "SPARK_REUSE_WORKER"
 _tasks = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TaskReport:
-    """The result of one task.
-
-    `bytes` are those of the Arrow columns, `retries` records sent again, `dead_letters` rows that
-    went to the dead letter topic or path, by the error's name, `result` what the driver needs for
-    exactly once, `missing_core` what its process lacks (`missing_core()`).
-    """
-
-    place: TaskPlace
-    rows: int
-    bytes: int
-    retries: int
-    dead_letters: Counter[str]
-    seconds: float
-    offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    result: TaskResult | None = None
-    missing_core: str | None = None
 
 
 def write_task(
@@ -79,7 +61,7 @@ def write_task(
     """
     spare_collector()
     with option_errors(plan.options.kafka):
-        return _written(plan, place, epoch, batches)
+        return replace(_written(plan, place, epoch, batches), query=epoch.owner)
 
 
 def _written(
@@ -94,12 +76,15 @@ def _written(
         if plan.prefix is None:
             return _send_rows(producer, plan, place, prefetched)
         items = _again(plan, prefetched)
+        begun = 0
 
         def write(refused: Refused) -> TaskReport:
+            nonlocal begun
+            begun += 1
             with producer.transaction():
                 return _send_rows(producer, plan, place, items, refused)
 
-        return written_without_refused(write, items.rewind)
+        return replace(written_without_refused(write, items.rewind), transactions=begun)
 
 
 def send_rows(
@@ -160,13 +145,17 @@ def _prepare_task(
     first = new_attempt()
     if first.is_decided:
         _LOG.info("Spark partition %d: epoch %d is in Kafka already", place.partition, epoch.epoch)
-        return TaskReport(place, 0, 0, 0, Counter(), 0.0, {}, first.skip())
+        settled = exactly_once.settled
+        return TaskReport(place, 0, 0, 0, Counter(), 0.0, {}, first.skip(), settled=settled)
 
     # Spark makes the first rows while the transaction begins.
     with PrefetchIterator(_encoded(plan, place, batches)) as prefetched:
         items = _again(plan, prefetched)
+        begun = 0
 
         def write(refused: Refused) -> TaskReport:
+            nonlocal begun
+            begun += 1
             # A new attempt takes a new id: the driver may have given up meanwhile.
             with new_attempt() if refused else first as attempt:
                 try:
@@ -174,7 +163,13 @@ def _prepare_task(
                 except RowsRefusedError:
                     attempt.producer.abort_transaction()
                     raise
-                return replace(report, result=attempt.prepare(rows=report.rows))
+                result = attempt.prepare(rows=report.rows)
+            return replace(
+                report,
+                result=result,
+                transactions=begun - (result.part is None),
+                settled=exactly_once.settled,
+            )
 
         return written_without_refused(write, items.rewind)
 
@@ -188,7 +183,7 @@ def _send_rows(
 ) -> TaskReport:
     started = time.monotonic()
     with _dead_letter_part(plan, place) as part:
-        sent, retries = _sent(producer, plan, place, batches, refused, part)
+        sent, retries, deliveries = _sent(producer, plan, place, batches, refused, part)
         # Before the transaction is prepared: a commit must not precede the rows it leaves out.
         if part is not None:
             part.publish()
@@ -201,6 +196,7 @@ def _send_rows(
         time.monotonic() - started,
         sent.offsets,
         missing_core=missing_core(),
+        deliveries=deliveries,
     )
     _LOG.info(
         "Spark partition %d attempt %d: %d rows, %d bytes, %d retries, %s, %.3f s",
@@ -228,7 +224,8 @@ def _sent(
     batches: Items[pa.RecordBatch | RefusedRow],
     refused: Refused,
     part: DeadLetterPart | None,
-) -> tuple[Sent, int]:
+) -> tuple[Sent, int, dict[int, int]]:
+    """Return the counts of the rows, of records sent again, and of records by delivery time."""
     options = plan.options
     target = Target(
         options.topic,
@@ -240,46 +237,57 @@ def _sent(
         part,
     )
 
-    async def sending() -> tuple[Sent, int]:
+    async def sending() -> tuple[Sent, int, dict[int, int]]:
         inside = producer._producer
         stats = inside._usable().stats
-        before = stats.records_retried
+        before, times = stats.records_retried, stats.delivery_times.snapshot()
         sent = await send_batches(inside, batches, target)
-        return sent, stats.records_retried - before
+        deliveries = added(times, stats.delivery_times.snapshot())
+        return sent, stats.records_retried - before, deliveries
 
     return producer.run(sending)
 
 
-def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> None:
+def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> EpochReport:
     """Publish what the tasks have prepared, where that is asked for; log one line."""
-    for each in reports:
-        warn_once(_LOG, None if each is None else each.missing_core)
+    known = [each for each in reports if each is not None]
+    for each in known:
+        warn_once(_LOG, each.missing_core)
     how = ""
+    counts: TransactionCounts | None = None
     if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
         with option_errors(plan.options.kafka):
             done = plan.committed(epoch, _results(reports))
         took = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in done.seconds.items())
         how = ", skipped" if done.skipped else f", {done.transactions} transactions: {took}"
+        counts = transactions_of(known, done.transactions, done.transactions, done.settled)
     elif plan.job is not None:  # a stream's next batch does that
         plan.end_orphans()
-    _LOG.info("epoch %d written: %s%s", epoch, _totals(reports), how)
+    if plan.options.guarantee is Guarantee.TASK_TRANSACTIONS:
+        counts = transactions_of(known, 0, sum(each.transactions > 0 for each in known))
+    _LOG.info("epoch %d written: %s%s", epoch, _totals(known), how)
+    return report_of(epoch, known, counts)
 
 
-def abort(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> None:
+def abort(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> EpochReport:
     """Give up what the tasks have prepared; what was written at least once stays."""
+    known = [each for each in reports if each is not None]
+    counts: TransactionCounts | None = None
     if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
         with option_errors(plan.options.kafka):
-            plan.aborted(epoch, _results(reports))
+            settled = plan.aborted(epoch, _results(reports))
+        prepared = sum(each.result is not None and each.result.part is not None for each in known)
+        counts = transactions_of(known, prepared, 0, settled)
     plan.end_orphans()
-    _LOG.warning("epoch %d not written: %s", epoch, _totals(reports))
+    _LOG.warning("epoch %d not written: %s", epoch, _totals(known))
+    return report_of(epoch, known, counts, is_aborted=True)
 
 
 def _results(reports: Sequence[TaskReport | None]) -> list[TaskResult | None]:
     return [None if each is None else each.result for each in reports]
 
 
-def _totals(reports: Sequence[TaskReport | None]) -> str:
-    known = [each for each in reports if each is not None]
+def _totals(known: Sequence[TaskReport]) -> str:
     return (
         f"{len(known)} tasks, {sum(each.rows for each in known)} rows, "
         f"{sum(each.bytes for each in known)} bytes, "

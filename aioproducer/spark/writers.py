@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from aioproducer.spark.plan import SinkPlan
-    from aioproducer.spark.task import TaskReport
+    from aioproducer.spark.reports.epochs import EpochReport
+    from aioproducer.spark.reports.tasks import TaskReport
 
 _BATCH = "streaming.sql.batchId"
 _QUERY = "sql.streaming.queryId"
@@ -67,15 +68,17 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches."""
 
-    def __init__(self, plan: SinkPlan) -> None:
+    def __init__(self, plan: SinkPlan, reports: Any = None) -> None:
         self._plan = plan
         self._is_begun = False
+        self._reports = reports
+        """The accumulator that the driver gets reports of micro-batches by."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Spark pickles a writer twice, in the function of the tasks and by itself."""
         if not self._is_begun:
             self._plan, self._is_begun = self._plan.begun(), True
-        return self.__dict__
+        return {**self.__dict__, "_reports": None}
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Send the rows of one task of a micro-batch."""
@@ -87,7 +90,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batchId: int,  # noqa: N803
     ) -> None:
         """Commit: all tasks of the batch have succeeded."""
-        commit(self._plan, batchId, _reports_of(messages))
+        self._report(commit(self._plan, batchId, _reports_of(messages)))
 
     def abort(
         self,
@@ -95,7 +98,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batchId: int,  # noqa: N803
     ) -> None:
         """Abort: a task failed for good, or the commit did."""
-        abort(self._plan, batchId, _reports_of(messages))
+        self._report(abort(self._plan, batchId, _reports_of(messages)))
+
+    def _report(self, report: EpochReport) -> None:
+        if self._reports is not None:
+            self._reports.add((report,))
 
 
 def _reports_of(messages: list[WriterCommitMessage | None]) -> list[TaskReport | None]:

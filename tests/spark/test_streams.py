@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from support.spark import EmbeddedKafka
 
-from aioproducer.spark import batch_writer, register
+from aioproducer.errors import GroupAuthorizationFailedError, NotLeaderOrFollowerError
+from aioproducer.spark import BatchReport, TransactionCounts, batch_writer, register
+from aioproducer.wire.api_keys import ApiKey
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -185,3 +187,61 @@ def test_a_listener_feeds_rows_and_bytes(
     finally:
         spark.streams.removeListener(listener)
     assert fed == [(0, 100, 190)]
+
+
+def test_a_registered_listener_gets_what_commits_know(
+    spark: Any, embedded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    from aioproducer.spark.metrics import QueryMetrics
+
+    fed: list[BatchReport] = []
+    listener = QueryMetrics(lambda _, report: fed.append(report))
+    register(spark, metrics=listener)
+    topic, checkpoint = embedded.topic(), tmp_path / "cp"
+    options = {"topic": topic, "delivery.guarantee": "exactly-once"}
+    lost = embedded.faults.error(ApiKey.PRODUCE, NotLeaderOrFollowerError)
+    try:
+        for number in range(2):
+            put(spark, tmp_path / "in", 100 * number, 100 * (number + 1))
+            run(stream(spark, tmp_path / "in"), embedded, checkpoint, options)
+            deadline = time.monotonic() + 30
+            while len(fed) == number and time.monotonic() < deadline:
+                time.sleep(0.1)
+    finally:
+        spark.streams.removeListener(listener)
+        register(spark)
+    assert lost.is_spent
+    first, second = fed
+    assert (first.batch, first.rows, first.dead_letters) == (0, 100, 0)
+    assert first.retries and not second.retries
+    assert first.bytes and first.delivery_times and first.delivery_times.total == 100
+    assert first.transactions == TransactionCounts(1, 1, 1)
+    assert second.transactions == TransactionCounts(1, 1, 1)
+    assert embedded.numbers(topic) == list(range(200))
+
+
+def test_a_registered_listener_gets_the_micro_batch_that_a_query_fails_with(
+    spark: Any, embedded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    from aioproducer.spark.metrics import QueryMetrics
+
+    fed: list[tuple[str, BatchReport]] = []
+    listener = QueryMetrics(lambda query, report: fed.append((query, report)))
+    register(spark, metrics=listener)
+    topic = embedded.topic()
+    options = {"topic": topic, "delivery.guarantee": "exactly-once", "queryName": "orders"}
+    embedded.faults.error(ApiKey.TXN_OFFSET_COMMIT, GroupAuthorizationFailedError)
+    put(spark, tmp_path / "in", 0, 100)
+    try:
+        with pytest.raises(Exception, match="GroupAuthorizationFailedError"):
+            run(stream(spark, tmp_path / "in"), embedded, tmp_path / "cp", options)
+        deadline = time.monotonic() + 30
+        while not fed and time.monotonic() < deadline:
+            time.sleep(0.1)
+    finally:
+        spark.streams.removeListener(listener)
+        register(spark)
+    ((name, report),) = fed
+    assert (name, report.batch, report.is_aborted, report.rows) == ("orders", 0, True, None)
+    assert report.transactions == TransactionCounts(1, 1, 0, aborted=1)
+    assert embedded.numbers(topic) == []

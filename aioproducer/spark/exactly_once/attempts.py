@@ -17,12 +17,27 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from aioproducer.errors import IllegalStateError
 from aioproducer.spark.errors import CheckpointBehindError
 from aioproducer.spark.exactly_once.decision import WORKER_BYTES, Part, TransactionNames
 from aioproducer.types import PreparedTransaction
+
+
+class Settled(NamedTuple):
+    """The transactions that a call found without an outcome, left by tasks or an earlier call.
+
+    Attributes:
+        recommitted: decided ones, whose commits were not known to be acknowledged.
+        aborted: those that no driver decides any more.
+    """
+
+    recommitted: int = 0
+    aborted: int = 0
+
+
+NOTHING_SETTLED: Final = Settled()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +49,14 @@ class Plan:
         driver: the identity that will decide.
         decided: the last epoch that was decided, and all of it is visible; None for none.
         decided_by: the query or job that it belonged to.
+        settled: what the driver has settled before.
     """
 
     prefix: str
     driver: PreparedTransaction
     decided: int | None = None
     decided_by: str | None = None
+    settled: Settled = NOTHING_SETTLED
 
     def is_decided(self, epoch: int, owner: str) -> bool:
         """Return whether an epoch of this query or job is in Kafka already.

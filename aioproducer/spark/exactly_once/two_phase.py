@@ -33,7 +33,7 @@ from aioproducer.errors import (
     PreparedTransactionUnknownError,
 )
 from aioproducer.spark.errors import EpochLostError, EpochNotPreparedError, SupersededError
-from aioproducer.spark.exactly_once.attempts import Plan, TaskResult
+from aioproducer.spark.exactly_once.attempts import NOTHING_SETTLED, Plan, Settled, TaskResult
 from aioproducer.spark.exactly_once.decision import Decision, Part
 from aioproducer.spark.exactly_once.ledger import Ledger, superseded
 from aioproducer.types import PreparedTransaction, TransactionDescription
@@ -56,6 +56,7 @@ class CommitReport:
         rows: how many rows these have.
         skipped: whether the epoch was in Kafka already.
         seconds: what the steps took: `check`, `decide`, `end`.
+        settled: what was settled beside them, or once more.
     """
 
     epoch: int
@@ -63,6 +64,7 @@ class CommitReport:
     rows: int = 0
     skipped: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
+    settled: Settled = NOTHING_SETTLED
 
 
 class TwoPhaseCommit:
@@ -84,6 +86,13 @@ class TwoPhaseCommit:
         self._ledger = ledger
         self._accept_lost = accept_lost
         self._clock = clock
+        self._recommitted = 0
+        self._aborted = 0
+
+    @property
+    def settled(self) -> Settled:
+        """The transactions that this object's calls found without an outcome."""
+        return Settled(self._recommitted, self._aborted)
 
     async def plan(self) -> Plan:
         """Get ready for an epoch; no task of it may run yet, and none of an earlier one counts.
@@ -108,8 +117,8 @@ class TwoPhaseCommit:
         last = await self._last()
         await self._abort_orphans(found, last)
         if last is None:
-            return Plan(ledger.names.prefix, driver)
-        return Plan(ledger.names.prefix, driver, last.epoch, last.owner)
+            return Plan(ledger.names.prefix, driver, settled=self.settled)
+        return Plan(ledger.names.prefix, driver, last.epoch, last.owner, self.settled)
 
     async def commit(self, epoch: int, results: Iterable[TaskResult | None]) -> CommitReport:
         """Make an epoch visible, all of it; also if an earlier call has done so.
@@ -141,13 +150,16 @@ class TwoPhaseCommit:
         is_first = not gone and await self._decide(first.driver, decision)
         times.append(self._clock())
         await self._finish(decision)
-        if is_first:
+        if not is_first:
+            self._recommitted += len(parts)
+        else:
             # No driver had taken over before the decision, so what was open then has no driver now.
             await self._abort_orphans(found, decision)
         times.append(self._clock())
         steps = zip(("check", "decide", "end"), times, times[1:], strict=False)
         seconds = {step: after - before for step, before, after in steps}
-        return CommitReport(epoch, len(parts), sum(part.rows for part in parts), seconds=seconds)
+        rows = sum(part.rows for part in parts)
+        return CommitReport(epoch, len(parts), rows, seconds=seconds, settled=self.settled)
 
     async def abort(
         self, epoch: int, results: Iterable[TaskResult | None], plan: Plan | None = None
@@ -174,6 +186,7 @@ class TwoPhaseCommit:
         decided = last.parts if last is not None else ()
         unwanted = [p for each in known if (p := each.part) is not None and p not in decided]
         await _each(self._give_up, unwanted)
+        self._aborted += len(unwanted)
         ours = [each for each in renewed if each is not None]
         if len(ours) < len(renewed):
             return
@@ -224,12 +237,15 @@ class TwoPhaseCommit:
         decided = {part.transaction.transactional_id for part in parts}
         orphans = [each for each in found if each.transactional_id not in decided]
         await _each(self._ledger.abort_orphan, orphans)
+        # Others have their identity and no transaction yet: `abort` shuts these out too.
+        self._aborted += sum(each.state == "Ongoing" for each in orphans)
 
     async def _last(self) -> Decision | None:
         """Return the last decision, once all of it is visible."""
         last, is_completed = await self._ledger.last_decision_and_end()
         if last is not None and not is_completed:
             await self._finish(last)
+            self._recommitted += len(last.parts)
         return last
 
     async def _finish(self, decision: Decision) -> None:

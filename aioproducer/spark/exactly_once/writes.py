@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from aioproducer.blocking import Producer
 from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.spark.errors import EpochOverError
-from aioproducer.spark.exactly_once.attempts import Plan, TaskResult
+from aioproducer.spark.exactly_once.attempts import NOTHING_SETTLED, Plan, Settled, TaskResult
 from aioproducer.spark.exactly_once.calls import CALLERS
 from aioproducer.spark.exactly_once.decision import Part
 from aioproducer.spark.exactly_once.ledger import Ledger, is_over
@@ -37,9 +37,11 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_TRANSACTION_TIMEOUT_MS",
     "JOB_EPOCH",
+    "NOTHING_SETTLED",
     "CommitReport",
     "ExactlyOnce",
     "Plan",
+    "Settled",
     "TaskAttempt",
     "TaskResult",
     "prefix_for_checkpoint",
@@ -114,9 +116,14 @@ class ExactlyOnce:
 
     def abort(
         self, epoch: int, results: Iterable[TaskResult | None], plan: Plan | None = None
-    ) -> None:
-        """See `TwoPhaseCommit.abort`."""
-        self._run(lambda two_phase: two_phase.abort(epoch, results, plan))
+    ) -> Settled:
+        """See `TwoPhaseCommit.abort`; return what it has settled."""
+
+        async def aborting(two_phase: TwoPhaseCommit) -> Settled:
+            await two_phase.abort(epoch, results, plan)
+            return two_phase.settled
+
+        return self._run(aborting)
 
     def _run(self, work: Callable[[TwoPhaseCommit], Awaitable[_T]]) -> _T:
         async def working(client: CoordinatorClient) -> _T:

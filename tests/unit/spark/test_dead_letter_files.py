@@ -23,8 +23,9 @@ from aioproducer.spark.exactly_once.calls import CALLERS
 from aioproducer.spark.options import SourceOptions
 from aioproducer.spark.plan import SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL
+from aioproducer.spark.reports.tasks import TaskReport
 from aioproducer.spark.rows import Row, RowError
-from aioproducer.spark.task import TaskReport, abort, commit, write_task
+from aioproducer.spark.task import abort, commit, write_task
 
 GUARANTEES = ["at-least-once", "task-transactions", "exactly-once"]
 FIELDS = [("key", "string"), ("value", "string"), ("timestamp", "bigint")]

@@ -22,8 +22,9 @@ from aioproducer.spark.plan import SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL
 from aioproducer.spark.prefetch import PrefetchIterator
 from aioproducer.spark.replay import Refused, Replay, RowsRefusedError, written_without_refused
+from aioproducer.spark.reports.tasks import TaskReport
 from aioproducer.spark.rows import RowError
-from aioproducer.spark.task import TaskReport, abort, commit, write_task
+from aioproducer.spark.task import abort, commit, write_task
 from aioproducer.testing.schema_registry import StubSchemaRegistry
 
 GUARANTEES = ["at-least-once", "task-transactions", "exactly-once"]

@@ -10,6 +10,7 @@ import pytest
 from support.children import ROOT
 
 from aioproducer.spark.foreach import BatchReport
+from aioproducer.spark.reports.epochs import TransactionCounts, counts_of
 
 pytest.importorskip("pyspark", reason="needs pyspark (the extra `spark`)")
 prometheus: Any = pytest.importorskip("prometheus_client", reason="needs the extra `metrics`")
@@ -23,7 +24,9 @@ def labels_by_metric() -> dict[str, set[str]]:
     from aioproducer.spark.metrics import prometheus_feed
 
     registry = prometheus.CollectorRegistry()
-    report = BatchReport(1, True, 10, 200, 1, 2, 0.5, {"RecordTooLargeError": 2})
+    times, counts = counts_of({20: 10}), TransactionCounts(1, 1, 1)
+    reasons = {"RecordTooLargeError": 2}
+    report = BatchReport(1, False, 10, 200, 1, 2, 0.5, reasons, times, counts)
     prometheus_feed(registry)("orders", report)
     samples = [sample for metric in registry.collect() for sample in metric.samples]
     return {sample.name: set(sample.labels) for sample in samples}

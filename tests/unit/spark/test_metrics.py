@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from aioproducer.spark.foreach import BatchReport
+from aioproducer.spark.reports.epochs import EpochReport, TransactionCounts, counts_of
 
 pytest.importorskip("pyspark", reason="needs pyspark (the extra `spark`)")
 
 REPORT = BatchReport(3, True, 10, 200, 1, 2, 0.5, {"RecordTooLargeError": 2})
 BY_TASKS = BatchReport(4, False, 5, None, None, None, 0.25)
+COUNTS = TransactionCounts(2, 2, 2, aborted=1, in_doubt=4)
+COMMITTED = EpochReport(
+    "the-id",
+    0,
+    rows=5,
+    bytes=50,
+    retries=3,
+    dead_letters=Counter(SerializationError=1),
+    delivery_times=counts_of({20: 99, 40: 1}),
+    transactions=COUNTS,
+)
+ABORTED = replace(COMMITTED, epoch=1, is_aborted=True)
+WHOLE = BatchReport(
+    0,
+    False,
+    5,
+    50,
+    3,
+    1,
+    0.25,
+    {"SerializationError": 1},
+    COMMITTED.delivery_times,
+    COMMITTED.transactions,
+)
+FAILED = WHOLE._replace(batch=1, rows=None, bytes=None, seconds=0.0, is_aborted=True)
 
 
 def progress(batch: int, rows: int, observed: Any = None, name: str | None = "q") -> Any:
@@ -54,6 +82,86 @@ def test_the_listener_may_be_for_some_queries() -> None:
     assert fed == ["q"]
 
 
+class Session:
+    """A session with what `register` needs of it."""
+
+    def __init__(self) -> None:
+        self.registered: list[Any] = []
+        self.listeners: list[Any] = []
+        self.reports = SimpleNamespace(value=())
+        self.sparkContext = SimpleNamespace(accumulator=lambda *_: self.reports)
+        self.dataSource = SimpleNamespace(register=self.registered.append)
+        self.streams = SimpleNamespace(addListener=self.listeners.append)
+
+
+def ended(run: str = "the-run") -> Any:
+    return SimpleNamespace(id="the-id", runId=run, exception="failed")
+
+
+def started(run: str = "the-run", name: str | None = "q") -> Any:
+    return SimpleNamespace(id="the-id", runId=run, name=name)
+
+
+def test_a_registered_listener_feeds_what_commits_report() -> None:
+    from aioproducer.spark import register
+    from aioproducer.spark.metrics import QueryMetrics
+
+    fed: list[tuple[str, BatchReport]] = []
+    session: Any = Session()
+    listener = QueryMetrics(lambda query, report: fed.append((query, report)))
+    register(session, metrics=listener, options={"Topic": "t"})
+    (made,) = session.registered
+    assert (made.reports, made.defaults) == (session.reports, {"topic": "t"})
+    assert session.listeners == [listener]
+    session.reports.value = (
+        replace(COMMITTED, query="other", rows=7),
+        replace(COMMITTED, is_aborted=True, rows=7),
+        COMMITTED,
+    )
+    listener.onQueryProgress(progress(0, 5))
+    listener.onQueryProgress(progress(1, 6, {"rows": 6, "bytes": 60}))  # its report is missing
+    session.reports.value += (replace(COMMITTED, epoch=2, rows=0),)  # in Kafka already
+    listener.onQueryProgress(progress(2, 6, {"rows": 6, "bytes": 60}))
+    assert fed == [
+        ("q", WHOLE),
+        ("q", BatchReport(1, False, 6, 60, None, None, 0.25)),
+        ("q", WHOLE._replace(batch=2, rows=0, bytes=60)),
+    ]
+
+
+def test_the_micro_batch_that_a_query_fails_with_is_fed_once() -> None:
+    from aioproducer.spark.metrics import QueryMetrics
+
+    fed: list[tuple[str, BatchReport]] = []
+    session: Any = Session()
+    listener = QueryMetrics(lambda query, report: fed.append((query, report)), queries={"q"})
+    listener.listen(session)
+    listener.onQueryStarted(started())
+    session.reports.value = (COMMITTED,)
+    listener.onQueryProgress(progress(0, 5))
+    session.reports.value += (ABORTED,)
+    listener.onQueryTerminated(ended())
+    listener.onQueryStarted(started("again"))
+    listener.onQueryTerminated(ended("again"))  # before another micro-batch
+    session.reports.value += (replace(ABORTED),)
+    listener.onQueryStarted(started("third"))
+    listener.onQueryTerminated(ended("third"))
+    assert fed == [("q", WHOLE), ("q", FAILED), ("q", FAILED)]
+
+
+def test_a_query_that_is_not_chosen_feeds_no_failed_micro_batch() -> None:
+    from aioproducer.spark.metrics import QueryMetrics
+
+    fed: list[str] = []
+    session: Any = Session()
+    listener = QueryMetrics(lambda query, _: fed.append(query), queries={"q"})
+    listener.listen(session)
+    session.reports.value = (ABORTED,)
+    listener.onQueryStarted(started(name="other"))
+    listener.onQueryTerminated(ended())
+    assert fed == []
+
+
 def test_prometheus_counts() -> None:
     prometheus = pytest.importorskip("prometheus_client", reason="needs the extra `metrics`")
     from aioproducer.spark.metrics import prometheus_feed
@@ -62,6 +170,7 @@ def test_prometheus_counts() -> None:
     feed = prometheus_feed(registry)
     feed("q", REPORT)
     feed("q", BY_TASKS)
+    feed("failed", FAILED)
 
     def value(name: str) -> float | None:
         found: float | None = registry.get_sample_value(f"aioproducer_spark_{name}", {"query": "q"})
@@ -76,6 +185,24 @@ def test_prometheus_counts() -> None:
     assert registry.get_sample_value(name, labels) == 2
     assert value("batch_seconds_count") == 2
     assert value("batch_seconds_sum") == 0.75
+    assert value("delivery_p99_seconds_count") is None
+    assert value("batches_aborted_total") == 0
+
+    def failed(name: str, **labels: str) -> float | None:
+        found: float | None = registry.get_sample_value(
+            f"aioproducer_spark_{name}", {"query": "failed", **labels}
+        )
+        return found
+
+    states = {state: failed("transactions_total", state=state) for state in COUNTS._fields}
+    assert states == COUNTS._asdict()
+    assert failed("batches_aborted_total") == 1
+    assert failed("batch_seconds_count") is None
+    assert failed("retries_total") == 3
+    assert failed("rows_total") is None
+    assert failed("delivery_p99_seconds_count") == 1
+    p99 = failed("delivery_p99_seconds_sum")
+    assert p99 is not None and 0.0005 < p99 < 0.001
 
 
 def test_opentelemetry_counts() -> None:
@@ -88,6 +215,7 @@ def test_opentelemetry_counts() -> None:
     feed = opentelemetry_feed(sdk.MeterProvider([reader]))
     feed("q", REPORT)
     feed("q", BY_TASKS)
+    feed("failed", FAILED)
     data: Any = reader.get_metrics_data()
     metrics = data.resource_metrics[0].scope_metrics[0].metrics
     points = {metric.name: metric.data.data_points[0] for metric in metrics}
@@ -98,3 +226,9 @@ def test_opentelemetry_counts() -> None:
     assert reasons.value == 2
     assert points["aioproducer.spark.batch.duration"].sum == 0.75
     assert dict(points["aioproducer.spark.rows"].attributes) == {"query": "q"}
+    transactions = next(m for m in metrics if m.name == "aioproducer.spark.transactions")
+    states = {each.attributes["state"]: each.value for each in transactions.data.data_points}
+    assert states == COUNTS._asdict()
+    aborted = next(m for m in metrics if m.name == "aioproducer.spark.batches_aborted")
+    assert [each.value for each in aborted.data.data_points] == [0, 1]
+    assert points["aioproducer.spark.delivery.p99"].count == 1

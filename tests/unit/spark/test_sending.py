@@ -18,8 +18,9 @@ from aioproducer.spark import rows
 from aioproducer.spark.options import SourceOptions
 from aioproducer.spark.plan import JOB, SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL
+from aioproducer.spark.reports.tasks import TaskReport
 from aioproducer.spark.rows import RowError
-from aioproducer.spark.task import TaskReport, write_task
+from aioproducer.spark.task import write_task
 from aioproducer.types import TopicPartition
 
 PLACE = TaskPlace(3, 0)

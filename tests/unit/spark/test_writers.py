@@ -16,7 +16,9 @@ from support.spark import EmbeddedKafka, embedded_kafka
 from aioproducer.blocking import Producer
 from aioproducer.errors import (
     ConfigError,
+    GroupAuthorizationFailedError,
     KafkaError,
+    NotLeaderOrFollowerError,
     SerializationError,
     TransactionalIdAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -24,6 +26,7 @@ from aioproducer.errors import (
 from aioproducer.spark.errors import EpochNotPreparedError, EpochOverError, SupersededError
 from aioproducer.spark.exactly_once.calls import CALLERS
 from aioproducer.spark.pool import POOL
+from aioproducer.spark.reports.epochs import EpochReport, TransactionCounts
 from aioproducer.spark.rows import RowError
 from aioproducer.testing.admin import create_topic, delete_topic
 from aioproducer.wire.api_keys import ApiKey
@@ -321,6 +324,115 @@ def test_the_driver_says_once_that_workers_lack_the_native_core(
     lines = [each.getMessage() for each in caplog.records if "native core" in each.getMessage()]
     assert len(lines) == 1
     assert lines[0].startswith("the package in /venv has no native core -> install a wheel")
+
+
+class Reports:
+    """An accumulator."""
+
+    def __init__(self) -> None:
+        self.value: tuple[EpochReport, ...] = ()
+
+    def add(self, term: tuple[EpochReport, ...]) -> None:
+        self.value += term
+
+
+def reporting(
+    kafka: EmbeddedKafka, topic: str, guarantee: str, monkeypatch: pytest.MonkeyPatch, **own: str
+) -> tuple[Stream, Any, Reports]:
+    """A query, the source that makes writers to commit with, and what it reports."""
+    options = {"delivery.guarantee": guarantee, "checkpointLocation": f"/cp/{topic}"}
+    given = source(kafka, topic, **options, **own)
+    commits = copied(given)
+    commits.reports = Reports()
+    return Stream(given, monkeypatch), commits, commits.reports
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "counts"),
+    [
+        ("at-least-once", None),
+        ("task-transactions", TransactionCounts(2, 0, 2)),
+        ("exactly-once", TransactionCounts(2, 2, 2)),
+    ],
+)
+def test_the_commit_of_a_micro_batch_reports_what_its_tasks_counted(
+    kafka: EmbeddedKafka,
+    monkeypatch: pytest.MonkeyPatch,
+    guarantee: str,
+    counts: TransactionCounts | None,
+) -> None:
+    topic = kafka.topic(1)
+    stream, commits, reports = reporting(kafka, topic, guarantee, monkeypatch)
+    fault = kafka.faults.error(ApiKey.PRODUCE, NotLeaderOrFollowerError)
+    for number in range(2):
+        writer = stream.planned(number)
+        messages = [copied(writer.write(batch(first, first + 10))) for first in (0, 10)]
+        commits.streamWriter(SCHEMA, False).commit(messages, number)
+    assert fault.is_spent
+    first, second = reports.value
+    assert (first.query, first.epoch, first.rows, first.is_aborted) == ("query", 0, 20, False)
+    assert (first.retries, second.retries) == (10, 0)  # the producer goes on to the next task
+    assert [each.delivery_times.total for each in reports.value] == [20, 20]
+    assert [each.transactions for each in reports.value] == [counts, counts]
+
+
+def test_an_aborted_micro_batch_reports_its_transactions(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.topic(1)
+    stream, commits, reports = reporting(kafka, topic, "exactly-once", monkeypatch)
+    writer = stream.planned(0)
+    messages = [writer.write(batch(0, 10)), None]
+    writer.write(batch(10, 20))  # reports nothing: its process was killed
+    commits.streamWriter(SCHEMA, False).abort(messages, 0)
+    (report,) = reports.value
+    assert report.is_aborted and report.query == "query"
+    assert report.transactions == TransactionCounts(1, 1, 0, aborted=2)
+
+
+def test_transactions_that_were_found_open_are_reported_with_the_next_commit(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.topic(1)
+    stream, commits, reports = reporting(kafka, topic, "exactly-once", monkeypatch)
+    stream.planned(0).write(batch(0, 10))  # and the driver dies
+    # The record of the commits is lost: whether they are done is not known to the next plan.
+    writer = stream.planned(0)
+    messages = [writer.write(batch(0, 5)), writer.write(batch(5, 10))]
+    fault = kafka.faults.error(ApiKey.OFFSET_COMMIT, GroupAuthorizationFailedError)
+    commits.streamWriter(SCHEMA, False).commit(messages, 0)
+    assert fault.is_spent
+    writer = stream.planned(1)
+    commits.streamWriter(SCHEMA, False).commit([writer.write(batch(10, 20))], 1)
+    writer = stream.planned(1)
+    commits.streamWriter(SCHEMA, False).commit([writer.write(batch(10, 20))], 1)  # is skipped
+    assert [each.transactions for each in reports.value] == [
+        TransactionCounts(2, 2, 2, aborted=1),
+        TransactionCounts(1, 1, 1, in_doubt=2),
+        TransactionCounts(),
+    ]
+    assert [each.rows for each in reports.value] == [10, 10, 0]
+    assert kafka.numbers(topic) == list(range(20))
+
+
+def test_transactions_that_rejected_rows_have_ended_are_reported_as_aborted(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.topic(1, cleanup_policy="compact")
+    own = {"dead.letter.topic": kafka.topic(1)}
+    stream, commits, reports = reporting(kafka, topic, "exactly-once", monkeypatch, **own)
+    message = stream.planned(0).write(batch(0, 3))  # without keys
+    commits.streamWriter(SCHEMA, False).commit([message], 0)
+    (report,) = reports.value
+    assert report.transactions == TransactionCounts(2, 1, 1, aborted=1)
+    assert report.dead_letters == {"InvalidRecordError": 3}
+
+
+def test_the_plan_for_tasks_has_no_accumulator(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, commits, _ = reporting(kafka, kafka.topic(1), "at-least-once", monkeypatch)
+    assert copied(commits.streamWriter(SCHEMA, False))._reports is None
 
 
 def test_two_queries_with_one_prefix_learn_of_each_other(
