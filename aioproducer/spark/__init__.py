@@ -64,9 +64,9 @@ def register(
         options: hold for all reads, writes and tables of the session that have no others, such as
             `{"kafka.bootstrap.servers": "localhost:9092"}`. Secrets belong into environment
             variables (`kafka.sasl.password.env`).
-        metrics: is added to the listeners of the session's queries, and gets what only commits
-            know: retries, delivery times, dead letters and transactions of each micro-batch. With
-            Spark Connect it gets what Spark counts.
+        metrics: is added to the listeners of the session, and feeds retries, delivery times, dead
+            letters and transactions of the micro-batches of queries that start after this call.
+            With Spark Connect it feeds what Spark counts.
     """
     from aioproducer.spark.source import AioproducerSource
 
