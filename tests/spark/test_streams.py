@@ -245,3 +245,14 @@ def test_a_registered_listener_gets_the_micro_batch_that_a_query_fails_with(
     assert (name, report.batch, report.is_aborted, report.rows) == ("orders", 0, True, None)
     assert report.transactions == TransactionCounts(1, 1, 0, aborted=1)
     assert embedded.numbers(topic) == []
+
+
+def test_a_directory_that_the_driver_lacks_fails_the_query_before_a_task(
+    spark: Any, embedded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    topic = embedded.topic()
+    options = {"topic": topic, "dead.letter.path": str(tmp_path / "none")}
+    put(spark, tmp_path / "in", 0, 100)
+    with pytest.raises(Exception, match="is no directory that the driver can write to"):
+        run(stream(spark, tmp_path / "in"), embedded, tmp_path / "cp", options)
+    assert embedded.records(topic) == []
