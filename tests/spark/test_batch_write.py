@@ -299,12 +299,20 @@ def test_a_secret_of_the_environment_stays_out_of_the_plan(
 
 
 def test_program_in_the_guide_writes_its_rows(spark: Any, embedded: EmbeddedKafka) -> None:
-    (program,) = blocks(page("spark"))
+    program, _ = blocks(page("spark"))
     topic = embedded.topic()
     program = program.replace("localhost:9092", embedded.servers)
     exec(program.replace('"topic", "orders"', f'"topic", {topic!r}'), {})  # `spark` is its session
     found = {(record.key, record.value) for record in embedded.records(topic)}
     assert found == {(b"%d" % each, b'{"id":%d}' % each) for each in range(3)}
+
+
+def test_program_in_the_guide_listens_to_queries(spark: Any) -> None:
+    _, program = blocks(page("spark"))
+    made: dict[str, Any] = {}
+    exec(program, made)
+    assert made["spark"] is spark
+    register(spark)  # without reports, for the tests that follow
 
 
 def test_columns_of_every_type_become_protobuf(spark: Any, embedded: EmbeddedKafka) -> None:
