@@ -111,6 +111,10 @@ def test_an_addition_that_is_carried_out_after_the_commit_does_not_fence_its_pro
     assert any("a request ADD_OFFSETS_TO_TXN is held" in line for line in result.trace.lines)
 
 
+def test_a_process_that_was_killed_in_a_block_is_not_judged_by_the_time_to_leave_it() -> None:
+    assert run_seed(21784, setup_of(heals_early=True)).violations == []
+
+
 def test_the_command_line_runs_many_seeds(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "4..6", "--jobs", "1"]) == 0
     assert "3 seeds" in capsys.readouterr().out

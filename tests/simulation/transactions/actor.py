@@ -324,7 +324,7 @@ class Actor:
                     raise _ChangeOfMindError
                 tx.commit_asked_at = left_at
         finally:
-            if left_at is not None:
+            if left_at is not None and not self.gone:  # else no broker hears it any more
                 # A commit that is refused is followed by an abort.
                 self._caller.check("leaving a block", left_at, 2)
         tx.report(Outcome.COMMITTED)
