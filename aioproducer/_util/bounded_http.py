@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer._util.secrets import without_login
 
 if TYPE_CHECKING:
+    from http.cookiejar import CookieJar
+
     import httpx
 
 
@@ -35,10 +37,17 @@ async def exchange(
         UnboundedAnswerError: the body is compressed, or has more than `longest` bytes.
         httpx.RequestError: the request could not be made.
     """
+    import httpx
+
+    client.cookies = _no_cookies()
     asked = {**headers, "Accept-Encoding": "identity"}
     request = client.build_request(method, url, headers=asked, content=content)
     request.url = _url_class()(request.url)
-    response = await client.send(request, stream=True)
+    try:
+        response = await client.send(request, stream=True)
+    except httpx.InvalidURL:
+        # httpx reads where a redirect leads to, although it does not follow it.
+        raise httpx.RemoteProtocolError("it redirects to a malformed address") from None
     try:
         # What is not compressed cannot grow: so the bound is one of memory, too.
         if response.headers.get("Content-Encoding", "identity") != "identity":
@@ -72,3 +81,19 @@ def _url_class() -> type[httpx.URL]:
             return f"URL({str(self)!r})"
 
     return QuietUrl
+
+
+@cache
+def _no_cookies() -> CookieJar:
+    from http.cookiejar import CookieJar
+
+    class NoCookies(CookieJar):
+        """A jar that stays empty: cookies would grow with each answer, and each request sends them.
+
+        The standard library also reads their headers in quadratic time.
+        """
+
+        def extract_cookies(self, response: Any, request: Any) -> None:
+            """Take none."""
+
+    return NoCookies()

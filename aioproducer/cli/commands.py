@@ -27,6 +27,15 @@ class Command(TyperCommand):
         """Return the parameters, those that click adds included."""
         return _flags_without_values(super().get_params(ctx))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; what is left over is not shown beside options that may be secrets."""
+        has_options = any(each.startswith("-X") for each in args)
+        ctx.allow_extra_args = ctx.allow_extra_args or has_options
+        left = super().parse_args(ctx, args)
+        if has_options and left and not ctx.resilient_parsing:
+            ctx.fail("too many arguments; -X takes NAME=VALUE without a space around =")
+        return left
+
 
 class Group(TyperGroup):
     """A group of commands whose flags take no value in its help."""

@@ -185,6 +185,11 @@ class Connection:
 
 
 def _from_file(path: Path) -> dict[str, str]:
+    if "=" in str(path) and not path.exists():
+        # Meant for -X: the value may be a password, and is not shown.
+        raise ConfigError(
+            "--config takes the name of a file", advice="give an option as -X NAME=VALUE"
+        )
     try:
         return parse_properties(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

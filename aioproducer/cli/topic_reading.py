@@ -39,6 +39,7 @@ _WORDS = {
 }
 _PLACES = "beginning, end, an offset, -N for the last N, a time as 2026-01-31T12:00Z, or @MS"
 _SILENCE_S = 30.0
+_LONGEST_ESCAPE = len("\\U0010ffff")
 
 Number = Optional[int]  # noqa: UP045
 
@@ -180,7 +181,7 @@ class _Json:
 def _text(data: bytes | None) -> str:
     text = "" if data is None else data.decode("utf-8", "replace")
     # To a file or a program a value goes as it is; a terminal would obey what is in it.
-    return printable(text, len(text)) if sys.stdout.isatty() else text
+    return printable(text, _LONGEST_ESCAPE * len(text)) if sys.stdout.isatty() else text
 
 
 def _named(name: str, data: bytes | None) -> Iterator[tuple[str, Any]]:

@@ -17,6 +17,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
+from aioproducer._util.bounded_json import decoded_json
 from aioproducer.client.source_position import SourcePosition
 from aioproducer.errors import (
     CommitOutcomeUnknownError,
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 _RUN_AGAIN = (
     "Run the load again: it reads from Kafka whether this commit has worked, and resumes after it."
 )
+_LONGEST_POSITION = 1024 * 1024
+"""Characters; brokers keep 4,096 unless they are configured otherwise."""
+_MOST_VALUES = 1_000
 _SHARE_OF_TIMEOUT = 0.25
 """The rest is for what is under way when a transaction is due; at the timeout it is aborted."""
 
@@ -79,7 +83,7 @@ class LoadTransactions:
         if found is None:
             return None
         try:
-            content = json.loads(found.metadata or "")
+            content = decoded_json(found.metadata or "", _LONGEST_POSITION, _MOST_VALUES)
             committed, source = LoadState.from_dict(content), content["source"]
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise StateError(

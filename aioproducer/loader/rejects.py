@@ -26,6 +26,7 @@ from typing import Literal
 
 from aioproducer.loader.errors import DeadLetterError
 from aioproducer.loader.rows import Position
+from aioproducer.loader.shared_directories import belongs_to_another_user, others_may_write
 
 Stage = Literal["row", "delivery"]
 _LONGEST_LINE = 64 * 1024 * 1024
@@ -137,7 +138,7 @@ def _opened(path: Path) -> int:
     Raises:
         DeadLetterError: Another user has.
     """
-    others_write = bool(path.parent.stat().st_mode & stat.S_IWOTH)
+    others_write = others_may_write(path.parent)
     no_link = os.O_NOFOLLOW if others_write else 0
     try:
         # Without O_NONBLOCK, opening a named pipe would wait for its reader, and the loop with it.
@@ -147,7 +148,7 @@ def _opened(path: Path) -> int:
         # O_EXCL: a link to a file that is not there makes none.
         descriptor = os.open(path, _APPEND | os.O_EXCL, 0o600)
     # A named pipe of another user as well: its reader would get the rows.
-    if others_write and os.fstat(descriptor).st_uid != os.geteuid():
+    if others_write and belongs_to_another_user(descriptor):
         os.close(descriptor)
         raise DeadLetterError(
             f"{path} belongs to another user, in a directory where all users may write",

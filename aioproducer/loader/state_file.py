@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aioproducer.loader.errors import StateError
+from aioproducer.loader.shared_directories import belongs_to_another_user, others_may_write
 
 _T = TypeVar("_T")
 _LONGEST = 1024 * 1024
-_READ = os.O_RDONLY | os.O_NONBLOCK
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # Windows has none
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
@@ -64,9 +65,19 @@ def read_state(
 
 
 def _text_of(path: str | os.PathLike[str]) -> str:
-    """Return the content of a file, unless it is a pipe, a device or too large for a state."""
-    descriptor = os.open(path, _READ)
+    """Return the content of a file, unless it is a pipe, a device or too large for a state.
+
+    Where all users may make files, as in `/tmp`, another user may have made this one, or a link of
+    this name: by such a state a load would leave out rows and report success.
+    """
+    others_write = others_may_write(Path(path).parent)
+    descriptor = os.open(path, _READ | (os.O_NOFOLLOW if others_write else 0))
     with os.fdopen(descriptor, "rb") as file:
+        if others_write and belongs_to_another_user(descriptor):
+            raise StateError(
+                f"{path} belongs to another user, in a directory where all users may write",
+                advice="name a file in a directory of yours for the state",
+            )
         if stat.S_ISDIR(mode := os.fstat(descriptor).st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not stat.S_ISREG(mode):

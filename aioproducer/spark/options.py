@@ -389,10 +389,15 @@ class SourceOptions:
         url = "schema.registry.url"
         if formats and url not in self.own:
             raise ConfigError(f"{formats[0]}.format needs {url}")
-        if "@" in self.own.get(url, ""):
+        if set("@?#") & set(self.own.get(url, "")):
             raise ConfigError(
-                f"{url} must not hold a user or password",
+                f"{url} must not hold a user, a password or a query",
                 advice="name an environment variable by schema.registry.user.info.env",
+            )
+        if ":" in self.own.get("schema.registry.user.info.env", ""):
+            # It is user:password itself, and would travel to the executors.
+            raise ConfigError(
+                "schema.registry.user.info.env must be the name of an environment variable"
             )
 
     def _check_dead_letters(self) -> None:

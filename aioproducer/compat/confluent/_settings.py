@@ -109,7 +109,9 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
             raise TypeError(f"expected {name} property as a callable function")
     rest = {name: value for name, value in given.items() if name not in _HERE}
     rest |= given.get("default.topic.config") or {}
-    text = str(rest.pop("sasl.oauthbearer.config", "")) if given.get("oauth_cb") else ""
+    if given.get("oauth_cb") is not None:
+        text = str(rest.pop("sasl.oauthbearer.config", ""))
+        rest["sasl_oauthbearer_token"] = _token_source(given["oauth_cb"], text)
     try:
         has_servers = any(rest.get(name) for name in _SERVERS)
         if not has_servers:
@@ -132,8 +134,6 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
             options["partitioner"] = "default"  # for records without a key
         # What is handed over is counted here, so that `produce()` reports a full queue.
         records = read.buffer_max_records or _MAX_RECORDS
-        if given.get("oauth_cb") is not None:
-            options["sasl_oauthbearer_token"] = _token_source(given["oauth_cb"], text)
         options["buffer_max_records"] = None
         credentials = Credentials(read)
         options |= credentials.options

@@ -10,6 +10,7 @@ Each column changes little from one part to the next, so a part costs about five
 Invariants
 - The prefix and the record suffice to name every transaction of the epoch.
 - An incomplete record is refused: no part is ever left out silently.
+- Reading takes time and memory in proportion to the record: it comes from a broker.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ WORKER_BYTES = 8
 _FORMAT = 1
 _PIECE = re.compile(r"aioproducer/(\d+)/(\d+):(.*)", re.DOTALL)
 _ROOM_FOR_HEADER = 32
+_LONGEST = 2 * 1024 * 1024
+"""Bytes of a record before it is compressed; a part has 7 to 70 of them, most often about 10."""
+_LAST_SHIFT = 63
+"""No number has more than 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,11 @@ def encode(decision: Decision, names: TransactionNames) -> list[str]:
     content += owner + b"".join(bytes.fromhex(worker) for worker in workers)
     for column in zip(*rows, strict=True):
         content += _differences(column)
+    if len(content) > _LONGEST:
+        raise DecisionRecordError(
+            f"the {len(parts)} transactions of epoch {decision.epoch} take too much room to record",
+            advice="Write with fewer tasks (coalesce).",
+        )
     text = base64.b85encode(zlib.compress(bytes(content), 9)).decode()
     size = METADATA_LIMIT - _ROOM_FOR_HEADER
     pieces = [text[start : start + size] for start in range(0, len(text), size)]
@@ -156,12 +166,14 @@ def _decode(epoch: int, pieces: Mapping[int, str | None], names: TransactionName
     found += [_piece(pieces[number]) for number in range(1, found[0][1])]
     if any(piece[:2] != (number, len(found)) for number, piece in enumerate(found)):
         raise ValueError("its pieces do not belong together")
-    content = zlib.decompress(base64.b85decode("".join(piece[2] for piece in found)))
+    content = _unpacked("".join(piece[2] for piece in found))
     if content[0] != _FORMAT:
         raise ValueError(f"it has format {content[0]}; a newer version wrote it")
     (size, _), (worker_count, _), (count, start) = itertools.islice(_numbers(content, 1), 3)
     first = start + size
     owner, end = content[start:first].decode(), first + worker_count * WORKER_BYTES
+    if end > len(content):
+        raise ValueError("it is cut off")
     workers = [content[at : at + WORKER_BYTES].hex() for at in range(first, end, WORKER_BYTES)]
     values = [value for value, _ in _numbers(content, end)]
     if len(values) != 7 * count:
@@ -176,6 +188,18 @@ def _decode(epoch: int, pieces: Mapping[int, str | None], names: TransactionName
         for partition, rows, worker, number, *identity in zip(*columns, strict=True)
     )
     return Decision(epoch, owner, parts)
+
+
+def _unpacked(text: str) -> bytes:
+    if len(text) > 2 * _LONGEST:
+        raise ValueError("it is too long")
+    stream = zlib.decompressobj()
+    content = stream.decompress(base64.b85decode(text), _LONGEST + 1)
+    if len(content) > _LONGEST:
+        raise ValueError("it is too long")
+    if not stream.eof:
+        raise ValueError("it is cut off")
+    return content
 
 
 def _piece(text: str | None) -> tuple[int, int, str]:
@@ -205,6 +229,8 @@ def _numbers(content: bytes, at: int) -> Iterator[tuple[int, int]]:
     """Yield the numbers from an offset on, each with the offset after it."""
     number = shift = 0
     for end, byte in enumerate(content[at:], at + 1):
+        if shift > _LAST_SHIFT:
+            raise ValueError("a number of it is too long")
         number |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:

@@ -80,6 +80,22 @@ def test_wrong_command_line_is_usage_error(
     assert "Error" in err
 
 
+@pytest.mark.parametrize("around", [["sasl.password="], ["sasl.password", "="]])
+def test_a_value_after_a_space_is_not_shown(
+    around: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "produce", "-t", "t", "-X", *around, "Tr0ub4dor")
+    assert code == ExitCode.USAGE
+    assert "without a space around =" in err
+    assert "Tr0ub4dor" not in err
+
+
+def test_an_argument_too_many_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "doctor", "x.csv", "y.csv")
+    assert code == ExitCode.USAGE
+    assert "y.csv" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

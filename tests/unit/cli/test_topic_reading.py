@@ -15,6 +15,7 @@ from support.security.certificates import Authority
 from aioproducer import Producer
 from aioproducer.cli import main
 from aioproducer.cli.exit_codes import ExitCode
+from aioproducer.cli.topic_reading import _text
 from aioproducer.testing import ThreadedCluster, TopicSpec
 from aioproducer.testing.security import ListenerSecurity
 
@@ -141,6 +142,15 @@ def test_text_is_what_produce_takes(
 ) -> None:
     _, lines, _ = read(cluster, capsys, "t", "-p", "0", "-n", "2", "-K", ":")
     assert lines == ["k0:0", "k1:1"]
+
+
+def test_a_terminal_shows_all_of_a_value_with_characters_that_it_would_obey(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert _text(b"\x1b[0m" * 1000) == "\\x1b[0m" * 1000
+    assert _text(b'{\n\t"a": 1\n}') == '{\\n\\t"a": 1\\n}'
+    assert _text("\U000e0001".encode() * 9) == "\\U000e0001" * 9
 
 
 def test_bytes_and_nulls_are_distinguished_in_json(

@@ -248,6 +248,32 @@ def test_changed_credentials_are_those_of_the_next_authentication() -> None:
     assert "other" not in repr(settings)
 
 
+@pytest.mark.parametrize("given", [{}, {"sasl.oauthbearer.config": "principal=alice"}])
+def test_oauth_cb_gives_the_token(given: dict[str, str]) -> None:
+    asked: list[str] = []
+
+    def token(config: str) -> tuple[str, float]:
+        asked.append(config)
+        return "a-token", time.time() + 3600
+
+    security = ListenerSecurity(
+        None, ("OAUTHBEARER",), check_token=lambda text: 60_000 if text == "a-token" else None
+    )
+    delivered: list[Any] = []
+    with ThreadedCluster(brokers=1, topics={"one": 1}, security=security) as secured:
+        options = {
+            "bootstrap.servers": secured.bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanisms": "OAUTHBEARER",
+            "oauth_cb": token,
+        }
+        with Producer(options | given) as producer:
+            producer.produce("one", b"v", on_delivery=lambda error, _: delivered.append(error))
+            producer.flush(WAIT_S)
+    assert delivered == [None]
+    assert set(asked) == {given.get("sasl.oauthbearer.config", "")}
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 def test_producer_with_a_wrong_password_delivers_after_it_was_changed(mechanism: str) -> None:
     security = ListenerSecurity(None, (mechanism,), {"alice": "right"})

@@ -219,3 +219,23 @@ def test_a_histogram_replaces_an_earlier_one(tmp_path: Path) -> None:
         _replace(picture, content)
         assert picture.read_bytes() == content
     assert [each.name for each in tmp_path.iterdir()] == ["a.png"]
+
+
+def test_a_state_file_of_another_user_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    state = shared / "state"
+    LoadState("t", complete=True).write(state)
+    (shared / "link").symlink_to(state)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "geteuid", lambda: 4711)
+        assert LoadState.read(state)  # by root for a user, in a directory that others cannot change
+        shared.chmod(0o1777)
+        with pytest.raises(StateError, match="another user"):
+            LoadState.read(state)
+    assert LoadState.read(state)
+    with pytest.raises(StateError, match="cannot read"):
+        LoadState.read(shared / "link")
+    assert LoadState.read(shared / "none") is None

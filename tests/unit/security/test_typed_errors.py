@@ -63,6 +63,14 @@ NUMBERS = [
 # -- registries ------------------------------------------------------------------------------------
 
 
+async def test_no_redirect_of_a_registry_raises_anything_else() -> None:
+    headers = {"Location": "http://" + "u@" * 30_000}
+    transport = httpx.MockTransport(lambda request: httpx.Response(302, headers=headers))
+    async with SchemaRegistry("http://r", transport=transport, retries=0) as registry:
+        with pytest.raises(SchemaRegistryError):
+            await registry.schema(1)
+
+
 @pytest.mark.parametrize("status", [200, 404, 409, 500])
 @pytest.mark.parametrize("body", [*DEEP, b"\xff", b"", b"null", b"[]", b"1" * 5000])
 async def test_no_answer_of_a_registry_raises_anything_else(status: int, body: bytes) -> None:

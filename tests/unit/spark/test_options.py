@@ -147,3 +147,14 @@ def test_the_guide_has_every_own_option() -> None:
         assert set(option.used.split()) <= {"write", "stream", "read"}
         used = option.used.replace(" ", ", ")
         assert f"| `{option.name}` | {used} | {option.default} | {option.doc} |" in guide
+
+
+def test_a_login_in_place_of_the_name_of_a_variable_is_refused_on_the_driver() -> None:
+    given = {
+        "value.format": "avro",
+        "schema.registry.url": "http://registry",
+        "schema.registry.user.info.env": "user:Tr0ub4dor",
+    }
+    with pytest.raises(ConfigError, match="name of an environment variable") as caught:
+        SourceOptions.parse(SERVERS | given, "write")
+    assert "Tr0ub4dor" not in str(caught.value)

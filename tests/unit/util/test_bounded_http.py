@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import httpx
+import pytest
 
 from aioproducer._util.bounded_http import exchange
 
@@ -39,3 +40,41 @@ async def test_the_loop_runs_while_many_small_parts_of_an_answer_are_read() -> N
     counting.cancel()
     assert len(body) == 20_000
     assert turns > 500
+
+
+async def get(client: httpx.AsyncClient) -> tuple[int, bytes]:
+    return await exchange(client, "GET", "http://peer", headers={}, content=None, longest=1_000)
+
+
+async def test_no_cookie_is_kept_or_sent_or_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        # Reading the second header takes quadratic time.
+        headers = [("Set-Cookie", f"c{len(asked)}=" + "x" * 3000), ("Set-Cookie2", "a," * 30)]
+        return httpx.Response(200, headers=headers)
+
+    def read(*_: object) -> None:
+        raise AssertionError("a header of cookies was read")
+
+    monkeypatch.setattr("http.cookiejar.CookieJar.make_cookies", read)
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        for _ in range(3):
+            assert await get(client) == (200, b"")
+        assert not client.cookies
+    assert not any("Cookie" in request.headers for request in asked)
+
+
+@pytest.mark.parametrize(
+    "location", ["http://" + "u@" * 30_000, "http://h:99999", "http://[", "http://a b\x7f", "//[::"]
+)
+async def test_a_malformed_redirect_is_an_error_of_the_request(location: str) -> None:
+    headers = {"Location": location}
+    transport = httpx.MockTransport(lambda request: httpx.Response(302, headers=headers))
+    async with httpx.AsyncClient(transport=transport) as client:
+        try:
+            status, _ = await get(client)
+        except httpx.RequestError:
+            status = 302
+    assert status == 302

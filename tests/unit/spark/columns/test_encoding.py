@@ -336,7 +336,8 @@ def test_headers_may_be_left_out(kafka: EmbeddedKafka) -> None:
         ),
         ({"value.message": "a.B", "value.format": "avro"}, r"with value\.format=protobuf"),
         ({"value.subject": "s"}, r"go with value\.format"),
-        ({"schema.registry.url": "http://a:b@c"}, "must not hold a user or password"),
+        ({"schema.registry.url": "http://a:b@c"}, "must not hold a user, a password or a query"),
+        ({"schema.registry.url": "http://c?key=1"}, "must not hold a user, a password or a query"),
         ({"auto.register.schemas": "maybe"}, "must be true or false"),
     ],
 )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import tracemalloc
+import zlib
 from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aioproducer._util.varints import varint
 from aioproducer.spark.errors import DecisionRecordError
 from aioproducer.spark.exactly_once.decision import (
     METADATA_LIMIT,
@@ -127,3 +131,40 @@ def test_only_ids_of_attempts_are_remembered() -> None:
 def test_ids_of_others_are_distinguished(name: str) -> None:
     assert NAMES.read(name) is None
     assert NAMES.read(NAMES.attempt("0123456789abcdef", 7, 12)) == ("0123456789abcdef", 12)
+
+
+def record(content: bytes) -> dict[int, str | None]:
+    return {0: f"aioproducer/0/1:{base64.b85encode(zlib.compress(content, 9)).decode()}"}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (varint(0) + varint(3_000_000) + varint(0), "cut off"),
+        (varint(1 << 60) + varint(0) + varint(0), "cut off"),
+        (varint(0) + varint(0) + varint(1) + b"\0" * 3_000_000, "too long"),
+        (
+            varint(0) + varint(0) + varint(1) + b"\xff" * 10 + b"\1" * 7,
+            "a number of it is too long",
+        ),
+    ],
+)
+def test_a_record_takes_no_more_memory_and_time_than_it_has_parts(
+    content: bytes, reason: str
+) -> None:
+    pieces = record(b"\1" + content)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecisionRecordError, match=f"read: {reason}|read: it is {reason}"):
+            decode(8, pieces, NAMES)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 8_000_000
+
+
+def test_a_decision_that_cannot_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aioproducer.spark.exactly_once.decision._LONGEST", 500)
+    assert encode(many(30, workers=3), NAMES)
+    with pytest.raises(DecisionRecordError, match="100 transactions of epoch 8"):
+        encode(many(100, workers=3), NAMES)
