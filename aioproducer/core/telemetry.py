@@ -10,6 +10,7 @@
 
 Invariants
 - At most one request is in flight, and `next_at` is infinite meanwhile.
+- However short the interval that brokers ask for, pushes are prepared in 5% of the time.
 - A first push is spread over 0.5 to 1.5 intervals, so that the clients of a restarted cluster do
   not push at once.
 - Deltas count from the last push that a broker accepted or may have accepted: nothing is pushed
@@ -46,6 +47,8 @@ DEFAULT_INTERVAL_S = 300.0
 _SHORTEST_INTERVAL_S = 0.1
 """Shortest interval of brokers (Kafka: `ClientMetricsConfigs.MIN_INTERVAL_MS`)."""
 _MOST_PREFIXES = 1_000
+_SHARE_OF_TIME = 0.05
+"""A push that takes long to prepare is followed by a pause that is as much longer."""
 
 _NO_ID = UUID(int=0)
 _EARLIEST, _LATEST = 0.5, 1.5
@@ -100,6 +103,7 @@ class Telemetry:
         self._next_at = -inf
         self._out = False
         self._off = False
+        self._shortest_pause = _SHORTEST_INTERVAL_S
 
     @property
     def next_request(self) -> TelemetryRequest:
@@ -120,6 +124,10 @@ class Telemetry:
     def on_request(self) -> None:
         """Mark a request as in flight."""
         self._out = True
+
+    def on_prepared(self, took_s: float) -> None:
+        """Handle the time that a push took to prepare: it grows with the topics in use."""
+        self._shortest_pause = max(_SHORTEST_INTERVAL_S, took_s / _SHARE_OF_TIME)
 
     def on_unsupported(self, now: float) -> None:
         """Retry later: another broker may support telemetry, or this one after an upgrade."""
@@ -179,7 +187,7 @@ class Telemetry:
         self._wait_for_push(now)
         if before is None or before.id != self.subscription.id:
             spread = _EARLIEST + (_LATEST - _EARLIEST) * self._rng.random()
-            self._next_at = now + self.subscription.interval * spread
+            self._next_at = now + max(self.subscription.interval * spread, self._shortest_pause)
 
     def _choose_codec(self, accepted: Iterable[int]) -> int:
         return next((codec for codec in accepted if codec in self._codecs), 0)
@@ -190,7 +198,7 @@ class Telemetry:
 
     def _wait_for_push(self, now: float) -> None:
         interval = self.subscription.interval if self.subscription else DEFAULT_INTERVAL_S
-        self._next, self._next_at = TelemetryRequest.PUSH, now + interval
+        self._next, self._next_at = TelemetryRequest.PUSH, now + max(interval, self._shortest_pause)
 
 
 def _interval_s(given_ms: int) -> float:

@@ -85,8 +85,8 @@ OWN = (
     Defect(
         "do not ask for metadata after a refusal",
         "core/sending/sender.py",
-        "        if error.refreshes_metadata and not hinted:\n",
-        "        if hinted:\n",
+        "        if error.refreshes_metadata:\n",
+        "        if batch.done:\n",
     ),
     Defect(
         "keep leaders that have moved",

@@ -150,7 +150,7 @@ IGNORED: Mapping[str, frozenset[str]] = {
 """By class: what decides nothing, or is a counter of events."""
 
 CAPPED: Mapping[str, Mapping[str, int]] = {
-    "ProducerBatch": {"attempts": 3},
+    "ProducerBatch": {"attempts": 4},
     "Metadata": {"_failures": 3, "_unchanged_answers": 3},
     "ProducerIdRequests": {"failures": 3},
     "CoordinatorSession": {"failures": 3},

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from aioproducer.core.metadata.metadata import Metadata
 
 _FIRST_SIZE = 4096
+_ATTEMPTS_WITHOUT_PAUSE, _PAUSE_S = 3, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,8 +332,9 @@ class RecordAccumulator:
         self.readiness.on_leaders_changed(queues)
         for queue in queues:
             for batch in queue.batches:
-                if batch.attempts and batch.retry_at > now and self._has_newer_leader(batch):
-                    batch.retry_at = now
+                retry_at = now + _pause_before_new_leader(batch)
+                if batch.attempts and batch.retry_at > retry_at and self._has_newer_leader(batch):
+                    batch.retry_at = retry_at
                     self.readiness.replan(queue)
 
     def drop_expired_topics(self) -> None:
@@ -346,12 +348,14 @@ class RecordAccumulator:
 
     # -- after an attempt ------------------------------------------------------------------------
 
-    def reenqueue(self, batch: ProducerBatch, retry_at: float) -> None:
-        """Put a batch back in its place in the queue, ready again at `retry_at`.
+    def reenqueue(self, batch: ProducerBatch, now: float, delay: float) -> None:
+        """Put a batch back in its place in the queue, ready again after a delay in seconds.
 
-        It is ready at once if the leader changed meanwhile: no later update would report that.
+        It is ready sooner if the leader changed meanwhile: no later update would report that.
         """
-        batch.retry_at = batch.last_attempt_at if self._has_newer_leader(batch) else retry_at
+        if self._has_newer_leader(batch):
+            delay = min(delay, _pause_before_new_leader(batch))
+        batch.retry_at = now + delay
         queue = self._queue_of(*batch.topic_partition)
         position = 0
         for other in queue.batches:
@@ -373,7 +377,7 @@ class RecordAccumulator:
             self.pin(batch)
             self._incomplete.add_part(part)
             part.add_listener(part, on_part_done)
-            self.reenqueue(part, now)
+            self.reenqueue(part, now, 0)
         self._incomplete.discard(batch)
 
     def _when_all_are_done(
@@ -528,7 +532,7 @@ class RecordAccumulator:
         return queue
 
     def _has_newer_leader(self, batch: ProducerBatch) -> bool:
-        """Return whether the leader changed since the batch was sent: no backoff then (KIP-951)."""
+        """Return whether the leader changed since the batch was sent (KIP-951)."""
         return self._metadata.leader_epoch(*batch.topic_partition) > batch.leader_epoch
 
     def _begin(
@@ -579,3 +583,11 @@ class RecordAccumulator:
             self.pool.deallocate(buffer, batch.size)
             if batch.size:  # else it is a part of a batch that counts all its records
                 self.pool.return_records(batch.count)
+
+
+def _pause_before_new_leader(batch: ProducerBatch) -> float:
+    """Return the seconds before a batch is sent to a leader that is new: there is no backoff.
+
+    Leaders that change with every attempt are no election: there is a pause then.
+    """
+    return 0 if batch.attempts <= _ATTEMPTS_WITHOUT_PAUSE else _PAUSE_S

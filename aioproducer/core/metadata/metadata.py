@@ -343,9 +343,8 @@ class Metadata:
         self,
         hints: Mapping[TopicPartition, tuple[int, int]],
         nodes: Iterable[NodeEndpoint],
-        now: float,
-    ) -> set[TopicPartition]:
-        """Apply the leader hints of a Produce response (KIP-951); return what moved.
+    ) -> bool:
+        """Apply the leader hints of a Produce response (KIP-951); return whether a leader moved.
 
         A hint is applied only if its epoch is newer than the known one and its node is known or
         included: a hint with the current leader would cause a retry loop without a backoff.
@@ -365,7 +364,7 @@ class Metadata:
             changed = known._replace(leader=leader, leader_epoch=epoch)
             moved.setdefault(topic_partition.topic, {})[known.partition] = changed
         if not moved:
-            return set()
+            return False
         topics = {
             name: self.cluster.topics[name].replacing(partitions, all_nodes)
             for name, partitions in moved.items()
@@ -375,7 +374,7 @@ class Metadata:
                 self._topics[name].last_seen = topic
         self._update(topics, all_nodes, self.cluster.cluster_id, self.cluster.controller_id)
         self._notify()
-        return {TopicPartition(name, p) for name, partitions in moved.items() for p in partitions}
+        return True
 
     # -- private ---------------------------------------------------------------------------------
 

@@ -65,7 +65,6 @@ from aioproducer.errors import (
     error_from_code,
 )
 from aioproducer.errors.authorization import this_principal, with_access
-from aioproducer.types import TopicPartition
 from aioproducer.wire.produce import Acknowledgement
 
 if TYPE_CHECKING:
@@ -317,7 +316,7 @@ class Sender:
             # The ids of the request: the metadata may have changed since.
             names = {batch.topic_id: batch.topic_partition.topic for batch in batches}
         answers = match_answers(response, names)
-        moved = self._move_leaders(answers, response, now)
+        self._move_leaders(answers, response, now)
         for batch in batches:
             answer = answers.get(batch.topic_partition)
             if answer is None:
@@ -327,7 +326,7 @@ class Sender:
                 batch.possibly_persisted = True
                 self._retry_or_fail(batch, error, node_id, now)
             else:
-                self._on_answer(batch, answer, node_id, now, hinted=batch.topic_partition in moved)
+                self._on_answer(batch, answer, node_id, now)
         self._let_go(batches)
 
     def on_acknowledged(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
@@ -384,26 +383,14 @@ class Sender:
             batch.possibly_persisted |= batch.on_wire
             self._fail(batch, expiry_of(batch, wait, self._metadata, timeout=timeout, now=now))
 
-    def _move_leaders(
-        self, answers: Answers, response: ProduceResponse, now: float
-    ) -> set[TopicPartition]:
-        """Apply the leader hints of the errors (KIP-951); return the partitions that moved."""
+    def _move_leaders(self, answers: Answers, response: ProduceResponse, now: float) -> None:
+        """Apply the leader hints of the errors (KIP-951)."""
         hints = leader_hints(answers)
-        if not hints:
-            return set()
-        moved = self._metadata.on_leader_hints(hints, response.node_endpoints, now)
-        if moved:
+        if hints and self._metadata.on_leader_hints(hints, response.node_endpoints):
             self.accumulator.on_metadata_update(now)
-        return moved
 
     def _on_answer(
-        self,
-        batch: ProducerBatch,
-        answer: PartitionProduceResponse,
-        node_id: int,
-        now: float,
-        *,
-        hinted: bool,
+        self, batch: ProducerBatch, answer: PartitionProduceResponse, node_id: int, now: float
     ) -> None:
         if batch.done:
             return
@@ -423,7 +410,8 @@ class Sender:
         batch.last_error = error
         if code not in NEVER_APPENDED:
             batch.possibly_persisted = True
-        if error.refreshes_metadata and not hinted:
+        if error.refreshes_metadata:
+            # After a leader hint as well: an answer removes the nodes that only a hint names.
             self._metadata.request_topic(batch.topic_partition.topic, now)
         if action is ProduceAction.FATAL:
             self.fatal_error = error
@@ -437,7 +425,7 @@ class Sender:
         if record_errors is not None and (groups := self._groups(batch, record_errors)):
             self._split(batch, groups, record_errors, error, now)
             return
-        self._retry_or_fail(batch, error, node_id, now, record_errors, at_once=hinted)
+        self._retry_or_fail(batch, error, node_id, now, record_errors)
 
     def _groups(
         self, batch: ProducerBatch, record_errors: Mapping[int, KafkaError]
@@ -491,7 +479,7 @@ class Sender:
             self._fail(batch, error, now=now)
         else:
             delay = self._settings.retry_backoff.delay(batch.attempts - 1, self._rng)
-            self.accumulator.reenqueue(batch, now + delay)
+            self.accumulator.reenqueue(batch, now, delay)
 
     def _retry_or_fail(
         self,
@@ -500,8 +488,6 @@ class Sender:
         node_id: int,
         now: float,
         record_errors: Mapping[int, KafkaError] | None = None,
-        *,
-        at_once: bool = False,
     ) -> None:
         if batch.done:
             return
@@ -516,7 +502,7 @@ class Sender:
             if isinstance(error, ConcurrentTransactionsError):
                 backoff = concurrent_backoff(backoff)
             delay = backoff.delay(batch.attempts - 1, self._rng)
-            self.accumulator.reenqueue(batch, now if at_once else now + delay)
+            self.accumulator.reenqueue(batch, now, delay)
             return
         if error.retriable:
             limit = self._settings.limit_of_retries(expired=expired)

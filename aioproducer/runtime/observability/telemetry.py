@@ -201,11 +201,13 @@ class TelemetryReporter:
         subscription = self._telemetry.wanted
         if subscription is None:
             return None
+        began = self._loop.time()
         now_ns = self._wall_ms() * _NS_PER_MS
         points = self._ledger.points(self._collect(), subscription, now_ns)
         codec, payload = _compressed(
             encode_metrics(points, self._resource, now_ns), subscription.codec
         )
+        self._telemetry.on_prepared(self._loop.time() - began)
         if not points or not self._fits(len(payload), subscription, now):
             self._telemetry.on_push_skipped(now)
             return None

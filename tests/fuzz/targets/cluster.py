@@ -65,12 +65,12 @@ def run(data: bytes) -> None:
             metadata.start_request(float(now))
             metadata.on_response(answer, float(now), reliable_epochs=version >= 9)
         elif isinstance(answer, ProduceResponse):
-            _take_produce_answer(metadata, answer, float(now))
+            _take_produce_answer(metadata, answer)
         require(metadata.version >= before, "the version of the metadata went back")
         _check_cluster(metadata)
 
 
-def _take_produce_answer(metadata: Metadata, response: ProduceResponse, now: float) -> None:
+def _take_produce_answer(metadata: Metadata, response: ProduceResponse) -> None:
     names = {topic.topic_id: name for name, topic in metadata.cluster.topics.items()}
     answers = match_answers(response, names)
     for answer in answers.values():
@@ -78,10 +78,10 @@ def _take_produce_answer(metadata: Metadata, response: ProduceResponse, now: flo
             named_record_errors(answer, 3, action_for(answer.error_code, idempotent=True))
         else:
             success_outcome(answer)
-    moved = metadata.on_leader_hints(leader_hints(answers), response.node_endpoints, now)
-    for topic_partition in moved:
-        leader = metadata.cluster.leader(*topic_partition)
-        require(leader is not None, "{} moved to a leader that is not known", topic_partition)
+    hints = leader_hints(answers)
+    if metadata.on_leader_hints(hints, response.node_endpoints):
+        leaders = [metadata.cluster.leader(*topic_partition) for topic_partition in hints]
+        require(any(leader is not None for leader in leaders), "no leader of {} is known", hints)
 
 
 def _check_cluster(metadata: Metadata) -> None:

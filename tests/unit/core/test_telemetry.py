@@ -17,6 +17,7 @@ from aioproducer.core.telemetry import (
     Telemetry,
     TelemetryRequest,
 )
+from aioproducer.errors import UnknownSubscriptionIdError
 from aioproducer.metrics import Metric, MetricKind
 from aioproducer.wire.messages import GetTelemetrySubscriptionsResponse
 
@@ -90,6 +91,22 @@ def test_a_broker_cannot_keep_the_client_busy_with_pushes():
     names = [f"a{number}" for number in range(5_000)]
     assert len(subscribed(*names).subscription.prefixes) == 1_000
     assert subscribed(*["a"] * 500).subscription.prefixes == ("a",)
+
+
+@pytest.mark.parametrize("took_s", [0.5, 0.002])
+def test_pushes_are_prepared_in_a_twentieth_of_the_time(took_s: float):
+    telemetry = subscribed(interval_ms=1)
+    pause = max(20 * took_s, 0.1)
+    telemetry.on_prepared(took_s)
+    telemetry.on_request()
+    assert telemetry.on_push(0, 130)
+    assert telemetry.next_at == 130 + pause
+    telemetry.on_request()
+    assert not telemetry.on_push(UnknownSubscriptionIdError.code, 140)
+    assert (telemetry.next_request, telemetry.next_at) == (ASK, 140)
+    telemetry.on_request()
+    telemetry.on_subscription(answer("", interval_ms=1, number=7), 141)
+    assert telemetry.next_at >= 141 + pause
 
 
 def test_an_empty_subscription_is_asked_for_again_and_never_pushed():

@@ -34,7 +34,7 @@ def test_what_lingers_goes_along_with_a_request_to_its_node() -> None:
     lingering, elsewhere = core.append(1), core.append(2)
     again = core.fill(3)
     core.drain(1)
-    core.accumulator.reenqueue(again, core.now + 60)
+    core.accumulator.reenqueue(again, core.now, 60)
     full = core.fill(0)
     after = core.append(1)
     assert core.drain(1) == [full, after] and after is not lingering
@@ -120,7 +120,7 @@ def test_backing_off_excludes_a_batch_even_while_flushing() -> None:
     core = Core()
     batch = core.append()
     core.drain(1)
-    core.accumulator.reenqueue(batch, core.now + 1)
+    core.accumulator.reenqueue(batch, core.now, 1)
     core.accumulator.begin_flush()
     assert core.drain(1) == []
     core.now += 1
@@ -131,7 +131,7 @@ def test_a_newer_leader_epoch_ends_the_backoff() -> None:
     core = Core()
     batch = core.append()
     core.drain(1)
-    core.accumulator.reenqueue(batch, core.now + 1)
+    core.accumulator.reenqueue(batch, core.now, 1)
     core.learn((2, 2, 3), epoch=2)
     assert core.drain(2) == [batch]
 
@@ -141,7 +141,7 @@ def test_a_leader_that_changed_while_the_batch_was_in_flight_ends_the_backoff_to
     batch = core.append()
     core.drain(1)
     core.learn((2, 2, 3), epoch=2)
-    core.accumulator.reenqueue(batch, core.now + 1)
+    core.accumulator.reenqueue(batch, core.now, 1)
     assert core.drain(2) == [batch]
 
 
@@ -174,7 +174,7 @@ def test_the_same_leader_epoch_does_not_end_the_backoff() -> None:
     core = Core()
     batch = core.append()
     core.drain(1)
-    core.accumulator.reenqueue(batch, core.now + 1)
+    core.accumulator.reenqueue(batch, core.now, 1)
     core.learn((1, 2, 3), epoch=1)
     assert core.drain(1) == []
 
@@ -184,8 +184,8 @@ def test_retried_batches_regain_their_old_order() -> None:
     first, second = core.fill(), core.fill()
     drained = core.drain(1) + core.drain(1)
     assert drained == [first, second]
-    core.accumulator.reenqueue(second, core.now)
-    core.accumulator.reenqueue(first, core.now)
+    core.accumulator.reenqueue(second, core.now, 0)
+    core.accumulator.reenqueue(first, core.now, 0)
     assert core.drain(1) == [first]
     assert core.drain(1) == [second]
 
@@ -195,7 +195,7 @@ def test_batch_that_waits_for_its_retry_moves_with_its_leader_before_younger_one
     first = core.fill(0)
     elsewhere = core.append(1)
     assert core.drain(1) == [first, elsewhere]
-    core.accumulator.reenqueue(first, core.now + 10)
+    core.accumulator.reenqueue(first, core.now, 10)
     assert core.drain(1) == []  # younger batches of the partition wait for it
     core.learn((2, 1), epoch=2)
     assert core.drain(2) == [first]

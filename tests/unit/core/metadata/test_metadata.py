@@ -700,8 +700,8 @@ def test_nothing_is_explained_where_nothing_is_wrong():
 def test_a_newer_leader_of_a_known_node_moves_the_partition_at_once():
     metadata = ready()
     version = metadata.version
-    moved = metadata.on_leader_hints({TopicPartition("t", 0): (3, 6)}, [], 1)
-    assert moved == {TopicPartition("t", 0)}
+    moved = metadata.on_leader_hints({TopicPartition("t", 0): (3, 6)}, [])
+    assert moved
     assert (metadata.cluster.leader("t", 0), metadata.leader_epoch("t", 0)) == (3, 6)
     assert metadata.cluster.leader("t", 1) == 2
     assert metadata.version == version + 1
@@ -710,7 +710,7 @@ def test_a_newer_leader_of_a_known_node_moves_the_partition_at_once():
 @pytest.mark.parametrize("hint", [(3, 5), (3, 4), (1, 5), (9, 6), (-1, 6)])
 def test_equal_or_older_epochs_and_unknown_nodes_are_ignored(hint):
     metadata = ready()
-    assert metadata.on_leader_hints({TopicPartition("t", 0): hint}, [], 1) == set()
+    assert not metadata.on_leader_hints({TopicPartition("t", 0): hint}, [])
     assert (metadata.version, metadata.cluster.leader("t", 0)) == (1, 1)
 
 
@@ -718,7 +718,7 @@ def test_a_node_described_beside_the_hint_becomes_known():
     metadata = ready()
     heard: list[object] = []
     metadata.on_event = lambda: heard.append(metadata.cluster.nodes.get(9))
-    assert metadata.on_leader_hints({TopicPartition("t", 0): (9, 6)}, [node(9)], 1)
+    assert metadata.on_leader_hints({TopicPartition("t", 0): (9, 6)}, [node(9)])
     assert metadata.cluster.leader("t", 0) == 9
     assert metadata.topic("t").available == (0, 1)
     assert heard == [metadata.cluster.nodes[9]]
@@ -727,7 +727,7 @@ def test_a_node_described_beside_the_hint_becomes_known():
 def test_of_the_nodes_beside_a_hint_only_those_that_lead_become_known():
     metadata = ready()
     described = [node(n) for n in range(9, 99)]
-    assert metadata.on_leader_hints({TopicPartition("t", 0): (9, 6)}, described, 1)
+    assert metadata.on_leader_hints({TopicPartition("t", 0): (9, 6)}, described)
     assert sorted(metadata.cluster.nodes) == [1, 2, 3, 9]
 
 
@@ -736,19 +736,19 @@ def test_hints_do_not_add_brokers_without_end():
     metadata.add_topic("t", 0)
     answer(metadata, 0, topic("t", (1, 5), (2, 5)), nodes=range(MAX_BROKERS))
     hint = {TopicPartition("t", 0): (MAX_BROKERS, 6)}
-    assert metadata.on_leader_hints(hint, [node(MAX_BROKERS)], 1) == set()
+    assert not metadata.on_leader_hints(hint, [node(MAX_BROKERS)])
     assert len(metadata.cluster.nodes) == MAX_BROKERS
 
 
 def test_hints_for_unknown_partitions_are_ignored():
     metadata = ready()
     hints = {TopicPartition("t", 7): (3, 9), TopicPartition("u", 0): (3, 9)}
-    assert metadata.on_leader_hints(hints, [], 1) == set()
+    assert not metadata.on_leader_hints(hints, [])
 
 
 def test_an_answer_older_than_a_hint_does_not_undo_it():
     metadata = ready()
-    metadata.on_leader_hints({TopicPartition("t", 0): (3, 6)}, [], 1)
+    metadata.on_leader_hints({TopicPartition("t", 0): (3, 6)}, [])
     metadata.request_update(1)
     answer(metadata, 1, topic("t", (1, 5), (2, 5)))
     assert metadata.cluster.leader("t", 0) == 3
@@ -867,7 +867,7 @@ class MetadataMachine(RuleBasedStateMachine):
     @rule(name=NAMES, leader=st.integers(1, 6), epoch=st.integers(0, 8))
     def hint_came(self, name: str, leader: int, epoch: int) -> None:
         known = self.metadata.leader_epoch(name, 0)
-        moved = self.metadata.on_leader_hints({TopicPartition(name, 0): (leader, epoch)}, [], 0)
+        moved = self.metadata.on_leader_hints({TopicPartition(name, 0): (leader, epoch)}, [])
         if moved:
             self.version += 1
             assert epoch > known

@@ -237,17 +237,49 @@ def test_partition_without_a_leader_is_a_reason_to_ask_about_its_topic_alone() -
     assert (fetch.topics, fetch.partial) == (["t", "other"], True)
 
 
+def hint(node_id: int, epoch: int) -> ProduceResponse:
+    hinted = refused(6)
+    hinted.current_leader = LeaderIdAndEpoch(leader_id=node_id, leader_epoch=epoch)
+    response = answer(hinted)
+    response.node_endpoints = [
+        NodeEndpoint(node_id=node_id, host="127.0.0.1", port=9002, rack=None)
+    ]
+    return response
+
+
 def test_a_leader_hint_moves_the_batch_without_backoff() -> None:
     core = Core()
     batch = core.append()
     (dispatch,) = core.poll()
-    hinted = refused(6)
-    hinted.current_leader = LeaderIdAndEpoch(leader_id=2, leader_epoch=9)
-    response = answer(hinted)
-    response.node_endpoints = [NodeEndpoint(node_id=2, host="127.0.0.1", port=9002, rack=None)]
-    core.sender.on_response(1, dispatch.batches, response, core.now)
+    core.sender.on_response(1, dispatch.batches, hint(2, 9), core.now)
     (again,) = core.poll()
     assert (again.node_id, again.batches) == (2, [batch])
+
+
+def test_a_leader_hint_is_compared_with_the_metadata_of_the_cluster() -> None:
+    core = Core()
+    core.append()
+    (dispatch,) = core.poll()
+    core.metadata.on_response(metadata_response({"other": (1,)}), core.now)
+    core.sender.on_response(1, dispatch.batches, hint(2, 9), core.now)
+    assert core.metadata.next_update_at(core.now + 1) == core.now + 1
+    assert core.metadata.start_request(core.now + 1).topics == ["t"]
+
+
+@pytest.mark.parametrize("moves", [0, 1])
+def test_leader_hints_without_end_back_off(moves: int) -> None:
+    core = Core()
+    core.append()
+    (dispatch,) = core.poll()
+    for number in range(3):
+        response = hint(2 + moves * number, 9 + number)
+        core.sender.on_response(dispatch.node_id, dispatch.batches, response, core.now)
+        (dispatch,) = core.poll()
+    core.sender.on_response(dispatch.node_id, dispatch.batches, hint(99, 99), core.now)
+    assert core.poll() == []
+    core.now += 2
+    (dispatch,) = core.poll()
+    assert dispatch.node_id == 99
 
 
 def test_a_stale_leader_hint_backs_off() -> None:
