@@ -132,6 +132,24 @@ def test_after_a_refused_producer_id_the_next_record_asks_again() -> None:
     assert dispatch.batches == [batch]
 
 
+def test_a_refused_producer_id_fails_what_waits_for_it_and_nothing_in_flight() -> None:
+    core = Core((1, 1), sequencer=IdempotentSequencer(5))
+    core.sender.on_identity(ProducerIdentity(9, MAX_EPOCH))
+    core.append(0)
+    (bad,) = core.poll()
+    in_flight = core.append(1)
+    (sent,) = core.poll()
+    core.sender.on_response(1, bad.batches, answer(87), core.now)
+    waiting = core.append(0)
+    refuse_producer_id(core)
+    assert waiting.outcome is not None
+    assert isinstance(waiting.outcome.error, ClusterAuthorizationFailedError)
+    assert in_flight.outcome is None
+    core.sender.on_response(1, sent.batches, answer(index=1), core.now)
+    assert in_flight.outcome is not None
+    assert in_flight.outcome.error is None
+
+
 @pytest.mark.parametrize("error", [InvalidRequestError("no"), UnknownServerError("no")])
 def test_a_producer_id_that_is_refused_for_good_ends_the_producer(error: KafkaError) -> None:
     core = Core((1,), sequencer=IdempotentSequencer(5))
@@ -298,6 +316,24 @@ def test_until_the_first_acknowledgement_one_batch_is_in_flight() -> None:
     core.append()
     assert core.poll() == []
     core.sender.on_response(1, first.batches, answer(), core.now)
+    assert len(core.poll()) == 1
+
+
+def test_after_a_new_epoch_one_batch_is_in_flight_until_it_is_acknowledged() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    core.append()
+    (bad,) = core.poll()
+    core.sender.on_response(1, bad.batches, answer(87), core.now)
+    core.append()
+    (first,) = core.poll()
+    assert stamps(first.batches[0]) == (9, 1, 0)
+    core.append()
+    assert core.poll() == []
+    core.sender.on_response(1, first.batches, answer(), core.now)
+    core.append()
+    assert len(core.poll()) == 1
+    core.append()
     assert len(core.poll()) == 1
 
 

@@ -1,4 +1,4 @@
-"""A plain response acknowledges the batches whose partitions it names."""
+"""What the responses of a Produce request say about its batches."""
 
 from __future__ import annotations
 
@@ -6,8 +6,27 @@ from uuid import UUID
 
 import pytest
 
-from aioproducer.core.sending.produce_answers import acknowledges
-from aioproducer.wire.produce import Acknowledgement
+from aioproducer.core.batching.batch import BatchOutcome
+from aioproducer.core.sending.produce_answers import (
+    acknowledges,
+    decode_plain_acknowledgement,
+    leader_hints,
+    match_answers,
+    named_record_errors,
+    standing_at,
+    success_outcome,
+)
+from aioproducer.core.sending.produce_rules import ProduceAction
+from aioproducer.errors import KafkaError
+from aioproducer.types import TopicPartition
+from aioproducer.wire.messages import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from aioproducer.wire.produce import ACKNOWLEDGEMENT_SUFFIX, POSITION, Acknowledgement
 
 from ..support import Core
 
@@ -26,3 +45,113 @@ def test_response_acknowledges_batches_of_its_topic_and_partitions(
         name=topic, topic_id=UUID(int=9), places={partition: (0, -1, 0)}, throttle_time_ms=0
     )
     assert acknowledges(response, dispatch.batches) is is_acknowledged
+
+
+PREFIX = b"prefix"
+
+
+def plain(
+    base_offset: int = 0,
+    stamped: int = -1,
+    log_start: int = -1,
+    *,
+    prefix: bytes = PREFIX,
+    suffix: bytes = ACKNOWLEDGEMENT_SUFFIX,
+) -> bytes:
+    return prefix + POSITION.pack(base_offset, stamped, log_start) + suffix
+
+
+@pytest.mark.parametrize("number", [-1, 0, 5])
+def test_a_plain_acknowledgement_has_what_the_broker_knows(number: int) -> None:
+    data = plain(7, number, number)
+    known = number if number >= 0 else None
+    expected = BatchOutcome(7, known, None, log_start_offset=known)
+    assert decode_plain_acknowledgement(data, PREFIX, ACKNOWLEDGEMENT_SUFFIX) == expected
+    assert standing_at(7, number, number) == expected
+
+
+def test_the_first_offset_of_a_log_is_an_acknowledgement() -> None:
+    outcome = decode_plain_acknowledgement(plain(0), PREFIX, ACKNOWLEDGEMENT_SUFFIX)
+    assert outcome is not None
+    assert outcome.base_offset == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        plain(-1),
+        plain() + b"\0",
+        plain()[:-1],
+        plain(prefix=b"Prefix"),
+        plain(suffix=ACKNOWLEDGEMENT_SUFFIX[:-1] + b"\1"),
+    ],
+)
+def test_any_other_response_is_not_plain(data: bytes) -> None:
+    assert decode_plain_acknowledgement(data, PREFIX, ACKNOWLEDGEMENT_SUFFIX) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "offset", "expected"), [(0, 0, 0), (0, 5, 5), (0, -1, None), (46, 5, None)]
+)
+def test_an_accepted_batch_has_its_offset_unless_it_is_a_duplicate(
+    code: int, offset: int, expected: int | None
+) -> None:
+    outcome = success_outcome(PartitionProduceResponse(0, code, offset, 0, 0))
+    assert outcome.base_offset == expected
+    if expected is not None:
+        assert (outcome.log_append_time_ms, outcome.log_start_offset) == (0, 0)
+
+
+def test_the_first_entry_of_a_partition_counts() -> None:
+    parts = [PartitionProduceResponse(0, base_offset=1), PartitionProduceResponse(0, base_offset=2)]
+    response = ProduceResponse(
+        responses=[TopicProduceResponse(name="t", partition_responses=parts)]
+    )
+    assert match_answers(response, {}) == {TopicPartition("t", 0): parts[0]}
+
+
+def test_answers_of_a_topic_id_are_those_of_the_topic_asked_for() -> None:
+    part = PartitionProduceResponse(0)
+    topic = TopicProduceResponse(name="", topic_id=UUID(int=9), partition_responses=[part])
+    response = ProduceResponse(responses=[topic])
+    assert match_answers(response, {UUID(int=9): "t"}) == {TopicPartition("t", 0): part}
+    assert match_answers(response, {}) == {TopicPartition("", 0): part}
+
+
+def test_only_errors_hint_at_another_leader() -> None:
+    def answered(code: int, leader: int) -> PartitionProduceResponse:
+        part = PartitionProduceResponse(0, code)
+        part.current_leader = LeaderIdAndEpoch(leader, 4)
+        return part
+
+    where = TopicPartition("t", 0)
+    assert leader_hints({where: answered(6, 0)}) == {where: (0, 4)}
+    assert leader_hints({where: answered(6, -1)}) == {}
+    assert leader_hints({where: answered(0, 3)}) == {}
+
+
+def test_records_that_are_named_must_be_in_the_batch() -> None:
+    part = PartitionProduceResponse(0, 87, error_message="bad batch")
+    part.record_errors = [
+        BatchIndexAndErrorMessage(index, text)
+        for index, text in ((2, "two"), (3, "three"), (-1, "none"), (0, None))
+    ]
+    found = named_record_errors(part, 3, ProduceAction.FAIL)
+    assert found is not None
+    assert {index: error.message for index, error in found.items()} == {0: "bad batch", 2: "two"}
+    assert list(found) == [0, 2]
+    assert named_record_errors(part, 3, ProduceAction.RETRY) is None
+
+
+@pytest.mark.parametrize(
+    ("action", "count", "expected"),
+    [
+        (ProduceAction.SPLIT, 2, {}),
+        (ProduceAction.SPLIT, 1, None),
+        (ProduceAction.FAIL, 2, None),
+    ],
+)
+def test_an_error_that_names_no_record(
+    action: ProduceAction, count: int, expected: dict[int, KafkaError] | None
+) -> None:
+    assert named_record_errors(PartitionProduceResponse(0, 87), count, action) == expected

@@ -11,7 +11,7 @@ import pytest
 
 from aioproducer.core.batching.batch import BatchOutcome
 from aioproducer.core.batching.partitioners import NodeLatencies
-from aioproducer.core.sending.actions import Connect
+from aioproducer.core.sending.actions import Connect, Dispatch
 from aioproducer.core.sending.idempotence import IdempotentSequencer, ProducerIdentity
 from aioproducer.errors import (
     BatchRefusedError,
@@ -235,6 +235,17 @@ def test_partition_without_a_leader_is_a_reason_to_ask_about_its_topic_alone() -
     assert core.poll() == []
     fetch = core.metadata.start_request(core.now + 1)
     assert (fetch.topics, fetch.partial) == (["t", "other"], True)
+
+
+def test_a_request_that_is_prepared_for_one_node_holds_up_no_other() -> None:
+    core = Core((1, 2))
+    core.append(0)
+    (first,) = core.sender.poll(core.now, core.nodes)
+    core.append(0)
+    other = core.append(1)
+    (dispatch,) = core.poll()
+    assert isinstance(first, Dispatch)
+    assert (first.node_id, dispatch.node_id, dispatch.batches) == (1, 2, [other])
 
 
 def hint(node_id: int, epoch: int) -> ProduceResponse:

@@ -1217,3 +1217,16 @@ def test_a_producer_id_that_is_awaited_is_work() -> None:
     assert not stage.manager.has_work(is_idle=True)
     stage.manager.init()
     assert stage.manager.has_work(is_idle=True)
+
+
+def test_a_producer_id_of_zero_is_one() -> None:
+    stage = Stage()
+    stage.producer_id = 0
+    stage.begun()
+    batch = stage.core.append()
+    stage.done(stage.manager.commit())
+    assert (batch.producer_id, batch.producer_epoch) == (0, 0)
+    stage.begin()
+    batch = stage.core.append()
+    stage.done(stage.manager.commit())
+    assert (batch.producer_id, batch.producer_epoch) == (0, 1)
