@@ -18,7 +18,7 @@ import uvicorn
 
 from aioproducer.testing import EmbeddedCluster
 
-from .app import TOPIC, create_app, producing
+from .app import SERVER, TOPIC, create_app, producing
 
 SUBJECTS = 50
 TICK_S = 0.05
@@ -29,7 +29,8 @@ MOST_AT_ONCE = 1_000
 async def main(port: int, rate: float) -> None:
     async with EmbeddedCluster(brokers=3, topics={TOPIC: 6}) as cluster:
         app = create_app(producing(cluster.bootstrap_servers))
-        config = uvicorn.Config(app, port=port, log_level="warning", limit_concurrency=MOST_AT_ONCE)
+        limits = {**SERVER, "limit_concurrency": MOST_AT_ONCE}
+        config = uvicorn.Config(app, port=port, log_level="warning", **limits)
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve())
         while not server.started and not serving.done():  # noqa: ASYNC110

@@ -7,7 +7,7 @@ import json
 import os
 import tracemalloc
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -328,7 +328,64 @@ async def test_a_malformed_origin_and_a_slow_body_are_refused(
         head = f"POST /events HTTP/1.1\r\nHost: {address}\r\nContent-Length: 100\r\n"
         writer.write(f"{head}Content-Type: application/json\r\n\r\n{{".encode())
         assert b" 408 " in await asyncio.wait_for(reader.readline(), 10)
+        await asyncio.wait_for(reader.read(), 10)  # to its end, although the body has none
         writer.close()
+
+
+async def test_an_event_of_many_values_is_too_large(brokers: EmbeddedCluster) -> None:
+    event = f'{{"type":"a","subject":"b","data":{{"a":[{"[]," * 60_000}[]]}}}}'
+    async with gateway(brokers) as address, client_of(address) as client:
+        headers = {"Content-Type": "application/json"}
+        answer = await client.post("/events", content=event, headers=headers)
+        assert answer.status_code == 413
+        async with connect(f"ws://{address}/events", proxy=None) as socket:
+            await socket.send(event)
+            assert json.loads(await socket.recv())["status"] == 413
+    assert await values(brokers) == []
+
+
+async def test_the_gateways_server_compresses_nothing_and_bounds_headers(
+    brokers: EmbeddedCluster,
+) -> None:
+    module = example("gateway/app.py")
+    app = module.create_app(module.producing(brokers.bootstrap_servers))
+    async with served(app, **module.SERVER) as address:
+        async with connect(f"ws://{address}/events", proxy=None) as socket:
+            assert not socket.protocol.extensions  # 2 kB would be 2 MB of text
+        host, _, port = address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        with suppress(ConnectionError):
+            writer.write(f"GET /ready HTTP/1.1\r\nHost: {address}\r\n".encode())
+            for _ in range(1_000):  # a megabyte, without an end
+                writer.write(b"X: " + bytes(1_000).replace(b"\0", b"y") + b"\r\n")
+                await writer.drain()
+            await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+
+
+async def test_requests_that_follow_each_other_wait_for_the_answers_before(
+    brokers: EmbeddedCluster,
+) -> None:
+    """Requests of a client that reads nothing are not read for long: each has objects of 2 kB."""
+    module = example("gateway/app.py")
+    app = module.create_app(module.producing(brokers.bootstrap_servers))
+    async with served(app, **module.SERVER) as address:
+        host, _, port = address.rpartition(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        many = f"GET /live/page.css HTTP/1.1\r\nHost: {address}\r\n\r\n".encode() * 1_000
+        tracemalloc.start()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    for _ in range(200):
+                        writer.write(many)
+                        await writer.drain()
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        writer.transport.abort()
+        assert most < 15_000_000
 
 
 async def test_a_message_that_is_no_text_is_no_event(brokers: EmbeddedCluster) -> None:

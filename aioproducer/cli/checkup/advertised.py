@@ -17,6 +17,8 @@ from aioproducer.net.advice import advertised_advice
 from aioproducer.types import Node
 
 _OUT_OF_REACH = frozenset({"name", "port"})
+_MOST_SHARED = 20
+"""Addresses; a broker may name hundreds of thousands, and each finding takes time to print."""
 
 
 def out_of_reach(node: Node, failed: Finding, bootstrap_hosts: Iterable[str]) -> Finding:
@@ -35,8 +37,9 @@ def out_of_reach(node: Node, failed: Finding, bootstrap_hosts: Iterable[str]) ->
 
 
 def shared(nodes: Iterable[Node]) -> Iterator[Finding]:
-    """Yield a finding per address that several brokers advertise."""
-    for (host, port), count in Counter((node.host, node.port) for node in nodes).items():
+    """Yield a finding per address that several brokers advertise; the most shared ones of many."""
+    counts = Counter((node.host, node.port) for node in nodes)
+    for (host, port), count in counts.most_common(_MOST_SHARED):
         if count > 1:
             failure = CheckFailedError(
                 "address-shared", f"{count} brokers advertise {host}:{port}", status=Status.WARN

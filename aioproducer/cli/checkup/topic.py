@@ -104,9 +104,7 @@ def _failures(
             status=Status.FAIL if acks == "all" else Status.WARN,
         )
     lagging = [
-        each
-        for each in topic.partitions
-        if len(each.isr_nodes) < len(each.replica_nodes) and each not in scarce
+        each for each in topic.partitions if needed <= len(each.isr_nodes) < len(each.replica_nodes)
     ]
     if lagging:
         yield CheckFailedError(

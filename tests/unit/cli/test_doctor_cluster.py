@@ -9,7 +9,7 @@ import pytest
 
 from aioproducer import Producer
 from aioproducer.cli.checkup import Finding, Status, verdict
-from aioproducer.cli.checkup.advertised import out_of_reach
+from aioproducer.cli.checkup.advertised import out_of_reach, shared
 from aioproducer.cli.checkup.clock import by_append_time, by_newest_record
 from aioproducer.cli.checkup.topic import topic_findings, write_permission
 from aioproducer.cli.exit_codes import ExitCode
@@ -125,6 +125,27 @@ def described(*in_sync: int, operations: int = -(2**31)) -> MetadataResponseTopi
     return MetadataResponseTopic(
         name="t", partitions=partitions, topic_authorized_operations=operations
     )
+
+
+def test_thousands_of_partitions_are_judged_in_little_time() -> None:
+    def partition(number: int, in_sync: int) -> MetadataResponsePartition:
+        return MetadataResponsePartition(
+            partition_index=number, replica_nodes=[1, 2, 3], isr_nodes=list(range(in_sync))
+        )
+
+    partitions = [partition(number, number % 2 + 1) for number in range(40_000)]
+    topic = MetadataResponseTopic(name="t", partitions=partitions)
+    began = time.process_time()
+    scarce, lagging = topic_findings("t", topic, {"min.insync.replicas": "2"}, acks="all")
+    assert time.process_time() - began < 2
+    assert "partitions 0, 2, 4" in scarce.found
+    assert "partitions 1, 3, 5" in lagging.found
+
+
+def test_addresses_that_brokers_share_are_reported_up_to_a_number() -> None:
+    nodes = [Node(number, f"a{number // 2}.example", 9092) for number in range(10_000)]
+    assert len(list(shared(nodes))) == 20
+    assert len(list(shared(nodes[:9]))) == 4
 
 
 def test_replicas_that_lag_are_a_warning_that_names_the_partitions() -> None:
