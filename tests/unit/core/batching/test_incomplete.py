@@ -1,0 +1,51 @@
+"""Batches without an outcome, and when they expire."""
+
+from __future__ import annotations
+
+from math import inf
+
+from aioproducer.core.batching.batch import ProducerBatch
+from aioproducer.core.batching.incomplete import IncompleteBatches
+from aioproducer.types import TopicPartition
+
+
+def made_at(now: float) -> ProducerBatch:
+    return ProducerBatch(TopicPartition("t", 0), bytearray(100), 100, now=now)
+
+
+def test_nothing_expires_where_there_is_nothing() -> None:
+    incomplete = IncompleteBatches(10.0)
+    assert (bool(incomplete), len(incomplete), list(incomplete)) == (False, 0, [])
+    assert (incomplete.next_expiry_at, incomplete.expired(1e9)) == (inf, [])
+
+
+def test_the_oldest_batches_expire_first_and_at_their_timeout() -> None:
+    incomplete = IncompleteBatches(10.0)
+    first, second, third = batches = [made_at(now) for now in (1.0, 2.0, 3.0)]
+    for batch in batches:
+        incomplete.add(batch)
+    assert (bool(incomplete), len(incomplete), list(incomplete)) == (True, 3, batches)
+    assert incomplete.next_expiry_at == 11.0
+    assert incomplete.expired(10.9) == []
+    assert incomplete.expired(12.0) == [first, second]
+    incomplete.discard(first)
+    incomplete.discard(first)
+    assert incomplete.next_expiry_at == 12.0
+    assert (first in incomplete, third in incomplete) == (False, True)
+
+
+def test_parts_are_as_old_as_the_batch_that_was_split() -> None:
+    incomplete = IncompleteBatches(10.0)
+    whole, late, early = made_at(5.0), made_at(4.0), made_at(3.0)
+    incomplete.add_part(late)
+    assert (bool(incomplete), incomplete.next_expiry_at) == (True, 14.0)
+    incomplete.add(whole)
+    incomplete.add_part(early)
+    assert (len(incomplete), list(incomplete)) == (3, [late, early, whole])
+    assert incomplete.next_expiry_at == 13.0
+    assert incomplete.expired(13.5) == [early]
+    assert incomplete.expired(15.0) == [late, early, whole]
+    incomplete.discard(early)
+    assert (early in incomplete, late in incomplete) == (False, True)
+    incomplete.discard(late)
+    assert incomplete.next_expiry_at == 15.0
