@@ -427,3 +427,69 @@ def test_a_batch_that_grows_doubles_its_memory_up_to_batch_size() -> None:
         sizes.append(batch.size)
     assert sorted(set(sizes)) == [4096, 8192, 10_000]
     assert core.pool.total - core.pool.available == 10_000 + 4096
+
+
+def test_a_partition_needs_a_new_batch_where_there_is_none_or_the_last_is_full() -> None:
+    core = Core()
+    batch = core.append()
+    queue = core.accumulator.queue("t", 0)
+    assert queue is not None
+    assert not queue.is_full_up()
+    batch.close()
+    assert queue.is_full_up()
+    core.drain(1)
+    assert queue.is_full_up()
+
+
+def test_queues_report_their_lengths_and_only_those_that_had_a_record() -> None:
+    core = Core()
+    assert core.accumulator.queue("t", 0) is None
+    assert core.accumulator.queue_sizes("t") == {}
+    core.fill(1)
+    assert core.accumulator.queue_sizes("t") == {1: 2}
+    core.drain(2)
+    assert core.accumulator.queue_sizes("t") == {1: 1}
+
+
+def test_batches_are_numbered_from_their_first_in_the_order_of_their_making() -> None:
+    core = Core()
+    assert [core.append(partition).ordinal for partition in (0, 1, 2)] == [(1,), (2,), (3,)]
+
+
+def test_a_full_batch_behind_the_first_changes_nothing() -> None:
+    core = Core(linger=5.0)
+    first = core.fill()
+    at = core.accumulator.readiness.next_at
+    assert at <= core.now
+    second = core.append()
+    while core.append() is second:
+        pass
+    assert core.accumulator.readiness.next_at == at
+    assert core.drain(1) == [first]
+
+
+def test_a_batch_waits_for_its_backoff_and_not_for_leaders_that_stay() -> None:
+    core = Core()
+    batch = core.append()
+    core.drain(1)
+    core.accumulator.reenqueue(batch, core.now, 1)
+    core.learn((1, 2, 3), epoch=1)
+    assert core.drain(1) == []
+    assert batch.retry_at == core.now + 1
+
+
+@pytest.mark.parametrize(("attempts", "pause"), [(3, 0), (4, 0.1)])
+def test_leaders_that_change_with_every_attempt_get_a_pause(attempts: int, pause: float) -> None:
+    core = Core()
+    batch = core.append()
+    core.drain(1)
+    batch.attempts = attempts
+    core.accumulator.reenqueue(batch, core.now, 1)
+    core.learn((1, 2, 3), epoch=2)
+    assert batch.retry_at == pytest.approx(core.now + pause)
+    core.now += pause
+    assert core.drain(1) == [batch]
+    batch.attempts = attempts
+    core.learn((1, 2, 3), epoch=3)
+    core.accumulator.reenqueue(batch, core.now, 0.05)
+    assert batch.retry_at == pytest.approx(core.now + min(pause, 0.05))

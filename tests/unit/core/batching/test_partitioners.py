@@ -424,3 +424,19 @@ def test_a_function_or_an_object_of_the_user_is_asked():
 def test_unknown_names_are_refused_by_the_configuration():
     with pytest.raises(ConfigError, match="partitioner"):
         chooser(partitioner="by_moonlight")
+
+
+def test_near_partitions_are_found_again_when_the_topic_or_the_brokers_change() -> None:
+    racks = {1: Node(1, "h", 1, "a"), 2: Node(2, "h", 2, "b")}
+    known = [racks]
+    near = RackPreference("a", lambda: known[0])
+    first, second = topic(1, 2), topic(2, 1)
+    assert near.partitions_of(first) == (0,)
+    assert near.partitions_of(second) == (1,)
+    known[0] = {1: racks[1]._replace(rack="b"), 2: racks[2]._replace(rack="a")}
+    assert near.partitions_of(second) == (0,)
+    # The same brokers and topic are not looked at again.
+    racks_before, known[0][1] = known[0][1], racks[1]
+    assert near.partitions_of(second) == (0,)
+    known[0][1] = racks_before
+    assert RackPreference("", lambda: known[0]).partitions_of(first) == ()
