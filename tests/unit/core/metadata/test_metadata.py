@@ -17,11 +17,13 @@ from aioproducer.core.sending.reasons import Reason
 from aioproducer.core.transactions import coordinator_queries
 from aioproducer.errors import (
     AuthenticationError,
+    InvalidPartitionError,
     InvalidTopicError,
     NodeDisconnectedError,
     ProtocolError,
     RequestTimeoutError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
 from aioproducer.types import TopicPartition
@@ -258,6 +260,22 @@ def test_an_answer_with_news_makes_the_pause_short_again():
     answer(metadata, 5, topic("t", (1, 5), (3, 6)))
     metadata.request_update(5)
     assert metadata.next_update_at(5) == pytest.approx(5.1)
+
+
+def test_a_refresh_for_its_age_begins_with_short_pauses_again():
+    metadata = ready()
+    now, pauses = 1.0, []
+    for _ in range(4):
+        metadata.request_update(now)
+        answer(metadata, now, topic("t", (1, 5), (2, 5)))
+        metadata.request_update(now)
+        pauses.append(round(metadata.next_update_at(now) - now, 3))
+        now = metadata.next_update_at(now)
+    assert pauses == [0.1, 0.2, 0.4, 0.8]
+    now += 400
+    answer(metadata, now, topic("t", (1, 5), (2, 5)))
+    metadata.request_update(now)
+    assert metadata.next_update_at(now) == pytest.approx(now + 0.1)
 
 
 def test_the_flag_for_automatic_creation_is_passed_on():
@@ -667,6 +685,20 @@ def test_the_explanation_names_the_option_that_forbids_creating_the_topic():
     assert "allow_auto_create_topics" in (metadata.explain("t", None).advice or "")
 
 
+def test_a_partition_is_absent_where_the_topic_has_fewer_and_a_topic_with_its_error():
+    metadata = ready()
+    assert metadata.absence("t", None) is None
+    assert metadata.absence("t", 1) is None
+    error = metadata.absence("t", 2)
+    assert isinstance(error, InvalidPartitionError)
+    assert (error.topic, error.message) == ("t", "the topic has 2 partition(s)")
+    assert metadata.absence("other", 0) is None
+    metadata.add_topic("other", 1)
+    answer(metadata, 1, topic("other", error=UNKNOWN_TOPIC))
+    assert isinstance(metadata.absence("other", 0), UnknownTopicOrPartitionError)
+    assert metadata.absence("other", 0) is metadata.topic_error("other")
+
+
 def test_the_explanation_of_a_partition_out_of_range_has_the_count():
     assert ready().explain("t", 2).text == "the topic has 2 partition(s)"
 
@@ -744,6 +776,20 @@ def test_hints_for_unknown_partitions_are_ignored():
     metadata = ready()
     hints = {TopicPartition("t", 7): (3, 9), TopicPartition("u", 0): (3, 9)}
     assert not metadata.on_leader_hints(hints, [])
+
+
+def test_hints_that_are_ignored_do_not_take_others_with_them():
+    metadata = ready()
+    hints = {
+        TopicPartition("t", 9): (3, 9),  # unknown
+        TopicPartition("t", 1): (1, 5),  # not newer
+        TopicPartition("t", 0): (3, 6),
+    }
+    assert metadata.on_leader_hints(hints, [])
+    assert [metadata.cluster.leader("t", number) for number in (0, 1)] == [3, 2]
+    hints = {TopicPartition("t", 0): (77, 9), TopicPartition("t", 1): (3, 6)}  # 77 is unknown
+    assert metadata.on_leader_hints(hints, [])
+    assert [metadata.cluster.leader("t", number) for number in (0, 1)] == [3, 3]
 
 
 def test_an_answer_older_than_a_hint_does_not_undo_it():
