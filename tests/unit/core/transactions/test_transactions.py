@@ -1230,3 +1230,20 @@ def test_a_producer_id_of_zero_is_one() -> None:
     batch = stage.core.append()
     stage.done(stage.manager.commit())
     assert (batch.producer_id, batch.producer_epoch) == (0, 1)
+
+
+@pytest.mark.parametrize(("groups", "asked_again"), [(98, False), (99, False), (100, True)])
+def test_the_hundred_and_first_coordinator_takes_the_place_of_all_others(
+    groups: int, asked_again: bool
+) -> None:
+    stage = Stage().begun()  # the coordinator of its transactions is the first one
+
+    def send_offsets(number: int) -> None:
+        group = ConsumerGroupMetadata(f"group-{number}")
+        stage.done(stage.manager.send_offsets({T0: OffsetAndMetadata(1)}, group))
+
+    for number in range(groups):
+        send_offsets(number)
+    stage.sent.clear()
+    send_offsets(0)
+    assert (Rpc.FIND_COORDINATOR in stage.sent) is asked_again
