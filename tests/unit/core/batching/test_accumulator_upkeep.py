@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Callable
 from math import inf
@@ -118,3 +119,31 @@ def test_partitions_with_records_outlive_their_topics_metadata() -> None:
     queue = core.accumulator.queue("t", 0)
     assert queue is not None
     assert list(queue.batches) == [batch]
+
+
+def test_a_partition_whose_lingering_batch_expired_is_in_no_later_request() -> None:
+    core = Core((1, 1), linger=60.0, delivery_timeout=10.0)
+    core.append(0)
+    core.now += 5
+    later = core.append(1)
+    core.now += 5
+    assert core.take_expired()
+    later.close()
+    core.accumulator.replan_all()
+    assert core.drain(1) == [later]
+
+
+def test_partitions_are_due_in_their_order_after_many_were_replanned() -> None:
+    core = Core((1,) * 100, memory=1 << 22, max_request_size=1 << 22)
+    waiting = [core.append(partition) for partition in range(100)]
+    core.drain(1)
+    rng = random.Random(3)
+    for batch in waiting:
+        core.accumulator.reenqueue(batch, core.now, rng.uniform(1, 1000))
+    for batch in rng.choices(waiting, k=1000):
+        core.accumulator.withdraw([batch])
+        core.accumulator.reenqueue(batch, core.now, rng.uniform(1, 1000))
+    for batch in sorted(waiting, key=lambda each: each.retry_at):
+        assert core.accumulator.readiness.next_at == batch.retry_at
+        core.accumulator.withdraw([batch])
+    assert core.accumulator.readiness.next_at == inf
