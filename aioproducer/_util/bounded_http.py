@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from aioproducer._util.printable import printable
 from aioproducer._util.secrets import without_login
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 
 _PARTS_PER_TURN: Final = 16
+_LONGEST_REASON: Final = 100
 
 
 class UnboundedAnswerError(Exception):
@@ -94,6 +96,14 @@ def _no_cookies() -> CookieJar:
         """
 
         def extract_cookies(self, response: Any, request: Any) -> None:
-            """Take none."""
+            """Take none, and make the reason of the response's status fit for a log.
+
+            httpx calls this just before it logs the reason, which a terminal would obey.
+            """
+            extensions = response.response.extensions
+            reason = extensions.get("reason_phrase", b"").decode("ascii", "replace")
+            extensions["reason_phrase"] = printable(reason, _LONGEST_REASON).encode(
+                "ascii", "replace"
+            )
 
     return NoCookies()

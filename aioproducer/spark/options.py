@@ -207,6 +207,7 @@ _NAMES: Final = (
 
 _FORMATS: Final = ("avro", "json-schema", "protobuf")
 _TOPICS: Final = ("topic", "dead.letter.topic", "marker.topic")
+_NUMBER: Final = re.compile("[0-9]{1,18}")
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 
 _ADVICE: Final = (
@@ -434,13 +435,13 @@ class SourceOptions:
                 "delivery.guarantee=exactly-once needs the option topic, or marker.topic where the "
                 "rows choose their topics"
             )
-        if not self.own.get("accept.lost.epoch", "0").isdecimal():
+        if not _NUMBER.fullmatch(self.own.get("accept.lost.epoch", "0")):
             raise ConfigError("accept.lost.epoch must be the number of an epoch")
         if "job.epoch" in self.own and "job.id" not in self.own:
             raise ConfigError("job.epoch goes with job.id")
-        if not self.own.get("job.epoch", "0").isdecimal():
+        if not _NUMBER.fullmatch(self.own.get("job.epoch", "0")):
             raise ConfigError("job.epoch must be a number")
-        if not self.own.get("topic.timeout.ms", "0").isdecimal():
+        if not _NUMBER.fullmatch(self.own.get("topic.timeout.ms", "0")):
             raise ConfigError("topic.timeout.ms must be a number of milliseconds")
         self._check_formats()
         self._check_dead_letters()

@@ -186,17 +186,28 @@ class TopicReader(DataSourceReader):
             "topic": self._topic,
             "partition": partition,
             "offset": record.offset,
-            "timestamp": _EPOCH + timedelta(milliseconds=record.timestamp_ms),
+            "timestamp": _moment(record.timestamp_ms),
             "timestampType": fetched.timestamp_type.value,
             "headers": list(record.headers) or None,
         }
         return tuple(values[name] for name in self._columns)
 
 
+def _moment(timestamp_ms: int) -> datetime | None:
+    """Return a record's time; None for one that is not of the years 1 to 9999.
+
+    Any producer may write such a record, and it would end every read of its topic.
+    """
+    try:
+        return _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return None
+
+
 def _parsed(option: str, text: str, topic: str) -> dict[int, int]:
     try:
         offsets = {int(each): int(offset) for each, offset in json.loads(text)[topic].items()}
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
         raise ConfigError(
             f'{option} must be earliest, latest or {{"{topic}":{{"0":17}}}}'
         ) from None

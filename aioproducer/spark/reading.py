@@ -13,7 +13,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeVar, cast
 
@@ -23,6 +23,7 @@ from aioproducer.errors import (
     KafkaError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
+    ProtocolError,
     UnknownTopicOrPartitionError,
     error_from_code,
 )
@@ -181,7 +182,7 @@ class _MissingTopicError(UnknownTopicOrPartitionError):
 
 def _leaders(topic: str) -> CoordinatorQuery[dict[int, int]]:
     def read(answer: Message) -> dict[int, int]:
-        found = cast(MetadataResponse, answer).topics[0]
+        found = _first(cast(MetadataResponse, answer).topics)
         if found.error_code == UnknownTopicOrPartitionError.code:
             raise _MissingTopicError(topic=topic)
         _raise_for(found.error_code, topic)
@@ -198,7 +199,7 @@ def _leaders(topic: str) -> CoordinatorQuery[dict[int, int]]:
 
 def _offset(topic: str, partition: int, time: int, isolation: int) -> CoordinatorQuery[int]:
     def read(answer: Message) -> int:
-        found = cast(ListOffsetsResponse, answer).topics[0].partitions[0]
+        found = _first(_first(cast(ListOffsetsResponse, answer).topics).partitions)
         _raise_for(found.error_code, topic, partition)
         return found.offset
 
@@ -219,7 +220,7 @@ def _fetch(
         _raise_for(response.error_code, topic, partition)
         if not response.responses:
             return PartitionData(partition_index=partition)
-        found = response.responses[0].partitions[0]
+        found = _first(response.responses[0].partitions)
         _raise_for(found.error_code, topic, partition)
         return found
 
@@ -234,6 +235,12 @@ def _fetch(
         topics=[FetchTopic(topic=topic, partitions=[wanted])],
     )
     return CoordinatorQuery(FetchRequest, lambda _: request, read, None, *_FETCH)
+
+
+def _first(answers: Sequence[_T]) -> _T:
+    if not answers:
+        raise ProtocolError("a broker's answer is empty")
+    return answers[0]
 
 
 def _raise_for(code: int, topic: str, partition: int | None = None) -> None:

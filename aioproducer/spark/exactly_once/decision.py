@@ -69,7 +69,7 @@ class TransactionNames:
     def read(self, name: str) -> tuple[str, int] | None:
         """Return the worker and the number of an attempt's id; None for any other id."""
         digits = WORKER_BYTES * 2
-        pattern = rf"{re.escape(self.workers)}([0-9a-f]{{{digits}}})-[01]-(\d+)"
+        pattern = rf"{re.escape(self.workers)}([0-9a-f]{{{digits}}})-[01]-([0-9]{{1,19}})"
         found = re.fullmatch(pattern, name)
         return None if found is None else (found[1], int(found[2]))
 

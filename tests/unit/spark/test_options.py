@@ -158,3 +158,10 @@ def test_a_login_in_place_of_the_name_of_a_variable_is_refused_on_the_driver() -
     with pytest.raises(ConfigError, match="name of an environment variable") as caught:
         SourceOptions.parse(SERVERS | given, "write")
     assert "Tr0ub4dor" not in str(caught.value)
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "9" * 19, "\u0663", "-1", ""])
+@pytest.mark.parametrize("option", ["job.epoch", "accept.lost.epoch", "topic.timeout.ms"])
+def test_a_number_that_is_none_or_too_large_is_refused(option: str, number: str) -> None:
+    with pytest.raises(ConfigError, match=option):
+        SourceOptions.parse({**SERVERS, "topic": "t", "job.id": "j", option: number}, "write")

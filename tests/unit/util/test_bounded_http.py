@@ -66,6 +66,20 @@ async def test_no_cookie_is_kept_or_sent_or_read(monkeypatch: pytest.MonkeyPatch
     assert not any("Cookie" in request.headers for request in asked)
 
 
+@pytest.mark.parametrize("reason", [b"\x1b[2J\x1b]0;owned\x07", b"\xc2\x9b2J", b"r" * 60_000, None])
+async def test_the_reason_of_a_status_is_logged_printable_and_bounded(
+    reason: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    extensions = {} if reason is None else {"reason_phrase": reason}
+    transport = httpx.MockTransport(lambda _: httpx.Response(500, extensions=extensions))
+    with caplog.at_level("INFO", "httpx"):
+        async with httpx.AsyncClient(transport=transport) as client:
+            assert await get(client) == (500, b"")
+    (line,) = [each.getMessage() for each in caplog.records if each.name == "httpx"]
+    assert line.isprintable()
+    assert len(line) < 300
+
+
 @pytest.mark.parametrize(
     "location", ["http://" + "u@" * 30_000, "http://h:99999", "http://[", "http://a b\x7f", "//[::"]
 )

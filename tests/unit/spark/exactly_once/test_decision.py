@@ -168,3 +168,10 @@ def test_a_decision_that_cannot_be_read_is_not_written(monkeypatch: pytest.Monke
     assert encode(many(30, workers=3), NAMES)
     with pytest.raises(DecisionRecordError, match="100 transactions of epoch 8"):
         encode(many(100, workers=3), NAMES)
+
+
+def test_a_transactional_id_with_too_many_digits_is_no_attempts() -> None:
+    """Any client may open a transaction under such an id; Python refuses its number."""
+    attempt = NAMES.attempt("0" * 16, 0, 12)
+    assert NAMES.read(attempt) == ("0" * 16, 12)
+    assert NAMES.read(attempt + "1" * 5000) is None

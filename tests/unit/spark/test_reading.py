@@ -1,0 +1,65 @@
+"""Reads of a topic whose brokers or records are hostile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aioproducer.errors import ConfigError, ProtocolError
+from aioproducer.records.batch import DecodedRecord
+from aioproducer.spark import reading
+from aioproducer.spark.options import SourceOptions
+from aioproducer.spark.reading import EARLIEST, Fetched
+from aioproducer.types import TimestampType
+from aioproducer.wire.messages.fetch import FetchableTopicResponse, FetchResponse
+from aioproducer.wire.messages.list_offsets import ListOffsetsResponse, ListOffsetsTopicResponse
+from aioproducer.wire.messages.metadata import MetadataResponse
+
+pytest.importorskip("pyspark", reason="needs pyspark (the extra `spark`)")
+
+OPTIONS = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t"}
+
+
+def reader(**options: str) -> Any:
+    from aioproducer.spark.reader import TopicReader
+
+    parsed = SourceOptions.parse(OPTIONS | options, "read")
+    return TopicReader(parsed, ["offset", "timestamp"])
+
+
+@pytest.mark.parametrize(
+    ("query", "answer"),
+    [
+        (reading._leaders("t"), MetadataResponse()),
+        (reading._offset("t", 0, EARLIEST, 0), ListOffsetsResponse()),
+        (
+            reading._offset("t", 0, EARLIEST, 0),
+            ListOffsetsResponse(topics=[ListOffsetsTopicResponse()]),
+        ),
+        (reading._fetch("t", 0, 0, 0), FetchResponse(responses=[FetchableTopicResponse()])),
+    ],
+)
+def test_an_empty_answer_is_an_error_of_this_package(query: Any, answer: Any) -> None:
+    with pytest.raises(ProtocolError, match="empty"):
+        query.read(answer)
+
+
+@pytest.mark.parametrize("time", [2**63 - 1, -(2**63), 253_402_300_800_000, -62_135_596_800_001])
+def test_a_time_that_is_no_date_does_not_end_a_read(time: int) -> None:
+    fetched = Fetched([], TimestampType.CREATE_TIME)
+    assert reader()._row(0, fetched, DecodedRecord(7, time, None, None, ())) == (7, None)
+
+
+def test_a_time_is_read_in_utc() -> None:
+    fetched = Fetched([], TimestampType.CREATE_TIME)
+    _, moment = reader()._row(0, fetched, DecodedRecord(7, 1500, None, None, ()))
+    assert moment.isoformat() == "1970-01-01T00:00:01.500000+00:00"
+
+
+@pytest.mark.parametrize(
+    "text", ['{"t":{"0":1e999}}', "[" * 100_000, "[]", '{"t":{"0":%s}}' % ("9" * 5000)]
+)
+def test_offsets_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="startingoffsets"):
+        reader(startingOffsets=text)._chosen("startingoffsets", "earliest", {0: 0}, {0: 1})
