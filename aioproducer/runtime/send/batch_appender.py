@@ -124,8 +124,8 @@ class BatchAppender:
             batch = self._try_append_stickily(record)
         else:
             batch = self._append_to(record, record.partition)
-        if batch is not None:
-            self._notify_sender(may_send=record.on_opened is None)
+        # Also where there was no room: that has made a batch full, which is due then.
+        self._notify_sender(may_send=batch is not None and record.on_opened is None)
         return batch
 
     def try_open(self, record: OutgoingRecord, size: int) -> ProducerBatch | None:

@@ -9,6 +9,7 @@ import pytest
 
 from aioproducer import Producer
 from aioproducer.errors import (
+    BufferFullError,
     ClusterAuthorizationFailedError,
     DeliveryTimeoutError,
     InvalidRequestError,
@@ -115,6 +116,24 @@ def test_an_idempotent_producer_goes_on_once_it_is_authorized() -> None:
                 await producer.send_and_wait("t", b"v")
         kafka.faults.remove(refusal)
         await producer.send_and_wait("t", b"v")
+        await producer.close()
+
+    run_virtual(run, topics={"t": 1})
+
+
+@pytest.mark.parametrize("partition", [0, None])
+def test_a_batch_that_a_refused_record_has_filled_is_sent_at_once(partition: int | None) -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        producer = await start(kafka, linger_ms=60_000, batch_size=300, buffer_memory=300)
+        await producer.warm_up(["t"])
+        first = producer.send_nowait("t", b"x" * 150, partition=partition)
+        await asyncio.sleep(1)
+        assert not first.done()
+        refused_at = kafka.now
+        with pytest.raises(BufferFullError):
+            producer.send_nowait("t", b"x" * 150, partition=partition)
+        await first
+        assert kafka.now - refused_at < 1
         await producer.close()
 
     run_virtual(run, topics={"t": 1})

@@ -456,7 +456,7 @@ def test_batches_are_numbered_from_their_first_in_the_order_of_their_making() ->
     assert [core.append(partition).ordinal for partition in (0, 1, 2)] == [(1,), (2,), (3,)]
 
 
-def test_a_full_batch_behind_the_first_changes_nothing() -> None:
+def test_a_full_batch_after_the_first_changes_nothing() -> None:
     core = Core(linger=5.0)
     first = core.fill()
     at = core.accumulator.readiness.next_at

@@ -195,7 +195,7 @@ def test_the_broker_stamps_records_with_a_log_append_time(
     assert BatchOutcome(0, appended_at).timestamp_type is kind
 
 
-def test_errors_of_single_records_stand_before_that_of_the_batch() -> None:
+def test_errors_of_single_records_come_before_that_of_the_batch() -> None:
     batch = batch_of(b"0", b"1")
     assert batch.outcome_of(1) is None
     assert batch.record_error(1) is None
@@ -221,7 +221,7 @@ def test_records_of_a_written_batch_have_no_error() -> None:
         (None, 0, False),
     ],
 )
-def test_errors_that_nobody_retrieved_are_reported(
+def test_errors_that_were_not_retrieved_are_reported(
     outcome: BatchOutcome | None, retrieved: int, reported: bool
 ) -> None:
     seen: list[KafkaError | None] = []

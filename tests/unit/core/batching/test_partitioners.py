@@ -435,7 +435,7 @@ def test_near_partitions_are_found_again_when_the_topic_or_the_brokers_change() 
     assert near.partitions_of(second) == (1,)
     known[0] = {1: racks[1]._replace(rack="b"), 2: racks[2]._replace(rack="a")}
     assert near.partitions_of(second) == (0,)
-    # The same brokers and topic are not looked at again.
+    # The same brokers and topic are not searched again.
     racks_before, known[0][1] = known[0][1], racks[1]
     assert near.partitions_of(second) == (0,)
     known[0][1] = racks_before

@@ -1,4 +1,4 @@
-"""What the errors of failed batches say."""
+"""Errors of failed batches: their texts, causes and context."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_records_of_an_early_batch_have_no_partition() -> None:
     assert (error.topic, error.partition) == ("t", None)
 
 
-def test_records_that_are_not_blamed_get_an_error_of_their_own() -> None:
+def test_records_that_are_not_blamed_get_another_error() -> None:
     core, batch = waiting(records=3)
     bad = InvalidRecordError("bad", node_id=2)
     outcome = failure_outcome(batch, bad, {1: bad}, core.now)

@@ -1,4 +1,4 @@
-"""What the responses of a Produce request say about its batches."""
+"""Readers of the responses to Produce requests."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def plain(
 
 
 @pytest.mark.parametrize("number", [-1, 0, 5])
-def test_a_plain_acknowledgement_has_what_the_broker_knows(number: int) -> None:
+def test_a_plain_acknowledgement_has_the_fields_of_the_broker(number: int) -> None:
     data = plain(7, number, number)
     known = number if number >= 0 else None
     expected = BatchOutcome(7, known, None, log_start_offset=known)

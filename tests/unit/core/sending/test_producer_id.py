@@ -1,4 +1,4 @@
-"""When a producer id is requested, and what follows a refusal."""
+"""Requests for a producer id: their times, and the consequences of a refusal."""
 
 from __future__ import annotations
 

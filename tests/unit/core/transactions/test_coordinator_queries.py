@@ -323,7 +323,7 @@ def test_an_offset_that_is_refused_in_a_transaction_names_its_partition() -> Non
     assert (caught.value.topic, caught.value.partition) == T1
 
 
-def test_a_description_has_all_that_the_coordinator_knows() -> None:
+def test_a_description_has_all_fields_of_the_coordinator() -> None:
     query = queries.describe("job")
     assert query.coordinator == CoordinatorKey(TRANSACTION, "job")
     assert sent(query, 0).transactional_ids == ["job"]

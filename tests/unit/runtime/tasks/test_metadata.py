@@ -472,7 +472,7 @@ def test_a_node_named_by_a_leader_hint_is_passed_to_the_client_at_once(loop):
         world.client.answer = answer_with(t=1)
         await world.task.wait_for_topic("t", world.in_s(60))
         endpoint = NodeEndpoint(node_id=9, host="host9", port=9092)
-        world.metadata.on_leader_hints({TopicPartition("t", 0): (9, 1)}, [endpoint], loop.time())
+        world.metadata.on_leader_hints({TopicPartition("t", 0): (9, 1)}, [endpoint])
         assert world.client.reported[-1] == {1, 2, 9}
 
     play(loop, act)
