@@ -147,7 +147,7 @@ def members(file: str, interrupt: threading.Event, pattern: str | None) -> Itera
         if not stream.peek(len(_ZIP_MAGIC)).startswith(_ZIP_MAGIC):
             yield Member(file, None, lambda inner: _ungzip(stream, inner), lambda: raw.consumed)
             return
-        archive = stack.enter_context(zipfile.ZipFile(seekable(stream, stack)))
+        archive = stack.enter_context(_archive(seekable(stream, stack)))
         for info in archive.infolist():
             if _is_data(info, pattern):
                 yield Member(file, info.filename, _opener(archive, info), lambda: raw.consumed)
@@ -169,6 +169,14 @@ def seekable(stream: io.BufferedIOBase, stack: ExitStack) -> io.BufferedIOBase:
     return cast("io.BufferedIOBase", copy)
 
 
+def _archive(stream: io.BufferedIOBase) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(stream)
+    except (NotImplementedError, ValueError) as error:
+        # zipfile's errors for a later version of the format and for a name that is no text.
+        raise SourceError(f"not readable as a zip archive: {error}") from error
+
+
 def _opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Opener:
     def open_member(stack: ExitStack) -> io.BufferedIOBase:
         try:
@@ -177,8 +185,9 @@ def _opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Opener:
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise NotImplementedError("That compression method is not supported")
             member = cast("zipfile.ZipExtFile", archive.open(info))
-        except (RuntimeError, NotImplementedError) as error:
-            # zipfile's errors for an encrypted member and for an unsupported compression.
+        except (RuntimeError, NotImplementedError, ValueError) as error:
+            # zipfile's errors for an encrypted member, an unsupported compression, and a name that
+            # is no text.
             raise SourceError(str(error)) from error
         return _ungzip(stack.enter_context(member), stack)
 
@@ -195,6 +204,6 @@ def _ungzip(
 
 def _is_data(info: zipfile.ZipInfo, pattern: str | None) -> bool:
     path = Path(info.filename)
-    if info.is_dir() or path.name.startswith(".") or "__MACOSX" in path.parts:
+    if not info.filename or info.is_dir() or path.name.startswith(".") or "__MACOSX" in path.parts:
         return False
     return pattern is None or fnmatch.fnmatch(info.filename, pattern)

@@ -38,7 +38,7 @@ class OrcFormat:
             file = orc.ORCFile(given)
             _check(file)
             yield from chunks_after(skip, _batches(given, len(file.schema)))
-        except (pyarrow.ArrowException, pyarrow.ArrowInvalid) as error:
+        except (pyarrow.ArrowException, pyarrow.ArrowInvalid, UnicodeDecodeError) as error:
             raise SourceError(f"not readable as ORC: {error}") from error
 
 

@@ -44,7 +44,7 @@ class ParquetFormat:
                 parquet.ParquetFile(given, metadata=metadata, read_dictionary=_texts(metadata))
             )
             yield from _rows(file, given, skip)
-        except (pyarrow.ArrowException, pyarrow.ArrowInvalid) as error:
+        except (pyarrow.ArrowException, pyarrow.ArrowInvalid, UnicodeDecodeError) as error:
             raise SourceError(f"not readable as Parquet: {error}") from error
 
 

@@ -95,3 +95,36 @@ def test_a_copy_on_disk_is_bounded(
             archive.writestr("a.parquet", content)
     with pytest.raises(SourceError, match="more than 1000000 bytes unpacked"):
         list(FileSource(path).batches())
+
+
+@pytest.mark.parametrize("place", [b"PK\x03\x04", b"PK\x01\x02"])
+def test_a_name_in_an_archive_that_is_no_text_is_refused(tmp_path: Path, place: bytes) -> None:
+    path = tmp_path / "names.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("\u00e4.csv", "a\n1\n")
+    content = bytearray(path.read_bytes())
+    at = content.index("\u00e4".encode(), content.index(place))
+    content[at : at + 2] = b"\xff\xff"
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=r"names\.zip"):
+        read(path)
+
+
+def test_an_archive_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    path = packed(tmp_path / "later.zip", zipfile.ZIP_STORED, b"a\n1\n")
+    content = bytearray(path.read_bytes())
+    content[content.index(b"PK\x01\x02") + 6] = 99
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=r"later\.zip.*version 9\.9"):
+        read(path)
+
+
+def test_a_text_of_parquet_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "text.parquet"
+    table = pyarrow.table({"a": ["good text"]})
+    parquet.write_table(table, path, compression="none", write_statistics=False)
+    path.write_bytes(path.read_bytes().replace(b"good text", b"\xff\xfe" + b"x" * 7))
+    with pytest.raises(SourceError, match=r"text\.parquet"):
+        read(path)
