@@ -172,8 +172,8 @@ def test_a_record_that_is_overtaken_is_found_out(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_retry_after_younger_batches_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def at_the_end(self: RecordAccumulator, batch: ProducerBatch, retry_at: float) -> None:
-        batch.retry_at = retry_at
+    def at_the_end(self: RecordAccumulator, batch: ProducerBatch, now: float, delay: float) -> None:
+        batch.retry_at = now + delay
         queue = self._queue_of(*batch.topic_partition)
         queue.batches.append(batch)
         self.readiness.replan(queue)
