@@ -121,7 +121,7 @@ class ClientTransport(asyncio.Transport):
         super().__init__()
         self.is_lost: bool = False
         self.spoke_too_early: bool = False
-        self._quiet_until = 0.0
+        self._quiet_since = self._quiet_until = 0.0
         self._loop = loop
         self._protocol = protocol
         self._connection = connection
@@ -138,7 +138,10 @@ class ClientTransport(asyncio.Transport):
         """Write several buffers, without joining them."""
         if self._closing:
             return
-        self.spoke_too_early |= self._loop.time() < self._quiet_until - _ROUNDING_S
+        # Not in the moment in which the bytes arrive: the client reads them after this.
+        self.spoke_too_early |= (
+            self._quiet_since < self._loop.time() < self._quiet_until - _ROUNDING_S
+        )
         for data in list_of_data:  # type: ignore[attr-defined]
             self._unsent.add(memoryview(data).cast("B"))
         self._send()
@@ -162,7 +165,8 @@ class ClientTransport(asyncio.Transport):
         if self.is_lost:
             return
         if isinstance(content, Quiet):
-            self._quiet_until = self._loop.time() + content.seconds
+            self._quiet_since = self._loop.time()
+            self._quiet_until = self._quiet_since + content.seconds
             return
         if content is Signal.RESET:
             self._unsent.clear()
