@@ -118,3 +118,7 @@ def test_a_process_that_was_killed_in_a_block_is_not_judged_by_the_time_to_leave
 def test_the_command_line_runs_many_seeds(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "4..6", "--jobs", "1"]) == 0
     assert "3 seeds" in capsys.readouterr().out
+
+
+def test_a_write_in_the_moment_in_which_a_throttled_answer_arrives_is_not_too_early() -> None:
+    assert run_seed(42953, setup_of(heals_early=True)).violations == []
