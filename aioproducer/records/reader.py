@@ -35,6 +35,8 @@ from aioproducer.types import HeaderPairs, TimestampType
 MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 """What one batch may decompress to unless the caller allows more or less."""
 
+_MOST_VALUES = 2_000_000
+"""Records and headers of one batch: each takes some 70 bytes here, and none once compressed."""
 # length, attributes, timestamp, offset, key length, value length and header count: a byte each.
 _MIN_RECORD_SIZE = 7
 _MAX_VARINT_BYTES = 10
@@ -205,14 +207,18 @@ def _decode_records(batch: RecordBatch, data: bytes) -> list[DecodedRecord]:
         batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     )
     records: list[DecodedRecord] = []
-    position = 0
+    position = values = 0
     try:
         for _ in range(batch.count):
             length, start = _read_varint(data, position)
             position = start + length
             if length < 0 or position > len(data):
                 raise ProtocolError("a record reaches beyond its batch")
-            records.append(_decode_record(batch, data, start, position, append_time))
+            record = _decode_record(batch, data, start, position, append_time)
+            records.append(record)
+            values += 1 + len(record.headers)
+            if values > _MOST_VALUES:
+                raise _too_many_values()
     except IndexError:
         raise ProtocolError("the records end within a record") from None
     if position != len(data):
@@ -275,6 +281,8 @@ def _read_headers(data: bytes, position: int, end: int) -> tuple[HeaderPairs, in
     count, position = _read_varint(data, position)
     if not 0 <= count <= end - position:
         raise ProtocolError(f"a record cannot have {count} headers")
+    if count > _MOST_VALUES:
+        raise _too_many_values()
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         name, position = _read_nullable_bytes(data, position, end)
@@ -286,3 +294,7 @@ def _read_headers(data: bytes, position: int, end: int) -> tuple[HeaderPairs, in
         except UnicodeDecodeError as error:
             raise ProtocolError("a header's name is not UTF-8") from error
     return tuple(headers), position
+
+
+def _too_many_values() -> ProtocolError:
+    return ProtocolError(f"a batch has more than {_MOST_VALUES} records and headers")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aioproducer._util.varints import varint, zigzag
 from aioproducer.errors import ProtocolError
 from aioproducer.records.batch import encode_batch, parse_header, read_batches
 from aioproducer.records.codecs import CompressionType, codec_for
@@ -146,3 +147,14 @@ def test_decompression_bomb_is_refused_within_bounded_memory(codec):
     finally:
         tracemalloc.stop()
     assert peak < 16 << 20
+
+
+@pytest.mark.parametrize("records", [1, 2_000_001])
+def test_a_batch_of_few_bytes_gives_a_bounded_number_of_values(records):
+    headers = 2_000_001 if records == 1 else 0
+    content = bytes([0, 0, 0, 1, 1]) + varint(zigzag(headers)) + bytes([0, 1]) * headers
+    body = (varint(zigzag(len(content))) + content) * records
+    packed = codec_for(CompressionType.GZIP).compress(body)
+    batch = one(packed, count=records, codec=CompressionType.GZIP)
+    with pytest.raises(ProtocolError, match="more than 2000000 records and headers"):
+        batch.records()
