@@ -203,11 +203,13 @@ def _is_cut_off(view: memoryview) -> bool:
 def _decode_records(batch: RecordBatch, data: bytes) -> list[DecodedRecord]:
     if batch.count * _MIN_RECORD_SIZE > len(data):
         raise ProtocolError(f"{len(data)} bytes cannot hold {batch.count} records")
+    if batch.count > _MOST_VALUES:
+        raise _too_many_values()
     append_time = (
         batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     )
     records: list[DecodedRecord] = []
-    position = values = 0
+    position, values = 0, batch.count
     try:
         for _ in range(batch.count):
             length, start = _read_varint(data, position)
@@ -216,7 +218,7 @@ def _decode_records(batch: RecordBatch, data: bytes) -> list[DecodedRecord]:
                 raise ProtocolError("a record reaches beyond its batch")
             record = _decode_record(batch, data, start, position, append_time)
             records.append(record)
-            values += 1 + len(record.headers)
+            values += len(record.headers)
             if values > _MOST_VALUES:
                 raise _too_many_values()
     except IndexError:

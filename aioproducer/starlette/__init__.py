@@ -22,9 +22,10 @@ with required(__name__, "starlette"):
     from aioproducer.starlette.answers import answer_kafka_errors
     from aioproducer.starlette.background import publish_quietly
     from aioproducer.starlette.lifespan import ProducerLifespan, producer_of
-    from aioproducer.starlette.live import LivePage
+    from aioproducer.starlette.live import PROXY_HEADERS, LivePage
 
 __all__ = [
+    "PROXY_HEADERS",
     "LivePage",
     "ProducerLifespan",
     "Refusal",

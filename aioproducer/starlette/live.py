@@ -49,7 +49,7 @@ _HEADERS = {
 _NOT_FOR_HERE = (
     "This page is served to this machine only, or to the names given as LivePage(hosts=[...])."
 )
-_FORWARDED = (
+PROXY_HEADERS: tuple[str, ...] = (
     "cf-connecting-ip",
     "client-ip",
     "forwarded",
@@ -193,7 +193,7 @@ class LivePage:
         if name in self._hosts:
             return True
         client = connection.client
-        is_forwarded = any(name.startswith(_FORWARDED) for name in connection.headers)
+        is_forwarded = any(name.startswith(PROXY_HEADERS) for name in connection.headers)
         is_local = client is not None and is_this_machine(client.host) and not is_forwarded
         return is_this_machine(name) and (is_local or bool(self._hosts))
 

@@ -46,6 +46,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from aioproducer import KafkaError, Producer, RecordMetadata
 from aioproducer.starlette import (
+    PROXY_HEADERS,
     LivePage,
     ProducerLifespan,
     Refusal,
@@ -56,19 +57,6 @@ from aioproducer.starlette import (
 TOPIC = "events"
 LARGEST_EVENT = 2 * 1024 * 1024
 THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
-PROXYS = (
-    "cf-connecting-ip",
-    "client-ip",
-    "forwarded",
-    "true-client-ip",
-    "via",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "x-envoy-",
-    "x-forwarded",
-    "x-original-",
-    "x-real-ip",
-)
 MOST_COMMAS = 50_000
 """Two bytes of JSON, such as `[]`, make a value of 56 bytes: half a second for a large event."""
 SERVER = {"http": "h11", "ws_max_size": LARGEST_EVENT, "ws_per_message_deflate": False}
@@ -144,7 +132,7 @@ class Guard:
 def is_local(connection: HTTPConnection) -> bool:
     """Return whether a client is on this machine, and no proxy for one that is not."""
     client, headers = connection.client, connection.headers
-    if client is None or any(name.startswith(PROXYS) for name in headers):
+    if client is None or any(name.startswith(PROXY_HEADERS) for name in headers):
         return False
     try:
         return ipaddress.ip_address(client.host).is_loopback

@@ -332,9 +332,8 @@ class RecordAccumulator:
         self.readiness.on_leaders_changed(queues)
         for queue in queues:
             for batch in queue.batches:
-                retry_at = now + _pause_before_new_leader(batch)
-                if batch.attempts and batch.retry_at > retry_at and self._has_newer_leader(batch):
-                    batch.retry_at = retry_at
+                if batch.attempts and batch.retry_at > now:
+                    batch.retry_at = self._retry_at(batch, now, batch.retry_at)
                     self.readiness.replan(queue)
 
     def drop_expired_topics(self) -> None:
@@ -353,9 +352,7 @@ class RecordAccumulator:
 
         It is ready sooner if the leader changed meanwhile: no later update would report that.
         """
-        if self._has_newer_leader(batch):
-            delay = min(delay, _pause_before_new_leader(batch))
-        batch.retry_at = now + delay
+        batch.retry_at = self._retry_at(batch, now, now + delay)
         queue = self._queue_of(*batch.topic_partition)
         position = 0
         for other in queue.batches:
@@ -531,9 +528,15 @@ class RecordAccumulator:
             queue = partitions[partition] = PartitionQueue(TopicPartition(topic, partition))
         return queue
 
-    def _has_newer_leader(self, batch: ProducerBatch) -> bool:
-        """Return whether the leader changed since the batch was sent (KIP-951)."""
-        return self._metadata.leader_epoch(*batch.topic_partition) > batch.leader_epoch
+    def _retry_at(self, batch: ProducerBatch, now: float, planned: float) -> float:
+        """Return when to retry: sooner than planned if the leader changed meanwhile (KIP-951).
+
+        Leaders that change with every attempt are no election: there is a pause then.
+        """
+        if self._metadata.leader_epoch(*batch.topic_partition) <= batch.leader_epoch:
+            return planned
+        pause = 0 if batch.attempts <= _ATTEMPTS_WITHOUT_PAUSE else _PAUSE_S
+        return min(planned, now + pause)
 
     def _begin(
         self,
@@ -583,11 +586,3 @@ class RecordAccumulator:
             self.pool.deallocate(buffer, batch.size)
             if batch.size:  # else it is a part of a batch that counts all its records
                 self.pool.return_records(batch.count)
-
-
-def _pause_before_new_leader(batch: ProducerBatch) -> float:
-    """Return the seconds before a batch is sent to a leader that is new: there is no backoff.
-
-    Leaders that change with every attempt are no election: there is a pause then.
-    """
-    return 0 if batch.attempts <= _ATTEMPTS_WITHOUT_PAUSE else _PAUSE_S

@@ -177,6 +177,7 @@ def test_the_same_leader_epoch_does_not_end_the_backoff() -> None:
     core.accumulator.reenqueue(batch, core.now, 1)
     core.learn((1, 2, 3), epoch=1)
     assert core.drain(1) == []
+    assert batch.retry_at == core.now + 1
 
 
 def test_retried_batches_regain_their_old_order() -> None:
@@ -466,16 +467,6 @@ def test_a_full_batch_after_the_first_changes_nothing() -> None:
         pass
     assert core.accumulator.readiness.next_at == at
     assert core.drain(1) == [first]
-
-
-def test_a_batch_waits_for_its_backoff_and_not_for_leaders_that_stay() -> None:
-    core = Core()
-    batch = core.append()
-    core.drain(1)
-    core.accumulator.reenqueue(batch, core.now, 1)
-    core.learn((1, 2, 3), epoch=1)
-    assert core.drain(1) == []
-    assert batch.retry_at == core.now + 1
 
 
 @pytest.mark.parametrize(("attempts", "pause"), [(3, 0), (4, 0.1)])
