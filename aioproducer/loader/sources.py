@@ -6,23 +6,26 @@ every reading error as a `SourceError` that names file and row. Not here: Kafka,
 
 from __future__ import annotations
 
+import io
 import lzma
 import os
 import threading
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeAlias
 
 from aioproducer._util.printable import printable
 from aioproducer.errors import ConfigError
 from aioproducer.loader.errors import SourceError
+from aioproducer.loader.formats.arrow_process import ArrowFormat, ArrowProcess
 from aioproducer.loader.formats.avro import AvroFormat
-from aioproducer.loader.formats.chunks import Format
+from aioproducer.loader.formats.chunks import Chunk, Format
 from aioproducer.loader.formats.orc import OrcFormat
 from aioproducer.loader.formats.parquet import ParquetFormat
 from aioproducer.loader.formats.text import CsvFormat, LinesFormat, NdjsonFormat
@@ -55,6 +58,8 @@ _FORMAT_BY_SUFFIX = {
     ".log": "lines",
 }
 _ROWS_PER_BATCH = 500
+_Read: TypeAlias = Callable[[io.BufferedIOBase, int, ExitStack], Iterator[Chunk]]
+"""`Format.read`."""
 
 
 def format_named(name: str) -> str | None:
@@ -135,16 +140,19 @@ class FileSource:
             raise SourceError(f"cannot resume after {after}: {after.file} is not among the inputs")
         done = 0 if after is None else self._files.index(after.file)
         before = sum(_size(file) or 0 for file in self._files[:done])
-        for file in self._files[done:]:
-            with _readable(file):
-                try:
-                    yield from self._file_batches(file, after, before)
-                except ReadInterruptedError:
-                    return
-            after = None
-            before += _size(file) or 0
+        with ArrowProcess() as process:
+            for file in self._files[done:]:
+                with _readable(file):
+                    try:
+                        yield from self._file_batches(file, after, before, process)
+                    except ReadInterruptedError:
+                        return
+                after = None
+                before += _size(file) or 0
 
-    def _file_batches(self, file: str, after: Position | None, before: int) -> Iterator[RowBatch]:
+    def _file_batches(
+        self, file: str, after: Position | None, before: int, process: ArrowProcess
+    ) -> Iterator[RowBatch]:
         read_any = False
         for member in members(file, self._interrupt, self._member):
             format_ = self._format or self._format_by_name(member)
@@ -155,7 +163,10 @@ class FileSource:
                 continue
             skip = 0 if after is None else after.row
             after = None
-            yield from _member_batches(member, format_, skip, before)
+            read = format_.read
+            if isinstance(format_, ArrowFormat):
+                read = partial(process.read, format_.name)
+            yield from _member_batches(member, read, skip, before)
         if not read_any:
             raise SourceError("no format is known for the name of any member", advice=_NAME_IT)
         if after is not None:
@@ -209,9 +220,9 @@ class RowsSource:
             first_row += len(batch)
 
 
-def _member_batches(member: Member, format_: Format, skip: int, before: int) -> Iterator[RowBatch]:
+def _member_batches(member: Member, read: _Read, skip: int, before: int) -> Iterator[RowBatch]:
     with ExitStack() as stack:
-        for chunk in format_.read(member.open(stack), skip, stack):
+        for chunk in read(member.open(stack), skip, stack):
             yield RowBatch(
                 file=member.file,
                 member=member.name,

@@ -63,6 +63,10 @@ class InputFile(io.RawIOBase):
         """See `io.RawIOBase`, as all below."""
         return True
 
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._descriptor
+
     def seekable(self) -> bool:
         """Return whether it is a plain file."""
         return self._regular
@@ -157,6 +161,18 @@ def seekable(stream: io.BufferedIOBase, stack: ExitStack) -> io.BufferedIOBase:
     """Return the stream itself, or a copy of it on disk when it cannot seek."""
     if stream.seekable() and not isinstance(stream, zipfile.ZipExtFile | gzip.GzipFile):
         return stream
+    return _copy(stream, stack)
+
+
+def on_disk(stream: io.BufferedIOBase, stack: ExitStack) -> io.BufferedIOBase:
+    """Return the stream itself if another process can read its descriptor, else a copy on disk."""
+    raw = getattr(stream, "raw", None)
+    if isinstance(raw, InputFile | io.FileIO) and raw.seekable():
+        return stream
+    return _copy(stream, stack)
+
+
+def _copy(stream: io.BufferedIOBase, stack: ExitStack) -> io.BufferedIOBase:
     copy = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
     while piece := stream.read(_PIECE):
         if copy.tell() + len(piece) > _LONGEST_COPY:

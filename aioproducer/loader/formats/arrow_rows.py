@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from aioproducer.loader.errors import SourceError
-from aioproducer.loader.formats.chunks import Chunk, too_few_rows
+from aioproducer.loader.formats.chunks import too_few_rows
 
 _MAX_ROWS = 1000
 _MAX_VALUES = 4 << 20
@@ -24,21 +24,18 @@ def fields_of(batch: Any) -> list[tuple[Any, ...]]:
     return list(zip(*values, strict=True)) if batch.num_columns else [()] * batch.num_rows
 
 
-def chunks_after(skip: int, batches: Iterable[Any], first_row: int = 1) -> Iterator[Chunk]:
-    """Yield the rows of record batches after the first `skip`.
+def parts_after(skip: int, batches: Iterable[Any], first_row: int = 1) -> Iterator[Any]:
+    """Yield the rows of record batches after the first `skip`, as record batches of bounded size.
 
     Args:
         skip: how many rows are left out.
-        batches: record batches, none of them larger than one wants in memory as Python's values.
+        batches: record batches, none of them larger than one wants in memory.
         first_row: the number of the first row they have.
     """
     for batch in batches:
         wanted = batch.slice(max(0, min(batch.num_rows, skip - first_row + 1)))
         if wanted.num_rows:
-            start = first_row + batch.num_rows - wanted.num_rows
-            for part in _parts(wanted):
-                yield Chunk(start, fields_of(part), tuple(batch.schema.names))
-                start += part.num_rows
+            yield from _parts(wanted)
         first_row += batch.num_rows
     if first_row <= skip:
         raise too_few_rows(first_row - 1, skip)
@@ -56,7 +53,7 @@ def rows_at_once(columns: int) -> int:
 
 
 def _parts(batch: Any) -> Iterator[Any]:
-    """Yield the rows of a batch in parts of a bounded number and size of Python values."""
+    """Yield the rows of a batch in parts of a bounded number and size of Python's values."""
     rows = batch.num_rows
     values = sum(_values_in(column) for column in batch.columns)
     size = sum(_bytes_in(column) for column in batch.columns)

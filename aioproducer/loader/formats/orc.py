@@ -12,12 +12,11 @@ import io
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from aioproducer.loader.errors import SourceError
-from aioproducer.loader.formats.arrow_rows import chunks_after, import_pyarrow, rows_at_once
-from aioproducer.loader.formats.chunks import Chunk
-from aioproducer.loader.streams import seekable
+from aioproducer.loader.formats.arrow_process import ArrowFormat
+from aioproducer.loader.formats.arrow_rows import import_pyarrow, parts_after, rows_at_once
 
 _ROWS_ALWAYS_READ = 1_000_000
 _MAX_ROWS_PER_BYTE = 1000
@@ -27,19 +26,21 @@ _ROWS_AT_ONCE = 250
 
 
 @dataclass(frozen=True, slots=True)
-class OrcFormat:
+class OrcFormat(ArrowFormat):
     """Apache ORC files, any compression pyarrow reads."""
 
-    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
-        """See `Format`."""
-        pyarrow, orc = import_pyarrow("orc", "ORC")
-        try:
-            given = seekable(stream, stack)
-            file = orc.ORCFile(given)
-            _check(file)
-            yield from chunks_after(skip, _batches(given, len(file.schema)))
-        except (pyarrow.ArrowException, pyarrow.ArrowInvalid, UnicodeDecodeError) as error:
-            raise SourceError(f"not readable as ORC: {error}") from error
+    name: ClassVar[str] = "ORC"
+
+
+def read_orc(file: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Any]:
+    """Yield the rows after the first `skip` as record batches.
+
+    Only for `arrow_worker`: a malformed file can end the process.
+    """
+    del stack
+    opened = import_pyarrow("orc", "ORC")[1].ORCFile(file)
+    _check(opened)
+    yield from parts_after(skip, _batches(file, len(opened.schema)))
 
 
 def _check(file: Any) -> None:

@@ -14,13 +14,13 @@ import io
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from aioproducer.loader.errors import SourceError
-from aioproducer.loader.formats.arrow_rows import chunks_after, import_pyarrow, rows_at_once
-from aioproducer.loader.formats.chunks import Chunk, too_few_rows
+from aioproducer.loader.formats.arrow_process import ArrowFormat
+from aioproducer.loader.formats.arrow_rows import import_pyarrow, parts_after, rows_at_once
+from aioproducer.loader.formats.chunks import too_few_rows
 from aioproducer.loader.formats.parquet_pages import check_pages
-from aioproducer.loader.streams import seekable
 
 _MAX_LIST_VALUES = 100_000_000
 """Of one column of a row group: encoded, any number of equal ones takes a few bytes."""
@@ -30,25 +30,27 @@ _MAX_SHARING_ROWS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetFormat:
+class ParquetFormat(ArrowFormat):
     """Apache Parquet files, any compression pyarrow reads."""
 
-    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
-        """See `Format`."""
-        pyarrow, parquet = import_pyarrow("parquet", "Parquet")
-        try:
-            given = seekable(stream, stack)
-            metadata = parquet.read_metadata(given)
-            given.seek(0)
-            file = stack.enter_context(
-                parquet.ParquetFile(given, metadata=metadata, read_dictionary=_texts(metadata))
-            )
-            yield from _rows(file, given, skip)
-        except (pyarrow.ArrowException, pyarrow.ArrowInvalid, UnicodeDecodeError) as error:
-            raise SourceError(f"not readable as Parquet: {error}") from error
+    name: ClassVar[str] = "Parquet"
 
 
-def _rows(file: Any, source: Any, skip: int) -> Iterator[Chunk]:
+def read_parquet(file: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Any]:
+    """Yield the rows after the first `skip` as record batches; `stack` closes what is opened.
+
+    Only for `arrow_worker`: a malformed file can end the process.
+    """
+    parquet = import_pyarrow("parquet", "Parquet")[1]
+    metadata = parquet.read_metadata(file)
+    file.seek(0)
+    opened = stack.enter_context(
+        parquet.ParquetFile(file, metadata=metadata, read_dictionary=_texts(metadata))
+    )
+    yield from _rows(opened, file, skip)
+
+
+def _rows(file: Any, source: Any, skip: int) -> Iterator[Any]:
     groups = file.metadata
     if groups.num_rows < skip:
         raise too_few_rows(groups.num_rows, skip)
@@ -60,7 +62,7 @@ def _rows(file: Any, source: Any, skip: int) -> Iterator[Chunk]:
         else:
             _check(file.schema, groups.row_group(group))
             wanted.append(group)
-    yield from chunks_after(skip, _batches(file, source, wanted), first_row)
+    yield from parts_after(skip, _batches(file, source, wanted), first_row)
 
 
 def _batches(file: Any, source: Any, wanted: list[int]) -> Iterator[Any]:
@@ -68,7 +70,9 @@ def _batches(file: Any, source: Any, wanted: list[int]) -> Iterator[Any]:
     for number in wanted:
         group = file.metadata.row_group(number)
         check_pages(source, group)
-        yield from file.iter_batches(batch_size=_rows_in_memory(group, most), row_groups=[number])
+        yield from file.iter_batches(
+            batch_size=_rows_in_memory(group, most), row_groups=[number], use_threads=False
+        )
 
 
 def _texts(metadata: Any) -> list[str]:

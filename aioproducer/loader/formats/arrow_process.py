@@ -1,0 +1,181 @@
+"""A separate process in which pyarrow reads files: a malformed one can end that process only.
+
+Owns: its start and end, its answers as rows. Not here: the reading (`arrow_worker`).
+
+Invariants
+- What comes from the process is validated before a value of it is used.
+- No process is left after `close`, nor after the end of this one.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import multiprocessing.spawn
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import IO, TYPE_CHECKING, Any, ClassVar
+
+from aioproducer.loader.errors import SourceError
+from aioproducer.loader.formats.arrow_rows import fields_of, import_pyarrow
+from aioproducer.loader.formats.chunks import Chunk
+from aioproducer.loader.streams import InputFile, on_disk
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+MAX_MEMORY_BYTES = 4 << 30
+"""Of the process. A row group or a stripe is in memory as a whole; writers make 64 to 256 MiB."""
+_MAX_LINE = 100_000
+_START = (
+    "import sys; sys.path[:] = sys.argv[1:]; "
+    "from aioproducer.loader.formats.arrow_worker import main; main()"
+)
+
+
+class ArrowProcess:
+    """A process that reads one file after the other; the first one starts it."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._worker: _Worker | None = None
+
+    def __enter__(self) -> ArrowProcess:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def read(
+        self, name: str, stream: io.BufferedIOBase, skip: int, stack: ExitStack
+    ) -> Iterator[Chunk]:
+        """Yield the rows after the first `skip`; the process ends if not all of them are taken.
+
+        Raises:
+            SourceError: pyarrow is not installed, cannot read the file, or ended the process.
+        """
+        pyarrow = import_pyarrow("ipc", name)[0]
+        file = on_disk(stream, stack)
+        row = skip + 1
+        with ExitStack() as unless_complete:
+            unless_complete.callback(self.close)
+            if self._worker is None:
+                self._worker = _Worker(name, self._stack)
+            try:
+                for part in self._worker.read(name, file, skip):
+                    yield Chunk(row, fields_of(part), tuple(part.schema.names))
+                    row += part.num_rows
+            except (pyarrow.ArrowException, ValueError, OverflowError) as error:
+                raise SourceError(f"not readable as {name}: {error}") from error
+            unless_complete.pop_all()
+
+    def close(self) -> None:
+        """End the process, whatever it is doing."""
+        self._worker = None
+        self._stack.close()
+
+
+class ArrowFormat:
+    """Base of the formats that pyarrow reads: `ArrowProcess.read` takes their names.
+
+    Alone, each file is read by a process that ends with `stack`.
+    """
+
+    __slots__ = ()
+    name: ClassVar[str]
+
+    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
+        """See `Format`."""
+        process = stack.enter_context(ArrowProcess())
+        return process.read(self.name, stream, skip, stack)
+
+
+class _Worker:
+    """The running process; `stack` ends it."""
+
+    def __init__(self, name: str, stack: ExitStack) -> None:
+        executable = multiprocessing.spawn.get_executable()
+        if not executable or (getattr(sys, "frozen", False) and executable == sys.executable):
+            raise SourceError(
+                f"{name} files are read in another process, for which there is no interpreter",
+                advice="name one with multiprocessing.set_executable()",
+            )
+        ours, theirs = socket.socketpair()
+        self._requests: socket.socket = stack.enter_context(ours)
+        self._answers: IO[bytes] = stack.enter_context(io.BufferedReader(_Answers(ours)))
+        with theirs:
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(
+                [executable, "-I", "-c", _START, *map(str, sys.path)],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,  # where native code reports how it ends the process
+                process_group=0,  # Ctrl-C is for this process, which ends that one
+            )
+        stack.callback(self._process.wait)
+        stack.callback(self._process.kill)
+
+    def read(self, name: str, file: io.BufferedIOBase, skip: int) -> Iterator[Any]:
+        """Yield the rows of a file as record batches; see `arrow_worker` for what is exchanged."""
+        try:
+            request = json.dumps({"format": name, "skip": skip}).encode()
+            socket.send_fds(self._requests, [request], [file.fileno()])
+            answer = self._line()
+            if answer.get("rows"):
+                yield from _batches(self._answers, getattr(file, "raw", None))
+                answer = self._line()
+        except (EOFError, ConnectionError) as error:
+            raise self._ended(name) from error
+        if (reason := answer["error"]) is not None:
+            raise SourceError(reason, advice=answer.get("advice"))
+
+    def _line(self) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self._answers.readline(_MAX_LINE))
+        return answer
+
+    def _ended(self, name: str) -> SourceError:
+        status = self._process.wait()
+        how = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
+        return SourceError(
+            f"not readable as {name}: the process that read it ended with {how}",
+            advice=f"is it malformed, or does it need more than {MAX_MEMORY_BYTES >> 30} GiB of "
+            "memory at once?",
+        )
+
+
+class _Answers(io.RawIOBase):
+    """Bytes from the process; their end is an error, as it answers until it is killed."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def readable(self) -> bool:
+        """See `io.RawIOBase`."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Receive what is there."""
+        if received := self._connection.recv_into(buffer):
+            return received
+        raise EOFError
+
+
+def _batches(answers: IO[bytes], source: object) -> Iterator[Any]:
+    """Yield the record batches of an Arrow stream, and count what was read of the file for them."""
+    ipc = import_pyarrow("ipc", "Arrow")[1]
+    counted = 0
+    with ipc.open_stream(answers) as stream:
+        while True:
+            try:
+                batch, facts = stream.read_next_batch_with_custom_metadata()
+            except StopIteration:
+                return
+            batch.validate(full=True)
+            if isinstance(source, InputFile):
+                consumed = int(facts[b"consumed"])
+                source.consumed += consumed - counted
+                counted = consumed
+            yield batch
