@@ -14,7 +14,6 @@ from tools.dashboard import SOURCE, time_series
 
 TARGET = Path(__file__).parents[2] / "examples/spark_grafana.json"
 _WIDTH, _HEIGHT = 12, 8
-_STREAMS = "Reported by streams with register(spark, metrics=...)."
 _NEEDS = "Reported by batch_writer, and by streams with register(spark, metrics=...)."
 _CHOSEN = '{query=~"$query"}[$__rate_interval]'
 
@@ -95,7 +94,7 @@ PANELS = (
     Panel(
         "Transactions",
         "Transactions per second by state; those in doubt or aborted follow from failures. "
-        f"{_STREAMS}",
+        f"{_NEEDS}",
         "short",
         (
             (
@@ -106,8 +105,7 @@ PANELS = (
     ),
     Panel(
         "Micro-batches given up",
-        "Micro-batches that failed after a task of theirs had succeeded; their query has ended. "
-        f"{_STREAMS}",
+        "Micro-batches that failed, each of which ended its query. Reported by QueryMetrics.",
         "short",
         (
             (

@@ -7,8 +7,9 @@ streams of small micro-batches, which cost a fraction of a data source's here.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from aioproducer._util import log
 from aioproducer._util.secrets import hides_arguments
@@ -16,11 +17,11 @@ from aioproducer.errors import ConfigError
 from aioproducer.metrics.durations import DurationCounts
 from aioproducer.runtime.native import missing_core, warn_once
 from aioproducer.spark.options import Guarantee, SourceOptions
-from aioproducer.spark.reports.epochs import TransactionCounts, counts_of
+from aioproducer.spark.reports.epochs import EpochReport, TransactionCounts, counts_of, new_reports
 from aioproducer.spark.wording import option_errors
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from aioproducer.spark.direct import DirectEpochs
     from aioproducer.spark.reports.tasks import TaskReport
@@ -31,6 +32,7 @@ MAX_ROWS: Final = 10_000
 """Rows of the largest micro-batch that the driver writes itself."""
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Bytes of the Arrow columns of such a micro-batch."""
+_NAME: Final = "aioproducer"
 _LONGEST_PAUSE: Final = 64
 """Micro-batches after which the driver tries again, at most, once they have become too large."""
 
@@ -39,9 +41,10 @@ class BatchReport(NamedTuple):
     """The result of a micro-batch.
 
     Attributes:
-        batch: Its number.
-        by_driver: Whether the driver has written it itself. If not, tasks have: `batch_writer` does
-            not get their counts, which are in the workers' logs, and those below are None.
+        batch: Its number; -1 if a query failed with its first one.
+        by_driver: Whether the driver has written it itself. If not, tasks have. Of theirs,
+            `batch_writer` gets no counts with Spark Connect: those below are None then, and in the
+            workers' logs.
         rows: Rows that were written; 0 also where the micro-batch was in Kafka already.
         bytes: Bytes of the Arrow columns.
         retries: Records that were sent again.
@@ -49,7 +52,7 @@ class BatchReport(NamedTuple):
         seconds: How long the call took.
         dead_letter_reasons: Those rows by the name of the error, such as `RecordTooLargeError`.
         delivery_times: Records by the time from their append to their acknowledgement.
-        transactions: The transactions of tasks; None without any, and from `batch_writer`.
+        transactions: The transactions of tasks; None without any.
         is_aborted: Whether it was given up; `rows` and `bytes` are None then, and `seconds` is 0.
     """
 
@@ -64,6 +67,20 @@ class BatchReport(NamedTuple):
     delivery_times: DurationCounts | None = None
     transactions: TransactionCounts | None = None
     is_aborted: bool = False
+
+
+def with_counts(found: EpochReport, report: BatchReport) -> BatchReport:
+    """Return a report with the counts of a commit or abort."""
+    return report._replace(
+        rows=None if found.is_aborted else found.rows,
+        bytes=found.bytes if report.bytes is None and not found.is_aborted else report.bytes,
+        retries=found.retries,
+        dead_letters=found.dead_letters.total(),
+        dead_letter_reasons=dict(found.dead_letters),
+        delivery_times=found.delivery_times,
+        transactions=found.transactions,
+        is_aborted=found.is_aborted,
+    )
 
 
 @hides_arguments
@@ -126,19 +143,19 @@ class _BatchWriter:
         self._bounds = bounds
         self._on_batch = on_batch
         self._direct: DirectEpochs | None = None
+        self._source: _ReportingSource | None = None
         self._pause = 0
         """How many micro-batches tasks write before the driver tries again."""
         self._last_pause = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_direct": None}
+        return {**self.__dict__, "_direct": None, "_source": None}
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         began = time.monotonic()
         report = self._by_driver(frame, batch) if self._may_try() else None
         if report is None:
-            self._by_tasks(frame, batch)
-            report = BatchReport(batch, False, None, None, None, None, time.monotonic() - began)
+            report = self._by_tasks(frame, batch)
         report = report._replace(seconds=time.monotonic() - began)
         if self._on_batch is not None:
             self._on_batch(report)
@@ -184,13 +201,53 @@ class _BatchWriter:
             self._direct = DirectEpochs()
         return self._direct.write(plan, plan.epoch, batches)
 
-    def _by_tasks(self, frame: DataFrame, batch: int) -> None:
+    def _by_tasks(self, frame: DataFrame, batch: int) -> BatchReport:
         if self._direct is not None:
             self._direct.leave()
-        writer = frame.write.format("aioproducer").mode("append").options(**self._options)
+        if self._source is None:
+            self._source = _ReportingSource(frame.sparkSession)
+        writer = frame.write.format(self._source.name).mode("append").options(**self._options)
         if self._job is not None:
             writer = writer.options(**self._epoch(batch))
         writer.save()
+        found = self._source.last()
+        nothing = BatchReport(batch, False, None, None, None, None, 0.0)
+        return nothing if found is None else with_counts(found, nothing)
 
     def _epoch(self, batch: int) -> dict[str, str]:
         return {"job.id": self._job or "", "job.epoch": str(batch)}
+
+
+class _ReportingSource:
+    """The data source under a name by which its commits report to one batch writer.
+
+    Attributes:
+        name: For `format()`.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        made = new_reports(spark)
+        self._reports = made
+        self._last: EpochReport | None = None
+        self.name: str = _NAME
+        if made is None:
+            return
+        self.name = unique = f"{_NAME}_{uuid.uuid4().hex}"
+        from aioproducer.spark.source import AioproducerSource
+
+        class Reporting(AioproducerSource):
+            reports: ClassVar[Any] = made
+
+            @classmethod
+            def name(cls) -> str:
+                return unique
+
+        spark.dataSource.register(Reporting)
+
+    def last(self) -> EpochReport | None:
+        """Return the report of the commit that came last; None if it has not reported."""
+        kept = () if self._reports is None else self._reports.value
+        if not kept or kept[-1] is self._last:
+            return None
+        self._last = kept[-1]
+        return self._last

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer._checks.extras import needed, required
-from aioproducer.spark.foreach import BatchReport
+from aioproducer.spark.foreach import BatchReport, with_counts
 from aioproducer.spark.reports.epochs import EpochReport, new_reports
 
 with required(__name__, "spark"):
@@ -50,10 +50,12 @@ _TRANSACTIONS: Final = (
     "Transactions of micro-batches: opened, prepared, committed, aborted, and in_doubt for those "
     "that were committed again."
 )
-_ABORTED: Final = "Micro-batches that failed after a task of theirs had succeeded."
+_ABORTED: Final = "Micro-batches that failed, each of which ended its query."
 _DELIVERY: Final = "Time within which 99% of the records of a micro-batch were acknowledged."
 _NOTHING: Final = (False, None, None, None, None, 0.0)
 """What is known of a micro-batch without the report of its abort."""
+UNKNOWN_BATCH: Final = -1
+"""The number of a micro-batch with which a query failed before any other."""
 _REASONS: Final = "Rows written to the dead letter topic or path, by the name of the error."
 
 
@@ -134,40 +136,29 @@ class QueryMetrics(StreamingQueryListener):
         query = str(progress.id)
         for each in reversed(self._reports_of(query)):
             if each.epoch == progress.batchId and not each.is_aborted:
-                report = _reported(each, report)
+                report = with_counts(each, report)
                 break
         self._feed(progress.name or query, report)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Feed the micro-batch that the query has failed with, if it has; remove the query."""
         run, query = str(event.runId), str(event.id)
-        self._fed.pop(run, None)
+        last = self._fed.pop(run, None)
         name = self._names.pop(run, query)
-        known = self._reports_of(query)
-        if not known or not known[-1].is_aborted or known[-1] is self._aborted.get(query):
+        if self._queries is not None and name not in self._queries:
             return
-        if self._queries is None or name in self._queries:
+        known = self._reports_of(query)
+        if known and known[-1].is_aborted and known[-1] is not self._aborted.get(query):
             failed = self._aborted[query] = known[-1]
-            self._feed(name, _reported(failed, BatchReport(failed.epoch, *_NOTHING)))
+            self._feed(name, with_counts(failed, BatchReport(failed.epoch, *_NOTHING)))
+        elif event.exception is not None:  # no task has succeeded, or there are no reports
+            batch = UNKNOWN_BATCH if last is None else last + 1
+            self._feed(name, BatchReport(batch, *_NOTHING, is_aborted=True))
 
     def _reports_of(self, query: str) -> list[EpochReport]:
         """Return the reports of a query that are kept, the newest at the end."""
         kept = () if self._reports is None else self._reports.value
         return [each for each in kept if each.query == query]
-
-
-def _reported(found: EpochReport, report: BatchReport) -> BatchReport:
-    """Return a report with the counts of a commit or abort."""
-    return report._replace(
-        rows=None if found.is_aborted else found.rows,
-        bytes=found.bytes if report.bytes is None and not found.is_aborted else report.bytes,
-        retries=found.retries,
-        dead_letters=found.dead_letters.total(),
-        dead_letter_reasons=dict(found.dead_letters),
-        delivery_times=found.delivery_times,
-        transactions=found.transactions,
-        is_aborted=found.is_aborted,
-    )
 
 
 def prometheus_feed(registry: CollectorRegistry | None = None) -> Feed:

@@ -34,7 +34,7 @@ class AioproducerSource(DataSource):
     defaults: ClassVar[Mapping[str, str]] = {}
     """Options that hold unless a read, write or table has others."""
     reports: ClassVar[Any] = None
-    """The accumulator that commits of streams add their reports to; None for none."""
+    """The accumulator that commits add their reports to; None for none."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -83,7 +83,7 @@ class AioproducerSource(DataSource):
         spare_collector()
         given = self._known("write", schema)
         plan = SinkPlan.of_batch(given, _fields(schema), overwrite=overwrite)
-        return BatchWriter(plan.begun())
+        return BatchWriter(plan.begun(), self.reports)
 
     @hides_arguments
     def streamWriter(  # noqa: N802 - Spark's name

@@ -47,8 +47,9 @@ class TaskMessage(WriterCommitMessage):
 class BatchWriter(DataSourceArrowWriter):
     """Writes a DataFrame."""
 
-    def __init__(self, plan: SinkPlan) -> None:
+    def __init__(self, plan: SinkPlan, reports: Any = None) -> None:
         self._plan = plan
+        self._reports = reports
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Send the rows of one task."""
@@ -57,12 +58,12 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit: all tasks have succeeded."""
         spare_collector()
-        commit(self._plan, self._plan.epoch.epoch, _reports_of(messages))
+        _add(self._reports, commit(self._plan, self._plan.epoch.epoch, _reports_of(messages)))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Abort: a task failed for good, or the commit did."""
         spare_collector()
-        abort(self._plan, self._plan.epoch.epoch, _reports_of(messages))
+        _add(self._reports, abort(self._plan, self._plan.epoch.epoch, _reports_of(messages)))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -72,7 +73,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._plan = plan
         self._is_begun = False
         self._reports = reports
-        """The accumulator that the driver gets reports of micro-batches by."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Spark pickles a writer twice, in the function of the tasks and by itself."""
@@ -90,7 +90,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batchId: int,  # noqa: N803
     ) -> None:
         """Commit: all tasks of the batch have succeeded."""
-        self._report(commit(self._plan, batchId, _reports_of(messages)))
+        _add(self._reports, commit(self._plan, batchId, _reports_of(messages)))
 
     def abort(
         self,
@@ -98,11 +98,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batchId: int,  # noqa: N803
     ) -> None:
         """Abort: a task failed for good, or the commit did."""
-        self._report(abort(self._plan, batchId, _reports_of(messages)))
+        _add(self._reports, abort(self._plan, batchId, _reports_of(messages)))
 
-    def _report(self, report: EpochReport) -> None:
-        if self._reports is not None:
-            self._reports.add((report,))
+
+def _add(reports: Any, report: EpochReport) -> None:
+    """Add a report to the accumulator by which the driver gets it, if there is one."""
+    if reports is not None:
+        reports.add((report,))
 
 
 def _reports_of(messages: list[WriterCommitMessage | None]) -> list[TaskReport | None]:

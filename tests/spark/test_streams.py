@@ -141,14 +141,14 @@ def test_a_batch_is_written_once_whichever_way_it_is_written_first(
         "topic": topic,
         "delivery.guarantee": "exactly-once",
     }
-    ways: list[tuple[int, bool]] = []
+    reports: list[BatchReport] = []
 
     def run_with(max_rows: int) -> None:
         write = batch_writer(
             options,
             query=topic,
             max_rows=max_rows,
-            on_batch=lambda report: ways.append((report.batch, report.by_driver)),
+            on_batch=reports.append,
         )
         query = (
             stream(spark, tmp_path / "in")
@@ -166,7 +166,14 @@ def test_a_batch_is_written_once_whichever_way_it_is_written_first(
     put(spark, tmp_path / "in", 100, 200)
     run_with(second)
     assert embedded.numbers(topic) == list(range(200))
-    assert ways == [(0, first > 0), (0, second > 0), (1, second > 0)]
+    ways = [first > 0, second > 0, second > 0]
+    assert [(each.batch, each.by_driver) for each in reports] == list(
+        zip((0, 0, 1), ways, strict=True)
+    )
+    assert [(each.rows, each.retries) for each in reports] == [(100, 0), (0, 0), (100, 0)]
+    assert all(each.bytes for each in (reports[0], reports[2]))
+    for report in (each for each in (reports[0], reports[2]) if not each.by_driver):
+        assert report.transactions is not None and report.transactions.committed > 0
 
 
 def test_a_listener_feeds_rows_and_bytes(

@@ -142,11 +142,35 @@ def test_the_micro_batch_that_a_query_fails_with_is_fed_once() -> None:
     session.reports.value += (ABORTED,)
     listener.onQueryTerminated(ended())
     listener.onQueryStarted(started("again"))
-    listener.onQueryTerminated(ended("again"))  # before another micro-batch
+    listener.onQueryTerminated(ended("again"))  # no task of its first micro-batch succeeded
     session.reports.value += (replace(ABORTED),)
     listener.onQueryStarted(started("third"))
     listener.onQueryTerminated(ended("third"))
-    assert fed == [("q", WHOLE), ("q", FAILED), ("q", FAILED)]
+    unknown = BatchReport(-1, False, None, None, None, None, 0.0, is_aborted=True)
+    assert fed == [("q", WHOLE), ("q", FAILED), ("q", unknown), ("q", FAILED)]
+
+
+def test_a_failed_micro_batch_is_fed_without_a_report_of_it() -> None:
+    from aioproducer.spark.metrics import QueryMetrics
+
+    fed: list[BatchReport] = []
+    listener = QueryMetrics(lambda _, report: fed.append(report))  # not registered
+    listener.onQueryStarted(started())
+    listener.onQueryProgress(progress(7, 5))
+    listener.onQueryTerminated(ended())
+    assert [(each.batch, each.is_aborted) for each in fed] == [(7, False), (8, True)]
+
+
+def test_a_query_that_was_stopped_has_no_failed_micro_batch() -> None:
+    from aioproducer.spark.metrics import QueryMetrics
+
+    fed: list[BatchReport] = []
+    listener = QueryMetrics(lambda _, report: fed.append(report))
+    listener.onQueryStarted(started())
+    stopped = ended()
+    stopped.exception = None
+    listener.onQueryTerminated(stopped)
+    assert fed == []
 
 
 def test_a_query_that_is_not_chosen_feeds_no_failed_micro_batch() -> None:
