@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import json
 import multiprocessing.spawn
+import os
 import signal
 import socket
 import subprocess
@@ -104,17 +105,12 @@ class _Worker:
                 f"{name} files are read in another process, for which there is no interpreter",
                 advice="name one with multiprocessing.set_executable()",
             )
+        self._executable: str = os.fsdecode(executable)
         ours, theirs = socket.socketpair()
         self._requests: socket.socket = stack.enter_context(ours)
         self._answers: IO[bytes] = stack.enter_context(io.BufferedReader(_Answers(ours)))
         with theirs:
-            self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                [executable, "-I", "-c", _START, *map(str, sys.path)],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,  # where native code reports how it ends the process
-                process_group=0,  # Ctrl-C is for this process, which ends that one
-            )
+            self._process: subprocess.Popen[bytes] = _started(name, self._executable, theirs)
         stack.callback(self._process.wait)
         stack.callback(self._process.kill)
 
@@ -138,12 +134,33 @@ class _Worker:
 
     def _ended(self, name: str) -> SourceError:
         status = self._process.wait()
-        how = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
+        if status >= 0:
+            return SourceError(
+                f"the process that reads {name} files ended with exit status {status}",
+                advice=f"can {self._executable} import aioproducer and pyarrow?",
+            )
         return SourceError(
-            f"not readable as {name}: the process that read it ended with {how}",
+            f"not readable as {name}: the process that read it ended with "
+            f"{signal.Signals(-status).name}",
             advice=f"is it malformed, or does it need more than {MAX_MEMORY_BYTES >> 30} GiB of "
             "memory at once?",
         )
+
+
+def _started(name: str, executable: str, requests: socket.socket) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            [executable, "-I", "-c", _START, *map(str, sys.path)],
+            stdin=requests.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,  # where native code reports how it ends the process
+            process_group=0,  # Ctrl-C is for this process, which ends that one
+        )
+    except OSError as error:
+        raise SourceError(
+            f"the process that reads {name} files cannot start: {error}",
+            advice="name an interpreter with multiprocessing.set_executable()",
+        ) from error
 
 
 class _Answers(io.RawIOBase):

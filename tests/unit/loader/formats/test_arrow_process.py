@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import multiprocessing.spawn
 import os
 import select
 import signal
@@ -156,6 +158,27 @@ def test_values_that_python_does_not_have_are_an_error(
     parquet.write_table(pyarrow.table({"a": times}), path)
     with pytest.raises(SourceError, match="not readable as Parquet"):
         rows(process, path)
+
+
+@pytest.mark.parametrize(
+    ("executable", "reason"),
+    [
+        ("/none/python", "cannot start"),
+        ("/bin/false", "ended with exit status 1"),
+        ("", "no i"),
+    ],
+)
+def test_an_interpreter_that_cannot_read_is_named(
+    tmp_path: Path, process: ArrowProcess, executable: str, reason: str
+) -> None:
+    path = file_of(tmp_path / "a.parquet", 1)
+    usual = multiprocessing.spawn.get_executable()
+    multiprocessing.set_executable(executable)
+    try:
+        with pytest.raises(SourceError, match=reason):
+            rows(process, path)
+    finally:
+        multiprocessing.set_executable(usual)
 
 
 def test_progress_counts_what_the_process_reads(tmp_path: Path) -> None:
