@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from aioproducer._util import log
 from aioproducer.errors import KafkaError
@@ -35,14 +35,6 @@ _log = log.get("runtime")
 
 ShownParts = tuple[Any, bytes | None, bytes | None, HeaderPairs, int | None, int | None]
 """`RowParts` of a record; interceptors may have set its topic to any object."""
-
-
-class _Watched(NamedTuple):
-    """A record whose outcome is passed to the interceptors."""
-
-    delivery: Delivery
-    metadata: RecordMetadata
-    headers: HeaderPairs
 
 
 class InterceptorChain:
@@ -67,7 +59,8 @@ class InterceptorChain:
         self.sees_records: bool = bool(self._on_send or self._on_acknowledgement)
         """Whether any interceptor has `on_send` or `on_acknowledgement`."""
         self._loop = loop
-        self._watched: dict[ProducerBatch, list[_Watched]] = {}
+        self._watched: dict[ProducerBatch, list[tuple[Delivery, HeaderPairs]]] = {}
+        """The records whose outcome interceptors get, by their batches."""
         self._cluster_id: str | None = None
         self._reported_cluster = False
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
@@ -120,8 +113,7 @@ class InterceptorChain:
                 self._on_batch_done(batch)
             else:
                 batch.add_listener(self, lambda _: self._on_batch_done(batch))
-        metadata = _metadata(parts, delivery.partition)
-        watched.append(_Watched(delivery, metadata, parts[3]))
+        watched.append((delivery, parts[3]))
 
     def refused(self, parts: RowParts, error: BaseException) -> None:
         """Report a record that was not accepted."""
@@ -149,11 +141,11 @@ class InterceptorChain:
         self._loop.call_soon(self._report_batch, batch)
 
     def _report_batch(self, batch: ProducerBatch) -> None:
-        for delivery, metadata, headers in self._watched.pop(batch, ()):
+        for delivery, headers in self._watched.pop(batch, ()):
             _, index = delivery.batch_and_index()
             error = batch.record_error(index)
             if error is not None:
-                self._report(metadata, error.with_context(), headers)
+                self._report(_metadata_of(delivery), error.with_context(), headers)
             elif batch.done:
                 self._report(delivery.result(), None, headers)
 
@@ -205,6 +197,19 @@ def _as_it_is(
     """Return the parts unchanged: rows of a table are bytes; changes are checked later."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
     return key, value, tuple((name, content) for name, content in pairs)
+
+
+def _metadata_of(delivery: Delivery) -> RecordMetadata:
+    """Return what is known of a record that was appended, and not written."""
+    return RecordMetadata(
+        delivery.topic,
+        delivery.partition,
+        None,
+        delivery._timestamp_ms,
+        TimestampType.CREATE_TIME,
+        delivery._key_size,
+        delivery._value_size,
+    )
 
 
 def _metadata(parts: RowParts, partition: int) -> RecordMetadata:

@@ -7,6 +7,7 @@ from aioproducer.core.batching.partitioners import BuiltInPartitioner
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.runtime.delivery._delivery_py import Delivery
 from aioproducer.runtime.send.fast_path_protocol import FastPathSettings, OpenBatch
+from aioproducer.runtime.send.validation import PartitionChoice
 from aioproducer.types import HeadersInput, TopicMetadata
 
 def wall_clock_ms() -> int: ...
@@ -24,6 +25,7 @@ class FastPath:
         metadata: Metadata,
         loop: asyncio.AbstractEventLoop,
         wall_ms: Callable[[], int],
+        choice: PartitionChoice,
         on_full_turn: Callable[[], object],
         open_batch: OpenBatch,
         send_spare: Callable[[], None],

@@ -137,6 +137,7 @@ cdef class FastPath:
     cdef object metadata
     cdef Py_ssize_t version_at  # its slot in `metadata`
     cdef object wall_ms  # None: the wall clock
+    cdef object choice
     cdef object on_full_turn
     cdef object open_batch
     cdef Py_ssize_t records_per_turn
@@ -149,12 +150,13 @@ cdef class FastPath:
     cdef RecordBatchBuilder spare
 
     def __init__(
-        self, settings, *, metadata, loop, wall_ms, on_full_turn, open_batch, send_spare
+        self, settings, *, metadata, loop, wall_ms, choice, on_full_turn, open_batch, send_spare
     ):
         self.loop = loop
         self.metadata = metadata
         self.version_at = slot_offset(type(metadata), "version")
         self.wall_ms = None if wall_ms is wall_clock_ms else wall_ms
+        self.choice = choice
         self.on_full_turn = on_full_turn
         self.open_batch = open_batch
         self.send_spare = send_spare
@@ -181,7 +183,7 @@ cdef class FastPath:
         cdef Py_ssize_t contents, number
         cdef int64_t timestamp
         cdef int overflow = 0
-        cdef bint is_sticky = False
+        cdef bint is_sticky = False, is_chosen = False
         cdef object delivery
         if (
             not self.open
@@ -222,7 +224,8 @@ cdef class FastPath:
         elif key is not None and self.hashes_keys:
             number = (murmur2_of(key) & 0x7FFFFFFF) % len(state.builders)
         elif not self.sticks:
-            return None
+            is_chosen = True
+            number = -1
         else:
             is_sticky = True
             number = state.sticky_partition
@@ -239,16 +242,44 @@ cdef class FastPath:
                 return None
         else:
             return None
+        if is_chosen:
+            number = self.chosen_partition(state, key, value)
+            if number < 0:
+                return None
         if number >= 0:
             delivery = self.put(
                 state, number, is_sticky, timestamp, key, value, headers, contents
             )
             if delivery is not None:
                 return delivery
-        return self.open_batch(
+        delivery = self.open_batch(
             state.meta, None if is_sticky else number, timestamp, key, value, headers,
             HEADER_SIZE + MAX_RECORD_OVERHEAD + contents,
         )
+        if delivery is None and is_chosen:
+            self.choice.keep(key, value, state.meta, number)
+        return delivery
+
+    cdef Py_ssize_t chosen_partition(self, TopicState state, key, value) except -2:
+        """Return the partition that the partitioner chooses; -1 if the slow path has to take it.
+
+        The partitioner is the application's: it may have sent records, or closed the producer.
+        """
+        cdef object chosen = self.choice(state.meta.name, key, value, state.meta)
+        cdef Py_ssize_t number = -1
+        cdef int overflow = 0
+        if (
+            PyLong_CheckExact(chosen)
+            and self.open
+            and not self.waiting
+            and self.appended < self.ceiling
+        ):
+            number = PyLong_AsLongLongAndOverflow(chosen, &overflow)
+            if overflow or not 0 <= number < len(state.builders):
+                number = -1
+        if number < 0:
+            self.choice.keep(key, value, state.meta, chosen)
+        return number
 
     cdef bint is_in_loop(self) except -1:
         """Return whether the caller runs in the loop, without a system call: see `runs_here`."""

@@ -9,7 +9,7 @@ import asyncio
 import time
 from asyncio import _get_running_loop as running_loop
 from collections.abc import Callable, Container
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aioproducer.core.batching.buffer_pool import NO_CEILING
 from aioproducer.records import murmur2_partition, record_size_bound
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.records.protocol import BatchBuilder
     from aioproducer.runtime.send.fast_path_protocol import FastPathSettings, OpenBatch
+    from aioproducer.runtime.send.validation import PartitionChoice
     from aioproducer.types import TopicMetadata
 
 _TIMESTAMPS = 2**63
@@ -65,6 +66,7 @@ class FastPath:
         metadata: Metadata,
         loop: asyncio.AbstractEventLoop,
         wall_ms: Callable[[], int],
+        choice: PartitionChoice,
         on_full_turn: Callable[[], object],
         open_batch: OpenBatch,
         send_spare: Callable[[], None],
@@ -80,6 +82,7 @@ class FastPath:
         self._metadata = metadata
         self._loop = loop
         self._wall_ms = wall_ms
+        self._choice = choice
         self._on_full_turn = on_full_turn
         self._open_batch = open_batch
         self._topics: dict[str, _TopicState] = {}
@@ -163,14 +166,18 @@ class FastPath:
         size: int,
     ) -> Delivery | None:
         """Write a checked record to its partition's open batch, if that has room."""
-        is_sticky = False
+        is_sticky = is_chosen = False
         if partition is not None:
             if type(partition) is not int or not 0 <= partition < len(state.builders):
                 return None
         elif key is not None and self._settings.hashes_keys:
             partition = murmur2_partition(key, len(state.builders))
         elif not self._settings.sticks:
-            return None
+            chosen = self._choice(state.meta.name, key, value, state.meta)
+            if not self._takes_choice(chosen, state):
+                self._choice.keep(key, value, state.meta, chosen)
+                return None
+            partition, is_chosen = cast("int", chosen), True
         else:
             is_sticky = True
             partition = state.partition if state.used + size < state.room else None
@@ -182,7 +189,12 @@ class FastPath:
             index = builder.try_append(timestamp_ms, key, value, headers)
         if builder is None or index < 0:
             partition, size = None if is_sticky else partition, size + HEADER_SIZE
-            return self._open_batch(state.meta, partition, timestamp_ms, key, value, headers, size)
+            delivery = self._open_batch(
+                state.meta, partition, timestamp_ms, key, value, headers, size
+            )
+            if delivery is None and is_chosen:
+                self._choice.keep(key, value, state.meta, partition)
+            return delivery
         batch: Any = builder.owner
         if is_sticky:
             state.used += size
@@ -194,6 +206,19 @@ class FastPath:
         key_size = -1 if key is None else len(key)
         return self.delivery(
             batch, index, timestamp_ms, key_size, -1 if value is None else len(value)
+        )
+
+    def _takes_choice(self, chosen: object, state: _TopicState) -> bool:
+        """Return whether this path may append to the partition that a partitioner has chosen.
+
+        The partitioner is the application's: it may have sent records, or closed the producer.
+        """
+        return (
+            type(chosen) is int
+            and 0 <= chosen < len(state.builders)
+            and self.open
+            and not self.waiting
+            and self.appended < self.ceiling
         )
 
     def delivery(

@@ -41,7 +41,12 @@ from aioproducer.runtime.send.fast_path import FastPath
 from aioproducer.runtime.send.memory import BufferMemory
 from aioproducer.runtime.send.serialization_queue import Place, SerializationQueue, discard
 from aioproducer.runtime.send.sticky import StickyPartitioners
-from aioproducer.runtime.send.validation import ChoosePartition, RecordCheck, partition_index
+from aioproducer.runtime.send.validation import (
+    ChoosePartition,
+    PartitionChoice,
+    RecordCheck,
+    partition_index,
+)
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
@@ -107,7 +112,8 @@ class RecordAppender:
         self._memory = memory
         self._metadata = metadata
         self._waits = waits
-        self._check = RecordCheck(settings.max_request_size, memory.pool, choose_partition, wall_ms)
+        choice = PartitionChoice(choose_partition)
+        self._check = RecordCheck(settings.max_request_size, memory.pool, choice, wall_ms)
         self._transaction_gate: TransactionGate | None = None
         self._accumulator = accumulator
         self._sender_task = sender_task

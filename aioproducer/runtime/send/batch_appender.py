@@ -87,6 +87,7 @@ class BatchAppender:
             metadata=metadata,
             loop=loop,
             wall_ms=wall_ms,
+            choice=check.choice,
             on_full_turn=self._count_till_next_turn,
             open_batch=self._append_checked,
             send_spare=self._send_spare,

@@ -2,14 +2,15 @@
 
 A record takes the fast path when no wait is needed: the path is open, no call queues for memory,
 another record may be buffered, key and value are bytes or None, the timestamp does not look like
-seconds, the topic has metadata, the partition is given or chosen by a built-in rule, and its open
+seconds, the topic has metadata, the topic has the partition that is given or chosen, and its open
 batch has room or a new one can be opened (`OpenBatch`). Any other record takes the slow path
 (`RecordAppender`).
 
 Invariants
-- A refusal has no effect: the slow path may take the same record at once.
+- A refusal has no effect: the slow path may take the same record at once. A partitioner is asked
+  once all the same: its choice is kept for the slow path (`PartitionChoice`).
 - Errors of a record are raised by the slow path.
-  Only `check_transaction` and `OpenBatch` raise here.
+  Only `check_transaction`, `OpenBatch` and the partitioner raise here.
 - While calls wait for memory (`waiting`), no record is appended here. The fast path yields to the
   event loop as often as the slow path (`records_this_turn`).
 - `send_spare` is called at once after the first record of a spare batch (`use_batch`, `is_spare`).
@@ -58,7 +59,8 @@ class FastPathSettings:
         records_per_turn: records that a caller may append before it has to yield.
         size_limit: the largest upper bound of a record's size in bytes, batch header included.
         hashes_keys: whether a record with a key gets its partition from Java's murmur2.
-        sticks: whether other records get theirs from the sticky partitioner.
+        sticks: whether other records get theirs from the sticky partitioner; if not, from the
+            `PartitionChoice`.
     """
 
     records_per_turn: int

@@ -1,4 +1,4 @@
-"""Checks of a record's size, timestamp and partition: start with `RecordCheck`.
+"""The choice of a record's partition, checks of its size and timestamp: start with `RecordCheck`.
 
 They need nothing but the topic's metadata. Not here: batches, memory, waits.
 """
@@ -38,13 +38,47 @@ ChoosePartition = Callable[[str, bytes | None, bytes | None, "TopicMetadata"], i
 """Choose a record's partition; None leaves the choice to the sticky partitioner."""
 
 
+class PartitionChoice:
+    """The partitioner, which is asked once for each record.
+
+    The fast path may refuse a record after it has asked (no open batch has room). It leaves the
+    choice here, for the slow path that takes the same record next.
+
+    Args:
+        choose: the partitioner.
+    """
+
+    __slots__ = ("_choose", "_kept")
+
+    def __init__(self, choose: ChoosePartition) -> None:
+        self._choose = choose
+        self._kept: tuple[bytes | None, bytes | None, TopicMetadata, object] | None = None
+
+    def __call__(
+        self, topic: str, key: bytes | None, value: bytes | None, meta: TopicMetadata
+    ) -> object:
+        """Return what the partitioner chooses, or has chosen for this record; it may be no int."""
+        if self._kept is not None:
+            kept_key, kept_value, kept_meta, chosen = self._kept
+            self._kept = None
+            if kept_value is value and kept_key is key and kept_meta is meta:
+                return chosen
+        return self._choose(topic, key, value, meta)
+
+    def keep(
+        self, key: bytes | None, value: bytes | None, meta: TopicMetadata, chosen: object
+    ) -> None:
+        """Remember a choice for the next call with the same objects."""
+        self._kept = (key, value, meta, chosen)
+
+
 class RecordCheck:
     """Make an `OutgoingRecord` from the arguments of a call.
 
     Args:
         max_request_size: bytes a request may have.
         pool: refuses records that are larger than the whole memory.
-        choose_partition: called for records whose partition is not given.
+        choice: chooses the partition of a record for which none is given.
         wall_ms: the default timestamp of records.
 
     Attributes:
@@ -55,12 +89,12 @@ class RecordCheck:
         self,
         max_request_size: int,
         pool: BufferPool,
-        choose_partition: ChoosePartition,
+        choice: PartitionChoice,
         wall_ms: Callable[[], int],
     ) -> None:
         self._max_request_size = max_request_size
         self._pool = pool
-        self._choose_partition = choose_partition
+        self.choice: PartitionChoice = choice
         self._wall_ms = wall_ms
         self.takes_headers: bool = True
         self._has_warned_of_seconds = False
@@ -107,9 +141,9 @@ class RecordCheck:
             if timestamp_ms in SECONDS and not self._has_warned_of_seconds:
                 self._warn_of_seconds(timestamp_ms, meta.name)
         if partition is None:
-            partition = self._choose_partition(meta.name, key, value, meta)
-            if partition is not None:
-                partition = _chosen_partition(partition, meta)
+            chosen = self.choice(meta.name, key, value, meta)
+            if chosen is not None:
+                partition = _chosen_partition(chosen, meta)
         return OutgoingRecord(meta, partition, timestamp_ms, key, value, headers, size)
 
     def _warn_of_seconds(self, timestamp_ms: int, topic: str) -> None:

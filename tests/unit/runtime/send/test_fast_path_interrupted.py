@@ -9,6 +9,7 @@ import pytest
 
 from aioproducer.runtime.send._fast_path_py import FastPath
 from aioproducer.runtime.send.fast_path_protocol import FastPathSettings
+from aioproducer.runtime.send.validation import PartitionChoice
 
 
 class Builder:
@@ -34,6 +35,7 @@ async def test_builder_without_an_owner_gets_no_record() -> None:
         metadata=metadata,
         loop=asyncio.get_running_loop(),
         wall_ms=lambda: 1,
+        choice=PartitionChoice(lambda *_: 0),
         on_full_turn=lambda: None,
         open_batch=lambda *record: opened.append(record),
         send_spare=lambda: None,

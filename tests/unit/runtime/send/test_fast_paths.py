@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from contextlib import closing
 from math import inf
 from random import Random
@@ -82,8 +83,22 @@ steps = st.one_of(
     st.sampled_from(["acknowledge", "turn", "grow", "later", "drop"]),
 )
 STEPS = st.lists(steps, min_size=3, max_size=25)
+
+
+def choosing(*choices):
+    """A partitioner that makes these choices, one after the other, again and again."""
+    chosen = itertools.cycle(choices)
+    return lambda topic, key, value, meta: next(chosen)
+
+
 PARTITIONERS = st.sampled_from(
-    [{}, {"partitioner_ignore_keys": True}, {"partitioner": "consistent"}]
+    [
+        dict,
+        lambda: {"partitioner_ignore_keys": True},
+        lambda: {"partitioner": "consistent"},
+        lambda: {"partitioner": "round_robin"},
+        lambda: {"partitioner": choosing(0, 2, None, 1, 0, 3, "0", True, -1, 2**70, 0, 1)},
+    ]
 )
 METHODS = st.sampled_from(["send", "send_nowait"])
 
@@ -94,7 +109,8 @@ anything = settings(
 
 async def run(steps, options, method, *, fast: bool):
     """The result of each step, and the bytes of every batch there ever was."""
-    bench = Bench(fast=fast, batch_size=300, max_request_size=200, buffer_memory=10**7, **options)
+    given = options()
+    bench = Bench(fast=fast, batch_size=300, max_request_size=200, buffer_memory=10**7, **given)
     bench.know(a=3, b=1)
     seen, count = [], 3
     for step in steps:
@@ -182,6 +198,60 @@ async def test_record_that_finds_room_or_memory_takes_the_fast_path(fast_path_fo
     ]
     bench.complete_oldest()
     assert bench.fast_path.append("a", b"v", None, None, None, None) is not None
+    bench.end()
+
+
+async def test_a_record_takes_the_fast_path_with_the_choice_of_a_partitioner(fast_path_form):
+    bench = Bench(partitioner=choosing(1, 2, 0))
+    bench.know(a=3)
+    await bench.producer.send("a", b"the fast path has the topic")
+    chosen = [bench.fast_path.append("a", b"v", b"k", None, None, None) for _ in range(5)]
+    assert [each.partition for each in chosen] == [2, 0, 1, 2, 0]
+    assert bench.fast_path.append("a", b"v", b"k", None, 0, None).partition == 0
+    bench.end()
+
+
+async def test_a_partitioner_is_asked_once_for_a_record_that_waits_for_memory(fast_path_form):
+    asked = []
+
+    def partitioner(topic, key, value, meta):
+        asked.append(value)
+        return len(asked) % 2
+
+    bench = Bench(
+        batch_size=1000, max_request_size=500, buffer_memory=1000, partitioner=partitioner
+    )
+    bench.know(a=2)
+    await bench.producer.send("a", b"1")
+    waiting = asyncio.ensure_future(bench.producer.send("a", b"2"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    bench.complete_oldest()
+    delivery = await waiting
+    assert (asked, delivery.partition) == ([b"1", b"2"], 0)
+    bench.end()
+
+
+async def test_a_choice_is_kept_for_its_record_alone(fast_path_form):
+    bench = Bench(
+        batch_size=1000, max_request_size=500, buffer_memory=1000, partitioner=choosing(0, 1, 0)
+    )
+    bench.know(a=2)
+    await bench.producer.send("a", b"the fast path has the topic")
+    assert bench.fast_path.append("a", b"1", None, None, None, None) is None  # for partition 1
+    assert bench.fast_path.append("a", b"2", None, None, None, None).partition == 0
+    bench.end()
+
+
+async def test_a_partitioner_that_closes_the_fast_path_gets_no_record_past_that(fast_path_form):
+    bench = Bench(partitioner=lambda *_: bench.fast_path.close() or 0)
+    bench.know(a=1)
+    bench.fast_path.append("a", b"v", None, None, None, None)
+    await bench.producer.send("a", b"v", partition=0)  # the fast path has the topic
+    appended = bench.fast_path.appended
+    assert bench.fast_path.append("a", b"v", None, None, None, None) is None
+    assert not bench.fast_path.open
+    assert bench.fast_path.appended == appended
     bench.end()
 
 
