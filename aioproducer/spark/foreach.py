@@ -205,8 +205,9 @@ class _BatchWriter:
         if self._direct is not None:
             self._direct.leave()
         if self._source is None:
-            self._source = _ReportingSource(frame.sparkSession)
-        writer = frame.write.format(self._source.name).mode("append").options(**self._options)
+            self._source = _ReportingSource()
+        name = self._source.format_for(frame.sparkSession)
+        writer = frame.write.format(name).mode("append").options(**self._options)
         if self._job is not None:
             writer = writer.options(**self._epoch(batch))
         writer.save()
@@ -219,30 +220,39 @@ class _BatchWriter:
 
 
 class _ReportingSource:
-    """The data source under a name by which its commits report to one batch writer.
+    """The data source under a name by which its commits report to one batch writer."""
 
-    Attributes:
-        name: For `format()`.
-    """
-
-    def __init__(self, spark: SparkSession) -> None:
-        made = new_reports(spark)
-        self._reports = made
+    def __init__(self) -> None:
+        self._name = f"{_NAME}_{uuid.uuid4().hex}"
+        self._session: Any = None
+        self._reports: Any = None
         self._last: EpochReport | None = None
-        self.name: str = _NAME
-        if made is None:
-            return
-        self.name = unique = f"{_NAME}_{uuid.uuid4().hex}"
+
+    def format_for(self, spark: SparkSession) -> str:
+        """Return the name for `format()`; with Spark Connect that of the source without reports."""
+        session = getattr(spark, "_jsparkSession", None)
+        if session is None:
+            return _NAME
+        # Each run of a query has another session, and sources are registered in one.
+        if self._session is None or self._session != session:
+            self._register(spark)
+            self._session = session
+        return self._name
+
+    def _register(self, spark: SparkSession) -> None:
         from aioproducer.spark.source import AioproducerSource
+
+        made, named = new_reports(spark), self._name
 
         class Reporting(AioproducerSource):
             reports: ClassVar[Any] = made
 
             @classmethod
             def name(cls) -> str:
-                return unique
+                return named
 
         spark.dataSource.register(Reporting)
+        self._reports = made
 
     def last(self) -> EpochReport | None:
         """Return the report of the commit that came last; None if it has not reported."""

@@ -263,3 +263,24 @@ def test_a_directory_that_the_driver_lacks_fails_the_query_before_a_task(
     with pytest.raises(Exception, match="is no directory that the driver can write to"):
         run(stream(spark, tmp_path / "in"), embedded, tmp_path / "cp", options)
     assert embedded.records(topic) == []
+
+
+def test_a_batch_writer_may_serve_one_query_after_the_other(
+    spark: Any, embedded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    topic = embedded.topic()
+    reports: list[BatchReport] = []
+    options = {"kafka.bootstrap.servers": embedded.servers, "topic": topic}
+    write = batch_writer(options, max_rows=0, on_batch=reports.append)
+    for number in range(2):  # each query has its own session
+        put(spark, tmp_path / "in", 10 * number, 10 * number + 10)
+        query = (
+            stream(spark, tmp_path / "in")
+            .writeStream.foreachBatch(write)
+            .option("checkpointLocation", str(tmp_path / "cp"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+    assert embedded.numbers(topic) == list(range(20))
+    assert [(each.batch, each.rows) for each in reports] == [(0, 10), (1, 10)]
