@@ -23,7 +23,7 @@ _CHECKED_EACH = 10
 _JITTER = 1.2
 _LONGEST_THROTTLE_S = 3.0
 _ROUND_TRIPS = 50
-"""What a backlog takes, in round trips: small batches, one after the other, memory for two."""
+"""Of a backlog: small batches, one after the other, memory for two."""
 _ROUND_TRIPS_EACH = 4
 """What a record takes that others wait for: a connection, its handshake and the request."""
 
@@ -124,6 +124,7 @@ def recovery_bound(config: ProducerConfig, scenario: Scenario) -> RecoveryBound:
         _ROUND_TRIPS, _ROUND_TRIPS_EACH * _turns(config, scenario), _requests(config, scenario)
     )
     plan = scenario.transactions
+    replication = scenario.timing.fetch_lag if config.acks_value < 0 else 0
     return RecoveryBound(
         dials=_JITTER * (setup + reconnect),
         requests=4 * request + _LONGEST_THROTTLE_S,
@@ -131,6 +132,6 @@ def recovery_bound(config: ProducerConfig, scenario: Scenario) -> RecoveryBound:
         cluster=scenario.timing.session_timeout
         + scenario.timing.longest_lag
         + (0 if plan is None else (plan.load_ms + 10 * plan.marker_delay_ms) / 1000),
-        backlog=round_trips * 2 * scenario.base_latency_s,
+        backlog=round_trips * (2 * scenario.base_latency_s + replication),
         refusals=_refusals(config, scenario) * _JITTER * reconnect,
     )
