@@ -8,6 +8,7 @@ Owns: the public names. Not here: FastAPI, how records are sent.
     live.py          a page that shows what the producer is doing, and its feed
     live_stats.py    what the page shows
     recording.py     the history that it shows
+    query_token.py   the token of a request, kept out of logs
 
 Needs the extra `aioproducer[starlette]` or `aioproducer[fastapi]`; nothing else imports this
 package.
@@ -23,6 +24,7 @@ with required(__name__, "starlette"):
     from aioproducer.starlette.background import publish_quietly
     from aioproducer.starlette.lifespan import ProducerLifespan, producer_of
     from aioproducer.starlette.live import PROXY_HEADERS, LivePage
+    from aioproducer.starlette.query_token import take_token
 
 __all__ = [
     "PROXY_HEADERS",
@@ -32,4 +34,5 @@ __all__ = [
     "answer_kafka_errors",
     "producer_of",
     "publish_quietly",
+    "take_token",
 ]

@@ -11,7 +11,8 @@ Behind a proxy on this machine name `hosts`: a proxy that adds no header looks l
 In a server with several processes it shows the one that answers.
 
 Invariants: without a viewer only the history is recorded (`recording`), from the application's
-start; there are at most `max_viewers`; the page loads nothing from other hosts.
+start; there are at most `max_viewers`; the page loads nothing from other hosts; the server's log
+has no token.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from aioproducer._util.hosts import is_this_machine
 from aioproducer.starlette.lifespan import producer_of
 from aioproducer.starlette.live_stats import LiveStats, Refusals
+from aioproducer.starlette.query_token import take_token
 from aioproducer.starlette.recording import Recording
 
 _FILES = Path(__file__).parent
@@ -118,6 +120,8 @@ class LivePage:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
+        if self._token is not None and scope["type"] in ("http", "websocket"):
+            take_token(scope)  # before the server logs the request
         await self._router(scope, receive, send)
 
     def note(self, error: BaseException) -> None:
@@ -198,8 +202,9 @@ class LivePage:
         return is_this_machine(name) and (is_local or bool(self._hosts))
 
     def _has_token(self, connection: HTTPConnection) -> bool:
-        given = connection.query_params.get("token", "")
-        return self._token is None or compare_digest(given.encode(), self._token.encode())
+        if self._token is None:
+            return True
+        return compare_digest(take_token(connection.scope).encode(), self._token.encode())
 
 
 async def _until_gone(socket: WebSocket) -> None:

@@ -32,6 +32,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
+from urllib.parse import urlencode
 
 from pydantic import BaseModel, Field, ValidationError
 from starlette.applications import Starlette
@@ -52,6 +53,7 @@ from aioproducer.starlette import (
     Refusal,
     answer_kafka_errors,
     producer_of,
+    take_token,
 )
 
 TOPIC = "events"
@@ -94,6 +96,7 @@ class Guard:
     """Reject requests of pages from other origins, and of other machines without the token.
 
     Without a token only this machine is served: a client writes any name into its Host header.
+    It is the first middleware, as the server logs the query of whatever is answered before it.
     """
 
     def __init__(self, app: ASGIApp, *, token: str | None) -> None:
@@ -104,6 +107,8 @@ class Guard:
             await self.app(scope, receive, send)
             return
         connection = HTTPConnection(scope)
+        if self.token is not None:
+            take_token(scope)  # the server logs the query
         if (status := self.refusal(connection)) is None:
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
@@ -112,7 +117,7 @@ class Guard:
             await WebSocket(scope, receive, send).close(1008)
 
     def refusal(self, connection: HTTPConnection) -> int | None:
-        # Browsers send the origin of the page; TrustedHostMiddleware has checked the host.
+        # Browsers send the origin of the page; TrustedHostMiddleware checks the host.
         origin = connection.headers.get("origin")
         if origin is not None and origin.partition("://")[2] != connection.headers.get("host"):
             return 403
@@ -123,7 +128,7 @@ class Guard:
         if self.token is None or path == "/ready":
             return None
         given = connection.headers.get("authorization", "").removeprefix("Bearer ")
-        given = given or connection.query_params.get("token", "")
+        given = given or take_token(connection.scope)
         if given == "" and path.startswith("/live/page."):
             return None  # public files of the page
         return None if secrets.compare_digest(given.encode(), self.token.encode()) else 401
@@ -158,8 +163,8 @@ def create_app(
         Mount("/live", page),
     ]
     middleware = [
-        Middleware(TrustedHostMiddleware, allowed_hosts=[*THIS_MACHINE, *hosts]),
         Middleware(Guard, token=token),
+        Middleware(TrustedHostMiddleware, allowed_hosts=[*THIS_MACHINE, *hosts]),
     ]
     app = Starlette(routes=routes, middleware=middleware, lifespan=lifespan)
     app.state.page = page
@@ -168,7 +173,8 @@ def create_app(
 
 
 async def home(request: Request) -> Response:
-    return RedirectResponse(f"live/?{query}" if (query := request.url.query) else "live/")
+    token = take_token(request.scope)
+    return RedirectResponse(f"live/?{urlencode({'token': token})}" if token else "live/")
 
 
 async def ready(request: Request) -> Response:

@@ -275,6 +275,46 @@ async def test_a_token_guards_what_other_machines_reach(brokers: EmbeddedCluster
             assert json.loads(await socket.recv())["state"] == "running"
 
 
+@pytest.mark.parametrize("http", ["h11", "httptools"])
+async def test_the_servers_log_has_no_token(
+    brokers: EmbeddedCluster, caplog: pytest.LogCaptureFixture, http: str
+) -> None:
+    module = example("gateway/app.py")
+    producing = module.producing(brokers.bootstrap_servers)
+    app = module.create_app(producing, hosts=["events.example"], token="s3same")
+    logged = {"http": http, "log_level": "info", "log_config": None}
+    async with served(app, **logged) as address, client_of(address) as client:
+        for path in ("/", "/live/", "/live/page.css", "/ready", "/none"):
+            await client.get(f"{path}?token=s3same")
+        await client.post("/events?token=s3same&wait=false", json=EVENT)
+        await client.get("/live/?token=s3same", headers={"Host": "evil.example"})
+        await client.get("/live/?token=s3same", headers={"Origin": "https://evil.example"})
+        for path in ("/live/feed", "/events"):
+            async with connect(f"ws://{address}{path}?token=s3same", proxy=None):
+                pass
+            with pytest.raises(InvalidStatus, match="403"):
+                await connect(f"ws://{address}{path}?token=s3sames", proxy=None)
+    text = "\n".join(record.getMessage() for record in caplog.records if "uvicorn" in record.name)
+    for shown in ('"GET /live/ HTTP/1.1" 200', "/events?wait=false", '"WebSocket /live/feed" 403'):
+        assert shown in text
+    assert "s3same" not in text
+
+
+async def test_the_server_of_a_live_page_does_not_log_its_token(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = Starlette()
+    app.mount("/live", LivePage(token="s3same"))
+    async with served(app, log_level="info", log_config=None) as address:
+        async with client_of(address) as client:
+            assert (await client.get("/live/?token=s3same")).status_code == 200
+        with pytest.raises(InvalidStatus, match="403"):
+            await connect(f"ws://{address}/live/feed?token=s3sames", proxy=None)
+    text = "\n".join(record.getMessage() for record in caplog.records if "uvicorn" in record.name)
+    assert '"GET /live/ HTTP/1.1" 200' in text
+    assert "s3same" not in text
+
+
 @pytest.mark.parametrize(
     ("options", "host", "client", "status"),
     [
