@@ -7,7 +7,8 @@ Invariants:
 - Each record comes once and in offset order per partition; every batch's CRC is checked.
 - Control records are never among the records; what belongs to an aborted or an undecided
   transaction is not either where `isolation_level` is "read_committed" (KIP-98).
-- All waiting ends at `timeout_s`; in `stream_part` that is the time without an answer.
+- All waiting and decoding ends at `timeout_s`; in `stream_part` that is the time without an
+  answer, and without new batches unless it follows.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ async def stream_part(
         read_from: Where to begin; a place outside of a partition means its nearest end.
         partition: The only partition to read; all of them if left out.
         follow: Go on with records that arrive later, without end.
-        timeout_s: How long brokers may be silent.
+        timeout_s: How long brokers may be silent, or answer without new records before the end.
         isolation_level: As `read_topic`.
         open_link: How to connect; without TLS and SASL if left out.
 
@@ -312,6 +313,7 @@ class _Reading:
         self._isolation_level = isolation_level
         self._next = starts
         self._end = ends
+        self._follows = False
 
     @classmethod
     async def begin(
@@ -351,6 +353,7 @@ class _Reading:
     def follow(self) -> None:
         """Read without end, also records that arrive later."""
         self._end = dict.fromkeys(self._end, sys.maxsize)
+        self._follows = True
 
     async def batches(
         self, *, extend_deadline: bool = False
@@ -358,23 +361,34 @@ class _Reading:
         """Yield what is read.
 
         Args:
-            extend_deadline: Whether the client's deadline starts over with every response.
+            extend_deadline: Whether the client's deadline starts over with every response that
+                has new batches, and with every one while following.
         """
         while self._unread():
             leaders = await self._client.retry(lambda: _leaders(self._client, self._topic))
             try:
                 while by_leader := _by_leader(self._led(leaders)):
                     for node_id, indexes in by_leader.items():
-                        fetched = await self._fetch(node_id, indexes)
-                        if extend_deadline:
-                            self._client.extend_deadline()
-                        for data in fetched:
+                        before = [self._next[index] for index in indexes]
+                        for data in await self._fetch(node_id, indexes):
                             for found in self._decode(data):
                                 yield found
                                 # Decoding is all CPU: let others run between two batches.
                                 await asyncio.sleep(0)
+                                if extend_deadline:
+                                    self._client.extend_deadline()
+                                elif self._client.is_late:
+                                    await self._end_unless_done()
+                        is_progress = [self._next[index] for index in indexes] != before
+                        if extend_deadline and (is_progress or self._follows):
+                            self._client.extend_deadline()
             except (KafkaConnectionError, *_LEADER_MOVED) as error:
                 await self._client.pause(error)
+
+    async def _end_unless_done(self) -> None:
+        """Raise KafkaTimeoutError, at the deadline, if there is more to read."""
+        if self._unread():
+            await self._client.pause()
 
     def _led(self, leaders: Mapping[int, int]) -> dict[int, int]:
         unread = self._unread()

@@ -239,6 +239,11 @@ class WireClient:
         """Start the time for everything that is asked anew."""
         self._deadline = asyncio.get_running_loop().time() + self._timeout_s
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the deadline has passed."""
+        return self._left_s() <= 0
+
     async def pause(self, failure: KafkaError | None = None) -> None:
         """Wait a moment before another try.
 

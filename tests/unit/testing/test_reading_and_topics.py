@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -16,7 +17,7 @@ from aioproducer.errors import (
     UnknownTopicOrPartitionError,
 )
 from aioproducer.records.codecs import CompressionType
-from aioproducer.records.reader import DecodedRecord
+from aioproducer.records.reader import DecodedRecord, RecordBatch
 from aioproducer.testing import EmbeddedCluster, TopicSpec, VirtualKafka, run_virtual
 from aioproducer.testing.admin import create_topic, delete_topic, list_topics
 from aioproducer.testing.reader import (
@@ -220,6 +221,48 @@ def test_postponing_starts_a_clients_time_anew() -> None:
                 await client.pause()
 
     run_virtual(wait_twice)
+
+
+async def test_decoding_ends_at_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One response may have thousands of batches of kilobytes, each of which takes seconds."""
+    decoded = RecordBatch.records
+
+    def slowly(batch: RecordBatch) -> list[DecodedRecord]:
+        time.sleep(0.05)
+        return decoded(batch)
+
+    async with EmbeddedCluster(1, topics={"t": TopicSpec(1, 1)}) as cluster:
+        for _ in range(60):
+            produce(cluster.state, make_batch([b"x"]))
+        monkeypatch.setattr(RecordBatch, "records", slowly)
+        with pytest.raises(KafkaTimeoutError, match=r"no success within 0\.5 s"):
+            await read_topic(cluster.bootstrap_servers, "t", timeout_s=0.5)
+        assert len((await read_topic(cluster.bootstrap_servers, "t", timeout_s=30))[0]) == 60
+
+
+async def test_a_broker_without_the_records_it_announced_ends_the_reading(
+    cluster: EmbeddedCluster,
+) -> None:
+    fill(cluster)
+    cluster.state.topics["t"].partitions[1].log._batches.clear()
+    part = stream_part(cluster.bootstrap_servers, "t", timeout_s=1)
+    seen = 0
+    async with asyncio.timeout(20):
+        with pytest.raises(KafkaTimeoutError, match="no success within 1 s"):
+            async for _ in flat(part):
+                seen += 1
+    assert seen == 160
+
+
+async def test_the_time_a_reader_takes_for_records_is_no_silence_of_brokers(
+    cluster: EmbeddedCluster,
+) -> None:
+    fill(cluster, 1)
+    seen = 0
+    async for _ in stream_part(cluster.bootstrap_servers, "t", timeout_s=0.5):
+        seen += 1
+        await asyncio.sleep(0.6)
+    assert seen == 3
 
 
 async def test_part_of_a_topic_is_read_from_a_place_on(cluster: EmbeddedCluster) -> None:
