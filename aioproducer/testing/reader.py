@@ -372,7 +372,8 @@ class _Reading:
                         before = [self._next[index] for index in indexes]
                         for data in await self._fetch(node_id, indexes):
                             for found in self._decode(data):
-                                yield found
+                                if found[1]:
+                                    yield found
                                 # Decoding is all CPU: let others run between two batches.
                                 await asyncio.sleep(0)
                                 if extend_deadline:
@@ -422,18 +423,20 @@ class _Reading:
         return [each for each in found if each.partition_index in indexes]
 
     def _decode(self, data: PartitionData) -> Iterator[tuple[TopicPartition, list[DecodedRecord]]]:
+        """Yield the records of each batch that are to be read; of some there are none."""
         raise_for_code(data.error_code, topic=self._topic)
         index = data.partition_index
         aborted = CommittedView(data.aborted_transactions or [])
         for batch in read_batches(data.records or b"", allow_partial=True):
+            if self._next[index] >= self._end[index]:
+                return
             batch.check_crc()
             is_shown = aborted.is_shown(batch)
             if batch.last_offset < self._next[index]:
                 continue
             records = self._wanted(index, batch.records()) if is_shown else []
             self._next[index] = batch.last_offset + 1
-            if records:
-                yield TopicPartition(self._topic, index), records
+            yield TopicPartition(self._topic, index), records
 
     def _wanted(self, index: int, records: list[DecodedRecord]) -> list[DecodedRecord]:
         start, end = self._next[index], self._end[index]

@@ -19,6 +19,8 @@ Only this machine is served, unless both of these environment variables are set:
   they cannot set headers, such as WebSockets of browsers and the page.
 Then put a TLS proxy in front of it, and run it with the options of `SERVER`:
 `--http h11 --ws-max-size 2097152 --ws-per-message-deflate false`.
+The proxy has to close idle connections and slow requests, and to limit connections per client:
+uvicorn does not, and a thousand idle ones use up the files of a process, also of its producer.
 
 It uses Starlette, since FastAPI would take several times the CPU for such a small request.
 """

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from aioproducer import Producer, ProducerConfig
 from aioproducer.errors import ConfigError, ProtocolError
-from aioproducer.records.batch import DecodedRecord
+from aioproducer.records.reader import DecodedRecord, RecordBatch
 from aioproducer.spark import reading
 from aioproducer.spark.options import SourceOptions
-from aioproducer.spark.reading import EARLIEST, Fetched
+from aioproducer.spark.reading import EARLIEST, Fetched, TopicRange
+from aioproducer.testing import EmbeddedCluster
 from aioproducer.types import TimestampType
 from aioproducer.wire.messages.fetch import FetchableTopicResponse, FetchResponse
 from aioproducer.wire.messages.list_offsets import ListOffsetsResponse, ListOffsetsTopicResponse
@@ -63,3 +65,23 @@ def test_a_time_is_read_in_utc() -> None:
 def test_offsets_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="startingoffsets"):
         reader(startingOffsets=text)._chosen("startingoffsets", "earliest", {0: 0}, {0: 1})
+
+
+async def test_nothing_beyond_the_end_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded = []
+    records = RecordBatch.records
+
+    def counted(batch: RecordBatch) -> list[DecodedRecord]:
+        decoded.append(batch.base_offset)
+        return records(batch)
+
+    async with EmbeddedCluster(1, topics={"t": 1}) as cluster:
+        config = ProducerConfig(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0)
+        async with Producer(config) as producer:
+            for _ in range(9):
+                await producer.send_and_wait("t", b"x")
+        monkeypatch.setattr(RecordBatch, "records", counted)
+        async with TopicRange(config, "t", committed=False) as source:
+            found = [each async for each in source.records(0, 0, 2)]
+    assert [record.offset for each in found for record in each.records] == [0, 1]
+    assert decoded == [0, 1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from aioproducer.errors import (
 )
 from aioproducer.records.codecs import CompressionType
 from aioproducer.records.reader import DecodedRecord, RecordBatch
-from aioproducer.testing import EmbeddedCluster, TopicSpec, VirtualKafka, run_virtual
+from aioproducer.testing import EmbeddedCluster, TopicSpec, VirtualKafka, reader, run_virtual
 from aioproducer.testing.admin import create_topic, delete_topic, list_topics
 from aioproducer.testing.reader import (
     ReadFrom,
@@ -212,7 +213,7 @@ async def test_creation_waits_until_every_partition_has_a_leader(cluster: Embedd
 def test_postponing_starts_a_clients_time_anew() -> None:
     async def wait_twice(_: VirtualKafka) -> None:
         async with WireClient("localhost:1", timeout_s=10) as client:
-            for _ in range(3):
+            for _round in range(3):
                 await asyncio.sleep(8)
                 await client.pause()
                 client.extend_deadline()
@@ -238,6 +239,27 @@ async def test_decoding_ends_at_the_timeout(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(KafkaTimeoutError, match=r"no success within 0\.5 s"):
             await read_topic(cluster.bootstrap_servers, "t", timeout_s=0.5)
         assert len((await read_topic(cluster.bootstrap_servers, "t", timeout_s=30))[0]) == 60
+
+
+async def test_nothing_beyond_the_end_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded = []
+    listed = reader._list_offsets
+    records = RecordBatch.records
+
+    async def before_the_others(*arguments: Any) -> dict[int, int]:
+        return {index: min(end, 2) for index, end in (await listed(*arguments)).items()}
+
+    def counted(batch: RecordBatch) -> list[DecodedRecord]:
+        decoded.append(batch.base_offset)
+        return records(batch)
+
+    async with EmbeddedCluster(1, topics={"t": TopicSpec(1, 1)}) as cluster:
+        for _ in range(9):
+            produce(cluster.state, make_batch([b"x"]))
+        monkeypatch.setattr(reader, "_list_offsets", before_the_others)
+        monkeypatch.setattr(RecordBatch, "records", counted)
+        assert len((await read_topic(cluster.bootstrap_servers, "t"))[0]) == 2
+    assert decoded == [0, 1]
 
 
 async def test_a_broker_without_the_records_it_announced_ends_the_reading(
