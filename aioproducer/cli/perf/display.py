@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import io
 import secrets
+import stat
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
@@ -152,11 +153,12 @@ def check_picture(path: Path) -> None:
 
 def _may_be_replaced(path: Path) -> bool:
     """Return whether there is no such file, or a picture that an earlier run has drawn."""
-    if path.is_symlink():
-        return False
     try:
+        # To open a named pipe would wait for its writer.
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return False
         with path.open("rb") as file:
-            return path.is_file() and file.read(len(_PNG)) in (b"", _PNG)
+            return file.read(len(_PNG)) in (b"", _PNG)
     except FileNotFoundError:
         return True
     except OSError:

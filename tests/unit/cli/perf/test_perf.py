@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,6 +119,15 @@ def test_without_matplotlib_the_remedy_is_shown_before_anything_runs(
 def test_a_picture_that_cannot_be_is_refused_at_once(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--histogram"):
         check_picture(tmp_path / name)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
+def test_a_named_pipe_in_place_of_the_picture_is_refused_at_once(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "x.png"
+    os.mkfifo(path)
+    with pytest.raises(ConfigError, match="exists and is no picture"):
+        check_picture(path)
 
 
 def test_a_picture_is_drawn_of_any_latencies(tmp_path: Path) -> None:
