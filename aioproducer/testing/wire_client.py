@@ -194,7 +194,7 @@ class WireClient:
             self._nodes = {
                 node.node_id: (node.host, node.port)
                 for node in response.brokers
-                if node.host.isascii() and is_host(node.host)
+                if node.host.isascii() and is_host(node.host) and 0 < node.port < 65536
             }
         return response
 

@@ -241,6 +241,15 @@ async def test_decoding_ends_at_the_timeout(monkeypatch: pytest.MonkeyPatch) -> 
         assert len((await read_topic(cluster.bootstrap_servers, "t", timeout_s=30))[0]) == 60
 
 
+@pytest.mark.parametrize("port", [-1, 0, 65_536, 2**31 - 1])
+async def test_a_broker_at_a_port_that_cannot_be_is_not_known(
+    cluster: EmbeddedCluster, port: int
+) -> None:
+    cluster.state.set_broker_address(2, "127.0.0.1", port)
+    with pytest.raises(KafkaTimeoutError, match="broker 2 is not known"):
+        await read_topic(cluster.bootstrap_servers.split(",")[0], "t", timeout_s=0.5)
+
+
 async def test_nothing_beyond_the_end_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded = []
     listed = reader._list_offsets
