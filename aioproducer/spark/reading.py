@@ -133,8 +133,11 @@ class TopicRange:
             async def fetched(at: int = at) -> PartitionData:
                 if partition not in self._leaders:
                     self._leaders = await self._client.ask(_leaders(self._topic))
+                leader = self._leaders.get(partition)
+                if leader is None:  # the answer leaves it out
+                    raise LeaderNotAvailableError(topic=self._topic, partition=partition)
                 query = _fetch(self._topic, partition, at, self._isolation)
-                return await self._client.ask_broker(self._leaders[partition], query)
+                return await self._client.ask_broker(leader, query)
 
             data = await self._repeated(fetched)
             view = CommittedView(data.aborted_transactions or [])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aioproducer import Producer, ProducerConfig
-from aioproducer.errors import ConfigError, ProtocolError
+from aioproducer.errors import ConfigError, KafkaTimeoutError, ProtocolError
 from aioproducer.records.reader import DecodedRecord, RecordBatch
 from aioproducer.spark import reading
 from aioproducer.spark.options import SourceOptions
@@ -85,3 +85,11 @@ async def test_nothing_beyond_the_end_is_decoded(monkeypatch: pytest.MonkeyPatch
             found = [each async for each in source.records(0, 0, 2)]
     assert [record.offset for each in found for record in each.records] == [0, 1]
     assert decoded == [0, 1]
+
+
+async def test_a_partition_that_brokers_leave_out_ends_a_read_in_time() -> None:
+    async with EmbeddedCluster(1, topics={"t": 1}) as cluster:
+        config = ProducerConfig(bootstrap_servers=cluster.bootstrap_servers, max_block_ms=500)
+        async with TopicRange(config, "t", committed=False) as source:
+            with pytest.raises(KafkaTimeoutError, match="no answer within"):
+                await anext(source.records(7, 0, 1))
