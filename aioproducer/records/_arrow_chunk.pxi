@@ -104,6 +104,9 @@ cdef int point(Column *column, ArrowArray *array, object layout) except -1:
         # The last buffer has the sizes of those in between.
         column.blocks = array.buffers + 2
         column.block_count = max(array.n_buffers - 3, 0)
+        if column.block_count:
+            column.block_sizes = <const int64_t *> array.buffers[array.n_buffers - 1]
+            check(column.block_sizes is not NULL, "a buffer is missing")
     return 0
 
 

@@ -76,6 +76,7 @@ cdef struct Column:
     const uint8_t *main  # offsets, views, numbers or fixed-size values
     const uint8_t *data
     const void **blocks  # of views
+    const int64_t *block_sizes
     int64_t block_count
     Column *dictionary
     int64_t per_second
@@ -155,7 +156,11 @@ cdef inline Span other_span_at(const Column *column, int64_t index) noexcept nog
         if 0 <= view.length <= INLINE_VIEW:
             span.length = view.length
             span.start = &view.prefix[0]
-        elif view.length > INLINE_VIEW and 0 <= view.block < column.block_count:
+        elif (
+            view.length > INLINE_VIEW
+            and 0 <= view.block < column.block_count
+            and 0 <= view.offset <= column.block_sizes[view.block] - view.length
+        ):
             span.length = view.length
             span.start = <const uint8_t *> column.blocks[view.block] + view.offset
     else:

@@ -313,9 +313,15 @@ def _view(array: Any, address: int) -> tuple[int, int]:
     if length <= _INLINE_VIEW:
         return address + 4, length
     # The last buffer has the sizes of those in between.
-    if not 0 <= part(2) < array.n_buffers - 3:
+    block, offset = part(2), part(3)
+    if not 0 <= block < array.n_buffers - 3:
         raise _contradiction()
-    return array.buffers[2 + part(2)] + part(3), length
+    sizes = _address(array, array.n_buffers - 1)
+    _check(sizes, "a buffer is missing")
+    size = _integers(sizes, 8, True)(block)
+    if not 0 <= offset <= size - length:
+        raise _contradiction()
+    return array.buffers[2 + block] + offset, length
 
 
 def _places(array: Any, layout: Layout) -> Callable[[int], int | None]:

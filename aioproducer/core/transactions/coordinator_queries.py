@@ -176,7 +176,10 @@ def find_coordinators(
         found = cast(FindCoordinatorResponse, answer).coordinators
         for each in found:
             _raise_for(each.error_code, each.error_message)
-        return {each.key: _node(each.node_id, each.host, each.port) for each in found}
+        nodes = {each.key: _node(each.node_id, each.host, each.port) for each in found}
+        if missing := [name for name in names if name not in nodes]:
+            raise ProtocolError(f"a broker named no coordinator of {missing[0]!r}")
+        return nodes
 
     return CoordinatorQuery(
         FindCoordinatorRequest,

@@ -18,7 +18,7 @@ from base64 import b64encode
 from typing import Protocol
 
 from aioproducer._util.hosts import is_host
-from aioproducer._util.secrets import without_secrets
+from aioproducer._util.secrets import hides_arguments, without_secrets
 from aioproducer.config.proxy_url import ProxyUrl
 from aioproducer.errors import ProxyAuthenticationError
 from aioproducer.net.dial.rejected import RefusedDialError
@@ -59,6 +59,7 @@ class Channel(Protocol):
         """Return one to `limit` bytes; none at the end. Raise OSError."""
 
 
+@hides_arguments
 async def pass_through(proxy: ProxyUrl, channel: Channel, host: str, port: int) -> None:
     """Let the proxy connect to the broker; the channel is then connected to it.
 
@@ -151,7 +152,11 @@ async def _http_connect(proxy: ProxyUrl, channel: Channel, host: str, port: int)
             else "the proxy refused the user name or the password"
         )
     if not 200 <= status < 300:
-        sent = (login.decode(), proxy.password.decode("utf-8", "replace"))
+        sent = (
+            login.decode(),
+            proxy.password.decode("utf-8", "replace"),
+            (proxy.username or b"").decode("utf-8", "replace"),
+        )
         words = without_secrets((found[2] or b"").decode("utf-8", "replace"), sent)[:_SHOWN]
         raise ProxyFailedError(f"the proxy did not connect: {status} {words!r}")
     if head.index(_HEAD_END) + len(_HEAD_END) < len(head):

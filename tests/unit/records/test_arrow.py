@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import struct
 import threading
 from importlib import import_module
 from types import ModuleType
@@ -42,6 +43,42 @@ def values_of(arrow: ModuleType, array: Any) -> list[bytes | None]:
     rows = rows_of(arrow, pa.table({"v": array}), ArrowColumns("v"))
     assert all(row[:2] == (None, None) and row[3:] == ((), None, None) for row in rows)
     return [row[2] for row in rows]
+
+
+def stream_of(array: Any, good: bytes, bad: bytes) -> Any:
+    """A table out of an Arrow stream in which some bytes are others."""
+    sink = pa.BufferOutputStream()
+    table = pa.table({"v": array})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    content = sink.getvalue().to_pybytes()
+    assert content.count(good) == 1
+    return pa.ipc.open_stream(content.replace(good, bad)).read_all()
+
+
+@pytest.mark.parametrize(
+    ("length", "block", "offset"),
+    [(41, 0, 0), (2**31 - 1, 0, 0), (20, 0, 21), (20, 0, -1), (20, 1, 0), (-1, 0, 0)],
+)
+def test_a_view_beyond_its_buffer_is_an_error(
+    arrow: ModuleType, length: int, block: int, offset: int
+) -> None:
+    array = pa.array([b"x" * 20, b"y" * 20], pa.binary_view())
+    view = struct.Struct("<i4sii")
+    good, bad = (20, b"yyyy", 0, 20), (length, b"yyyy", block, offset)
+    table = stream_of(array, view.pack(*good), view.pack(*bad))
+    with pytest.raises(SerializationError, match="contradict"):
+        rows_of(arrow, table, ArrowColumns("v"))
+
+
+def test_a_view_at_the_end_of_its_buffer_is_read(arrow: ModuleType) -> None:
+    array = pa.array([b"x" * 20, b"y" * 20], pa.binary_view())
+    view = struct.Struct("<i4sii")
+    table = stream_of(array, view.pack(20, b"yyyy", 0, 20), view.pack(40, b"yyyy", 0, 0))
+    assert [row[2] for row in rows_of(arrow, table, ArrowColumns("v"))] == [
+        b"x" * 20,
+        b"x" * 20 + b"y" * 20,
+    ]
 
 
 BYTES = [b"", b"a", None, b"twelve bytes", b"thirteen byte", b"\xff" * 300]

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.frames import shown_by
 
 from aioproducer.config.proxy_url import ProxyUrl, parse_proxy_url
 from aioproducer.errors import ConfigError, ProxyAuthenticationError
@@ -266,6 +267,7 @@ def test_any_answer_in_any_pieces_is_a_way_through_or_a_known_error(
         "open+sesame",
         "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==",
         "b3BlbiBzZXNhbWU=",
+        "Aladdin",
     ],
 )
 def test_a_login_that_an_http_proxy_quotes_is_not_shown(quoted: str) -> None:
@@ -275,4 +277,23 @@ def test_a_login_that_an_http_proxy_quotes_is_not_shown(quoted: str) -> None:
             f"HTTP/1.1 502 bad login {quoted}\r\n\r\n".encode(),
         )
     assert "sesame" not in str(caught.value)
+    assert "Aladdin" not in str(caught.value)
     assert "c2VzYW" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "answer"),
+    [
+        ("http", b"HTTP/1.1 502 no\r\n\r\n"),
+        ("http", b"HTTP/1.1 407 no\r\n\r\n"),
+        ("http", b""),
+        ("socks5", b"\x05\x02"),
+        ("socks5", b"\x05\xff"),
+    ],
+)
+def test_the_password_is_in_no_frame_of_an_error(scheme: str, answer: bytes) -> None:
+    with pytest.raises((ProxyFailedError, RefusedDialError)) as caught:
+        talk(f"{scheme}://Aladdin:open%20sesame@proxy:1", answer)
+    frames = shown_by(caught.value)
+    assert "sesame" not in frames
+    assert "c2VzYW" not in frames

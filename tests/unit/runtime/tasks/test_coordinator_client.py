@@ -131,6 +131,15 @@ def test_a_missing_topic_is_named_and_not_called_safe_to_repeat() -> None:
     play(act)
 
 
+def test_an_answer_that_leaves_out_a_coordinator_is_refused() -> None:
+    read = coordinator_queries.find_coordinators(CoordinatorKind.GROUP, ["x", "y"]).read
+    answer = FindCoordinatorResponse(
+        coordinators=[Coordinator(key="x", node_id=1, host="a", port=9092)]
+    )
+    with pytest.raises(ProtocolError, match="named no coordinator of 'y'"):
+        read(answer)
+
+
 @pytest.mark.parametrize(
     ("node_id", "host", "port"),
     [
