@@ -20,6 +20,7 @@ from aioproducer._util.secrets import hides_arguments
 from aioproducer.config import ConfigInput, configured
 from aioproducer.core.transactions import coordinator_queries
 from aioproducer.core.transactions.prepared import PreparedOutcome, prepared_outcome
+from aioproducer.core.transactions.requests import CoordinatorKind
 from aioproducer.errors import (
     IllegalStateError,
     InvalidProducerEpochError,
@@ -142,8 +143,14 @@ class TransactionAdmin:
         """
         found = await self._asks().ask_each(coordinator_queries.list_open(prefix, older_than_ms))
         names = sorted({name for some in found for name in some})
-        described = [await self.describe(name) for name in names]
-        return [each for each in described if each is not None and each.state == "Ongoing"]
+        described = await self._asks().ask_coordinators(
+            CoordinatorKind.TRANSACTION, names, coordinator_queries.describe_each
+        )
+        return [
+            described[name]
+            for name in names
+            if name in described and described[name].state == "Ongoing"
+        ]
 
     async def abort_orphans(
         self,

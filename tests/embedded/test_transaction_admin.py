@@ -246,6 +246,20 @@ async def test_orphans_are_found_in_every_version_of_the_list(versions: tuple[in
             assert [each.transactional_id for each in left] == ["axb-3"]
 
 
+async def test_a_coordinator_is_asked_once_about_all_open_transactions() -> None:
+    async with EmbeddedCluster(brokers=1, topics={"t": 1}) as brokers:
+        for number in range(5):
+            await prepare(brokers, f"tx-{number}")
+        faults = brokers.state.faults
+        asked = [
+            faults.delay(0, api, times=None)
+            for api in (ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_TRANSACTIONS)
+        ]
+        async with TransactionAdmin(bootstrap_servers=brokers.bootstrap_servers) as admin:
+            assert len(await admin.open_transactions()) == 5
+        assert [each.struck for each in asked] == [1, 1]
+
+
 async def test_an_orphan_that_was_revived_meanwhile_is_left_alone(
     brokers: EmbeddedCluster, admin: TransactionAdmin
 ) -> None:
