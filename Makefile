@@ -64,21 +64,15 @@ gateway: $(STAMP) ## The example gateway with a cluster and some traffic: open h
 gateway-load: $(STAMP) ## POST /events at 2,000/s beside the same app on aiokafka (5 minutes)
 	$(BIN)/python -m bench gateway
 
-# Tests marked slow, about 200 of 15,000, take two fifths of the time of all.
-test: MARKED = not slow
-test: $(STAMP) ## Run the tests but the slow ones: native x asyncio in full, then pure and uvloop
-	$(run-tests)
+# Tests marked slow, about 300 of 15,000, take two fifths of the time of all.
+TEST = $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
+test: $(STAMP) ## Run the tests but the slow ones, on the native core and asyncio
+	AIOPRODUCER_IMPL=native AIOPRODUCER_TEST_LOOP=asyncio $(TEST) -m "not slow" $(PYTEST_ARGS)
 
-test-slow: MARKED = slow
-test-slow: $(STAMP) ## Run the slow tests, which `make test` leaves out
-	$(run-tests)
-
-TEST = $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile -m "$(MARKED)" $(PYTEST_ARGS)
-define run-tests
-AIOPRODUCER_IMPL=native AIOPRODUCER_TEST_LOOP=asyncio $(TEST)
-AIOPRODUCER_IMPL=pure AIOPRODUCER_TEST_LOOP=asyncio $(TEST) tests/conformance
-AIOPRODUCER_IMPL=native AIOPRODUCER_TEST_LOOP=uvloop $(TEST) tests/conformance
-endef
+test-slow: $(STAMP) ## Run the slow tests, and the conformance tests on pure Python and on uvloop
+	AIOPRODUCER_IMPL=native AIOPRODUCER_TEST_LOOP=asyncio $(TEST) -m slow $(PYTEST_ARGS)
+	AIOPRODUCER_IMPL=pure AIOPRODUCER_TEST_LOOP=asyncio $(TEST) tests/conformance $(PYTEST_ARGS)
+	AIOPRODUCER_IMPL=native AIOPRODUCER_TEST_LOOP=uvloop $(TEST) tests/conformance $(PYTEST_ARGS)
 
 # sim: one SEED, or as many SEEDS as wanted, on all cores.
 SEED ?=

@@ -19,6 +19,8 @@ from aioproducer.spark import register
 from aioproducer.testing.schema_registry import StubSchemaRegistry
 from aioproducer.wire.api_keys import ApiKey
 
+pytestmark = pytest.mark.slow  # Spark starts
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _registered(spark: Any) -> None:

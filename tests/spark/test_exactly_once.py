@@ -30,6 +30,8 @@ from support.spark_faults.session import FaultySession, Life
 
 from aioproducer.testing.kafka import KafkaBackend
 
+pytestmark = pytest.mark.slow  # Spark starts
+
 pytest.importorskip("pyspark", reason="needs pyspark (the extra `spark`)")
 
 MOST_RUNS = 40

@@ -14,6 +14,8 @@ from aioproducer.cli import main
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.load import spark as spark_loading
 
+pytestmark = pytest.mark.slow  # Spark starts
+
 
 class SharedSession:
     """The session of all tests, which a command does not end."""

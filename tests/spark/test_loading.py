@@ -36,6 +36,8 @@ from aioproducer.loader import (
 from aioproducer.spark.loading.load import SparkLoad, SparkLoadResult
 from aioproducer.spark.loading.options import SparkLoadOptions
 
+pytestmark = pytest.mark.slow  # Spark starts
+
 pytest.importorskip("pyspark", reason="needs pyspark (the extra `spark`)")
 
 Load = Callable[..., SparkLoadResult]

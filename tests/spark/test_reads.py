@@ -12,6 +12,8 @@ from support.spark import EmbeddedKafka
 from aioproducer.blocking import Producer
 from aioproducer.spark import register
 
+pytestmark = pytest.mark.slow  # Spark starts
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _registered(spark: Any) -> None:

@@ -11,6 +11,8 @@ from support.spark import EmbeddedKafka
 
 from aioproducer.spark import register
 
+pytestmark = pytest.mark.slow  # Spark starts
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _registered(spark: Any) -> None:

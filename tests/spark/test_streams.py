@@ -14,6 +14,8 @@ from aioproducer.errors import GroupAuthorizationFailedError, NotLeaderOrFollowe
 from aioproducer.spark import BatchReport, TransactionCounts, batch_writer, register
 from aioproducer.wire.api_keys import ApiKey
 
+pytestmark = pytest.mark.slow  # Spark starts
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _registered(spark: Any) -> None:

@@ -243,7 +243,8 @@ def test_large_batches_are_written_by_tasks_and_the_driver_tries_again_later(
     options = {"kafka.bootstrap.servers": kafka.servers, "topic": kafka.topic()}
     writer: Any = batch_writer(options, max_rows=9)
     tried: list[int] = []
-    monkeypatch.setattr(type(writer), "_by_tasks", lambda *_: None)
+    by_tasks = BatchReport(0, False, None, None, None, None, 0.0)
+    monkeypatch.setattr(type(writer), "_by_tasks", lambda *_: by_tasks)
     real = Frame.limit
     monkeypatch.setattr(Frame, "limit", lambda self, n: (tried.append(number), real(self, n))[1])
     for number in range(12):
