@@ -75,12 +75,24 @@ def create(
     name: Name,
     partitions: Annotated[
         int,
-        typer.Option("--partitions", "-p", metavar="COUNT", help="-1: the cluster's own choice."),
+        typer.Option(
+            "--partitions",
+            "-p",
+            metavar="COUNT",
+            min=-1,
+            max=2**31 - 1,
+            help="-1: the cluster's own choice.",
+        ),
     ] = -1,
     replication: Annotated[
         int,
         typer.Option(
-            "--replication-factor", "-r", metavar="COUNT", help="-1: the cluster's own choice."
+            "--replication-factor",
+            "-r",
+            metavar="COUNT",
+            min=-1,
+            max=2**15 - 1,
+            help="-1: the cluster's own choice.",
         ),
     ] = -1,
     settings: Annotated[

@@ -36,6 +36,18 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     assert "Usage: aioproducer" in out
 
 
+@pytest.mark.parametrize(
+    ("option", "number"),
+    [("--partitions", 2**31), ("--partitions", -2), ("--replication-factor", 2**15)],
+)
+def test_counts_that_no_topic_can_have_are_refused(
+    option: str, number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "topics", "create", "t", option, str(number), "-b", "localhost:1")
+    assert code == ExitCode.USAGE
+    assert option in err
+
+
 def every_command() -> list[tuple[str, ...]]:
     """The words before `--help` for each group and command there is."""
 
