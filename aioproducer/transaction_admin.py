@@ -143,13 +143,11 @@ class TransactionAdmin:
         """
         found = await self._asks().ask_each(coordinator_queries.list_open(prefix, older_than_ms))
         names = sorted({name for some in found for name in some})
-        described = await self._asks().ask_coordinators(
-            CoordinatorKind.TRANSACTION, names, coordinator_queries.describe_each
-        )
+        described = await self._described(names)
         return [
-            described[name]
+            each
             for name in names
-            if name in described and described[name].state == "Ongoing"
+            if (each := described.get(name)) is not None and each.state == "Ongoing"
         ]
 
     async def abort_orphans(
@@ -190,6 +188,11 @@ class TransactionAdmin:
         return await self._asks().ask(coordinator_queries.committed(group_id, places))
 
     # -- private ---------------------------------------------------------------------------------
+
+    async def _described(self, names: Iterable[str]) -> dict[str, TransactionDescription]:
+        """Return the coordinators' descriptions of transactional ids; unknown ids are left out."""
+        kind = CoordinatorKind.TRANSACTION
+        return await self._asks().ask_coordinators(kind, names, coordinator_queries.describe_each)
 
     def _new_client(self) -> CoordinatorClient:
         """Return the connections; a simulation gives it another network."""

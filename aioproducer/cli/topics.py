@@ -43,6 +43,13 @@ EXAMPLES = options.examples(
     "aioproducer topics delete orders --missing-ok",
 )
 
+
+def _count(name: str, short: str, *, most: int) -> Any:
+    """Return an option for a number that -1 leaves to the cluster."""
+    help_ = "-1: the cluster's own choice."
+    return typer.Option(name, short, metavar="COUNT", min=-1, max=most, help=help_)
+
+
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 
 
@@ -75,25 +82,11 @@ def create(
     name: Name,
     partitions: Annotated[
         int,
-        typer.Option(
-            "--partitions",
-            "-p",
-            metavar="COUNT",
-            min=-1,
-            max=2**31 - 1,
-            help="-1: the cluster's own choice.",
-        ),
+        _count("--partitions", "-p", most=2**31 - 1),
     ] = -1,
     replication: Annotated[
         int,
-        typer.Option(
-            "--replication-factor",
-            "-r",
-            metavar="COUNT",
-            min=-1,
-            max=2**15 - 1,
-            help="-1: the cluster's own choice.",
-        ),
+        _count("--replication-factor", "-r", most=2**15 - 1),
     ] = -1,
     settings: Annotated[
         options.Texts,

@@ -72,7 +72,7 @@ class BulkSendMixin(ProducerLifecycle):
         Rows are encoded by native code, without a Python object for each; order, back-pressure,
         partitioning and guarantees are those of `send`. Serializers are not applied.
 
-        Arrow's interface does not say how large buffers are, so contents are not checked. Data
+        Arrow's interface does not say how large most buffers are, so offsets are not checked. Data
         from strangers, such as an Arrow IPC stream, may make native code read and send other memory
         of the process, or crash: check them first, as by `table.validate(full=True)` of pyarrow.
 

@@ -151,28 +151,20 @@ def members(file: str, interrupt: threading.Event, pattern: str | None) -> Itera
         if not stream.peek(len(_ZIP_MAGIC)).startswith(_ZIP_MAGIC):
             yield Member(file, None, lambda inner: _ungzip(stream, inner), lambda: raw.consumed)
             return
-        archive = stack.enter_context(_archive(seekable(stream, stack)))
+        archive = stack.enter_context(_archive(on_disk(stream, stack)))
         for info in archive.infolist():
             if _is_data(info, pattern):
                 yield Member(file, info.filename, _opener(archive, info), lambda: raw.consumed)
 
 
-def seekable(stream: io.BufferedIOBase, stack: ExitStack) -> io.BufferedIOBase:
-    """Return the stream itself, or a copy of it on disk when it cannot seek."""
-    if stream.seekable() and not isinstance(stream, zipfile.ZipExtFile | gzip.GzipFile):
-        return stream
-    return _copy(stream, stack)
-
-
 def on_disk(stream: io.BufferedIOBase, stack: ExitStack) -> io.BufferedIOBase:
-    """Return the stream itself if another process can read its descriptor, else a copy on disk."""
+    """Return the stream itself if it is a file that can seek, else a copy of it on disk.
+
+    The descriptor of either has the content from its start, also for another process.
+    """
     raw = getattr(stream, "raw", None)
     if isinstance(raw, InputFile | io.FileIO) and raw.seekable():
         return stream
-    return _copy(stream, stack)
-
-
-def _copy(stream: io.BufferedIOBase, stack: ExitStack) -> io.BufferedIOBase:
     copy = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
     while piece := stream.read(_PIECE):
         if copy.tell() + len(piece) > _LONGEST_COPY:

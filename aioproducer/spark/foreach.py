@@ -17,7 +17,7 @@ from aioproducer.errors import ConfigError
 from aioproducer.metrics.durations import DurationCounts
 from aioproducer.runtime.native import missing_core, warn_once
 from aioproducer.spark.options import Guarantee, SourceOptions
-from aioproducer.spark.reports.epochs import EpochReport, TransactionCounts, counts_of, new_reports
+from aioproducer.spark.reports.epochs import EpochReport, TransactionCounts, new_reports, report_of
 from aioproducer.spark.wording import option_errors
 
 if TYPE_CHECKING:
@@ -67,6 +67,11 @@ class BatchReport(NamedTuple):
     delivery_times: DurationCounts | None = None
     transactions: TransactionCounts | None = None
     is_aborted: bool = False
+
+
+def uncounted(batch: int, *, by_driver: bool = False) -> BatchReport:
+    """Return the report of a micro-batch of which nothing else is known."""
+    return BatchReport(batch, by_driver, None, None, None, None, 0.0)
 
 
 def with_counts(found: EpochReport, report: BatchReport) -> BatchReport:
@@ -143,13 +148,13 @@ class _BatchWriter:
         self._bounds = bounds
         self._on_batch = on_batch
         self._direct: DirectEpochs | None = None
-        self._source: _ReportingSource | None = None
+        self._source = _ReportingSource()
         self._pause = 0
         """How many micro-batches tasks write before the driver tries again."""
         self._last_pause = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_direct": None, "_source": None}
+        return {**self.__dict__, "_direct": None, "_source": _ReportingSource()}
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         began = time.monotonic()
@@ -180,11 +185,10 @@ class _BatchWriter:
         if report is None:
             _LOG.info("epoch %d is in Kafka already", batch)
             return BatchReport(batch, True, 0, 0, 0, 0, 0.0, {})
-        letters = report.dead_letters
-        counts = (report.rows, report.bytes, report.retries, letters.total())
-        _LOG.info("epoch %d written by the driver: %d rows, %d bytes", batch, *counts[:2])
-        times = counts_of(report.deliveries)
-        return BatchReport(batch, True, *counts, 0.0, dict(letters), times)
+        _LOG.info(
+            "epoch %d written by the driver: %d rows, %d bytes", batch, report.rows, report.bytes
+        )
+        return with_counts(report_of(batch, [report], None), uncounted(batch, by_driver=True))
 
     @hides_arguments
     def _written(self, frame: DataFrame, batch: int, batches: list[Any]) -> TaskReport | None:
@@ -204,16 +208,14 @@ class _BatchWriter:
     def _by_tasks(self, frame: DataFrame, batch: int) -> BatchReport:
         if self._direct is not None:
             self._direct.leave()
-        if self._source is None:
-            self._source = _ReportingSource()
         name = self._source.format_for(frame.sparkSession)
         writer = frame.write.format(name).mode("append").options(**self._options)
         if self._job is not None:
             writer = writer.options(**self._epoch(batch))
         writer.save()
         found = self._source.last()
-        nothing = BatchReport(batch, False, None, None, None, None, 0.0)
-        return nothing if found is None else with_counts(found, nothing)
+        report = uncounted(batch)
+        return report if found is None else with_counts(found, report)
 
     def _epoch(self, batch: int) -> dict[str, str]:
         return {"job.id": self._job or "", "job.epoch": str(batch)}
@@ -234,7 +236,7 @@ class _ReportingSource:
         if session is None:
             return _NAME
         # Each run of a query has another session, and sources are registered in one.
-        if self._session is None or self._session != session:
+        if self._session != session:
             self._register(spark)
             self._session = session
         return self._name

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer._checks.extras import needed, required
-from aioproducer.spark.foreach import BatchReport, with_counts
+from aioproducer.spark.foreach import BatchReport, uncounted, with_counts
 from aioproducer.spark.reports.epochs import EpochReport, new_reports
 
 with required(__name__, "spark"):
@@ -52,9 +52,7 @@ _TRANSACTIONS: Final = (
 )
 _ABORTED: Final = "Micro-batches that failed, each of which ended its query."
 _DELIVERY: Final = "Time within which 99% of the records of a micro-batch were acknowledged."
-_NOTHING: Final = (False, None, None, None, None, 0.0)
-"""What is known of a micro-batch without the report of its abort."""
-UNKNOWN_BATCH: Final = -1
+_UNKNOWN_BATCH: Final = -1
 """The number of a micro-batch with which a query failed before any other."""
 _REASONS: Final = "Rows written to the dead letter topic or path, by the name of the error."
 
@@ -150,10 +148,10 @@ class QueryMetrics(StreamingQueryListener):
         known = self._reports_of(query)
         if known and known[-1].is_aborted and known[-1] is not self._aborted.get(query):
             failed = self._aborted[query] = known[-1]
-            self._feed(name, with_counts(failed, BatchReport(failed.epoch, *_NOTHING)))
+            self._feed(name, with_counts(failed, uncounted(failed.epoch)))
         elif event.exception is not None:  # no task has succeeded, or there are no reports
-            batch = UNKNOWN_BATCH if last is None else last + 1
-            self._feed(name, BatchReport(batch, *_NOTHING, is_aborted=True))
+            batch = _UNKNOWN_BATCH if last is None else last + 1
+            self._feed(name, uncounted(batch)._replace(is_aborted=True))
 
     def _reports_of(self, query: str) -> list[EpochReport]:
         """Return the reports of a query that are kept, the newest at the end."""

@@ -46,6 +46,18 @@ def run(frame: Any, kafka: EmbeddedKafka, checkpoint: Path, options: Mapping[str
     return query.lastProgress
 
 
+def run_batches(spark: Any, folder: Path, checkpoint: Path, write: Any) -> None:
+    """Give what is there to a function for `foreachBatch`, in a new query."""
+    query = (
+        stream(spark, folder)
+        .writeStream.foreachBatch(write)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+
+
 @pytest.mark.parametrize("guarantee", ["at-least-once", "task-transactions", "exactly-once"])
 def test_what_arrives_is_written_once(
     spark: Any, embedded: EmbeddedKafka, tmp_path: Path, guarantee: str
@@ -152,14 +164,7 @@ def test_a_batch_is_written_once_whichever_way_it_is_written_first(
             max_rows=max_rows,
             on_batch=reports.append,
         )
-        query = (
-            stream(spark, tmp_path / "in")
-            .writeStream.foreachBatch(write)
-            .option("checkpointLocation", str(tmp_path / "cp"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination(120)
+        run_batches(spark, tmp_path / "in", tmp_path / "cp", write)
 
     put(spark, tmp_path / "in", 0, 100)
     run_with(first)
@@ -276,13 +281,6 @@ def test_a_batch_writer_may_serve_one_query_after_the_other(
     write = batch_writer(options, max_rows=0, on_batch=reports.append)
     for number in range(2):  # each query has its own session
         put(spark, tmp_path / "in", 10 * number, 10 * number + 10)
-        query = (
-            stream(spark, tmp_path / "in")
-            .writeStream.foreachBatch(write)
-            .option("checkpointLocation", str(tmp_path / "cp"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination(120)
+        run_batches(spark, tmp_path / "in", tmp_path / "cp", write)
     assert embedded.numbers(topic) == list(range(20))
     assert [(each.batch, each.rows) for each in reports] == [(0, 10), (1, 10)]

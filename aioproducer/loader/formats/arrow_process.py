@@ -182,7 +182,8 @@ class _Answers(io.RawIOBase):
 
 def _batches(answers: IO[bytes], source: object) -> Iterator[Any]:
     """Yield the record batches of an Arrow stream, and count what was read of the file for them."""
-    ipc = import_pyarrow("ipc", "Arrow")[1]
+    from pyarrow import ipc
+
     counted = 0
     with ipc.open_stream(answers) as stream:
         while True:

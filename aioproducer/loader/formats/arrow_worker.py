@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import io
 import json
+import resource
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from itertools import chain
 from typing import Any, BinaryIO
 
@@ -28,7 +27,7 @@ from aioproducer.loader.streams import InputFile
 _MAX_REQUEST_BYTES = 1000
 _MAX_MESSAGE = 2000
 
-_Reader = Callable[[io.BufferedIOBase, int, ExitStack], Iterator[Any]]
+_Reader = Callable[[io.BufferedIOBase, int], Iterator[Any]]
 _READERS: dict[str, _Reader] = {"Parquet": read_parquet, "ORC": read_orc}
 
 
@@ -46,12 +45,11 @@ def main() -> None:
 
 def _answer(answers: BinaryIO, descriptor: int, name: str, skip: int) -> None:
     failure: dict[str, str | None] = {"error": None}
-    with ExitStack() as stack:
-        raw = InputFile(descriptor, owned=True, interrupt=threading.Event())
-        file = stack.enter_context(io.BufferedReader(raw))
+    raw = InputFile(descriptor, owned=True, interrupt=threading.Event())
+    with io.BufferedReader(raw) as file:
         try:
             file.seek(0)
-            _write_rows(answers, _READERS[name](file, skip, stack), raw)
+            _write_rows(answers, _READERS[name](file, skip), raw)
         except (BrokenPipeError, ConnectionResetError):
             raise  # the process that asked is gone
         except Exception as error:  # whatever a library raises for a hostile file
@@ -87,10 +85,6 @@ def _described(error: Exception, name: str) -> dict[str, str | None]:
 
 
 def _limit_memory() -> None:
-    if sys.platform == "win32":
-        return
-    import resource
-
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     limit = MAX_MEMORY_BYTES if most == resource.RLIM_INFINITY else min(most, MAX_MEMORY_BYTES)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, most))

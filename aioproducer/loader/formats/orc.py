@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -32,12 +31,11 @@ class OrcFormat(ArrowFormat):
     name: ClassVar[str] = "ORC"
 
 
-def read_orc(file: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Any]:
+def read_orc(file: io.BufferedIOBase, skip: int) -> Iterator[Any]:
     """Yield the rows after the first `skip` as record batches.
 
     Only for `arrow_worker`: a malformed file can end the process.
     """
-    del stack
     opened = import_pyarrow("orc", "ORC")[1].ORCFile(file)
     _check(opened)
     yield from parts_after(skip, _batches(file, len(opened.schema)))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -36,18 +35,17 @@ class ParquetFormat(ArrowFormat):
     name: ClassVar[str] = "Parquet"
 
 
-def read_parquet(file: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Any]:
-    """Yield the rows after the first `skip` as record batches; `stack` closes what is opened.
+def read_parquet(file: io.BufferedIOBase, skip: int) -> Iterator[Any]:
+    """Yield the rows after the first `skip` as record batches.
 
     Only for `arrow_worker`: a malformed file can end the process.
     """
     parquet = import_pyarrow("parquet", "Parquet")[1]
     metadata = parquet.read_metadata(file)
     file.seek(0)
-    opened = stack.enter_context(
-        parquet.ParquetFile(file, metadata=metadata, read_dictionary=_texts(metadata))
-    )
-    yield from _rows(opened, file, skip)
+    texts = _texts(metadata)
+    with parquet.ParquetFile(file, metadata=metadata, read_dictionary=texts) as opened:
+        yield from _rows(opened, file, skip)
 
 
 def _rows(file: Any, source: Any, skip: int) -> Iterator[Any]:

@@ -114,6 +114,15 @@ cdef class TopicState:
     cdef int64_t sticky_room  # bytes the partition may still get before another one is chosen
     cdef int64_t sticky_used
 
+    cdef Py_ssize_t partition_number(self, number) except -2:
+        """Return a partition of the topic as a C number; -1 if it is none."""
+        cdef int overflow = 0
+        cdef int64_t found
+        if not PyLong_CheckExact(number):
+            return -1
+        found = PyLong_AsLongLongAndOverflow(number, &overflow)
+        return -1 if overflow or not 0 <= found < len(self.builders) else found
+
     cdef count_sticky_bytes(self):
         if self.sticky_used:
             self.sticky.update(self.sticky_partition, self.sticky_used, self.meta, False)
@@ -186,9 +195,7 @@ cdef class FastPath:
         cdef bint is_sticky = False, is_chosen = False
         cdef object delivery
         if (
-            not self.open
-            or self.waiting
-            or self.appended >= self.ceiling
+            not self.has_room()
             or (may_pause and self.records_this_turn >= self.records_per_turn)
             or not self.is_in_loop()
             or not (key is None or PyBytes_CheckExact(key))
@@ -216,10 +223,8 @@ cdef class FastPath:
             return None
 
         if partition is not None:
-            if not PyLong_CheckExact(partition):
-                return None
-            number = PyLong_AsLongLongAndOverflow(partition, &overflow)
-            if overflow or not 0 <= number < len(state.builders):
+            number = state.partition_number(partition)
+            if number < 0:
                 return None
         elif key is not None and self.hashes_keys:
             number = (murmur2_of(key) & 0x7FFFFFFF) % len(state.builders)
@@ -266,20 +271,13 @@ cdef class FastPath:
         The partitioner is the application's: it may have sent records, or closed the producer.
         """
         cdef object chosen = self.choice(state.meta.name, key, value, state.meta)
-        cdef Py_ssize_t number = -1
-        cdef int overflow = 0
-        if (
-            PyLong_CheckExact(chosen)
-            and self.open
-            and not self.waiting
-            and self.appended < self.ceiling
-        ):
-            number = PyLong_AsLongLongAndOverflow(chosen, &overflow)
-            if overflow or not 0 <= number < len(state.builders):
-                number = -1
+        cdef Py_ssize_t number = state.partition_number(chosen) if self.has_room() else -1
         if number < 0:
             self.choice.keep(key, value, state.meta, chosen)
         return number
+
+    cdef bint has_room(self) noexcept:
+        return self.open and not self.waiting and self.appended < self.ceiling
 
     cdef bint is_in_loop(self) except -1:
         """Return whether the caller runs in the loop, without a system call: see `runs_here`."""

@@ -9,7 +9,7 @@ import asyncio
 import time
 from asyncio import _get_running_loop as running_loop
 from collections.abc import Callable, Container
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from aioproducer.core.batching.buffer_pool import NO_CEILING
 from aioproducer.records import murmur2_partition, record_size_bound
@@ -54,6 +54,10 @@ class _TopicState:
             self.sticky.update(self.partition, self.used, self.meta, enable_switch=False)
             self.used = 0
         self.partition = None
+
+
+def _is_partition(number: object, state: _TopicState) -> TypeGuard[int]:
+    return type(number) is int and 0 <= number < len(state.builders)
 
 
 class FastPath:
@@ -117,9 +121,7 @@ class FastPath:
     ) -> Delivery | None:
         """Append a record for a caller that cannot yield to the event loop."""
         if (
-            not self.open
-            or self.waiting
-            or self.appended >= self.ceiling
+            not self._has_room()
             or running_loop() is not self._loop
             or not (key is None or type(key) is bytes)
             or not (value is None or type(value) is bytes)
@@ -168,16 +170,17 @@ class FastPath:
         """Write a checked record to its partition's open batch, if that has room."""
         is_sticky = is_chosen = False
         if partition is not None:
-            if type(partition) is not int or not 0 <= partition < len(state.builders):
+            if not _is_partition(partition, state):
                 return None
         elif key is not None and self._settings.hashes_keys:
             partition = murmur2_partition(key, len(state.builders))
         elif not self._settings.sticks:
             chosen = self._choice(state.meta.name, key, value, state.meta)
-            if not self._takes_choice(chosen, state):
+            # A partitioner may have sent records, or closed the producer.
+            if not _is_partition(chosen, state) or not self._has_room():
                 self._choice.keep(key, value, state.meta, chosen)
                 return None
-            partition, is_chosen = cast("int", chosen), True
+            partition, is_chosen = chosen, True
         else:
             is_sticky = True
             partition = state.partition if state.used + size < state.room else None
@@ -208,18 +211,8 @@ class FastPath:
             batch, index, timestamp_ms, key_size, -1 if value is None else len(value)
         )
 
-    def _takes_choice(self, chosen: object, state: _TopicState) -> bool:
-        """Return whether this path may append to the partition that a partitioner has chosen.
-
-        The partitioner is the application's: it may have sent records, or closed the producer.
-        """
-        return (
-            type(chosen) is int
-            and 0 <= chosen < len(state.builders)
-            and self.open
-            and not self.waiting
-            and self.appended < self.ceiling
-        )
+    def _has_room(self) -> bool:
+        return self.open and not self.waiting and self.appended < self.ceiling
 
     def delivery(
         self,

@@ -292,11 +292,6 @@ class Ledger(TransactionAdmin):
     def _completed_group(self) -> str:
         return f"{self.names.prefix}-settled"
 
-    async def _described(self, names: Iterable[str]) -> dict[str, TransactionDescription]:
-        """Return the coordinators' descriptions of transactional ids; unknown ids are left out."""
-        kind = CoordinatorKind.TRANSACTION
-        return await self._asks().ask_coordinators(kind, names, coordinator_queries.describe_each)
-
 
 async def is_over(asks: CoordinatorClient, driver: PreparedTransaction) -> bool:
     """Return whether the driver with this identity has decided or given up, or was fenced."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,8 @@ def read(path: Path) -> list[Any]:
 
 def read_here(reader: Callable[..., Iterator[Any]], path: Path) -> list[Any]:
     """Read a file in this process, so that a test can lower the bounds."""
-    with path.open("rb") as file, ExitStack() as stack:
-        return [row for part in reader(file, 0, stack) for row in fields_of(part)]
+    with path.open("rb") as file:
+        return [row for part in reader(file, 0) for row in fields_of(part)]
 
 
 def read_in_little_memory(path: Path) -> int:
