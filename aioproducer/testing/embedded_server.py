@@ -129,7 +129,7 @@ class BrokerServer:
             kept.close()
         if server is not None:
             address = server.sockets[0].getsockname()[:2]
-            server.close()
+            await close_port(server)
         self.drop_connections()
         tasks = list(self._tasks)
         for task in tasks:
@@ -225,6 +225,20 @@ class BrokerServer:
             now_ms = self._clock_ms()
             reply = self._state.respond(self._node_id, header, now_ms, wait=reply.wait)
         return reply
+
+
+async def close_port(server: asyncio.Server) -> None:
+    """Close a server's ports, once each connection that it has accepted has its transport.
+
+    asyncio makes the transport a turn later, and if the server is closed by then, it drops the
+    socket without closing it.
+    """
+    loop = asyncio.get_running_loop()
+    with suppress(NotImplementedError):  # the loop of Windows has no readers
+        for listener in server.sockets:
+            loop.remove_reader(listener.fileno())
+    await asyncio.sleep(0)
+    server.close()
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Self
 
+from aioproducer.testing.embedded_server import close_port
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import (
     MAX_FRAME_BYTES,
@@ -267,7 +268,7 @@ class HostileServer:
         _trace: TracebackType | None,
     ) -> None:
         if self._server is not None:
-            self._server.close()
+            await close_port(self._server)
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Self
 
+from aioproducer.testing.embedded_server import close_port
+
 Kind = Literal["socks5", "http"]
 _CHUNK = 65536
 
@@ -57,7 +59,7 @@ class Proxy:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._server.close()
+        await close_port(self._server)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

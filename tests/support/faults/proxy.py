@@ -14,6 +14,8 @@ import struct
 from collections import Counter
 from enum import Enum
 
+from aioproducer.testing.embedded_server import close_port
+
 _CHUNK = 65536
 _HOST = "127.0.0.1"
 
@@ -80,7 +82,7 @@ class FaultyProxy:
     async def close(self) -> None:
         """Reset every connection and stop listening."""
         if self._server is not None:
-            self._server.close()
+            await close_port(self._server)
         for link in list(self._links):
             link.reset()
         for task in self._tasks:
