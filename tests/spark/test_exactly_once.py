@@ -23,7 +23,7 @@ import pytest
 from support.confluent import create_topic_confluent, grow_topic_confluent
 from support.spark import EmbeddedKafka
 from support.spark_cluster import standalone_cluster
-from support.spark_faults.deaths import MOMENTS, PHASES, PLANNED
+from support.spark_faults.deaths import DRIVER_MOMENTS, MOMENTS, PHASES, PLANNED
 from support.spark_faults.query import FaultyQuery
 from support.spark_faults.record import judge
 from support.spark_faults.session import FaultySession, Life
@@ -133,13 +133,21 @@ def session(kafka_cluster: KafkaBackend, tmp_path: Path) -> Iterator[MakeSession
     """Make queries of one session, each to a separate topic, on three real brokers."""
     made: list[FaultySession] = []
 
-    def make(files: int, guarantee: str = EXACTLY_ONCE, at_once: int = AT_ONCE) -> FaultySession:
+    def make(
+        files: int,
+        guarantee: str = EXACTLY_ONCE,
+        at_once: int = AT_ONCE,
+        *,
+        by_driver: bool = False,
+    ) -> FaultySession:
         servers, options = kafka_cluster.bootstrap_servers, {"delivery.guarantee": guarantee}
         queries = []
         for _ in range(at_once):
             topic = f"spark-faults-{os.getpid()}-{time.monotonic_ns()}"
             asyncio.run(create_topic_confluent(servers, topic, partitions=4, replication_factor=3))
-            queries.append(FaultyQuery(tmp_path / topic, servers, topic, files, options=options))
+            folder = tmp_path / topic
+            query = FaultyQuery(folder, servers, topic, files, options=options, by_driver=by_driver)
+            queries.append(query)
         made.append(FaultySession(tmp_path, queries))
         return made[-1]
 
@@ -261,6 +269,28 @@ def test_queries_are_killed_and_started_with_another_parallelism(
     check(guarantee, *judge(f"query killed: {moment}", written, kafka_cluster.description))
 
 
+@long
+@pytest.mark.kafka
+@pytest.mark.timeout(600 + 120 * REPEATS)
+@pytest.mark.parametrize(
+    ("moment", "guarantee"),
+    [(each, EXACTLY_ONCE) for each in (*DRIVER_MOMENTS, "any")] + [("ended", "at-least-once")],
+)
+def test_queries_whose_driver_writes_are_killed(
+    session: MakeSession, kafka_cluster: KafkaBackend, moment: str, guarantee: str
+) -> None:
+    """At any moment: in some lives tasks write the batches that the driver has begun before."""
+    written = session(1, guarantee, by_driver=True)
+    while written.notes["killed"] < REPEATS:
+        if moment == "any":
+            kill_at_any_moment(written, by_tasks=written.rng.random() < 0.3)
+        else:
+            kill_at(moment, written)
+    written.finish()
+    found = judge(f"by the driver, killed: {moment}", written, kafka_cluster.description)
+    check(guarantee, *found)
+
+
 def kill_at(moment: str, written: FaultySession) -> None:
     """All pause at it, each in a different batch."""
     # A batch that was decided when the query died is skipped by its next life: no moment there.
@@ -278,11 +308,11 @@ def kill_at(moment: str, written: FaultySession) -> None:
         query.note("killed")
 
 
-def kill_at_any_moment(written: FaultySession) -> None:
+def kill_at_any_moment(written: FaultySession, **faults: Any) -> None:
     """It counts for those that have begun with a batch and are not done with all."""
     for query in written.queries:
         query.set_goal(query.files_done() + 3)
-    life = written.start(moment="any")
+    life = written.start(moment="any", **faults)
     goal = written.notes[PLANNED] + written.rng.randint(1, 2 * AT_ONCE)
     while written.notes[PLANNED] < goal and life.process.poll() is None:
         time.sleep(0.05)
@@ -341,9 +371,13 @@ def test_a_second_driver_on_the_same_checkpoint_shuts_out_the_first(
 @long
 @pytest.mark.kafka
 @pytest.mark.timeout(600 + 120 * REPEATS)
-@pytest.mark.parametrize("phase", [*PHASES, "any"])
+@pytest.mark.parametrize(
+    ("phase", "by_driver"),
+    [(each, False) for each in (*PHASES, "any")]
+    + [(each, True) for each in (*DRIVER_MOMENTS, "any")],
+)
 def test_brokers_are_killed_in_every_phase(
-    session: MakeSession, kafka_cluster: KafkaBackend, phase: str
+    session: MakeSession, kafka_cluster: KafkaBackend, phase: str, by_driver: bool
 ) -> None:
     if not kafka_cluster.disturbable:
         pytest.skip("this cluster is not ours to disturb")
@@ -354,7 +388,7 @@ def test_brokers_are_killed_in_every_phase(
     if phase == "writing":  # each query pauses in a task
         faults["master"] = f"local[{at_once + 1},4]"
     files = files_for(5 if phase == "any" else 1, at_once)
-    written, deaths = session(files + 1, at_once=at_once), 0
+    written, deaths = session(files + 1, at_once=at_once, by_driver=by_driver), 0
     for _ in range(MOST_RUNS):
         life = written.start(**faults)
         while hit := those_at(life, phase, written.rng):
@@ -368,7 +402,8 @@ def test_brokers_are_killed_in_every_phase(
     assert written.is_done(), life.text()
     assert written.notes[HIT] >= REPEATS
     more = {"broker killed": deaths}
-    found = judge(f"broker killed: {phase}", written, kafka_cluster.description, **more)
+    way = "by the driver, " if by_driver else ""
+    found = judge(f"{way}broker killed: {phase}", written, kafka_cluster.description, **more)
     assert found == (0, 0)
 
 

@@ -154,14 +154,25 @@ def _end_offsets(consumer: Consumer, topic: str, deadline: float) -> dict[int, i
 
     A fetch does not show the end reliably: a leader that has just been elected answers it with a
     high watermark that may be below acknowledged records. It refuses ListOffsets until its
-    high watermark is current (KIP-207), and librdkafka repeats that request.
+    high watermark is current (KIP-207).
     """
     return {
-        id_: consumer.get_watermark_offsets(
-            TopicPartition(topic, id_), timeout=max(_POLL_S, deadline - time.monotonic())
-        )[1]
+        id_: _end_offset(consumer, TopicPartition(topic, id_), deadline)
         for id_ in _partitions(consumer, topic, deadline)
     }
+
+
+def _end_offset(consumer: Consumer, partition: TopicPartition, deadline: float) -> int:
+    """Ask again while the leader does not know it; librdkafka itself does so a few times only."""
+    while True:
+        timeout = max(_POLL_S, deadline - time.monotonic())
+        try:
+            return consumer.get_watermark_offsets(partition, timeout=timeout)[1]
+        except KafkaException as error:
+            is_unknown = error.args[0].code() == KafkaError.OFFSET_NOT_AVAILABLE
+            if not is_unknown or time.monotonic() > deadline:
+                raise
+        time.sleep(_POLL_S)
 
 
 def _foreign(message: Message) -> ForeignRecord:

@@ -11,6 +11,8 @@ MOMENTS = ("before decision", "decided", "half ended", "ended")
 """Of a commit, in order."""
 PHASES = ("planning", "writing", *MOMENTS[:3])
 """Of a batch, in order: where it can pause while a broker dies."""
+DRIVER_MOMENTS = ("writing", "before decision", "decided", "ended")
+"""Of a micro-batch that the driver writes itself, in order."""
 PLANNED = "planned"
 """Noted before the plan of each batch, where a query is hit at any moment."""
 

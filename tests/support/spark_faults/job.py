@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aioproducer.spark.session import local_session
+from support.spark_faults.batches import FaultyBatches
 from support.spark_faults.source import FaultySource
 
 
@@ -27,18 +28,15 @@ def main(settings: dict[str, Any]) -> bool:
 
 
 def _start(spark: Any, settings: dict[str, Any]) -> Any:
-    return (
-        spark.readStream.format("text")
-        .option("maxFilesPerTrigger", 1)
-        .load(settings["input"])
-        .repartition(settings["partitions"])
-        .writeStream.format("faulty")
-        .options(**settings["options"])
-        .option("faults", json.dumps(settings["faults"]))
-        .option("checkpointLocation", settings["checkpoint"])
-        .trigger(availableNow=True)
-        .start()
-    )
+    options, faults, query = settings["options"], settings["faults"], settings["query"]
+    lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1)
+    writer = lines.load(settings["input"]).repartition(settings["partitions"]).writeStream
+    if query is None:
+        writer = writer.format("faulty").options(**options).option("faults", json.dumps(faults))
+    else:
+        writer = writer.foreachBatch(FaultyBatches(options, query, faults))
+    checkpointed = writer.option("checkpointLocation", settings["checkpoint"])
+    return checkpointed.trigger(availableNow=True).start()
 
 
 def _wait(query: Any, ended: Path) -> bool:

@@ -30,6 +30,7 @@ class FaultyQuery:
         files: how many.
         lines: how many lines each has.
         options: of the sink.
+        by_driver: whether the driver writes its batches itself, by `batch_writer`.
         rng: what may vary between lives.
         partitions: how many Spark partitions its batches had in its last life.
     """
@@ -40,6 +41,7 @@ class FaultyQuery:
     files: int
     lines: int = 120
     options: Mapping[str, str] = field(default_factory=dict)
+    by_driver: bool = False
     rng: random.Random = field(default_factory=random.SystemRandom)
     partitions: int = 0
 
@@ -95,6 +97,7 @@ class FaultyQuery:
             "checkpoint": str(self.folder / "checkpoint"),
             "ended": str(self.end(life)),
             "partitions": self.partitions,
+            "query": self.topic if self.by_driver else None,
             "options": required | dict(self.options),
             "faults": own | dict(faults),
         }

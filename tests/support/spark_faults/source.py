@@ -66,22 +66,22 @@ class FaultyWriter(StreamWriter):
     def __getstate__(self) -> dict[str, Any]:
         if not self._is_begun:
             if self._faults.get("moment") == "planning":
-                _hit(self._faults)
+                hit(self._faults)
             if self._faults.get("moment") == "any":
-                _note(self._faults, PLANNED)
+                note(self._faults, PLANNED)
         return super().__getstate__()
 
     def write(self, iterator: Iterator[Any]) -> TaskMessage:
         context, chance = TaskContext.get(), random.SystemRandom()
         is_first = context.attemptNumber() == context.partitionId() == 0
         if context.attemptNumber() > 0:
-            _note(self._faults, "another attempt")
+            note(self._faults, "another attempt")
         share = self._faults.get("task.share", 0)
         if context.attemptNumber() <= 1 and chance.random() < share:
             way = chance.choice(self._faults.get("task.ways", ("raise", "kill")))
             return self._interrupted(iterator, lambda moment: _fail(self._faults, way, moment))
         if is_first and self._faults.get("moment") == "writing":
-            return self._interrupted(iterator, lambda _: _hit(self._faults))
+            return self._interrupted(iterator, lambda _: hit(self._faults))
         if is_first and "task.slow" in self._faults:
             return self._interrupted(iterator, lambda moment: _stand(self._faults, moment))
         return super().write(iterator)
@@ -92,11 +92,11 @@ class FaultyWriter(StreamWriter):
             super().commit(messages, batchId)
             return
         if moment != "ended" and self._plan.options.guarantee is not Guarantee.EXACTLY_ONCE:
-            _hit(self._faults)  # nothing is decided there
+            hit(self._faults)  # nothing is decided there
         with _doomed(self._faults):
             super().commit(messages, batchId)
         if moment == "ended":
-            _hit(self._faults)
+            hit(self._faults)
 
     def _interrupted(self, iterator: Iterator[Any], act: Callable[[str], None]) -> TaskMessage:
         """Writes, and does something before, in the middle or at the end of it."""
@@ -122,7 +122,7 @@ class FaultyWriter(StreamWriter):
 
 
 def _fail(faults: dict[str, Any], way: str, moment: str) -> None:
-    _note(faults, f"{way} {moment}")
+    note(faults, f"{way} {moment}")
     if way == "executor":
         kill_executor()
     if way == "kill":
@@ -131,7 +131,7 @@ def _fail(faults: dict[str, Any], way: str, moment: str) -> None:
 
 
 def _stand(faults: dict[str, Any], moment: str) -> None:
-    _note(faults, f"slow {moment}")
+    note(faults, f"slow {moment}")
     time.sleep(faults["task.slow"])
 
 
@@ -143,10 +143,10 @@ def _doomed(faults: dict[str, Any]) -> Iterator[None]:
 
     async def deciding(self: Ledger, driver: PreparedTransaction, decision: Decision) -> None:
         if moment == "before decision":
-            _hit(faults)
+            hit(faults)
         await decide(self, driver, decision)
         if moment == "decided":
-            _hit(faults)
+            hit(faults)
 
     is_hit, turns = False, asyncio.Lock()
 
@@ -156,7 +156,7 @@ def _doomed(faults: dict[str, Any]) -> Iterator[None]:
             done = await end(self, part)
             if moment == "half ended" and not is_hit:
                 is_hit = True
-                _hit(faults)
+                hit(faults)
             return done
 
     Ledger.decide = deciding  # type: ignore[method-assign]
@@ -168,8 +168,9 @@ def _doomed(faults: dict[str, Any]) -> Iterator[None]:
         TwoPhaseCommit._is_committed = end  # type: ignore[method-assign]
 
 
-def _hit(faults: dict[str, Any]) -> None:
-    _note(faults, faults["moment"])
+def hit(faults: dict[str, Any]) -> None:
+    """Raise, or pause until the file is gone or the query is killed."""
+    note(faults, faults["moment"])
     if faults["how"] == "raise":
         raise RuntimeError("a commit fails on purpose")
     pause, deadline = Path(faults["pause"]), time.monotonic() + _TIMEOUT_S
@@ -180,7 +181,7 @@ def _hit(faults: dict[str, Any]) -> None:
         time.sleep(0.01)
 
 
-def _note(faults: dict[str, Any], what: str) -> None:
+def note(faults: dict[str, Any], what: str) -> None:
     """Append an event to the notes, to be counted."""
     with Path(faults["notes"]).open("a", encoding="utf-8") as notes:
         notes.write(what + "\n")
