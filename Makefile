@@ -137,6 +137,8 @@ faults: $(STAMP) ## Break three real brokers in every way: 50,000 records or 500
 REPEATS ?= 20
 cluster-spark: $(STAMP) ## Kill tasks, workers, queries and brokers under real Spark and Kafka (REPEATS=20)
 	rm -rf build/spark-faults
+	@$(BIN)/python -c 'import grpc' 2>/dev/null \
+		|| $(BIN)/python -m pip install --quiet --constraint $(LOCK) grpcio grpcio-status googleapis-common-protos || true
 	AIOPRODUCER_TEST_SPARK_FAULTS=$(REPEATS) AIOPRODUCER_TEST_QUERIES=$$(($(REPEATS) * 20)) \
 		AIOPRODUCER_TEST_SPARK_RECORD=build/spark-faults \
 		$(BIN)/python -m pytest tests/spark/test_exactly_once.py tests/spark/test_masters.py \

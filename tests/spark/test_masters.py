@@ -1,10 +1,11 @@
-"""`aioproducer load --master`: on a cluster of processes, and through a Spark Connect server.
+"""Other masters: a cluster of processes, and a Spark Connect server; by `load`, and by streams.
 
 They run with `make cluster-spark`, since both start another Spark.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -81,3 +82,36 @@ def test_a_folder_is_loaded_through_spark_connect(
         if guarantee:
             assert "it was loaded before" in load(rows, embedded, topic, master, *guarantee)
     assert sorted(embedded.numbers(topic)) == list(range(FILES * ROWS))
+
+
+@pytest.mark.skipif(find_spec("grpc") is None, reason="needs grpcio (pyspark[connect])")
+@pytest.mark.parametrize("way", ["source", "batch_writer"])
+def test_a_stream_through_spark_connect_writes_a_batch_that_runs_again_once(
+    embedded: EmbeddedKafka, tmp_path: Path, way: str
+) -> None:
+    topic = embedded.topic(2)
+    lines, checkpoint = tmp_path / "lines", tmp_path / "checkpoint"
+    lines.mkdir()
+    given = {"folder": str(lines), "checkpoint": str(checkpoint), "servers": embedded.servers}
+    with connect_server(tmp_path) as remote:
+        for number in range(FILES):
+            rows = range(number * ROWS, (number + 1) * ROWS)
+            (lines / f"{number}.txt").write_text("\n".join(map(str, rows)), encoding="ascii")
+            if number:  # as if Spark had died before it noted the last batch
+                (checkpoint / "commits" / str(number - 1)).unlink()
+                (checkpoint / "commits" / f".{number - 1}.crc").unlink(missing_ok=True)
+            run_stream(tmp_path, given | {"remote": remote, "topic": topic, "way": way})
+    assert sorted(embedded.numbers(topic)) == list(range(FILES * ROWS))
+
+
+def run_stream(folder: Path, given: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "support.spark_connect", json.dumps(given)],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
