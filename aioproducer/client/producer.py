@@ -7,7 +7,7 @@ connections; `runtime` does the work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from aioproducer._util.arguments import timeout_of
@@ -295,7 +295,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         engine.interceptor_chain.accepted(delivery, parts)
         return delivery
 
-    async def _append(
+    def _append(
         self,
         topic: str,
         value: Any,
@@ -303,11 +303,24 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         headers: HeadersInput,
         partition: int | None,
         timestamp_ms: int | None,
-    ) -> Delivery:
+    ) -> Coroutine[Any, Any, Delivery]:
         engine = self._usable()
         if engine.interceptor_chain.sees_records:
             record = Record(value, key, headers, timestamp_ms, partition, topic)
-            return await self._send_seen(engine, record)
+            return self._send_seen(engine, record)
+        return self._send_prepared(engine, topic, value, key, headers, partition, timestamp_ms)
+
+    async def _send_prepared(
+        self,
+        engine: ProducerEngine,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: HeadersInput,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Delivery:
+        """`send` without interceptors."""
         prepared = self._prepare(topic, key, value, headers)
         if not isinstance(prepared, tuple) or (
             self._serializers is not None and engine.appender.serializing.is_queued(topic)

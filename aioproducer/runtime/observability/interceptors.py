@@ -78,7 +78,11 @@ class InterceptorChain:
             KafkaError: raised by `prepare`, after `on_acknowledgement` was called with it.
         """
         for method in self._on_send:
-            changed = self._call(method, record)
+            try:
+                changed = method(record)
+            except Exception as error:
+                self._warn(method, error)
+                continue
             if isinstance(changed, Record):
                 record = changed
         topic = record.topic
@@ -105,7 +109,7 @@ class InterceptorChain:
         """Watch a record that was appended to a batch, to report its outcome."""
         if not self._on_acknowledgement:
             return
-        batch, _ = delivery.batch_and_index()
+        batch = delivery._batch
         watched = self._watched.get(batch)
         if watched is None:
             watched = self._watched[batch] = []
@@ -142,8 +146,7 @@ class InterceptorChain:
 
     def _report_batch(self, batch: ProducerBatch) -> None:
         for delivery, headers in self._watched.pop(batch, ()):
-            _, index = delivery.batch_and_index()
-            error = batch.record_error(index)
+            error = batch.record_error(delivery._index)
             if error is not None:
                 self._report(_metadata_of(delivery), error.with_context(), headers)
             elif batch.done:
@@ -153,17 +156,22 @@ class InterceptorChain:
         self, metadata: RecordMetadata, error: BaseException | None, headers: HeaderPairs
     ) -> None:
         for method in self._on_acknowledgement:
-            self._call(method, metadata, error, headers)
+            try:
+                method(metadata, error, headers)
+            except Exception as raised:
+                self._warn(method, raised)
 
-    def _call(self, method: Callable[..., Any], *arguments: object) -> Any:
+    def _call(self, method: Callable[..., object], *arguments: object) -> None:
         try:
-            return method(*arguments)
+            method(*arguments)
         except Exception as error:
-            name = getattr(method, "__qualname__", repr(method))
-            self.warnings.warning(
-                self._loop.time(), None, name, "interceptor %s raised %r", name, error
-            )
-            return None
+            self._warn(method, error)
+
+    def _warn(self, method: Callable[..., object], error: Exception) -> None:
+        name = getattr(method, "__qualname__", repr(method))
+        self.warnings.warning(
+            self._loop.time(), None, name, "interceptor %s raised %r", name, error
+        )
 
 
 class InterceptedRows(UnfilledRows):
