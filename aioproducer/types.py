@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, runtime_checkable
 from uuid import UUID
 
+from aioproducer._util import arguments
 from aioproducer._util.secrets import Unpicklable
 
 if TYPE_CHECKING:
@@ -206,6 +207,10 @@ class ConsumerGroupMetadata:
     group_instance_id: str | None = None
 
     def __post_init__(self) -> None:
+        arguments.check_text("group_id", self.group_id)
+        arguments.check_integer("generation_id", self.generation_id, 32)
+        arguments.check_text("member_id", self.member_id)
+        arguments.check_text("group_instance_id", self.group_instance_id or "")
         if self.generation_id > 0 and not self.member_id:
             raise ValueError(f"generation {self.generation_id} of a group needs a member_id")
 
@@ -236,6 +241,9 @@ class PreparedTransaction:
     empty: bool = False
 
     def __post_init__(self) -> None:
+        arguments.check_text("transactional_id", self.transactional_id)
+        arguments.check_integer("producer_id", self.producer_id, 64)
+        arguments.check_integer("epoch", self.epoch, 16)
         if self.transaction_version not in {1, 2}:
             raise ValueError(f"{self.transaction_version} is no version of transactions")
         if not self.transactional_id or self.producer_id < 0 or self.epoch < 0:

@@ -1,11 +1,14 @@
-"""Checks of arguments that many calls share: timeouts in seconds, whole numbers."""
+"""Checks of arguments that many calls share: timeouts in seconds, whole numbers, texts."""
 
 from __future__ import annotations
 
 from math import inf
 from numbers import Real
 from operator import index
-from typing import SupportsIndex
+from typing import Final, SupportsIndex
+
+_LONGEST_TEXT: Final = 32_767
+"""Bytes of a string in Kafka's protocol."""
 
 
 def timeout_of(timeout: float | None, name: str = "timeout") -> float | None:
@@ -45,6 +48,38 @@ def index_of(number: SupportsIndex) -> int:
     if isinstance(number, bool):
         raise TypeError(f"a bool is no number, got {number!r}")
     return index(number)
+
+
+def utf8_size(text: str) -> int:
+    """Return how many bytes a text takes in UTF-8; -1 if half of a surrogate pair is in it."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        return -1
+
+
+def check_text(name: str, text: str) -> None:
+    """Raise unless a text fits a string of Kafka's protocol.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: it is too long, or has no form in UTF-8.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"{name} must be a str, not {type(text).__name__}")
+    if not 0 <= utf8_size(text) <= _LONGEST_TEXT:
+        raise ValueError(f"{name} must be text of at most {_LONGEST_TEXT:,} bytes in UTF-8")
+
+
+def check_integer(name: str, number: int, bits: int) -> None:
+    """Raise unless a number fits a signed integer of so many bits.
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: it is too large or too small.
+    """
+    if not -1 << (bits - 1) <= index_of(number) < 1 << (bits - 1):
+        raise ValueError(f"{name} must be a {bits}-bit integer")
 
 
 def _number(value: float, name: str) -> float:

@@ -21,7 +21,7 @@ from struct import Struct
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from aioproducer._util.arguments import index_of
+from aioproducer._util.arguments import check_integer, check_text, index_of
 from aioproducer.client.lifecycle import ProducerLifecycle, State
 from aioproducer.errors import (
     IllegalStateError,
@@ -296,6 +296,8 @@ def offsets_of(offsets: OffsetsInput) -> dict[TopicPartition, OffsetAndMetadata]
             topic, partition = place
         if not isinstance(topic, str) or partition is None:
             raise TypeError(f"{place!r} is no topic and partition")
+        check_text("the topic", topic)
+        check_integer("the partition", partition, 32)
         result[TopicPartition(topic, index_of(partition))] = _position_of(position)
     return result
 
@@ -314,6 +316,8 @@ def _position_of(position: Any) -> OffsetAndMetadata:
     if not 0 <= known.offset <= _MAX_OFFSET:
         # Other clients use negative ones for "none" and "the end".
         raise ValueError(f"{known.offset} is no offset to commit")
+    check_text("the metadata of an offset", known.metadata or "")
+    check_integer("the leader epoch of an offset", known.leader_epoch or 0, 32)
     return known
 
 

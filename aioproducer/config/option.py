@@ -20,6 +20,7 @@ from enum import Enum
 from math import isnan
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
+from aioproducer._util.arguments import utf8_size
 from aioproducer._util.secrets import without_login
 from aioproducer.errors import ConfigError
 
@@ -57,6 +58,9 @@ class Constraint(NamedTuple):
     canonical: Callable[[Any], object] = _as_given
 
 
+_LONGEST_SENDABLE: Final = 32_000
+"""In Kafka's protocol it is 32,767; a client id may contain a transactional id."""
+
 ANYTHING: Final = Constraint("", lambda _: True)
 
 
@@ -88,9 +92,13 @@ def one_of_ignoring_case(*allowed: str) -> Constraint:
     )
 
 
-def not_empty() -> Constraint:
-    """Refuse the empty text; None stays None."""
-    return Constraint("a text that is not empty", lambda value: value != "")
+def sendable(least: int = 0) -> Constraint:
+    """Demand text that fits a string of Kafka's protocol."""
+    shortest = "not empty and " if least else ""
+    return Constraint(
+        f"text that is {shortest}at most {_LONGEST_SENDABLE:,} bytes long in UTF-8",
+        lambda value: value is None or least <= utf8_size(value) <= _LONGEST_SENDABLE,
+    )
 
 
 def release() -> Constraint:

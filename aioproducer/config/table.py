@@ -23,11 +23,11 @@ from aioproducer.config.option import (
     at_least,
     between,
     either,
-    not_empty,
     one_of,
     one_of_ignoring_case,
     option,
     release,
+    sendable,
     whole,
 )
 from aioproducer.types import StreamOpener, TopicPartition
@@ -80,11 +80,13 @@ class CoreOptions:
         Kind.STRING,
         "The client's name in the brokers' logs, quotas and metrics; "
         "`producer-<n>` when not given.",
+        sendable(),
     )
     client_rack: str = option(
         "",
         Kind.STRING,
         "The rack of this client, as the brokers' `broker.rack` names theirs.",
+        sendable(),
         source="KIP-1123",
     )
     metadata_max_age_ms: int = option(
@@ -443,7 +445,7 @@ class CoreOptions:
         Kind.STRING,
         "The name under which transactions survive a restart; of two producers with the same "
         "name the older one is fenced.",
-        not_empty(),
+        sendable(1),
         source="KIP-98",
     )
     transaction_timeout_ms: int = option(

@@ -17,6 +17,7 @@ from aioproducer.config.option import (
     between,
     one_of_ignoring_case,
     option,
+    sendable,
 )
 from aioproducer.config.rules_security import MECHANISMS
 from aioproducer.config.table import CoreOptions
@@ -52,10 +53,10 @@ class SecurityOptions(CoreOptions):
         "GSSAPI", Kind.STRING, "The SASL mechanism.", one_of_ignoring_case(*MECHANISMS)
     )
     sasl_username: str | None = option(
-        None, Kind.STRING, "The user name for PLAIN and SCRAM.", source="librdkafka"
+        None, Kind.STRING, "The user name for PLAIN and SCRAM.", sendable(), source="librdkafka"
     )
     sasl_password: str | None = option(
-        None, Kind.PASSWORD, "The password for PLAIN and SCRAM.", source="librdkafka"
+        None, Kind.PASSWORD, "The password for PLAIN and SCRAM.", sendable(), source="librdkafka"
     )
     sasl_jaas_config: str | None = option(
         None, Kind.PASSWORD, "Java's JAAS line; its user name and password are taken from it."

@@ -163,7 +163,7 @@ def _end_offsets(consumer: Consumer, topic: str, deadline: float) -> dict[int, i
 
 
 def _end_offset(consumer: Consumer, partition: TopicPartition, deadline: float) -> int:
-    """Ask again while the leader does not know it; librdkafka itself does so a few times only."""
+    """Ask again until the leader has it; librdkafka does so a few times only."""
     while True:
         timeout = max(_POLL_S, deadline - time.monotonic())
         try:

@@ -21,6 +21,8 @@ from aioproducer.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
+from aioproducer.testing import EmbeddedCluster, read_topic
+from aioproducer.types import PreparedTransaction
 
 HERE = TopicPartition("t", 1)
 
@@ -132,6 +134,49 @@ def test_errors_say_what_to_do_next_and_survive_a_pickle(error: Exception, advic
     assert advice in str(error)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
     assert str(copy.copy(error)) == str(error)
+
+
+_UNSENDABLE = ["half a pair: \ud800", "x" * 32_768, "\N{EURO SIGN}" * 10_923]
+
+
+@pytest.mark.parametrize("text", _UNSENDABLE)
+def test_texts_that_no_request_can_hold_are_refused(text: str) -> None:
+    for offsets in ({TopicPartition(text, 0): 1}, {HERE: OffsetAndMetadata(1, text)}):
+        with pytest.raises(ValueError, match="must be text of at most 32,767 bytes in UTF-8"):
+            offsets_of(offsets)
+    for name in ("group_id", "member_id", "group_instance_id"):
+        with pytest.raises(ValueError, match=f"{name} must be text of at most"):
+            ConsumerGroupMetadata(**{"group_id": "g", name: text})
+    with pytest.raises(ValueError, match="transactional_id must be text of at most"):
+        PreparedTransaction(text, 1, 1, 2)
+
+
+@pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1])
+def test_numbers_that_no_request_can_hold_are_refused(number: int) -> None:
+    for offsets in ({TopicPartition("t", number): 1}, {HERE: OffsetAndMetadata(1, None, number)}):
+        with pytest.raises(ValueError, match="must be a 32-bit integer"):
+            offsets_of(offsets)
+    with pytest.raises(ValueError, match="generation_id must be a 32-bit integer"):
+        ConsumerGroupMetadata("g", number, "m")
+    with pytest.raises(ValueError, match="producer_id must be a 64-bit integer"):
+        PreparedTransaction("x", number, 1, 2)
+    with pytest.raises(ValueError, match="epoch must be a 16-bit integer"):
+        PreparedTransaction("x", 1, number, 2)
+
+
+@pytest.mark.parametrize("group", _UNSENDABLE)
+async def test_a_producer_works_on_after_a_group_that_cannot_be_sent(group: str) -> None:
+    async with (
+        EmbeddedCluster(1, topics={"t": 1}) as cluster,
+        Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="x") as producer,
+    ):
+        await producer.begin_transaction()
+        with pytest.raises(ValueError, match="group_id must be text"):
+            await producer.send_offsets_to_transaction({HERE: 1}, group)
+        await producer.send("t", b"value")
+        await producer.commit_transaction()
+        read = await read_topic(cluster.bootstrap_servers, "t", timeout_s=10)
+        assert [record.value for record in read[0]] == [b"value"]
 
 
 def test_abortable_and_fatal_errors_are_distinguished() -> None:

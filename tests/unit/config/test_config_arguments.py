@@ -90,3 +90,12 @@ def test_a_mapping_is_checked_as_options_are() -> None:
         Producer({"bootstrap.servers": "a:1", "linger.mss": "7"})
     with pytest.raises(ConfigError, match="bootstrap_servers must be given"):
         Producer({})
+
+
+@pytest.mark.parametrize(
+    "name", ["client_id", "client_rack", "transactional_id", "sasl_username", "sasl_password"]
+)
+@pytest.mark.parametrize("text", ["half a pair: \ud800", "x" * 32_001])
+def test_a_text_that_no_request_can_hold_is_refused(name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} must be text that is .*at most 32,000 bytes"):
+        ProducerConfig(bootstrap_servers="b:1", **{name: text})
