@@ -238,9 +238,9 @@ class SimNetwork:
 
     async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
         """Return the broker's only address."""
-        node_id = self._nodes[host]
+        node_id = self._nodes.get(host)
         await asyncio.sleep(_RESOLVE_S)
-        if self.weather.name_is_unknown(node_id, self.loop.time()):
+        if node_id is None or self.weather.name_is_unknown(node_id, self.loop.time()):
             self._trace(f"dns {host} fails")
             raise OSError(f"{host}: temporary failure in name resolution")
         return [Address(f"10.0.0.{node_id}", port, canonical_name=host if canonical else None)]
