@@ -47,6 +47,16 @@ SPECULATION = {
     "spark.speculation.minTaskRuntime": "100ms",
     "spark.executor.memory": "512m",
 }
+DYNAMIC = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.timeout": "1s",
+    "spark.dynamicAllocation.executorIdleTimeout": "1s",
+    "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+    "spark.dynamicAllocation.maxExecutors": "4",
+    "spark.executor.cores": "1",
+    "spark.executor.memory": "512m",
+}
 EXECUTORS = {"spark.executor.memory": "512m", "spark.deploy.maxExecutorRetries": "-1"}
 THREE_EXECUTORS = "local-cluster[3,2,1024]"
 WITHIN_TASKS = ("before the write", "in the middle", "before the return")
@@ -218,6 +228,27 @@ def test_speculative_attempts_write_nothing_twice(
             task_slow=5.0,
         )
     check(guarantee, *judge("speculation", written, kafka_cluster.description))
+
+
+@long
+@pytest.mark.kafka
+@pytest.mark.timeout(600 + 60 * REPEATS)
+def test_executors_come_and_go_as_spark_needs_them(
+    session: MakeSession, kafka_cluster: KafkaBackend, tmp_path: Path
+) -> None:
+    """Spark ends executors that have idled for a second, while other tasks are slow."""
+    written = session(files_for(1) + 1)
+    with standalone_cluster(tmp_path, cores=2) as master:
+        go_on_until_it_has_happened(
+            written,
+            lambda notes: notes["another executor"],
+            master=master,
+            partitions=3,
+            spark=DYNAMIC,
+            task_slow=2.0,
+            executors=True,
+        )
+    assert judge("dynamic allocation", written, kafka_cluster.description) == (0, 0)
 
 
 def files_for(each: int, at_once: int = AT_ONCE) -> int:

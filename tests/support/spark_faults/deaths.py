@@ -32,6 +32,12 @@ def kill_executor() -> None:
         _kill(each)
 
 
+def executor_process() -> int:
+    """Return the process of the JVM that has this Spark worker run by its daemon."""
+    daemon = os.getppid()
+    return next(int(status[1]) for process, status in _processes() if process == daemon)
+
+
 def _processes() -> Iterator[tuple[int, list[str]]]:
     """The processes of this machine, each with its status from the state on."""
     for status in Path("/proc").glob("[0-9]*/stat"):

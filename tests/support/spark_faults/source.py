@@ -4,6 +4,7 @@ Owns: the moments, and how a task or its process dies. Not here: the killing of 
 
     task.share    how many of the first two attempts of tasks fail, at a random moment
     task.ways     how, at random: `raise`, `kill` its process, or kill the `executor` as well
+    executors     whether it is noted when a task runs in an executor that no other one had
     task.slow     seconds that the first attempt at partition 0 pauses at a random moment
     moment        where the query is hit, one of `deaths.MOMENTS` or `deaths.PHASES`; `any` to note
                   when a batch is planned
@@ -35,7 +36,7 @@ from aioproducer.spark.options import Guarantee
 from aioproducer.spark.source import AioproducerSource
 from aioproducer.spark.writers import StreamWriter, TaskMessage
 from aioproducer.types import PreparedTransaction
-from support.spark_faults.deaths import MOMENTS, PLANNED, kill_executor
+from support.spark_faults.deaths import MOMENTS, PLANNED, executor_process, kill_executor
 
 _TIMEOUT_S = 900.0
 
@@ -76,6 +77,8 @@ class FaultyWriter(StreamWriter):
         is_first = context.attemptNumber() == context.partitionId() == 0
         if context.attemptNumber() > 0:
             note(self._faults, "another attempt")
+        if self._faults.get("executors"):
+            _note_executor(self._faults)
         share = self._faults.get("task.share", 0)
         if context.attemptNumber() <= 1 and chance.random() < share:
             way = chance.choice(self._faults.get("task.ways", ("raise", "kill")))
@@ -179,6 +182,15 @@ def hit(faults: dict[str, Any]) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"the pause {faults['moment']} is not ended")
         time.sleep(0.01)
+
+
+def _note_executor(faults: dict[str, Any]) -> None:
+    known, own = Path(f"{faults['notes']} of executors"), str(executor_process())
+    if known.exists() and own in known.read_text(encoding="utf-8").splitlines():
+        return
+    with known.open("a", encoding="utf-8") as executors:
+        executors.write(own + "\n")
+    note(faults, "another executor")
 
 
 def note(faults: dict[str, Any], what: str) -> None:
