@@ -57,8 +57,8 @@ added up.
 - *happened*: how often, by the notes written just before each death. *Another attempt* is one
   that Spark made by itself; *attempt with another number of partitions*: a batch that was begun
   with one and done again with another.
-- *by the driver*: written by `batch_writer` in `foreachBatch`, whose driver writes them itself. If it
-  is killed at any moment, tasks write in three of ten lives.
+- *by the driver*: by `batch_writer` in `foreachBatch`: the driver writes each micro-batch itself.
+  If it is killed at any moment, tasks write in three of ten lives.
 - *sessions*: how often Spark was started. *lives*: how often a query was; of these *killed*, and
   *failed*: ended by their own error, as a driver that was shut out is, and Spark when a
   task has failed too often.
