@@ -77,7 +77,7 @@ async def test_a_refused_login_shows_no_password(mechanism: str, frames: Frames)
 async def test_a_password_that_is_no_text_is_final_and_not_shown(
     mechanism: str, frames: Frames
 ) -> None:
-    error = await outcome(mechanism, sasl_username="me", sasl_password=f"{SECRET}\udcff")
+    error = await outcome(mechanism, sasl_credentials=lambda: ("me", f"{SECRET}\udcff"))
     assert isinstance(error, AuthenticationError)
     assert not error.retriable
     assert SECRET not in shown_by(error) + frames.text
