@@ -15,7 +15,7 @@ import warnings
 import weakref
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from aioproducer._checks.event_loop import running_loop
 from aioproducer._util import log
@@ -28,6 +28,7 @@ from aioproducer.errors import (
     WrongLoopError,
 )
 from aioproducer.runtime.native import missing_core, warn_once
+from aioproducer.runtime.tasks.closing import silence
 
 if TYPE_CHECKING:
     from aioproducer.runtime.engine import ProducerEngine
@@ -211,8 +212,6 @@ class ProducerLifecycle:
     def _forked(self) -> None:
         """Give up everything in a forked child: it is the parent's."""
         self._state = State.FORKED
-        if self._engine is not None:
-            self._engine.silence()
 
     def _block_deadline(self, engine: ProducerEngine) -> float:
         return engine.loop.time() + self._config.call_timeout_ms / 1000
@@ -270,11 +269,27 @@ def check_in_task(what: str) -> None:
         )
 
 
+_tasks_at_fork: list[asyncio.Task[Any]] = []
+"""Tasks of all producers while the process forks; in the child, CPython 3.14 lists none of them."""
+
+
+def _before_fork() -> None:
+    for producer in list(_live):
+        if producer._engine is not None:
+            _tasks_at_fork.extend(producer._engine.tasks())
+
+
 def _after_fork_in_child() -> None:
     """Drop the sockets that a child shares with its parent: both would write to them."""
+    silence(_tasks_at_fork)
+    _tasks_at_fork.clear()
     for producer in list(_live):
         producer._forked()
     _live.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_tasks_at_fork.clear,
+    after_in_child=_after_fork_in_child,
+)

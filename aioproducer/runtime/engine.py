@@ -17,7 +17,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aioproducer._util import log
@@ -582,7 +582,7 @@ class ProducerEngine:
             self.drop()
 
     def _start_close(self) -> None:
-        if all(task.cancelling() for task in tasks_named(self.loop, _TASKS)):
+        if all(task.cancelling() for task in self.tasks()):
             # The loop is ending: asyncio.run() cancels all tasks and waits for no new one.
             self._encoder.close()
             if self.telemetry is not None:
@@ -598,11 +598,11 @@ class ProducerEngine:
         self.closing = True
         self.client.drop()
         self._encoder.close()
-        self.silence()
+        silence(self.tasks())
 
-    def silence(self) -> None:
-        """Keep asyncio from reporting tasks that will not run again."""
-        silence(tasks_named(self.loop, _TASKS))
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """Return the producer's pending tasks."""
+        return tasks_named(self.loop, _TASKS)
 
     def _cut_drain(self) -> None:
         self._drain_is_cut = True

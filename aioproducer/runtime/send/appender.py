@@ -260,6 +260,7 @@ class RecordAppender:
             ):
                 # Fairness: a loop of sends that never suspends would block all other tasks, and
                 # fill the memory before the first byte is sent.
+                self._sender_task.give_way()
                 await asyncio.sleep(0)
                 self._check_open(transaction_number)
                 if not self._may_append:

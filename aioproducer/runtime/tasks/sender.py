@@ -9,6 +9,9 @@ Invariants
   (`try_send_immediately`, `direct`). As with Nagle's algorithm (RFC 896), later records
   are gathered until the task's turn. The exception is a record that comes 0.1 ms or
   more after the last action, while only single records are in flight (`_may_leave`).
+- While a loop of sends goes on without a pause, the task rests after its actions (`give_way`), at
+  most four times as long as they took. If it did not, batches of thousands of partitions would
+  leave with one record each, which costs ten times as much per record.
 - When this task ends for any reason (close, cancellation by a framework, a bug), `on_end` runs, and
   every waiting call fails with the cause.
 """
@@ -18,6 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -66,6 +70,9 @@ _TRANSACTIONS_V2_SINCE = 12
 _ANSWERS = (Acknowledgement, ProduceResponse)
 _NO_TRANSACTION_TIMEOUT = 2**31 - 1
 _PRODUCER_ID = "producer id"
+_REST = 4.0
+"""Rest per time that the actions took. To handle their responses takes as long as the actions; a
+loop of sends needs the remainder to make more batches than have left."""
 
 
 class SenderTask:
@@ -128,6 +135,8 @@ class SenderTask:
         self._on_end = on_end
         self._wakeup = WakeupTimer(loop)
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(log.get("runtime"))
+        self._gives_way = False
+        self._rests_until = -inf
         self._stopping = False
         self._broken: ProducerFailedError | None = None
         self._interrupted: list[ProducerBatch] = []
@@ -171,6 +180,10 @@ class SenderTask:
     def wake(self) -> None:
         """Wake the task."""
         self._wakeup.wake()
+
+    def give_way(self) -> None:
+        """Let a loop of sends, which pauses only to let other tasks run, go on before the task."""
+        self._gives_way = True
 
     def try_send_immediately(self) -> bool:
         """Send due batches now if the task sleeps and nothing is in flight, else wake the task.
@@ -285,8 +298,12 @@ class SenderTask:
         if self._broken is not None:
             raise self._broken
         self._dispatch_prepared()
-        now = self._loop.time()
+        if self._may_rest():
+            await asyncio.sleep(0)  # a loop of sends that goes on calls `give_way` again
+            return
+        now, began = self._loop.time(), self._wakeup.time()
         self._act(now)
+        self._rests_until = self._wakeup.acted_at + _REST * (self._wakeup.time() - began)
         if self._sender.fatal_error is not None:
             raise self._sender.fatal_error
         self._after_turn()
@@ -296,6 +313,14 @@ class SenderTask:
         else:
             # More to do at once; let other tasks run in between.
             await asyncio.sleep(0)
+
+    def _may_rest(self) -> bool:
+        gives_way, self._gives_way = self._gives_way, False
+        return (
+            gives_way
+            and self._wakeup.time() < self._rests_until
+            and not self._sender.accumulator.expedited
+        )
 
     def _act(self, now: float) -> None:
         """Perform the actions of `Sender.poll`.

@@ -23,16 +23,16 @@ class WakeupTimer:
     Attributes:
         until: The loop time at which the task wakes; -inf while it is awake.
         is_asleep: Whether the task sleeps, and `wake` has not been called.
-        acted_at: Time at which the last action was completed or the last response arrived, in
-            seconds. With uvloop a monotonic clock is used, as uvloop's time has a resolution of
-            one millisecond.
+        time: The loop's clock; with uvloop, whose time has a resolution of one millisecond, a
+            monotonic clock.
+        acted_at: `time` at which the last action was completed or the last response arrived.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.until: float = -inf
         self.is_asleep: bool = False
         is_fine = isinstance(loop, asyncio.BaseEventLoop)
-        self._clock: Callable[[], float] = loop.time if is_fine else time.monotonic
+        self.time: Callable[[], float] = loop.time if is_fine else time.monotonic
         self.acted_at: float = -inf
         self._loop = loop
         self._future: asyncio.Future[None] | None = None
@@ -44,11 +44,11 @@ class WakeupTimer:
     @property
     def was_recently_active(self) -> bool:
         """Whether the last action was less than 0.1 ms ago: more records are likely to follow."""
-        return self._clock() - self.acted_at < _NAGLE_WINDOW_S
+        return self.time() - self.acted_at < _NAGLE_WINDOW_S
 
     def on_acted(self) -> None:
         """Set `acted_at` to the current time."""
-        self.acted_at = self._clock()
+        self.acted_at = self.time()
 
     def wake(self) -> None:
         """Wake the task."""

@@ -21,7 +21,12 @@ from aioproducer.serializers.protocol import (
     wrong_type_error,
 )
 from aioproducer.serializers.registry.avro_leaves import SchemaMismatch
-from aioproducer.serializers.registry.avro_schema import AvroSchemaError, resolve, without_defaults
+from aioproducer.serializers.registry.avro_schema import (
+    AvroSchemaError,
+    check_nesting,
+    resolve,
+    without_defaults,
+)
 from aioproducer.serializers.registry.avro_values import Typed, class_of
 from aioproducer.serializers.registry.avro_writer import AvroWriter
 from aioproducer.serializers.registry.base import (
@@ -168,11 +173,12 @@ def _raw(data: Any, context: SerializationContext) -> bytes:
 def _text(schema: str | Mapping[str, Any] | Sequence[Any]) -> str:
     """Return the schema as JSON, as the user wrote it where it was given as text."""
     try:
-        if not isinstance(schema, str):
-            return json.dumps(schema)
-        json.loads(schema)
-    except ValueError:
-        return json.dumps(schema)  # a bare name such as `string`
-    except RecursionError:
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        check_nesting(json.loads(text))
+    except (AvroSchemaError, RecursionError):
         raise ConfigError("this is no Avro schema: it is nested too deeply") from None
-    return schema
+    except (TypeError, ValueError) as error:
+        if isinstance(schema, str):
+            return json.dumps(schema)  # a bare name such as `string`
+        raise ConfigError(f"this is no Avro schema: {error}") from None
+    return text

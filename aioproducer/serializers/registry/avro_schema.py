@@ -34,15 +34,15 @@ def resolve(schema: Any, references: Iterable[Any] = ()) -> tuple[Any, dict[str,
     named: dict[str, Any] = {}
     try:
         for reference in references:
-            _check_nesting(reference)
+            check_nesting(reference)
             _resolved(reference, "", named, {})
-        _check_nesting(schema)
+        check_nesting(schema)
         return _resolved(schema, "", named, {}), named
     except RecursionError:
         raise AvroSchemaError("its types are nested too deeply") from None
 
 
-def _check_nesting(schema: Any) -> None:
+def check_nesting(schema: Any) -> None:
     """Refuse what native code would need too much of its stack for."""
     level, depth = [schema], 0
     while level:

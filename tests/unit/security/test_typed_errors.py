@@ -340,6 +340,14 @@ def test_an_avro_schema_that_is_nested_too_deeply_is_an_error_of_ours(references
             AvroSerializer(SchemaRegistry("http://r"), schema, references=references)
 
 
+def test_an_avro_schema_that_is_no_json_is_an_error_of_ours() -> None:
+    circular: dict[str, Any] = {"type": "array"}
+    circular["items"] = circular
+    for schema in (circular, {"type": b"int"}):
+        with pytest.raises(ConfigError, match="no Avro schema"):
+            AvroSerializer(SchemaRegistry("http://r"), schema)
+
+
 @pytest.mark.parametrize(
     "schema",
     [

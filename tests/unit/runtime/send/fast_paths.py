@@ -114,7 +114,10 @@ class Bench:
             metadata=self.metadata,
             waits=Waits(),
             sender_task=SimpleNamespace(
-                direct=self.direct, sleeping_until=float("-inf"), advance=lambda until: None
+                direct=self.direct,
+                sleeping_until=float("-inf"),
+                advance=lambda until: None,
+                give_way=lambda: None,
             ),
             choose_partition=partition_chooser(
                 config.partitioner, rng, ignore_keys=config.partitioner_ignore_keys

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -46,6 +47,57 @@ def test_a_batch_leaves_in_the_turn_of_its_send_and_what_follows_gathers():
         await producer.close()
 
     run_virtual(run, topics={"t": 1})
+
+
+def slow_turns_of(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a millisecond pass in each turn of the sender."""
+    assert producer._engine is not None
+    task, loop = producer._engine.sender_task, asyncio.get_running_loop()
+    act = task._act
+
+    def act_slowly(now: float) -> None:
+        act(now)
+        loop._now += 0.001
+
+    monkeypatch.setattr(task, "_act", act_slowly)
+
+
+def test_a_loop_of_sends_over_many_partitions_fills_batches_while_the_sender_rests(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async def run(kafka: VirtualKafka) -> None:
+        producer = await warmed_up(kafka, linger_ms=0)
+        slow_turns_of(producer, monkeypatch)
+        stats = producer._engine.stats
+        batches = stats.batches_sent
+        deliveries = [
+            await producer.send("many", b"v", partition=number % 600) for number in range(3_000)
+        ]
+        for delivery in deliveries:
+            await delivery
+        assert stats.batches_sent - batches <= 1_000
+        await producer.close()
+
+    run_virtual(run, topics={"t": 1, "many": 600})
+
+
+def test_sender_does_not_rest_while_a_flush_waits(monkeypatch: pytest.MonkeyPatch):
+    async def run(kafka: VirtualKafka) -> None:
+        producer = await warmed_up(kafka, linger_ms=0)
+        slow_turns_of(producer, monkeypatch)
+
+        async def send_without_end() -> None:
+            for number in itertools.count():
+                await producer.send("many", b"v", partition=number % 600)
+
+        endless = asyncio.create_task(send_without_end())
+        await producer.send("t", b"v")
+        async with asyncio.timeout(1.0):
+            await producer.flush()
+        endless.cancel()
+        await producer.close()
+
+    run_virtual(run, topics={"t": 1, "many": 600})
 
 
 def test_what_lingers_does_not_leave_at_once():
