@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 from tools.mutation import report
-from tools.mutation.__main__ import EQUIVALENTS
+from tools.mutation.__main__ import EQUIVALENTS, chosen
 from tools.mutation.coverage_map import CoverageMap
 from tools.mutation.operators import changes_of, mutated
 from tools.mutation.patching import apply
@@ -162,12 +162,12 @@ def test_mutant_of_a_real_module_is_killed_by_its_tests() -> None:
     assert verdict(CLUSTER_TESTS) == "False"
 
 
-def killer_of(change: str, tests: list[str]) -> str:
+def answer_of(change: str, tests: list[str]) -> str:
     """Judge one change of cluster.py in a fork of a process that has imported everything."""
     question = Question(str(ROOT / CLUSTER), change_of(change), tests, 1.0)
     program = (
-        "from tools.mutation.session import Question, killers\n"
-        f"print(killers([Question{tuple(question)!r}], 1)[0])"
+        "from tools.mutation.session import Question, answers\n"
+        f"print(*answers([Question{tuple(question)!r}], 1)[0])"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT / ".ci"), "AIOPRODUCER_IMPL": "pure"}
     command = [sys.executable, "-c", program]
@@ -184,11 +184,21 @@ SEEING = (
 
 
 def test_fork_with_a_mutant_names_the_test_that_kills_it() -> None:
-    assert killer_of("return known.partitions[partition]", [BLIND, SEEING]) == SEEING
+    assert answer_of("return known.partitions[partition]", [BLIND, SEEING]) == f"{SEEING} True"
 
 
 def test_fork_with_a_mutant_that_no_test_notices_names_none() -> None:
-    assert killer_of("return known.partitions[partition]", [BLIND]) == "None"
+    assert answer_of("return known.partitions[partition]", [BLIND]) == "None True"
+
+
+def test_chosen_tests_begin_with_the_nearest_and_fit_into_the_time() -> None:
+    seconds = {"tests/unit/net/a": 1.0, "tests/unit/core/b": 80.0, "tests/unit/core/c": 2.0}
+    seconds["tests/unit/net/d"] = 20.0
+    assert chosen(list(seconds), "core", seconds, 100.0) == [
+        "tests/unit/core/c",
+        "tests/unit/core/b",
+        "tests/unit/net/a",
+    ]
 
 
 SOURCE = """

@@ -6,9 +6,10 @@ PYTHONPATH=.ci python -m tools.mutation [--mutants 1500] [--seed 1] [--folders c
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,11 +21,14 @@ EQUIVALENTS = Path(__file__).with_name("equivalents.txt")
 TESTS = "tests/unit tests/conformance"
 
 
-def stages(tests: Sequence[str], folder: str) -> Iterator[list[str]]:
-    """The tests that mirror the folder come first: they find most, and few files are collected."""
+def chosen(
+    tests: Sequence[str], folder: str, seconds: Mapping[str, float], limit: float
+) -> list[str]:
+    """The tests that mirror the folder first, which find most; as many as fit into the limit."""
     near = f"tests/unit/{folder}/"
-    parts = ([t for t in tests if t.startswith(near)], [t for t in tests if not t.startswith(near)])
-    return (part for part in parts if part)
+    ordered = sorted(tests, key=lambda test: (not test.startswith(near), seconds[test], test))
+    spent = itertools.accumulate(seconds[test] for test in ordered)
+    return [test for test, so_far in zip(ordered, spent, strict=True) if so_far <= limit]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     everything = sampling.all_mutants(ROOT, options.folders.split(","))
     drawn = sampling.sample(everything, options.mutants, options.seed)
     print(f"seed {options.seed}: {len(drawn)} of {sum(map(len, everything.values()))} mutants")
-    outcomes = run(drawn, options.tests.split(), options.jobs)
+    outcomes = run(drawn, options.tests.split(), options.jobs, options.seconds)
     seconds = time.monotonic() - started
     text = report.page(outcomes, options.seed, options.tests, seconds)
     print(text)
@@ -45,50 +49,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(any(score.percent < score.bar for score in report.scores(outcomes)))
 
 
-def run(drawn: Sequence[sampling.Mutant], tests: Sequence[str], jobs: int) -> list[report.Outcome]:
-    """Run the tests of each mutant, `jobs` mutants at a time."""
+def run(
+    drawn: Sequence[sampling.Mutant], tests: Sequence[str], jobs: int, limit: float
+) -> list[report.Outcome]:
+    """Run the tests of each mutant for at most `limit` seconds, `jobs` mutants at a time."""
     from tools.mutation import coverage_map, trial
-    from tools.mutation.session import Question, killers
+    from tools.mutation.session import Answer, Question, answers
 
     reached = coverage_map.load_map(ROOT, tests, BUILD / "pure.json")
     listed: Mapping[tuple[str, str, str], str] = report.read_equivalents(EQUIVALENTS)
-    found = [reached.tests_of(m.path, m.change.lines) for m in drawn]
-    first = killers(
-        [
-            Question(
-                str(ROOT / m.path), m.change.number, of_it, sum(reached.seconds[t] for t in of_it)
-            )
-            for m, of_it in zip(drawn, found, strict=True)
-        ],
-        jobs,
-    )
-    unreliable = _failing_without_a_mutant(sorted({test for test in first if test}), jobs)
-    print(f"{sum(test is not None for test in first)} killed in one process", flush=True)
+    questions = []
+    for mutant in drawn:
+        reaching = reached.tests_of(mutant.path, mutant.change.lines)
+        of_it = chosen(reaching, mutant.folder, reached.seconds, limit)
+        seconds = sum(reached.seconds[test] for test in of_it)
+        number = mutant.change.number
+        questions.append(Question(str(ROOT / mutant.path), number, of_it, seconds))
+    found = answers(questions, jobs)
+    suspects = sorted({answer.killer for answer in found if answer.killer})
+    without = answers([Question("", None, [test], 60.0) for test in suspects], jobs)
+    unreliable = {test for test, answer in zip(suspects, without, strict=True) if answer.killer}
+    print(f"{sum(answer.in_place for answer in found)} tried in one process", flush=True)
 
-    def judge(mutant: sampling.Mutant, killer: str | None, reaching: list[str]) -> report.Outcome:
+    def judge(mutant: sampling.Mutant, question: Question, answer: Answer) -> report.Outcome:
         change = mutant.change
         if (mutant.path, change.before, change.after) in listed:
             return report.Outcome(mutant, "listed")
-        if killer is not None and killer not in unreliable:
+        reliable = [test for test in question.tests if test not in unreliable]
+        is_open = not answer.in_place or answer.killer in unreliable
+        if answer.killer is not None and not is_open:
             return report.Outcome(mutant, "killed")
-        reliable = [test for test in reaching if test not in unreliable]
-        for stage in stages(reliable, mutant.folder):
-            durations = [reached.seconds[test] for test in stage]
-            if not trial.survives(ROOT / mutant.path, change.number, stage, durations):
+        if reliable and is_open:
+            durations = [reached.seconds[test] for test in reliable]
+            if not trial.survives(ROOT / mutant.path, change.number, reliable, durations):
                 return report.Outcome(mutant, "killed")
         name = "survived" if reliable else "not reached"
         print(f"{name}: {mutant.path}:{change.line}: {change.before} -> {change.after}", flush=True)
         return report.Outcome(mutant, name)
 
     with ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(judge, drawn, first, found))
-
-
-def _failing_without_a_mutant(tests: Sequence[str], jobs: int) -> set[str]:
-    from tools.mutation.session import Question, killers
-
-    found = killers([Question("", None, [test], 60.0) for test in tests], jobs)
-    return {test for test, killer in zip(tests, found, strict=True) if killer is not None}
+        return list(pool.map(judge, drawn, questions, found))
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -98,6 +98,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--folders", default=",".join(sampling.FOLDERS))
     parser.add_argument("--tests", default=TESTS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="how long the tests of a mutant may take"
+    )
     parser.add_argument("--record", action="store_true", help="write bench/MUTATION.md")
     return parser.parse_args(arguments)
 

@@ -1,7 +1,6 @@
 """Many trials in one session of pytest: the tests are collected once, and each mutant is a fork.
 
-A mutant that survives here, or cannot be put in place here, is left to `trial`, which imports the
-changed module anew.
+A mutant that cannot be put in place here is left to `trial`, which imports the changed module anew.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ import pytest
 from tools.mutation.patching import apply
 from tools.mutation.trial import MEMORY_BYTES, PYTEST_ARGUMENTS, in_child
 
-_LONGEST_TEST_S = 60
+_LONGEST_TEST_S = 30
 _STARTING_S = 10.0
-_ALL_PASS = "all pass"
+_ALL_PASS, _NO_PLACE = "all pass", "no place"
 
 
 class Question(NamedTuple):
@@ -39,6 +38,19 @@ class Question(NamedTuple):
     """How long the tests take without the change."""
 
 
+class Answer(NamedTuple):
+    """The result for a question.
+
+    Attributes:
+        killer: The test that fails; "" if the tests took too long or the process ended; None if all
+            pass.
+        in_place: Whether the mutant could be put in place, or was killed.
+    """
+
+    killer: str | None
+    in_place: bool
+
+
 class _Child(NamedTuple):
     question: int
     pid: int
@@ -47,11 +59,11 @@ class _Child(NamedTuple):
     folder: str
 
 
-def killers(questions: Sequence[Question], jobs: int) -> list[str | None]:
-    """Return for each question the test that fails, "" if it took too long, None if all pass."""
+def answers(questions: Sequence[Question], jobs: int) -> list[Answer]:
+    """Run the tests of each question, which are in the order in which they are asked for."""
     tests = sorted({test.partition("::")[0] for each in questions for test in each.tests})
     if not tests:  # pytest would collect all there are
-        return [None] * len(questions)
+        return [Answer(None, in_place=False)] * len(questions)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "killers.json"
 
@@ -67,7 +79,7 @@ def killers(questions: Sequence[Question], jobs: int) -> list[str | None]:
         if not file.exists():
             raise SystemExit("the tests could not be collected; see above")
         found = json.loads(file.read_text())
-    return [found.get(str(number)) for number in range(len(questions))]
+    return [Answer(*found.get(str(number), (None, False))) for number in range(len(questions))]
 
 
 class _Trials:
@@ -77,13 +89,15 @@ class _Trials:
         self._questions = questions
         self._jobs = jobs
         self._running: list[_Child] = []
-        self.found: dict[int, str] = {}
+        self.found: dict[int, Answer] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = {item.nodeid: item for item in session.items}
         for number, question in enumerate(self._questions):
             while len(self._running) >= self._jobs:
                 self._wait()
+            if number % 100 == 0:
+                print(f"mutant {number} of {len(self._questions)}", flush=True)
             tests = [items[test] for test in question.tests if test in items]
             if tests:
                 self._running.append(_start(number, question, session, tests))
@@ -112,9 +126,11 @@ class _Trials:
             answer = pipe.read().decode()
         shutil.rmtree(child.folder, ignore_errors=True)
         if is_late or not answer:  # it hangs, or has crashed
-            self.found[child.question] = ""
-        elif answer != _ALL_PASS:
-            self.found[child.question] = answer
+            self.found[child.question] = Answer("", in_place=True)
+        elif answer == _ALL_PASS:
+            self.found[child.question] = Answer(None, in_place=True)
+        elif answer != _NO_PLACE:
+            self.found[child.question] = Answer(answer, in_place=True)
 
 
 def _start(
@@ -133,11 +149,11 @@ def _start(
 
 
 def _judge(question: Question, session: pytest.Session, tests: list[pytest.Item]) -> str:
-    """Return the first test that fails, or `_ALL_PASS`, also where the mutant has no place."""
+    """Return the first test that fails, or `_ALL_PASS`, or `_NO_PLACE` for the mutant."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, used + MEMORY_BYTES))
     if question.number is not None and not apply(Path(question.file), question.number):
-        return _ALL_PASS
+        return _NO_PLACE
     for test, following in pairwise([*tests, None]):
         if test is not None:
             test.config.hook.pytest_runtest_protocol(item=test, nextitem=following)
