@@ -78,6 +78,7 @@ def _extra_options(job: Job) -> dict[str, Any]:
 
     options: dict[str, dict[str, Any]] = {
         "partitioner": {"partitioner": partition},
+        "topics": {"buffer_memory_allocation_strategy": "incremental"},
         "interceptor": {"interceptor_classes": [Interceptor()]},
         "serializer": {"value_serializer": str.encode},
     }
