@@ -42,8 +42,7 @@ class Answer(NamedTuple):
     """The result for a question.
 
     Attributes:
-        killer: The test that fails; "" if the tests took too long or the process ended; None if all
-            pass.
+        killer: The test that fails; "" if the tests took too long; None if all pass.
         in_place: Whether the mutant could be put in place, or was killed.
     """
 
@@ -125,11 +124,12 @@ class _Trials:
         with os.fdopen(child.pipe, "rb") as pipe:
             answer = pipe.read().decode()
         shutil.rmtree(child.folder, ignore_errors=True)
-        if is_late or not answer:  # it hangs, or has crashed
+        if is_late:  # it hangs
             self.found[child.question] = Answer("", in_place=True)
         elif answer == _ALL_PASS:
+            print(f"mutant {child.question}: no test fails", flush=True)
             self.found[child.question] = Answer(None, in_place=True)
-        elif answer != _NO_PLACE:
+        elif answer not in {_NO_PLACE, ""}:  # "": the process has crashed
             self.found[child.question] = Answer(answer, in_place=True)
 
 

@@ -147,11 +147,13 @@ class BufferPool:
 
     def cancel(self, request: MemoryRequest) -> None:
         """Cancel a request; memory granted to it goes to the following requests."""
+        is_queued = request in self._queue  # also with a buffer, if its callback has raised
+        if is_queued:
+            self._queue.remove(request)
         if request.buffer is not None:
             buffer, request.buffer = request.buffer, None
             self.deallocate(buffer, request.size)
-        elif request in self._queue:
-            self._queue.remove(request)
+        elif is_queued:
             self._give_back(request)
             self._serve()
 

@@ -232,11 +232,7 @@ class Readiness:
         """Return when a partition with batches is ready, and whether it lingers until then."""
         head = queue.batches[0]
         lingers = not (
-            head.full
-            or not (self._linger or head.gathering)
-            or len(queue.batches) > 1
-            or head.urgent
-            or self._is_expedited()
+            head.full or not (self._linger or head.gathering) or head.urgent or self._is_expedited()
         )
         if head.attempts:
             return head.retry_at, lingers

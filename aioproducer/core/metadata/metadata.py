@@ -459,8 +459,7 @@ class Metadata:
     def _allow_next_after_answer(self, now: float, *, changed: bool) -> None:
         """Set the backoff, which grows while responses change nothing (KIP-580)."""
         self._unchanged_answers = 0 if changed else self._unchanged_answers + 1
-        attempt = max(self._unchanged_answers - 1, 0)
-        self._allowed_at = now + self._backoff.delay(attempt, self._rng)
+        self._allowed_at = now + self._backoff.delay(self._unchanged_answers - 1, self._rng)
 
     def _explain_topic(self, name: str, partition: int | None) -> Reason:
         live = self._topics.get(name)

@@ -217,7 +217,6 @@ class CoordinatorSession:
         if answer.code:
             self._react(request, answer, now)
             return False
-        self._retry_at = -inf
         if request.rpc is not Rpc.FIND_COORDINATOR:
             self._on_success()
         return True
@@ -240,7 +239,6 @@ class CoordinatorSession:
             left_out = "the response left some partitions out"
             self._back_off(now, KafkaError(left_out, node_id=request.node_id))
         else:
-            self._retry_at = -inf
             self._on_success()
         return [partition for partition in asked if not answers[partition].code]
 

@@ -130,11 +130,7 @@ class TransactionManager:
         self._operations = Operations()
         self._wants_v2 = False
         self._can_renew = True
-        self._must_renew = False
-        self._renew_to_be_sure = False
-        self._addition_in_doubt = False
-        self._init_in_doubt = False
-        self._aborted_to_be_sure = False
+        self._on_new_epoch()
         self._unanswered: Rpc | None = None
         self._commit_at_the_end: Operation | None = None
         self.contents: TransactionContents = TransactionContents(transactional_id)
@@ -200,7 +196,6 @@ class TransactionManager:
         self.transactional_id, self.identity = transactional_id, None
         v2, self.contents = self.contents.v2, TransactionContents(transactional_id)
         self.contents.v2 = v2
-        self._on_new_epoch()
         self._unanswered = None
         self._move(_S.UNINITIALIZED)
 

@@ -18,6 +18,14 @@ def test_sent_batch_counts_for_its_topic_and_for_the_producer() -> None:
     assert (totals.queue_time, totals.queue_time_max) == (0.75, 0.5)
 
 
+def test_description_of_the_totals_has_no_samples_and_no_callable() -> None:
+    text = repr(stats.ProducerStats())
+    assert "records_sent=0" in text
+    assert not [
+        name for name in ("count_appended", "delivery_times", "recent_failures") if name in text
+    ]
+
+
 def test_new_totals_are_zero() -> None:
     shared = {field.name for field in fields(stats.Sampled)}
     for totals in (stats.ProducerStats(), stats.TopicStats()):

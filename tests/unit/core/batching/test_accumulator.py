@@ -7,7 +7,9 @@ from math import inf
 import pytest
 
 from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
+from aioproducer.core.batching.outgoing import OutgoingRecord
 from aioproducer.core.sending.idempotence import IdempotentSequencer, ProducerIdentity
+from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.types import TopicPartition
 
 from ..support import Core, metadata_response
@@ -74,6 +76,24 @@ def test_records_that_grow_on_their_way_count_as_what_they_grow_to() -> None:
     assert [len(core.drain(1)) for _ in range(3)] == [1, 1, 1]
 
 
+def test_each_record_of_a_batch_grows_on_its_way() -> None:
+    core = Core(leaders=(1, 1), max_request_size=300)
+    for partition in (0, 1):
+        core.append(partition)
+        core.append(partition)
+    core.accumulator.growth_per_record = 40
+    assert [len(core.drain(1)) for _ in range(2)] == [1, 1]
+
+
+def test_a_buffer_that_is_too_small_for_its_record_is_refused() -> None:
+    core = Core()
+    meta = core.metadata.topic("t")
+    assert meta is not None
+    record = OutgoingRecord(meta, 0, 1, None, b"v" * 50, (), 150)
+    with pytest.raises(ValueError, match="a buffer of 20 bytes does not hold"):
+        core.accumulator.begin_batch(record, 0, core.now, buffer=bytearray(20), size=20)
+
+
 def test_a_batch_beyond_max_request_size_goes_alone() -> None:
     core = Core(max_request_size=50)
     batch = core.append()
@@ -105,6 +125,17 @@ def test_ready_batches_follow_their_leader() -> None:
     core.learn((2, 2, 3), epoch=2)
     assert core.drain(1) == []
     assert core.drain(2) == [batch]
+
+
+def test_leader_that_moves_away_and_back_gets_one_batch_of_the_partition() -> None:
+    core = Core((1,))
+    first = core.fill()
+    core.fill()
+    core.accumulator.readiness.collect(core.now)
+    for epoch, leader in ((2, 2), (3, 1)):
+        core.learn((leader,), epoch=epoch)
+        core.accumulator.readiness.collect(core.now)
+    assert core.drain(1) == [first]
 
 
 def test_a_muted_partition_gives_nothing_until_the_answer() -> None:
@@ -428,6 +459,17 @@ def test_a_batch_that_grows_doubles_its_memory_up_to_batch_size() -> None:
         sizes.append(batch.size)
     assert sorted(set(sizes)) == [4096, 8192, 10_000]
     assert core.pool.total - core.pool.available == 10_000 + 4096
+
+
+def test_a_record_that_fits_into_what_is_left_does_not_make_its_batch_grow() -> None:
+    core = Core(grows=True, batch_size=10_000, linger=5.0)
+    batch = core.append(value=b"v" * 3000)
+    meta = core.metadata.topic("t")
+    assert meta is not None
+    room = batch.size - batch.wire_size + HEADER_SIZE
+    record = OutgoingRecord(meta, 0, 1, None, b"v", (), room)
+    assert core.accumulator.try_append(record, 0) is batch
+    assert batch.size == 4096
 
 
 def test_a_partition_needs_a_new_batch_where_there_is_none_or_the_last_is_full() -> None:

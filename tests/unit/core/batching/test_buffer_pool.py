@@ -139,6 +139,17 @@ def test_a_buffer_that_cannot_be_made_takes_nothing_from_the_pool() -> None:
     assert pool.available == pool.total
 
 
+def test_a_request_whose_callback_raises_at_once_gives_its_buffer_back() -> None:
+    pool = BufferPool(total=64, poolable=16)
+
+    def interrupted(request: MemoryRequest) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pool.enqueue(32, interrupted)
+    assert (pool.available, pool.queued) == (64, 0)
+
+
 def test_a_waiter_whose_buffer_cannot_be_made_fails_and_passes_its_pieces_on() -> None:
     pool = BufferPool(total=IMPOSSIBLE, poolable=16)
     settled = Settled()

@@ -282,6 +282,10 @@ def test_slow_and_leaderless_partitions_follow_those_that_count():
     assert partitioner.cumulative_weights == (2, 3)
 
 
+def test_partition_of_a_slow_node_is_left_out_from_its_first_batch_on() -> None:
+    assert partition_load({0: 1, 1: 3}, topic(1, 2), slow_nodes(1)) == ([3, 1], [1, 0], 1)
+
+
 def test_a_slow_node_without_data_is_tried_again():
     load = partition_load({0: 0, 1: 3}, topic(1, 2), slow_nodes(1))
     assert load == ([0, 3], [0, 1], 2)

@@ -146,6 +146,26 @@ def test_a_new_topic_is_asked_for_at_once_and_alone():
     assert (fetch.topics, fetch.partial) == (["u"], True)
 
 
+def test_backoff_doubles_with_every_answer_that_changes_nothing_since_a_topic_was_added():
+    metadata = ready()
+    now, waits = 10.0, []
+    metadata.add_topic("absent", now)
+    for _ in range(3):
+        answer(metadata, now, topic("absent", error=UNKNOWN_TOPIC))
+        metadata.request_topic("absent", now)
+        waits.append(metadata.next_update_at(now) - now)
+        now += 5
+    assert waits == pytest.approx([0.1, 0.2, 0.4])
+
+
+def test_no_answer_is_full_before_the_first():
+    metadata = new_metadata()
+    assert not metadata.last_answer_is_full
+    assert metadata.cluster.controller_id == -1
+    answer(metadata, 0)
+    assert metadata.last_answer_is_full
+
+
 def test_a_new_topic_is_asked_for_at_once_and_the_others_keep_their_backoff():
     metadata = ready()
     metadata.add_topic("x", 1)

@@ -19,6 +19,7 @@ from aioproducer.core.sending.idempotence import (
     ProducerIdentity,
     sequence_after,
 )
+from aioproducer.core.sending.obstacles import Obstacle
 from aioproducer.errors import (
     BatchRefusedError,
     ClusterAuthorizationFailedError,
@@ -27,6 +28,7 @@ from aioproducer.errors import (
     KafkaError,
     NodeDisconnectedError,
     NotCoordinatorError,
+    OutOfOrderSequenceNumberError,
     UnknownServerError,
     UnsupportedVersionError,
 )
@@ -504,6 +506,61 @@ def test_used_up_epochs_ask_for_a_new_producer_id() -> None:
     core.sender.on_identity(ProducerIdentity(10, 0))
     core.poll()
     assert stamps(fresh) == (10, 0, 0)
+
+
+def test_first_batch_that_is_out_of_order_is_no_loss() -> None:
+    core = idempotent_core()
+    core.append()
+    (dispatch,) = core.poll()
+    assert not core.sequencer.on_out_of_order(dispatch.batches[0])
+    core.sender.on_response(1, dispatch.batches, answer(45), core.now)
+    core.now += 2
+    assert len(core.poll()) == 1
+
+
+def test_without_idempotence_a_batch_waits_for_nothing_but_its_turn() -> None:
+    core = Core((1,))
+    batch = core.append()
+    assert core.sequencer.may_drain(batch, core.now, 1)
+    assert core.sequencer.obstacle(batch) is Obstacle.TURN
+
+
+def test_a_batch_that_is_out_of_order_is_sent_again_after_a_backoff_that_grows() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    batch = core.append()
+    waits = []
+    for _ in range(3):
+        (dispatch,) = core.poll()
+        core.sender.on_response(1, dispatch.batches, answer(45), core.now)
+        waits.append(batch.retry_at - core.now)
+        core.now += 2
+    assert [round(wait / 0.1) for wait in waits] == [1, 2, 4]
+
+
+def test_a_batch_that_is_out_of_order_until_it_expires_says_why() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    batch = core.append()
+    (dispatch,) = core.poll()
+    core.sender.on_response(1, dispatch.batches, answer(45), core.now)
+    core.now += 200
+    core.poll()
+    error = batch.outcome.error if batch.outcome else None
+    assert isinstance(error, DeliveryTimeoutError)
+    assert isinstance(error.__cause__, OutOfOrderSequenceNumberError)
+
+
+def test_a_batch_that_is_refused_out_of_order_past_its_time_names_the_time_limit() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    batch = core.append()
+    (dispatch,) = core.poll()
+    core.now += 200
+    core.sender.on_response(1, dispatch.batches, answer(45), core.now)
+    error = batch.outcome.error if batch.outcome else None
+    assert isinstance(error, OutOfOrderSequenceNumberError)
+    assert error.advice is not None and "raise delivery_timeout_ms" in error.advice
 
 
 def test_a_split_batch_keeps_its_sequences_and_its_order() -> None:

@@ -73,6 +73,17 @@ def test_one_record_one_request_one_offset() -> None:
     assert core.stats.records_acknowledged == 1
 
 
+def test_a_response_counts_for_the_time_in_which_it_arrives() -> None:
+    core = Core()
+    core.append()
+    (dispatch,) = core.poll()
+    began = core.now
+    core.now = began + 50
+    core.acknowledge(dispatch)
+    assert core.stats.rate("responses", began + 70) > 0
+    assert core.stats.rate("responses", began + 105) > 0
+
+
 def test_log_append_time_is_the_brokers() -> None:
     core = Core()
     batch = core.append()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from uuid import UUID
 
 import pytest
@@ -288,6 +289,28 @@ def test_a_commit_waits_for_offsets_that_are_on_their_way() -> None:
     assert stage.request().rpc is END
 
 
+def test_offsets_are_sent_and_end_in_the_order_of_their_calls() -> None:
+    stage = Stage().begun()
+    operations = [
+        stage.manager.send_offsets({T0: OffsetAndMetadata(number)}, GROUP) for number in (1, 2)
+    ]
+    stage.respond(stage.request(OFFSETS))
+    assert [operation.done for operation in operations] == [True, False]
+    stage.respond(stage.request(OFFSETS))
+    assert [operation.done for operation in operations] == [True, True]
+
+
+def test_begin_and_assume_may_be_called_once_an_end_has_been_received() -> None:
+    stage = Stage().ready()
+    assert stage.manager.is_free
+    stage.begin()
+    assert not stage.manager.is_free
+    operation = stage.manager.abort()
+    assert not stage.manager.is_free
+    stage.done(operation)
+    assert stage.manager.is_free
+
+
 def test_an_abort_drops_offsets_that_were_not_sent() -> None:
     stage = Stage().begun()
     operation = stage.manager.send_offsets({T0: OffsetAndMetadata(1)}, GROUP)
@@ -521,6 +544,15 @@ def test_a_passing_error_is_tried_again_with_backoff(rpc: Rpc, code: int) -> Non
     assert waits == pytest.approx([first, 2 * first, 4 * first, 8 * first])
 
 
+def test_a_backoff_that_is_over_is_no_reason_for_a_turn() -> None:
+    stage, request = at(ADD)
+    stage.respond(request, 51)
+    due = stage.coordinator_session.due_at(stage.core.now, is_idle=False)
+    assert due > stage.core.now
+    stage.manager.fail(KafkaError("the end"))
+    assert stage.coordinator_session.due_at(due, is_idle=False) == inf
+
+
 def test_the_backoff_starts_anew_after_a_success() -> None:
     stage = Stage(level=1).begun()
     for partition in (0, 1):
@@ -726,6 +758,24 @@ def test_v1_aborts_again_before_a_renewal_that_was_refused() -> None:
     stage.begin()
     produced(stage)
     stage.done(stage.manager.commit())
+
+
+def test_v1_aborts_before_every_renewal_that_follows_an_addition_without_an_answer() -> None:
+    stage = renewing()
+    stage.respond(asks_for_an_abort(stage))
+    stage.lose(stage.request(INIT))
+    stage.wait()
+    stage.respond(stage.request(INIT))
+    stage.begin()
+    stage.core.append()
+    stage.lose(stage.request(ADD))
+    stage.wait()
+    stage.done(stage.manager.commit())
+    stage.wait()
+    stage.respond(asks_for_an_abort(stage))
+    stage.respond(stage.request(INIT), 51)
+    stage.wait()
+    asks_for_an_abort(stage)
 
 
 def test_v1_does_not_abort_again_after_a_renewal_without_an_answer() -> None:
