@@ -78,27 +78,23 @@ class RecordFutures:
     """Makes the futures of one producer's records, and settles those of a batch together.
 
     Args:
-        loop: The producer's.
         acknowledged: Whether brokers acknowledge; futures have None for a result otherwise.
         plain: Make asyncio's own futures. They cost less; an await that has to wait takes one more
             turn of the loop.
     """
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, *, acknowledged: bool, plain: bool = False
-    ) -> None:
+    def __init__(self, *, acknowledged: bool, plain: bool = False) -> None:
         self.acknowledged: bool = acknowledged
-        self._loop = loop
         self._plain = plain
         self._open: dict[ProducerBatch, _Group] = {}
 
     def of(self, delivery: Delivery) -> Outcome:
-        """Return a future of a delivery."""
+        """Return a future of a delivery; called in the producer's loop."""
         future: Outcome
         if self._plain:
-            future = asyncio.Future(loop=self._loop)
+            future = asyncio.Future()
         else:
-            future = RecordFuture(loop=self._loop)
+            future = RecordFuture()
             future._delivery = delivery
         batch = delivery._batch
         group = self._open.get(batch)

@@ -121,3 +121,15 @@ def test_run_of_all_programs_is_recorded_with_the_reasons(
     assert "- kstreams t.py::a: wrong" in text
     for name, reason in runner.differences().items():
         assert f"| {name} | {reason} |" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "whole"),
+    [
+        ("one 1.0: 3 pass with the client, 3 of them with ours as well", True),
+        ("one: SKIPPED: its source distribution has no tests", False),
+        ("one 1.0: 3 pass with the client; no time for tests/test_b.py", False),
+    ],
+)
+def test_run_that_lacks_a_program_is_not_recorded(line: str, whole: bool) -> None:
+    assert runner.is_whole(["two 1.0: 5 pass with the client", line]) is whole
