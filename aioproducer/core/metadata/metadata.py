@@ -157,7 +157,7 @@ class Metadata:
         self._allowed_at = -inf
         self._failures = 0
         self._last_failure: KafkaError | None = None
-        self._unchanged_answers = 0
+        self._unchanged_answers: int = 0
 
     # -- reading ---------------------------------------------------------------------------------
 

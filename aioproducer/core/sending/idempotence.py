@@ -174,7 +174,7 @@ class _Partition:
         """Batches from this ordinal on are not written."""
         self.unknown_gap: tuple[int, ...] | None = None
         """The youngest batch that failed, or was split, and may have been written."""
-        self.log_is_new = False
+        self.log_is_new: bool = False
         """Assigned sequences belong to the log of a deleted topic."""
 
     def begin_new_log(self) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Any
+
+import pytest
 
 from aioproducer.core.batching.adaptive_linger import EARLY_FLUSH_RECORDS
 from aioproducer.core.batching.batch import ProducerBatch
@@ -19,7 +22,7 @@ def ask(core: Core, partition: int = 0) -> ProducerBatch:
     return batch
 
 
-def asked(count: int, *, partitions: int = 1, **options: int) -> Core:
+def asked(count: int, *, partitions: int = 1, **options: Any) -> Core:
     """So many tasks have waited for one linger to end, and got their answers."""
     core = Core(linger=LINGER, batch_size=50_000, memory=1 << 24, **options)
     for number in range(count):
@@ -38,6 +41,14 @@ def test_linger_ends_when_as_many_wait_as_the_last_one_has_brought() -> None:
     assert core.poll() == []
     ask(core)
     assert len(core.poll()) == 1
+
+
+@pytest.mark.parametrize(("batches", "ends_early"), [(64, True), (65, False)])
+def test_linger_of_more_than_64_batches_does_not_end_early(batches: int, ends_early: bool) -> None:
+    core = asked(batches, partitions=batches, leaders=(1,) * batches)
+    for number in range(batches):
+        ask(core, number)
+    assert bool(core.poll()) is ends_early
 
 
 def test_single_awaiter_does_not_linger_for_others_that_never_come() -> None:

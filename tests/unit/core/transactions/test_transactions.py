@@ -86,6 +86,16 @@ def test_v1_announces_partitions_before_it_writes_to_them() -> None:
     assert stage.sent == [Rpc.FIND_COORDINATOR, INIT, ADD, END]
 
 
+def test_v1_has_a_request_to_send_once_a_partition_is_used_for_the_first_time() -> None:
+    stage = Stage(level=1).begun()
+    calls: list[bool] = []
+    stage.manager.on_work = lambda: calls.append(True)
+    stage.manager.on_partition_used(T0)
+    assert calls == [True]
+    stage.manager.on_partition_used(T0)
+    assert calls == [True]
+
+
 def test_v1_announces_a_partition_once_per_transaction() -> None:
     stage = Stage(level=1).begun()
     produced(stage)
@@ -739,6 +749,15 @@ def test_v1_aborts_what_a_late_addition_may_have_begun_before_the_epoch_is_renew
     stage.respond(stage.request(INIT))
     stage.begin()
     assert stage.manager.identity == (7, 1)
+
+
+def test_v1_has_the_renewal_to_send_after_the_abort() -> None:
+    stage = renewing()
+    request = asks_for_an_abort(stage)
+    calls: list[bool] = []
+    stage.manager.on_work = lambda: calls.append(True)
+    stage.respond(request)
+    assert calls
 
 
 @pytest.mark.parametrize("rpc", [OFFSETS, END])
