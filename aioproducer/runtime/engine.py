@@ -306,9 +306,8 @@ class ProducerEngine:
             self.config.metric_reporters, lambda: registry.live(self), self.loop
         )
 
-    def _make_sticky(self, topic: str) -> BuiltInPartitioner:
+    def _make_sticky(self) -> BuiltInPartitioner:
         return BuiltInPartitioner(
-            topic,
             max(1, self.config.batch_size),
             adaptive=self.config.partitioner_adaptive_partitioning_enable,
             rng=self._rng,

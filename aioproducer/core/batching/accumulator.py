@@ -558,8 +558,9 @@ class RecordAccumulator:
         )
         for record in records:
             if not batch.try_append(record):
-                held = 0 if batch.buffer is None else len(batch.buffer)
-                raise ValueError(f"a buffer of {held} bytes does not hold the record it is for")
+                raise ValueError(
+                    f"a buffer of {len(buffer)} bytes does not hold the record it is for"
+                )
         return batch
 
     def _next_ordinal(self) -> tuple[int, ...]:

@@ -35,9 +35,7 @@ class MemoryRequest:
 
     __slots__ = ("buffer", "ceiling", "error", "granted", "on_done", "size")
 
-    def __init__(
-        self, size: int, on_done: Callable[[MemoryRequest], None], ceiling: int = 0
-    ) -> None:
+    def __init__(self, size: int, on_done: Callable[[MemoryRequest], None], ceiling: int) -> None:
         self.size: int = size
         self.ceiling: int = ceiling
         self.granted: int = 0

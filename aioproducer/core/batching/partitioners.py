@@ -80,7 +80,6 @@ class BuiltInPartitioner:
     """Sticky partitioner of one topic.
 
     Args:
-        topic: the topic's name.
         sticky_batch_size: bytes for one partition before the next one; at least 1, hence
             `max(1, batch_size)`.
         adaptive: whether to weight by queue length (`partitioner_adaptive_partitioning_enable`).
@@ -90,7 +89,6 @@ class BuiltInPartitioner:
 
     def __init__(
         self,
-        topic: str,
         sticky_batch_size: int,
         adaptive: bool,
         rng: Random,
@@ -98,7 +96,6 @@ class BuiltInPartitioner:
     ) -> None:
         if sticky_batch_size < 1:
             raise ValueError(f"sticky_batch_size must be at least 1, not {sticky_batch_size}")
-        self.topic = topic
         self.rack_preference: RackPreference = rack_preference or RackPreference()
         self._sticky_batch_size = sticky_batch_size
         self._adaptive = adaptive

@@ -102,7 +102,7 @@ class RecordAppender:
         waits: MetadataWaits,
         sender_task: SenderTask,
         choose_partition: ChoosePartition,
-        make_sticky: Callable[[str], BuiltInPartitioner],
+        make_sticky: Callable[[], BuiltInPartitioner],
         latencies: NodeLatencies,
         loop: asyncio.AbstractEventLoop,
         wall_ms: Callable[[], int],

@@ -19,14 +19,14 @@ class StickyPartitioners:
     """The built-in partitioners of a producer.
 
     Args:
-        make: returns a new partitioner for a topic.
+        make: returns a new partitioner.
         accumulator: gives the queue lengths.
         latencies: gives the slow nodes.
     """
 
     def __init__(
         self,
-        make: Callable[[str], BuiltInPartitioner],
+        make: Callable[[], BuiltInPartitioner],
         accumulator: RecordAccumulator,
         latencies: NodeLatencies,
     ) -> None:
@@ -40,7 +40,7 @@ class StickyPartitioners:
         """Return the topic's built-in partitioner."""
         found = self._partitioners.get(topic)
         if found is None:
-            found = self._partitioners[topic] = self._make(topic)
+            found = self._partitioners[topic] = self._make()
         return found
 
     def update_queue_weights(

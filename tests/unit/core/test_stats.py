@@ -22,8 +22,18 @@ def test_description_of_the_totals_has_no_samples_and_no_callable() -> None:
     text = repr(stats.ProducerStats())
     assert "records_sent=0" in text
     assert not [
-        name for name in ("count_appended", "delivery_times", "recent_failures") if name in text
+        name
+        for name in ("count_appended", "delivery_times", "recent_failures", " topics=")
+        if name in text
     ]
+
+
+def test_time_that_brokers_throttled_adds_up() -> None:
+    totals = stats.ProducerStats()
+    for throttled_s in (0.5, 0.0, 0.25):
+        totals.on_response(0.1, throttled_s)
+    assert (totals.throttle_time, totals.throttle_time_max) == (0.75, 0.5)
+    assert totals.responses == 3
 
 
 def test_new_totals_are_zero() -> None:

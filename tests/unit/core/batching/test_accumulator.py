@@ -478,6 +478,11 @@ def test_a_partition_needs_a_new_batch_where_there_is_none_or_the_last_is_full()
     queue = core.accumulator.queue("t", 0)
     assert queue is not None
     assert not queue.is_full_up()
+    core.fill()
+    assert len(queue.batches) == 2
+    assert not queue.is_full_up()
+    core.drain(1)
+    batch = core.append()
     batch.close()
     assert queue.is_full_up()
     core.drain(1)

@@ -50,7 +50,7 @@ class Counting(Random):
 
 
 def sticky(size: int, *, adaptive: bool = True, rng: Random | None = None) -> BuiltInPartitioner:
-    return BuiltInPartitioner("t", size, adaptive, rng or Counting())
+    return BuiltInPartitioner(size, adaptive, rng or Counting())
 
 
 # -- keys --------------------------------------------------------------------------------------
@@ -269,6 +269,13 @@ def slow_nodes(*node_ids: int) -> NodeLatencies:
     return latencies
 
 
+def test_no_node_is_too_slow_without_a_limit():
+    latencies = NodeLatencies(timeout_s=0)
+    latencies.update(1, 0, can_drain=True)
+    latencies.update(1, 9, can_drain=False)
+    assert latencies.is_available(1)
+
+
 def test_queues_count_only_once_every_partition_has_had_a_batch():
     assert partition_load({0: 1}, topic(1, 2), slow_nodes()) is None
     assert partition_load({0: 1, 1: 0}, topic(1, 2), slow_nodes()) == ([1, 0], [0, 1], 2)
@@ -303,7 +310,7 @@ def rack_of(letters: str, rack: str = "a") -> RackPreference:
 
 
 def test_partitions_led_in_the_own_rack_are_the_only_choice_while_there_are_any():
-    partitioner = BuiltInPartitioner("t", 1, True, Random(5), rack_of("aba-"))
+    partitioner = BuiltInPartitioner(1, True, Random(5), rack_of("aba-"))
     seen = set()
     for _ in range(100):
         seen.add(partitioner.peek(topic(0, 1, 2, 3)))
@@ -313,7 +320,7 @@ def test_partitions_led_in_the_own_rack_are_the_only_choice_while_there_are_any(
 
 @pytest.mark.parametrize("leaders", [(1, 1, 3), (-1, 1, 3)], ids=["none led", "one leaderless"])
 def test_without_a_partition_in_the_own_rack_all_are_the_choice(leaders: tuple[int, ...]):
-    partitioner = BuiltInPartitioner("t", 1, True, Random(5), rack_of("aba-"))
+    partitioner = BuiltInPartitioner(1, True, Random(5), rack_of("aba-"))
     seen = set()
     for _ in range(100):
         seen.add(partitioner.peek(topic(*leaders)))

@@ -60,6 +60,7 @@ def test_leader_is_none_for_no_leader_an_unknown_node_and_an_unknown_partition()
     cluster = cluster_of(topic(1, -1, 9))
     assert [cluster.leader("t", p) for p in (0, 1, 2, 3, -1)] == [1, None, None, None, None]
     assert cluster.leader("other", 0) is None
+    assert cluster.partition("t", -1) is None
 
 
 def test_the_topics_cannot_be_changed_from_outside():

@@ -158,6 +158,11 @@ def test_backoff_doubles_with_every_answer_that_changes_nothing_since_a_topic_wa
     assert waits == pytest.approx([0.1, 0.2, 0.4])
 
 
+@pytest.mark.parametrize("partition", [-1, 2])
+def test_partition_that_the_topic_does_not_have_is_explained_by_their_number(partition: int):
+    assert "the topic has 2 partition(s)" in ready().explain("t", partition).text
+
+
 def test_no_answer_is_full_before_the_first():
     metadata = new_metadata()
     assert not metadata.last_answer_is_full

@@ -230,6 +230,8 @@ def test_a_topic_created_anew_starts_over_when_nothing_is_on_the_wire() -> None:
     core.sender.on_response(1, again.batches, answer(), core.now)
     core.poll()
     assert stamps(third) == (9, 1, 1)
+    core.append()
+    assert len(core.poll()) == 1  # several are in flight, as one has been acknowledged
 
 
 def test_another_topic_created_anew_changes_nothing() -> None:

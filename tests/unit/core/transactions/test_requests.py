@@ -30,6 +30,7 @@ def test_requests_of_a_group_name_it() -> None:
     group = CoordinatorKey(CoordinatorKind.GROUP, "group")
     owner = CoordinatorKey(CoordinatorKind.TRANSACTION, "tx")
     added = requests.add_offsets("tx", IDENTITY, "group")
+    assert added.min_version == 0
     assert (added.coordinator, added.group) == (owner, "group")
     committed = offsets(ConsumerGroupMetadata("group"), v2=True)
     assert (committed.coordinator, committed.group) == (group, "group")

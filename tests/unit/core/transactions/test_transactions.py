@@ -304,10 +304,20 @@ def test_offsets_are_sent_and_end_in_the_order_of_their_calls() -> None:
     operations = [
         stage.manager.send_offsets({T0: OffsetAndMetadata(number)}, GROUP) for number in (1, 2)
     ]
-    stage.respond(stage.request(OFFSETS))
+    first = stage.request(OFFSETS)
+    message = stage.message(first)
+    assert isinstance(message, TxnOffsetCommitRequest)
+    assert message.topics[0].partitions[0].committed_offset == 1
+    stage.respond(first)
     assert [operation.done for operation in operations] == [True, False]
     stage.respond(stage.request(OFFSETS))
     assert [operation.done for operation in operations] == [True, True]
+
+
+def test_begin_before_init_names_no_error() -> None:
+    with pytest.raises(IllegalStateError) as refused:
+        Stage().manager.begin(2)
+    assert "None" not in str(refused.value)
 
 
 def test_begin_and_assume_may_be_called_once_an_end_has_been_received() -> None:

@@ -123,7 +123,7 @@ class Bench:
                 config.partitioner, rng, ignore_keys=config.partitioner_ignore_keys
             ),
             # Not adaptive: that reads the real clock, which no two runs share.
-            make_sticky=lambda topic: BuiltInPartitioner(topic, config.batch_size, False, rng),
+            make_sticky=lambda: BuiltInPartitioner(config.batch_size, False, rng),
             latencies=NodeLatencies(0),
             loop=self.loop,
             wall_ms=lambda: self.now_ms,

@@ -456,7 +456,7 @@ class Spare:
         buffer = bench.pool.try_allocate(size)
         self.batch = bench.accumulator.begin_spare(TopicPartition("a", 0), buffer, size)
         self.meta = bench.metadata.topic("a")
-        self.sticky = BuiltInPartitioner("a", size, False, Random(1))
+        self.sticky = BuiltInPartitioner(size, False, Random(1))
         bench.direct.claim_spare, bench.direct.send = self.take, self.send
         bench.fast_path.use_batch(self.meta, self.batch, self.sticky, True)
 
