@@ -216,6 +216,16 @@ def test_metric_that_is_not_registered_is_taken_away_without_complaint():
     assert list(producer.all_metrics()) == []
 
 
+def test_producer_without_transactions_has_spent_no_time_in_them():
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            metrics = producer.metrics()
+            assert {n: v for n, v in metrics.items() if n.startswith("txn_") and v} == {}
+            assert metrics["txn_commit_time_ns_total"] == 0
+
+    play(act, **ROOMY)
+
+
 def test_the_time_in_transactional_calls_is_counted_by_call():
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:
