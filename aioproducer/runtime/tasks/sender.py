@@ -10,7 +10,7 @@ Invariants
   are gathered until the task's turn. The exception is a record that comes 0.1 ms or
   more after the last action, while only single records are in flight (`_may_leave`).
 - While a loop of sends goes on without a pause, the task rests after its actions (`give_way`), at
-  most four times as long as they took. If it did not, batches of thousands of partitions would
+  most six times as long as they took. If it did not, batches of thousands of partitions would
   leave with one record each, which costs ten times as much per record.
 - When this task ends for any reason (close, cancellation by a framework, a bug), `on_end` runs, and
   every waiting call fails with the cause.
@@ -70,7 +70,7 @@ _TRANSACTIONS_V2_SINCE = 12
 _ANSWERS = (Acknowledgement, ProduceResponse)
 _NO_TRANSACTION_TIMEOUT = 2**31 - 1
 _PRODUCER_ID = "producer id"
-_REST = 4.0
+_REST = 6.0
 """Rest per time that the actions took. To handle their responses takes as long as the actions; a
 loop of sends needs the remainder to make more batches than have left."""
 
