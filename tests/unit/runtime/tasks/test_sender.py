@@ -49,17 +49,20 @@ def test_a_batch_leaves_in_the_turn_of_its_send_and_what_follows_gathers():
     run_virtual(run, topics={"t": 1})
 
 
-def slow_turns_of(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a millisecond pass in each turn of the sender."""
+def slow_turns_of(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The times of the sender's turns from now on, in each of which a millisecond passes."""
     assert producer._engine is not None
     task, loop = producer._engine.sender_task, asyncio.get_running_loop()
     act = task._act
+    turns: list[float] = []
 
     def act_slowly(now: float) -> None:
+        turns.append(now)
         act(now)
         loop._now += 0.001
 
     monkeypatch.setattr(task, "_act", act_slowly)
+    return turns
 
 
 def test_a_loop_of_sends_over_many_partitions_fills_batches_while_the_sender_rests(
@@ -84,17 +87,26 @@ def test_a_loop_of_sends_over_many_partitions_fills_batches_while_the_sender_res
 def test_sender_does_not_rest_while_a_flush_waits(monkeypatch: pytest.MonkeyPatch):
     async def run(kafka: VirtualKafka) -> None:
         producer = await warmed_up(kafka, linger_ms=0)
-        slow_turns_of(producer, monkeypatch)
+        await producer.warm_up(["many"])
+        turns = slow_turns_of(producer, monkeypatch)
 
         async def send_without_end() -> None:
             for number in itertools.count():
                 await producer.send("many", b"v", partition=number % 600)
 
+        async def turns_within(iterations: int) -> int:
+            before = len(turns)
+            for _ in range(iterations):
+                await asyncio.sleep(0)
+            return len(turns) - before
+
         endless = asyncio.create_task(send_without_end())
-        await producer.send("t", b"v")
-        async with asyncio.timeout(1.0):
-            await producer.flush()
+        assert await turns_within(30) > 0
+        assert await turns_within(10) == 0
+        flush = asyncio.create_task(producer.flush())
+        assert await turns_within(10) > 0
         endless.cancel()
+        await flush
         await producer.close()
 
     run_virtual(run, topics={"t": 1, "many": 600})
