@@ -83,7 +83,7 @@ sim: $(STAMP) ## Simulate clusters and faults on virtual time (SEED=n, or SEEDS=
 mutants: $(STAMP) ## Plant defects one by one; the simulation has to find each
 	$(BIN)/python tests/simulation/mutants.py $(MUTANTS_ARGS)
 
-# mutation: how many, and of which folders; MUTATION_ARGS: --jobs, --tests.
+# mutation: how many, and of which folders; MUTATION_ARGS: --jobs, --tests, --seconds.
 MUTANTS ?= 1500
 FOLDERS ?= core,runtime,net,records,wire
 mutation: $(STAMP) ## Change single expressions and statements; tests have to fail (MUTANTS=1500 SEED=1 FOLDERS=core)

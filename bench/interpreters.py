@@ -36,7 +36,7 @@ def interpreters() -> dict[str, str]:
     """
     found = {_minor(platform.python_version()): sys.executable}
     for python in os.environ.get(VARIABLE, "").split():
-        version = _minor(_run(python, "-c", "import platform; print(platform.python_version())"))
+        version = _minor(run(python, "-c", "import platform; print(platform.python_version())"))
         if version not in found:
             found[version] = _environment(python, version)
     return dict(sorted(found.items(), key=lambda item: int(item[0].split(".")[1]), reverse=True))
@@ -50,13 +50,18 @@ def _environment(python: str, version: str) -> str:
     directory = _ENVIRONMENTS / f"python-{version}"
     own = str(directory / "bin" / "python")
     if not directory.exists():
-        _run(python, "-m", "venv", str(directory))
-    _run(own, "-m", "pip", "install", "--quiet", "--constraint", str(_LOCK), *_NEEDED, *_CLIENTS)
-    _run(own, "setup.py", "--quiet", "build_ext", "--inplace")
+        run(python, "-m", "venv", str(directory))
+    run(own, "-m", "pip", "install", "--quiet", "--constraint", str(_LOCK), *_NEEDED, *_CLIENTS)
+    run(own, "setup.py", "--quiet", "build_ext", "--inplace")
     return own
 
 
-def _run(python: str, *arguments: str) -> str:
+def run(python: str, *arguments: str) -> str:
+    """Return the output of an interpreter.
+
+    Raises:
+        InterpreterError: It cannot be run, or it failed.
+    """
     try:
         done = subprocess.run(
             [python, *arguments],

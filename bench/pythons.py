@@ -12,7 +12,6 @@ import asyncio
 import json
 import os
 import random
-import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from bench import machine
-from bench.bars import Bar, verdicts
+from bench.bars import Bar, Verdict, verdicts
 from bench.cells import Cell
 from bench.compare import Run, run_together, unavailable
 from bench.figures import spread
-from bench.interpreters import InterpreterError, interpreters
+from bench.interpreters import InterpreterError, interpreters, run
 from bench.report import ELSEWHERE, RECORDED
 from bench.servers import Server, kafka, sink
 from bench.tables import FAIL, PASS, table
@@ -164,7 +163,7 @@ def document(results: Mapping[str, Any]) -> str:
     )
 
 
-def _bar_rows(judged: Sequence[Sequence[Any]]) -> Iterable[list[str]]:
+def _bar_rows(judged: Sequence[Sequence[Verdict]]) -> Iterable[list[str]]:
     for of_all in zip(*judged, strict=True):
         row = [of_all[0].bar.text]
         for verdict in of_all:
@@ -209,8 +208,7 @@ def _full_version(python: str) -> str:
     program += (
         "*(f'{n} {m.version(n)}' for n in ('aiokafka', 'confluent-kafka', 'uvloop')), sep=', ')"
     )
-    done = subprocess.run([python, "-c", program], check=True, capture_output=True, text=True)
-    return f"CPython {done.stdout.strip()}"
+    return f"CPython {run(python, '-c', program).strip()}"
 
 
 def main() -> None:

@@ -192,8 +192,8 @@ def test_fork_with_a_mutant_that_no_test_notices_names_none() -> None:
 
 
 def test_chosen_tests_begin_with_the_nearest_and_fit_into_the_time() -> None:
-    seconds = {"tests/unit/net/a": 1.0, "tests/unit/core/b": 80.0, "tests/unit/core/c": 2.0}
-    seconds["tests/unit/net/d"] = 20.0
+    seconds = {"tests/unit/net/a": 1.0, "tests/unit/core/c": 2.0}
+    seconds |= {"tests/unit/net/d": 20.0, "tests/unit/core/b": 80.0}
     assert chosen(list(seconds), "core", seconds, 100.0) == [
         "tests/unit/core/c",
         "tests/unit/core/b",

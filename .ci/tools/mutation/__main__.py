@@ -24,9 +24,9 @@ TESTS = "tests/unit tests/conformance"
 def chosen(
     tests: Sequence[str], folder: str, seconds: Mapping[str, float], limit: float
 ) -> list[str]:
-    """The tests that mirror the folder first, which find most; as many as fit into the limit."""
+    """Of tests in this order, first those that mirror the folder; as many as fit into the limit."""
     near = f"tests/unit/{folder}/"
-    ordered = sorted(tests, key=lambda test: (not test.startswith(near), seconds[test], test))
+    ordered = sorted(tests, key=lambda test: not test.startswith(near))
     spent = itertools.accumulate(seconds[test] for test in ordered)
     return [test for test, so_far in zip(ordered, spent, strict=True) if so_far <= limit]
 
@@ -58,8 +58,11 @@ def run(
 
     reached = coverage_map.load_map(ROOT, tests, BUILD / "pure.json")
     listed: Mapping[tuple[str, str, str], str] = report.read_equivalents(EQUIVALENTS)
+    keys = [(mutant.path, mutant.change.before, mutant.change.after) for mutant in drawn]
+    judged = [mutant for mutant, key in zip(drawn, keys, strict=True) if key not in listed]
+    equivalent = [mutant for mutant, key in zip(drawn, keys, strict=True) if key in listed]
     questions = []
-    for mutant in drawn:
+    for mutant in judged:
         reaching = reached.tests_of(mutant.path, mutant.change.lines)
         of_it = chosen(reaching, mutant.folder, reached.seconds, limit)
         seconds = sum(reached.seconds[test] for test in of_it)
@@ -73,8 +76,6 @@ def run(
 
     def judge(mutant: sampling.Mutant, question: Question, answer: Answer) -> report.Outcome:
         change = mutant.change
-        if (mutant.path, change.before, change.after) in listed:
-            return report.Outcome(mutant, "listed")
         reliable = [test for test in question.tests if test not in unreliable]
         is_open = not answer.in_place or answer.killer in unreliable
         if answer.killer is not None and not is_open:
@@ -88,7 +89,8 @@ def run(
         return report.Outcome(mutant, name)
 
     with ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(judge, drawn, questions, found))
+        outcomes = list(pool.map(judge, judged, questions, found))
+    return outcomes + [report.Outcome(mutant, "listed") for mutant in equivalent]
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -59,12 +59,12 @@ class _Child(NamedTuple):
 
 
 def answers(questions: Sequence[Question], jobs: int) -> list[Answer]:
-    """Run the tests of each question, which are in the order in which they are asked for."""
+    """Run the tests of each question, in their order until one fails."""
     tests = sorted({test.partition("::")[0] for each in questions for test in each.tests})
     if not tests:  # pytest would collect all there are
         return [Answer(None, in_place=False)] * len(questions)
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "killers.json"
+        file = Path(folder) / "answers.json"
 
         def run() -> int:
             plugin = _Trials(questions, jobs)

@@ -298,12 +298,14 @@ class SenderTask:
         if self._broken is not None:
             raise self._broken
         self._dispatch_prepared()
-        if self._may_rest():
+        gives_way, self._gives_way = self._gives_way, False
+        if gives_way and self._may_rest():
             await asyncio.sleep(0)  # a loop of sends that goes on calls `give_way` again
             return
         now, began = self._loop.time(), self._wakeup.time()
         self._act(now)
-        self._rests_until = self._wakeup.acted_at + _REST * (self._wakeup.time() - began)
+        ended = self._wakeup.time()
+        self._rests_until = ended + _REST * (ended - began)
         if self._sender.fatal_error is not None:
             raise self._sender.fatal_error
         self._after_turn()
@@ -315,12 +317,8 @@ class SenderTask:
             await asyncio.sleep(0)
 
     def _may_rest(self) -> bool:
-        gives_way, self._gives_way = self._gives_way, False
-        return (
-            gives_way
-            and self._wakeup.time() < self._rests_until
-            and not self._sender.accumulator.expedited
-        )
+        is_rested = self._wakeup.time() >= self._rests_until
+        return not is_rested and not self._sender.accumulator.expedited
 
     def _act(self, now: float) -> None:
         """Perform the actions of `Sender.poll`.
