@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from aioproducer.testing.kafka import (
     ClusterError,
@@ -73,6 +74,15 @@ class TestRealBrokers:
             view = describe_cluster(host, int(port), timeout_s=5)
             assert view.broker_ids == frozenset(kafka_cluster.node_ids)
             assert view.controller_id in kafka_cluster.node_ids
+
+    async def test_records_of_any_age_are_kept(self, kafka_cluster: KafkaBackend) -> None:
+        if isinstance(kafka_cluster, ExternalCluster):
+            pytest.skip("its settings are not ours")
+        admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+        broker = ConfigResource(ConfigResource.Type.BROKER, str(kafka_cluster.node_ids[0]))
+        (described,) = admin.describe_configs([broker]).values()
+        settings = await asyncio.to_thread(described.result, 30)
+        assert settings["log.retention.ms"].value == "-1"
 
     @pytest.mark.slow
     async def test_a_killed_broker_leaves_the_cluster_and_comes_back_on_its_port(

@@ -51,7 +51,7 @@ def send_with_kafka_python(client: Any, servers: str, topic: str, codec: str) ->
 async def test_kafka_python_and_ours_write_the_same(kafka: ClusterUnderTest, codec: str) -> None:
     found = []
     for client in (kafka_python.KafkaProducer, KafkaProducer):
-        topic = await kafka.create_topic(partitions=3, configs={"retention.ms": "-1"})
+        topic = await kafka.create_topic(partitions=3)
         servers = kafka.bootstrap_servers
         # kafka-python brings no snappy; what is stored is the same.
         used = "none" if codec == "snappy" and client is not KafkaProducer else codec

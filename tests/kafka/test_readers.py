@@ -68,7 +68,7 @@ def write_by_confluent(
 async def written(
     cluster: ClusterUnderTest, request: pytest.FixtureRequest
 ) -> tuple[str, list[Acknowledged], SendingTime]:
-    topic = await cluster.create_topic(PARTITIONS, configs={"retention.ms": "-1"})
+    topic = await cluster.create_topic(PARTITIONS)
     begin = time.time_ns() // 1_000_000
     samples = list(sample_records(1, COUNT, large=LARGE, partitions=PARTITIONS, now_ms=begin))
     acknowledged = await asyncio.to_thread(

@@ -73,10 +73,7 @@ async def test_random_records_are_read_back_identical(
     appended = timestamp_type is TimestampType.LOG_APPEND_TIME
     topic = await cluster.create_topic(
         PARTITIONS,
-        configs={
-            "message.timestamp.type": "LogAppendTime" if appended else "CreateTime",
-            "retention.ms": "-1",  # some records are older than any retention
-        },
+        configs={"message.timestamp.type": "LogAppendTime" if appended else "CreateTime"},
     )
     begin = now_ms()
     samples = sample_records(

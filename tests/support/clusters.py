@@ -40,7 +40,8 @@ class ClusterUnderTest:
     ) -> str:
         """Create a topic with a unique name; return the name when every partition has a leader.
 
-        By default the topic has as many replicas as there are brokers, three at most.
+        By default the topic has as many replicas as there are brokers, three at most, and keeps
+        records of any age: brokers delete old ones every five minutes.
         """
         topic = unique_topic()
         await create_topic_confluent(
@@ -48,7 +49,7 @@ class ClusterUnderTest:
             topic,
             partitions=partitions,
             replication_factor=replication_factor or min(3, self.brokers),
-            configs=configs,
+            configs={"retention.ms": "-1"} | dict(configs or {}),
         )
         return topic
 

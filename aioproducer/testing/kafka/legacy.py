@@ -197,6 +197,8 @@ def _broker_settings(
         "auto.create.topics.enable": "true",
         "group.initial.rebalance.delay.ms": "0",
         "log.cleaner.enable": "false",
+        # The timestamps of tests may be older than any retention; -1 is not for the oldest brokers.
+        "log.retention.hours": str(100 * 365 * 24),
         "num.network.threads": "2",
         "num.io.threads": "2",
         "background.threads": "2",

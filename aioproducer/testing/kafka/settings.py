@@ -49,6 +49,7 @@ def common_settings(
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": in_sync,
         "transaction.state.log.num.partitions": "3",
+        "log.retention.ms": "-1",  # the timestamps of tests may be older than any retention
         # An overdue transaction is aborted by the next check but one; they are 10 s apart.
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
         "group.initial.rebalance.delay.ms": "0",
