@@ -116,7 +116,9 @@ def test_score_leaves_listed_mutants_out_and_names_survivors(
     (score,) = report.scores(outcomes)
     assert (score.counted, score.percent, score.bar) == (2, 50.0, 95.0)
     assert report.survivors(outcomes) == [
-        row for row in report.page(outcomes, 1, "tests", 1.0).splitlines() if "| survived |" in row
+        row
+        for row in report.page(outcomes, 1, "tests", 60.0, 1.0).splitlines()
+        if "| survived |" in row
     ]
     assert f"{second.path}:{second.change.line}" in report.survivors(outcomes)[0]
 
@@ -198,6 +200,12 @@ def test_chosen_tests_begin_with_the_nearest_and_fit_into_the_time() -> None:
         "tests/unit/core/c",
         "tests/unit/core/b",
         "tests/unit/net/a",
+    ]
+
+
+def test_the_first_test_is_chosen_even_if_it_is_too_long() -> None:
+    assert chosen(["tests/unit/core/b"], "core", {"tests/unit/core/b": 80.0}, 10.0) == [
+        "tests/unit/core/b"
     ]
 
 

@@ -77,8 +77,8 @@ def _code(text: str) -> str:
     return f"`{text.replace('|', chr(92) + '|')}`"
 
 
-def page(outcomes: Sequence[Outcome], seed: int, tests: str, seconds: float) -> str:
-    """Return the page of one run."""
+def page(outcomes: Sequence[Outcome], seed: int, tests: str, limit: float, seconds: float) -> str:
+    """Return the page of one run, whose mutants had at most `limit` seconds of tests each."""
     head = f"""# Mutation score
 
 `make mutation` changes one expression or statement of the pure-Python implementation and runs the
@@ -86,7 +86,7 @@ tests that reach it; some test has to fail. Written by that command.
 
 - date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d}
 - sample: {len(outcomes)} mutants, seed {seed}
-- tests: `{tests}`
+- tests: `{tests}`, at most {limit:.0f} s of them for each mutant
 - time: {seconds:.0f} s, {seconds / max(1, len(outcomes)):.1f} s per mutant
 
 | folder | mutants | killed | listed as equivalent | score | bar |
