@@ -130,6 +130,13 @@ def test_map_gives_the_tests_of_a_line_quickest_first() -> None:
     assert found.tests_of("a.py", None) == ["quick", "slow"]
 
 
+def test_map_gives_the_tests_of_a_folder_quickest_first() -> None:
+    found = CoverageMap(
+        {"tests/wire/slow": 2.0, "tests/wire/quick": 1.0, "tests/wires/no": 0.5}, {}
+    )
+    assert found.tests_below("tests/wire") == ["tests/wire/quick", "tests/wire/slow"]
+
+
 def test_child_that_does_not_end_is_killed() -> None:
     def endless() -> int:
         while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +28,14 @@ class CoverageMap(NamedTuple):
             if lines is None or line in lines
             for test in tests
         }
-        return sorted(found & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
+        return self._quickest_first(found & self.seconds.keys())
+
+    def tests_below(self, folder: str) -> list[str]:
+        """Return all tests of a folder, quickest first."""
+        return self._quickest_first(test for test in self.seconds if test.startswith(folder + "/"))
+
+    def _quickest_first(self, tests: Iterable[str]) -> list[str]:
+        return sorted(tests, key=lambda test: (self.seconds[test], test))
 
 
 class _Recorder:
