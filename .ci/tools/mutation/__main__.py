@@ -68,7 +68,7 @@ def run(
     questions = []
     for mutant in judged:
         reaching = reached.tests_of(mutant.path, mutant.change.lines)
-        # What runs only while a module is imported, such as a table of fields, is in no test's lines.
+        # What runs only while a module is imported, as a table of fields, is in no test's lines.
         reaching = reaching or reached.tests_below(f"tests/unit/{mutant.folder}")
         of_it = chosen(reaching, mutant.folder, reached.seconds, limit)
         seconds = sum(reached.seconds[test] for test in of_it)
