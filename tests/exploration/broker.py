@@ -10,6 +10,8 @@ from typing import NamedTuple
 from exploration.records import Encoded
 
 REMEMBERED = 5
+LAST_SEQUENCE = 2**31 - 1
+LAST_EPOCH = 2**15 - 1
 NOT_LEADER = 6
 OUT_OF_ORDER = 45
 INVALID_EPOCH = 47
@@ -51,7 +53,7 @@ class Log:
         """Error code and base offset."""
         if batch.sequence < 0:
             return 0, self._write(batch)
-        first, last = batch.sequence, batch.sequence + batch.count - 1
+        first, last = batch.sequence, _after(batch.sequence, batch.count - 1)
         known = self.producers.get(batch.producer_id)
         if known is not None:
             if batch.epoch < known.epoch:
@@ -61,7 +63,7 @@ class Log:
                     if before[:2] == (first, last):
                         return 0, before[2]
             is_next = batch.epoch == known.epoch and bool(known.batches)
-            if first != (known.batches[-1][1] + 1 if is_next else 0):
+            if first != (_after(known.batches[-1][1], 1) if is_next else 0):
                 return OUT_OF_ORDER, -1
         offset = self._write(batch)
         earlier = known.batches if known is not None and known.epoch == batch.epoch else ()
@@ -100,3 +102,8 @@ class Log:
         self.entries = (*self.entries, Written(offset, ids, (batch.producer_id, batch.epoch)))
         self.end += len(ids)
         return offset
+
+
+def _after(sequence: int, count: int) -> int:
+    """Return the sequence so many records later: 0 follows the last one."""
+    return (sequence + count) % (LAST_SEQUENCE + 1)

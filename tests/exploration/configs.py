@@ -15,6 +15,8 @@ _OFFSETS = ("init", "begin", "offsets", "0", "commit")
 
 _AGAIN = ("init", "begin", "0", "commit", "begin", "commit")
 
+_MOVES = frozenset({"relocate", "lose"})
+
 _MORE = ("begin", "0", "commit")
 
 SMALL_STATES = 4100
@@ -43,10 +45,18 @@ SMALL = (
         lossless=True,
         at_once=_TURN,
     ),
+    Config("dead leader", (0, 0), 1, frozenset({"die"}), nodes=2),
     Config("leader hints", (0, 0), 2, frozenset({"move", "refuse"}), nodes=2, hints=True),
     Config("large batches", (0, 0, 0), 2, frozenset({"large", "blame", "close"}), batch=2),
     Config("little memory", (0, 0, 0), 1, frozenset({"give_up", "close"}), batches=1, repeats=True),
     Config("topic created anew", (0, 0), 1, frozenset({"recreate"}), at_once=_TURN),
+    Config(
+        "created anew after a move",
+        (0,),
+        2,
+        frozenset({"recreate", "move"}),
+        nodes=2,
+    ),
     Config(
         "prepared in a thread",
         (0, 0),
@@ -56,6 +66,10 @@ SMALL = (
         at_once=frozenset({"metadata", "dialed"}),
     ),
     Config("two partitions", (0, 1), 2, _NET | {"omit"}, lossless=True),
+    Config("left out", (0, 1), 2, frozenset({"omit", "expire", "close"})),
+    Config(
+        "last numbers", (0, 0, 0), 2, frozenset({"refuse", "expire", "after"}), batch=2, worn=True
+    ),
     Config("bulk", (0, 0, 0), 1, frozenset({"close", "expire"}), batch=2, batches=1, bulk=True),
     Config("bulk to two", (0, 1, 0, 1), 2, _NET | {"cut"}, batch=2, bulk=True),
     Config("purge", (0, 0, 0), 2, frozenset({"purge", "close"}), batch=2, batches=2),
@@ -84,6 +98,8 @@ SMALL = (
     Config("failures V2", (0, 1), 1, _NET | {"expire"}, script=_TWO, v2=True),
     Config("closing V1", (0, 1), 2, frozenset({"finish", "cut"}), script=_TWO),
     Config("closing V2", (0, 1), 2, frozenset({"finish", "cut", "lose"}), script=_TWO, v2=True),
+    Config("coordinator moves V1", (0,), 1, _MOVES, nodes=2, script=_AGAIN),
+    Config("coordinator moves V2", (0,), 1, _MOVES, nodes=2, script=_AGAIN, v2=True),
     Config("zombie V1", (0, 1), 1, frozenset({"fence", "lose"}), script=_TWO),
     Config("zombie V2", (0, 1), 2, frozenset({"fence", "lose"}), script=_TWO, v2=True),
 )

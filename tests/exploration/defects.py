@@ -193,6 +193,60 @@ OWN = (
         "            if not left:\n                batch.complete(BatchOutcome())\n",
         "            if left:\n                batch.complete(BatchOutcome())\n",
     ),
+    Defect(
+        "begin sequences anew one too early",
+        "core/sending/idempotence.py",
+        "    return (sequence + count) % _SEQUENCES\n",
+        "    return (sequence + count) % (_SEQUENCES - 1)\n",
+    ),
+    Defect(
+        "go on after the last epoch",
+        "core/sending/idempotence.py",
+        "self.identity.epoch >= MAX_EPOCH",
+        "self.identity.epoch > MAX_EPOCH",
+    ),
+    Defect(
+        "say that a partition was not written which the answer leaves out",
+        "core/sending/sender.py",
+        "                batch.possibly_persisted = True\n"
+        "                self._retry_or_fail(batch, error, node_id, now)\n"
+        "            else:",
+        "                self._retry_or_fail(batch, error, node_id, now)\n            else:",
+    ),
+    Defect(
+        "ask for no metadata while a leader cannot be reached",
+        "core/sending/sender.py",
+        "                    self._metadata.request_update(now)\n                continue\n",
+        "                    pass\n                continue\n",
+    ),
+    Defect(
+        "compare leader epochs with those of a deleted topic",
+        "core/metadata/live_topic.py",
+        "            previous = None\n        try:\n",
+        "            pass\n        try:\n",
+    ),
+    Defect(
+        "keep a coordinator that has moved",
+        "core/transactions/coordinators.py",
+        "        elif reaction is Reaction.FIND_COORDINATOR:\n"
+        "            self._coordinators.pop(request.coordinator, None)\n",
+        "        elif reaction is Reaction.FIND_COORDINATOR:\n",
+        transactional=True,
+    ),
+    Defect(
+        "say that a request was not sent which got no answer",
+        "core/transactions/coordinators.py",
+        "            self._manager.on_unanswered(request.rpc)\n",
+        "            self._manager.on_answered(request.rpc)\n",
+        transactional=True,
+    ),
+    Defect(
+        "take every refusal of a coordinator for a request without effect",
+        "core/transactions/rules.py",
+        "    return code not in _BEFORE_ANY_CHANGE\n",
+        "    return code < -1\n",
+        transactional=True,
+    ),
 )
 
 

@@ -44,6 +44,7 @@ from exploration.world import BACKOFF, NO_RNG, TOPIC, Config, Event, ViolationEr
 PRODUCER_ID = 7
 LOADING = 14
 NOT_AVAILABLE = 15
+NOT_COORDINATOR = 16
 _V1 = {Rpc.INIT_PRODUCER_ID: 5, Rpc.ADD_PARTITIONS: 3, Rpc.COMMIT_OFFSETS: 4, Rpc.END: 4}
 _V2 = _V1 | {Rpc.COMMIT_OFFSETS: 5, Rpc.END: 5}
 
@@ -53,6 +54,8 @@ class TransactionalWorld(World):
 
     def __init__(self, config: Config) -> None:
         self.coordinator = Coordinator()
+        self.coordinator_at = 0
+        """Its node."""
         self.script: tuple[str, ...] = config.script
         self.operation: Operation | None = None
         self.is_fenced = False
@@ -274,15 +277,28 @@ class TransactionalWorld(World):
                 yield ("loading",)
             if "doubt" in kinds and self.tx_reply is None:
                 yield ("doubt",)
+        if "relocate" in kinds and self.coordinator.epoch >= 0:
+            yield ("relocate",)
         if "fence" in kinds and not self.is_fenced and self.coordinator.epoch >= 0:
             yield ("fence",)
 
     def on_coordinate(self) -> None:
         request = self.tx_request
         assert request is not None
+        if not self._is_at_its_place(request):
+            self.tx_reply = self._reply(request, NOT_COORDINATOR)
+            return
         self.tx_reply = self._carry_out(request)
         if request.rpc is Rpc.END and self.manager.state is TransactionState.INITIALIZING:
             self.aborted_to_be_sure = self.coordinator.epoch
+
+    def _is_at_its_place(self, request: TransactionalRequest) -> bool:
+        return request.rpc is Rpc.FIND_COORDINATOR or request.node_id == self.coordinator_at
+
+    def on_relocate(self) -> None:
+        """Another node is the coordinator from now on, and has all of its state."""
+        self.faults += 1
+        self.coordinator_at = (self.coordinator_at + 1) % self.config.nodes
 
     def on_loading(self) -> None:
         """The coordinator refuses for now."""
@@ -329,6 +345,8 @@ class TransactionalWorld(World):
         the next epoch.
         """
         request, _ = self.tx_late.pop(0)
+        if not self._is_at_its_place(request):
+            return
         coordinator = self.coordinator
         before, epoch = coordinator.state, coordinator.epoch
         self._carry_out(request)
@@ -374,12 +392,11 @@ class TransactionalWorld(World):
             case _:
                 return self._reply(request, 0)
 
-    @staticmethod
-    def _reply(request: TransactionalRequest, code: int) -> Any:
+    def _reply(self, request: TransactionalRequest, code: int) -> Any:
         numbers = [each.partition for each in request.partitions]
         match request.rpc:
             case Rpc.FIND_COORDINATOR:
-                return FindCoordinatorResponse(error_code=code, node_id=0)
+                return FindCoordinatorResponse(error_code=code, node_id=self.coordinator_at)
             case Rpc.INIT_PRODUCER_ID:
                 return InitProducerIdResponse(error_code=code)
             case Rpc.ADD_PARTITIONS:

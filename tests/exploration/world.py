@@ -57,7 +57,14 @@ from aioproducer.wire.messages import (
 )
 from aioproducer.wire.messages.produce import BatchIndexAndErrorMessage, LeaderIdAndEpoch
 from aioproducer.wire.produce import Acknowledgement
-from exploration.broker import NOT_LEADER, UNKNOWN_TOPIC_ID, Log
+from exploration.broker import (
+    LAST_EPOCH,
+    LAST_SEQUENCE,
+    NOT_LEADER,
+    UNKNOWN_TOPIC_ID,
+    Known,
+    Log,
+)
 from exploration.records import Encoded, encode
 from exploration.state import share
 
@@ -99,6 +106,7 @@ class Config(NamedTuple):
         window: requests in flight per connection.
         in_flight: batches in flight per partition.
         known: whether connections, metadata and producer id are there from the beginning.
+        worn: whether almost all sequences, and all epochs, have been used at the beginning.
         hints: whether a broker that does not lead names the leader (KIP-951).
         direct: whether single records go out without a turn.
         bulk: whether all records are of one call, which sends a batch when it is full or the call
@@ -123,6 +131,7 @@ class Config(NamedTuple):
     in_flight: int = 2
     linger: float = 0.0
     known: bool = True
+    worn: bool = False
     hints: bool = False
     direct: bool = False
     bulk: bool = False
@@ -244,6 +253,8 @@ class World:
         """Whether a delivery timeout has ended: other batches may be about to expire as well."""
         # What the brokers have.
         self.incarnation = 0
+        self.dead: frozenset[int] = frozenset()
+        """Nodes that are gone for good."""
         self.logs = self._new_logs()
         self.written: frozenset[int] = frozenset()
         self.next_producer_id = 7
@@ -320,11 +331,27 @@ class World:
         for link in self.net.links.values():
             link.state = "ready"
         if self.config.idempotent and not self.config.script:
-            self.sender.on_identity(ProducerIdentity(self.next_producer_id, 0))
+            epoch = LAST_EPOCH if self.config.worn else 0
+            self.sender.on_identity(ProducerIdentity(self.next_producer_id, epoch))
+        if self.config.worn:
+            self._use_up_sequences()
         for partition, log in self.logs.items():
             known = self.metadata.leader_epoch(TOPIC, partition)
             self.routes[partition] = (log.leader, known, self.topic_id)
         self.routes_version = self.metadata.version
+
+    def _use_up_sequences(self) -> None:
+        """Client and brokers have written so many records that one sequence is left."""
+        sequencer = self.sequencer
+        assert isinstance(sequencer, IdempotentSequencer)
+        assert sequencer.identity is not None
+        producer_id, epoch = sequencer.identity
+        for partition, log in self.logs.items():
+            known = sequencer._partition(TopicPartition(TOPIC, partition))
+            known.identity, known.next_sequence = sequencer.identity, LAST_SEQUENCE
+            known.acknowledged_at, known.acknowledged_epoch = self.now, log.leader_epoch
+            before = LAST_SEQUENCE - 1
+            log.producers[producer_id] = Known(epoch, ((before, before, -1),))
 
     @property
     def topic_id(self) -> UUID:
@@ -341,14 +368,22 @@ class World:
             events.append(("resume",))
         links = self.net.links
         events += [("prepared", node) for node, link in links.items() if link.preparing]
-        events += [("dialed", node) for node, link in links.items() if link.state == "dialing"]
+        events += [
+            ("undialed" if node in self.dead else "dialed", node)
+            for node, link in links.items()
+            if link.state == "dialing"
+        ]
         if self.net.asking >= 0:
             events.append(("identity",))
         if self.net.describing >= 0:
             events.append(("metadata",))
         events += [("answer", node) for node, link in links.items() if link.answers]
         events += [("execute", node) for node, link in links.items() if link.requests]
-        events += [("elect", p) for p, log in self.logs.items() if log.leader < 0]
+        events += [
+            ("elect", p)
+            for p, log in self.logs.items()
+            if log.leader < 0 or log.leader in self.dead
+        ]
         if self.gathered and (self.line or not self.to_send):
             events.append(("end_gathering",))
         if self.to_send and self.may_send:
@@ -378,6 +413,8 @@ class World:
         for node, link in self.net.links.items():
             if link.state == "ready" and "close" in kinds:
                 yield "close", node
+            if "die" in kinds and not self.dead:
+                yield "die", node
             if link.state == "dialing" and "unreachable" in kinds:
                 yield "unreachable", node
             if link.preparing and "unprepared" in kinds:
@@ -788,6 +825,17 @@ class World:
         link.state, link.retry_at = "idle", self.now + RECONNECT_S
         link.error = NodeDisconnectedError("disconnected")
 
+    def on_undialed(self, node: int) -> None:
+        """A node that is gone does not answer."""
+        self._disconnect(self.net.links[node])
+        self.on_event()
+
+    def on_die(self, node: int) -> None:
+        """A node is gone; another one leads its partitions as soon as there was an election."""
+        self.on_close(node)
+        self.dead |= {node}
+        self.net.links[node].late.clear()
+
     def on_close(self, node: int) -> None:
         """The connection is closed; what is on its way may arrive yet."""
         self.faults += 1
@@ -838,7 +886,8 @@ class World:
         self.on_event()
 
     def _take_metadata(self) -> None:
-        nodes = range(self.config.nodes)
+        leaders = {log.leader for log in self.logs.values()}
+        nodes = [n for n in range(self.config.nodes) if n not in self.dead or n in leaders]
         topic = MetadataResponseTopic(
             error_code=0,
             name=TOPIC,
@@ -913,6 +962,8 @@ class World:
         link.answers.append((request, tuple(answers)))
 
     def _append(self, node: int, partition: int, incarnation: int, batch: Encoded) -> Any:
+        if batch.epoch > LAST_EPOCH:
+            raise ViolationError(f"epoch {batch.epoch} does not fit into a request")
         if incarnation != self.topic_id.int:
             return UNKNOWN_TOPIC_ID, -1
         log = self.logs[partition]
@@ -977,7 +1028,8 @@ class World:
     def on_elect(self, partition: int) -> None:
         """A partition without a leader gets one."""
         log = self.logs[partition]
-        log.leader, log.leader_epoch = self.config.nodes - 1, log.leader_epoch + 1
+        alive = [node for node in range(self.config.nodes) if node not in self.dead]
+        log.leader, log.leader_epoch = alive[-1], log.leader_epoch + 1
 
     def on_lose_producer(self, partition: int) -> None:
         self.faults += 1
