@@ -214,6 +214,12 @@ OWN = (
         "                self._retry_or_fail(batch, error, node_id, now)\n            else:",
     ),
     Defect(
+        "drop the queue of a topic that left while a batch is in flight",
+        "core/batching/accumulator.py",
+        "            if not any(queue.batches or queue.muted for queue in queues):\n",
+        "            if not any(queue.batches for queue in queues):\n",
+    ),
+    Defect(
         "ask for no metadata while a leader cannot be reached",
         "core/sending/sender.py",
         "                    self._metadata.request_update(now)\n                continue\n",

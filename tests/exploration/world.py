@@ -78,6 +78,7 @@ PAUSE_S = 2.0
 LONGEST_WAIT_S = 4.0
 """No backoff and no linger takes that long."""
 QUEUED, IN_FLIGHT = 0, 1
+UNKNOWN_TOPIC = 3
 LEADER_NOT_AVAILABLE = 5
 NOT_ENOUGH_REPLICAS = 19
 NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
@@ -433,6 +434,8 @@ class World:
                 yield "lose_producer", partition
         if self.net.describing >= 0 and "metadata_failure" in kinds:
             yield ("metadata_failure",)
+        if "vanish" in kinds and self.net.any_connected():
+            yield ("vanish",)
         if self.net.asking >= 0 and "identity_failure" in kinds:
             yield ("identity_failure",)
         if "recreate" in kinds:
@@ -876,20 +879,28 @@ class World:
 
     # -- metadata --------------------------------------------------------------------------------
 
-    def on_metadata(self) -> None:
+    def on_vanish(self) -> None:
+        """A refresh is due, and a broker that lags behind does not know the topic."""
+        self.faults += 1
+        if self.net.describing < 0:
+            self.metadata.request_update(self.now)
+            self.metadata.start_request(self.now)
+        self.on_metadata(is_known=False)
+
+    def on_metadata(self, *, is_known: bool = True) -> None:
         self.net.describing = -1
-        self._take_metadata()
+        self._take_metadata(is_known=is_known)
         if self.metadata.last_answer_is_full:
             self.accumulator.drop_expired_topics()
         self.accumulator.on_metadata_update(self.now)
         self.metadata_woken = True
         self.on_event()
 
-    def _take_metadata(self) -> None:
+    def _take_metadata(self, *, is_known: bool = True) -> None:
         leaders = {log.leader for log in self.logs.values()}
         nodes = [n for n in range(self.config.nodes) if n not in self.dead or n in leaders]
         topic = MetadataResponseTopic(
-            error_code=0,
+            error_code=0 if is_known else UNKNOWN_TOPIC,
             name=TOPIC,
             topic_id=self.topic_id,
             partitions=[
