@@ -7,11 +7,13 @@ any of it proves.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from types import MethodType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from aioproducer.config import ProducerConfig
@@ -27,6 +29,7 @@ from simulation.ledger import Ledger
 from simulation.liveness import RecoveryBound
 
 if TYPE_CHECKING:
+    from aioproducer.runtime.engine import ProducerEngine
     from simulation.transactions.book import TransactionBook
 
 
@@ -69,6 +72,9 @@ class Evidence:
         recovery_bound: How soon after that everything pending has to be done.
         stalls: Pending work that nothing would have ended.
         scripted_codes: Codes that brokers were made to answer.
+        refusals: When dials to each broker were refused.
+        restarts: When a producer started over from its bootstrap servers.
+        described: When brokers were asked for metadata, where topics are few.
     """
 
     config: ProducerConfig
@@ -90,6 +96,9 @@ class Evidence:
     recovery_bound: RecoveryBound | None = None
     stalls: list[str] = field(default_factory=list)
     scripted_codes: frozenset[int] = frozenset()
+    refusals: Mapping[int, Sequence[float]] = field(default_factory=dict)
+    restarts: Sequence[float] = ()
+    described: Sequence[float] = ()
 
     @property
     def counts(self) -> Counts:
@@ -157,19 +166,27 @@ def _records(batches: list[StoredBatch] | tuple[StoredBatch, ...]) -> list[Decod
 
 @dataclass
 class LogWatch(logging.Handler):
-    """Collects exceptions that the package logs."""
+    """Collects exceptions that the package logs.
 
+    Attributes:
+        restarts: When it logged that it starts over from the bootstrap servers.
+    """
+
+    now: Callable[[], float]
     reports: list[str] = field(default_factory=list)
+    restarts: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        super().__init__(logging.ERROR)
+        super().__init__(logging.WARNING)
 
     def __hash__(self) -> int:
         return id(self)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keeps what carries an exception, unless a broker's answer was one."""
-        error = record.exc_info[1] if record.exc_info else None
+        if record.getMessage().startswith("starting over from the bootstrap servers"):
+            self.restarts.append(self.now())
+        error = record.exc_info[1] if record.exc_info and record.levelno >= logging.ERROR else None
         if error is not None and not isinstance(error, BrokerError):
             self.reports.append(f"{record.getMessage()}: {error!r}")
 
@@ -187,6 +204,66 @@ def leftovers(loop: VirtualLoop, network: SimNetwork) -> list[str]:
         if owner is not None and not owner.startswith(("aioproducer.testing.", "simulation.")):
             left.append(f"timer of {owner} in {timer.when() - loop.time():.3f} s")
     return sorted(left)
+
+
+_OUTLIVE_TOPICS = frozenset(
+    {
+        "Metadata._topic_ids",
+        "IdempotentSequencer._partitions",
+        "AcknowledgedOffsets._last",
+        "UnretrievedFailures._totals",
+        "UnretrievedFailures._unwritten",
+    }
+)
+"""What is kept of a topic that is not used any more: so that no record of it is written twice, and
+the counts for the last line of the log."""
+
+_MOST_ROUTES = 20
+"""Routes are dropped with the next one after a change of the metadata."""
+
+
+def kept_topics(engine: ProducerEngine, topics: Container[str]) -> list[str]:
+    """Name the attributes of a producer that are keyed by one of these topics."""
+    found: set[str] = set()
+    names: dict[int, str] = {}
+    seen = {id(engine)}
+    left: list[tuple[str, object]] = [("", engine)]
+    while left:
+        owner, each = left.pop()
+        if _is_internal(each):
+            owner = type(each).__name__
+            names |= _attributes(each)
+        elif isinstance(each, dict | set | frozenset | deque | list):
+            count = sum(_names_one(key, topics) for key in each)
+            name = names.get(id(each), owner)
+            if count > (_MOST_ROUTES if name == "DirectSends._routes" else 0):
+                found.add(name)
+        elif not isinstance(each, tuple | MethodType | partial):
+            continue
+        for child in gc.get_referents(each):
+            if id(child) not in seen:
+                seen.add(id(child))
+                left.append((owner, child))
+    return sorted(found - _OUTLIVE_TOPICS)
+
+
+def _is_internal(each: object) -> bool:
+    module = type(each).__module__
+    return module.startswith(("aioproducer.core", "aioproducer.runtime", "aioproducer.net"))
+
+
+def _names_one(key: object, topics: Container[str]) -> bool:
+    name = key.topic if isinstance(key, TopicPartition) else key
+    return isinstance(name, str) and name in topics
+
+
+def _attributes(each: object) -> dict[int, str]:
+    """The names of an object's attributes by the identity of their values."""
+    names = [*getattr(each, "__dict__", ())]
+    for kind in type(each).__mro__:
+        names += getattr(kind, "__slots__", ())
+    values = ((name, getattr(each, name, None)) for name in names)
+    return {id(value): f"{type(each).__name__}.{name}" for name, value in values}
 
 
 def calm_times(

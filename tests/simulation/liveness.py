@@ -26,6 +26,8 @@ _ROUND_TRIPS = 50
 """Of a backlog: small batches, one after the other, memory for two."""
 _ROUND_TRIPS_EACH = 4
 """What a record takes that others wait for: a connection, its handshake and the request."""
+_LATE_S = 0.1
+"""How late a timer may be."""
 
 
 class LivenessWatch:
@@ -58,6 +60,7 @@ class LivenessWatch:
         for producer in self._producers:
             if producer.was_started and _is_running(producer.engine):
                 self.violations += _broken_rules(producer.engine, self._now())
+                self.violations += _overdue(producer.engine, self._now())
 
 
 def _is_running(engine: ProducerEngine) -> bool:
@@ -67,6 +70,18 @@ def _is_running(engine: ProducerEngine) -> bool:
 def _broken_rules(engine: ProducerEngine, now: float) -> Iterator[str]:
     for broken in engine.driver.broken_rules(now, engine.client, engine.timers):
         yield f"at {now:.3f}: {broken}"
+
+
+def _overdue(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Requests without an answer after `request_timeout_ms`: their connection had to be closed."""
+    for link in engine.client._links():
+        connection = link._connection
+        if connection is None or not connection.is_open:
+            continue
+        for request in (*connection._awaiting, *connection._unflushed):
+            if request.deadline < now - _LATE_S:
+                over = now - request.deadline
+                yield f"at {now:.3f}: {request.kind.__name__} is {over:.3f} s past its deadline"
 
 
 class RecoveryBound(NamedTuple):

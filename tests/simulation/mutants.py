@@ -28,6 +28,7 @@ SYMPTOMS = frozenset({"nothing_surprising_is_raised", "the_run_goes_on"})
 that a guarantee is watched."""
 
 _HUNT = """
+import gc
 import sys
 from aioproducer.testing.world.spec import Chance
 from simulation.simulation import Setup, run_seed
@@ -35,6 +36,8 @@ from simulation.transactions.plan import draw_plan
 symptoms = set(sys.argv[3:])
 setup = Setup(unclean_elections=sys.argv[2] == "unclean")
 for seed in range(1, int(sys.argv[1]) + 1):
+    if seed % 10 == 0:
+        gc.collect()
     if sys.argv[2] == "transactional" and draw_plan(Chance(seed).of("transactions")) is None:
         continue
     oracles = {violation.oracle for violation in run_seed(seed, setup).violations} - symptoms
@@ -48,7 +51,7 @@ class Mutant(NamedTuple):
     """One defect: in `file`, `old` (which must occur there once) becomes `new`.
 
     One of transactions cannot be found by a run without any, so none is tried; one of losses only
-    by runs with unclean elections.
+    by runs with unclean elections; one of `pure` Python only without native code.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Mutant(NamedTuple):
     new: str
     transactional: bool = False
     unclean: bool = False
+    pure: bool = False
 
     @property
     def kind(self) -> str:
@@ -335,6 +339,126 @@ MUTANTS = (
         "        return self._wakeup.until\n",
         "        return 0.0\n",
     ),
+    Mutant(
+        "keep the queues of expired topics",
+        "core/batching/accumulator.py",
+        "            if not any(queue.batches or queue.muted for queue in queues):\n",
+        "            if not queues:\n",
+    ),
+    Mutant(
+        "keep the sticky partitioners of expired topics",
+        "runtime/send/sticky.py",
+        "            del self._partitioners[topic]\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "never expire topics",
+        "core/metadata/metadata.py",
+        "            if now - live.used_at > self._max_idle:\n",
+        "            if now < live.used_at:\n",
+    ),
+    Mutant(
+        "keep routes although the metadata has changed",
+        "runtime/send/direct.py",
+        "            self._version = self._metadata.version\n            self._routes.clear()\n",
+        "            self._version = self._metadata.version\n",
+    ),
+    Mutant(
+        "go on with the partitions that a topic had",
+        "runtime/send/_fast_path_py.py",
+        "        if self._metadata.topic(topic) is not state.meta:\n",
+        "        if self._metadata.topic(topic) is None:\n",
+        pure=True,
+    ),
+    Mutant(
+        "leave a delivery cancelled for ever",
+        "runtime/delivery/_delivery_py.py",
+        "        self._cancelled = CANCELLED\n        self._batch.remove_listener(self)\n",
+        "        self._batch.remove_listener(self)\n",
+    ),
+    Mutant(
+        "never refresh metadata that are too old",
+        "core/metadata/metadata.py",
+        "        due_at = now if wanted else self._full_answer_at + self._max_age\n",
+        "        due_at = now if wanted or self._full_answer_at < 0 else inf\n",
+    ),
+    Mutant(
+        "ask once for a topic that calls wait for",
+        "runtime/tasks/metadata_waiters.py",
+        "                self._metadata.request_topic(topic, now)\n\n    def keep_alive",
+        "                pass\n\n    def keep_alive",
+    ),
+    Mutant(
+        "let a flush wait for the end of the linger",
+        "core/batching/accumulator.py",
+        "        self._flushes += 1\n        self.expedite()\n",
+        "        self._flushes += 1\n",
+    ),
+    Mutant(
+        "time out with the youngest request",
+        "net/connection.py",
+        "            oldest = min(requests, key=lambda request: request.deadline)\n",
+        "            oldest = max(requests, key=lambda request: request.deadline)\n",
+    ),
+    Mutant(
+        "dial a dead broker without a growing pause",
+        "net/link.py",
+        "        delay = self._reconnect_backoff.delay(self._failures, around.rng)\n"
+        "        self._failures += 1\n",
+        "        delay = self._reconnect_backoff.delay(0, around.rng)\n"
+        "        self._failures += 1\n",
+    ),
+    Mutant(
+        "count the time without metadata from the first request",
+        "core/metadata/requests.py",
+        "        self._trying_since, self._brokers_known = None, True\n",
+        "        self._brokers_known = True\n",
+    ),
+    Mutant(
+        "keep the receipt of one part for all records of a batch",
+        "runtime/delivery/_delivery_py.py",
+        "        if not batch.parts:\n            batch.receipt = receipt\n",
+        "        batch.receipt = receipt\n",
+    ),
+    Mutant(
+        "do not wake the sender when a request is prepared",
+        "runtime/tasks/sender.py",
+        "        task.add_done_callback(lambda done: self.wake())\n",
+        "",
+    ),
+    Mutant(
+        "set no timer for the end of a throttle time",
+        "net/link.py",
+        "            if now < self.throttled_until:\n"
+        "                return self.throttled_until\n"
+        "            return now if",
+        "            return now if",
+    ),
+    Mutant(
+        "keep the address of a broker that has moved",
+        "net/client.py",
+        "            if node is None or node[:3] != link.node[:3]:\n",
+        "            if node is None:\n",
+    ),
+    Mutant(
+        "ask for a topic again and again",
+        "core/metadata/metadata.py",
+        "            self._pending.pop(live.name, None)\n            updated",
+        "            updated",
+    ),
+    Mutant(
+        "make no pause between requests for metadata",
+        "core/metadata/metadata.py",
+        "        self._allowed_at = now + self._backoff.delay("
+        "self._unchanged_answers - 1, self._rng)\n",
+        "        self._allowed_at = now\n",
+    ),
+    Mutant(
+        "keep the links of brokers that are gone",
+        "net/client.py",
+        "        self._retired = {link for link in self._retired if not link.is_over}\n",
+        "",
+    ),
 )
 
 
@@ -513,7 +637,11 @@ def hunt(mutant: Mutant, seeds: int) -> str | None:
         source.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
         done = subprocess.run(
             [sys.executable, "-c", _HUNT, str(seeds), mutant.kind, *SYMPTOMS],
-            env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{TESTS}"},
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{folder}{os.pathsep}{TESTS}",
+                "AIOPRODUCER_IMPL": "pure" if mutant.pure else "native",
+            },
             capture_output=True,
             text=True,
             check=False,

@@ -35,6 +35,15 @@ _RECOVERY_S = 12.0
 _CONNECTIONS_PER_REFRESH = 2
 """One broker may be tried without effect."""
 
+_MOST_REFUSALS = 24
+_REFUSALS_WITHIN_S = 3.0
+"""After so many refusals pauses are near their maximum; a broker may be a bootstrap server too."""
+
+_MOST_DESCRIBED = 60
+_DESCRIBED_WITHIN_S = 2.0
+_MOST_WHILE_IDLE = 20
+"""Requests for metadata that a pause may begin with."""
+
 _OUT_OF_ORDER = "would be out of order"
 """What the error of a record says that a later one has overtaken."""
 
@@ -232,6 +241,40 @@ def an_idle_producer_opens_no_connections(e: Evidence) -> Iterator[str]:
             yield f"{opened} connections from {since:.0f} to {until:.0f} s, when no task sent"
 
 
+def a_dead_broker_is_left_alone(e: Evidence) -> Iterator[str]:
+    """The pauses between dials that are refused grow (`reconnect_backoff_max_ms`)."""
+    for node_id, times in e.refusals.items():
+        for first, last in zip(times, times[_MOST_REFUSALS:], strict=False):
+            if last - first < _REFUSALS_WITHIN_S:
+                when = f"from {first:.3f} to {last:.3f}"
+                yield f"node {node_id} refused {_MOST_REFUSALS} dials {when}"
+                break
+
+
+def metadata_are_asked_for_rarely(e: Evidence) -> Iterator[str]:
+    """Requests for metadata have pauses between them, and an idle producer makes few."""
+    times, age_s = e.described, e.config.metadata_max_age_ms / 1000
+    if e.transactions is not None:
+        return
+    for first, last in zip(times, times[_MOST_DESCRIBED:], strict=False):
+        if last - first < _DESCRIBED_WITHIN_S:
+            yield f"{_MOST_DESCRIBED} requests for metadata from {first:.3f} to {last:.3f}"
+            break
+    for since, until in e.idle:
+        asked = sum(since <= at < until for at in times)
+        if asked > _MOST_WHILE_IDLE + 1.2 * (until - since) / age_s:
+            yield f"{asked} requests for metadata from {since:.0f} to {until:.0f} s"
+
+
+def nothing_starts_over_in_calm(e: Evidence) -> Iterator[str]:
+    """A producer whose brokers answer does not go back to its bootstrap servers."""
+    for since, until in e.idle:
+        for at in e.restarts:
+            if since <= at < until:
+                yield f"at {at:.0f} s a producer started over, and nothing was wrong"
+                break
+
+
 def calm_brings_progress(e: Evidence) -> Iterator[str]:
     """Nothing times out although nothing was wrong for long; after the healing everything works."""
     yield from e.ledger.unrecovered
@@ -350,6 +393,9 @@ ORACLES = (
     brokers_do_not_complain,
     throttling_is_obeyed,
     an_idle_producer_opens_no_connections,
+    a_dead_broker_is_left_alone,
+    metadata_are_asked_for_rarely,
+    nothing_starts_over_in_calm,
     calm_brings_progress,
     pending_work_goes_on,
     healing_brings_deliveries,

@@ -32,6 +32,7 @@ from aioproducer.testing.world.spec import Chance
 from aioproducer.testing.world.trace import Trace
 from aioproducer.testing.world.world import SimWorld
 from aioproducer.types import TopicPartition
+from simulation.aftermath import Aftermath
 from simulation.evidence import (
     Evidence,
     LogWatch,
@@ -116,7 +117,7 @@ def run_seed(seed: int, setup: Setup | None = None) -> Result:
     setup = setup or Setup()
     chance = Chance(seed)
     loop = VirtualLoop(chance.of("executor"))
-    watch = LogWatch()
+    watch = LogWatch(loop.time)
     logger = logging.getLogger("aioproducer")
     propagate, logger.propagate = logger.propagate, False
     logger.addHandler(watch)
@@ -126,7 +127,7 @@ def run_seed(seed: int, setup: Setup | None = None) -> Result:
     gc.freeze()  # collections are for what the run makes: the rest would cost half its time
     asyncio.set_event_loop(loop)
     try:
-        return Simulation(seed, chance, loop, setup).run(watch.reports)
+        return Simulation(seed, chance, loop, setup).run(watch)
     finally:
         _end(loop)
         asyncio.set_event_loop(None)
@@ -185,14 +186,15 @@ class Simulation:
 
     # -- the run ----------------------------------------------------------------------------------
 
-    def run(self, reports: list[str]) -> Result:
+    def run(self, watch: LogWatch) -> Result:
         """Carries the run out and judges it."""
         self._setup.sabotage(self)
         violations: list[Violation] = []
         recovery = (0.0, 0.0)
         try:
             evidence = self.loop.run_until_complete(self._play())
-            evidence.reports += reports + self.loop.failures
+            evidence.reports += watch.reports + self.loop.failures
+            evidence.restarts = watch.restarts
             violations = judge(evidence) + judge_transactions(evidence)
             recovery = _recovery(evidence)
         except StuckError as error:
@@ -318,6 +320,8 @@ class Simulation:
         self.world.heal()
         await asyncio.gather(*tasks)
         await asyncio.sleep(_SETTLING_S)
+        aftermath = Aftermath(producer, self.world, self.ledger)
+        await aftermath.before_probes()
         await self._probe(producer)
         left = await self._bounded("flush", producer.flush())
         if left:
@@ -326,6 +330,7 @@ class Simulation:
         if not left and pool.available != pool.total:
             missing = pool.total - pool.available
             self.ledger.late_ends.append(f"flush() is over and {missing} bytes are still in use")
+        await aftermath.after_probes()
         await self._bounded("close", producer.close())
 
     async def _end_in_haste(
@@ -421,6 +426,8 @@ class Simulation:
             healed_at=world.healed_at,
             recovery_bound=recovery_bound(config, self.scenario),
             stalls=self._liveness.violations,
+            refusals=world.network.refusals,
+            described=() if self.scenario.parade else world.trace.times_of(" metadata #"),
             scripted_codes=frozenset().union(*(b.scripted_codes for b in world.brokers.values())),
         )
 

@@ -6,17 +6,21 @@ import asyncio
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
 
+from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.core.batching.accumulator import RecordAccumulator
 from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.core.batching.buffer_pool import BufferPool
+from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.acknowledged import AcknowledgedOffsets, LostRecords
 from aioproducer.core.sending.idempotence import _Partition
 from aioproducer.core.sending.sender import Sender
 from aioproducer.net.client import NetworkClient
+from aioproducer.runtime.send.sticky import StickyPartitioners
 from aioproducer.runtime.tasks.sender import SenderTask
 from aioproducer.testing.broker.log import PartitionLog, StoredBatch
 from aioproducer.testing.broker.replication import ReplicatedPartition
@@ -24,7 +28,7 @@ from aioproducer.testing.world.spec import Chance
 from aioproducer.types import Persistence, TopicPartition
 from simulation import Result, Setup, SimProducer, Simulation, run_seed
 from simulation.scenario import Pause
-from simulation.themes import IDLE_DAYS, IDLE_DAYS_REDPANDA, Theme, draw_theme
+from simulation.themes import IDLE_DAYS, IDLE_DAYS_REDPANDA, MANY_TOPICS, Theme, draw_theme
 from simulation.transactions.plan import draw_plan
 
 _SEEDS = range(1, 31)
@@ -61,6 +65,39 @@ def test_a_producer_that_dials_while_no_task_sends_is_found_out(
     assert "an_idle_producer_opens_no_connections" in _oracles_that_notice(
         setup, "an_idle_producer_opens_no_connections", _seeds_of(IDLE_DAYS)
     )
+
+
+def test_a_producer_that_keeps_topics_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StickyPartitioners, "drop_expired_topics", lambda self, metadata: None)
+    seeds = itertools.islice(_seeds_of(MANY_TOPICS), 3)
+    noticed = _oracles_that_notice(Setup(), "what_calls_return_is_true", seeds)
+    assert "what_calls_return_is_true" in noticed
+
+
+def test_a_producer_that_dials_without_growing_pauses_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    delay = ExponentialBackoff.delay
+
+    def least(self: ExponentialBackoff, failures: int, rng: Random) -> float:
+        return delay(self, 0, rng)
+
+    monkeypatch.setattr(ExponentialBackoff, "delay", least)
+    noticed = _oracles_that_notice(Setup(), "a_dead_broker_is_left_alone")
+    assert "a_dead_broker_is_left_alone" in noticed
+
+
+def test_a_producer_that_does_not_refresh_its_metadata_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    init = Metadata.__init__
+
+    def never(self: Metadata, **arguments: Any) -> None:
+        init(self, **{**arguments, "max_age_s": 1e9})
+
+    monkeypatch.setattr(Metadata, "__init__", never)
+    noticed = _oracles_that_notice(Setup(), "calm_brings_progress")
+    assert "calm_brings_progress" in noticed
 
 
 def test_a_producer_that_acknowledges_before_the_broker_answers_is_found_out(

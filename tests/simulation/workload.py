@@ -36,6 +36,7 @@ _KEYS = 12
 _SIZES = (0, 10, 100, 100, 400, 1000, 2000)
 _FOCUSED = 0.35
 _ABREAST = 12
+_GIVEN_UP_EACH = 7
 LARGEST_BURST = 30
 """Records that a task sends in one go, at most."""
 """How many topics of a parade are used at a time."""
@@ -154,9 +155,25 @@ class Workload:
                 self._ledger.dropped.append(entry)
 
     async def _called_back(self, draft: list[Entry], rng: random.Random) -> None:
-        for entry in draft:
+        for number, entry in enumerate(draft):
             if await self.send(entry):
+                if number % _GIVEN_UP_EACH == 0:
+                    await self._give_up(entry)
                 self._count_notices(entry)
+
+    async def _give_up(self, entry: Entry) -> None:
+        """Ends the waits for a record, as a timeout around `gather` does; others may follow."""
+        delivery, calls = entry.delivery, []
+        if delivery is None:
+            return
+        delivery.add_done_callback(lambda _: calls.append(self._loop.time()))
+        delivery.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        if len(calls) != 1:
+            self._ledger.false_reports.append(f"{entry.label}: cancel() made {len(calls)} calls")
+        if delivery.done() and delivery.cancelled():
+            self._ledger.false_reports.append(f"{entry.label}: nobody can wait for it any more")
 
     async def _in_bulk(self, draft: list[Entry], rng: random.Random) -> None:
         topic = draft[0].topic

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from aioproducer.net.dial.dialer import Address
@@ -199,6 +199,7 @@ class SimNetwork:
 
     Attributes:
         fragments: whether bytes may arrive in other pieces than they were written in.
+        refusals: when dials to each broker were refused.
     """
 
     def __init__(
@@ -215,6 +216,7 @@ class SimNetwork:
         self.window = window
         self.fragments: bool = True
         self.connections: list[SimConnection] = []
+        self.refusals: dict[int, list[float]] = {}
         self._rng = rng
         self._trace = trace
         self._base_latency_s = base_latency_s
@@ -227,6 +229,16 @@ class SimNetwork:
         self._nodes[host] = node_id
         self._addresses[f"10.0.0.{node_id}"] = node_id
         self._listeners[node_id] = listener
+
+    def name(self, node_id: int, host: str) -> None:
+        """Give a broker one more name."""
+        self._nodes[host] = node_id
+
+    def keep_names(self, hosts: Collection[str]) -> None:
+        """Take all other names away, and end every connection."""
+        self._nodes = {host: node for host, node in self._nodes.items() if host in hosts}
+        for connection in self.connections:
+            connection.reset()
 
     def is_held(self, node_id: int, direction: Direction) -> bool:
         """Return whether bytes stay under way for now: a black hole, or a machine that is off."""
@@ -260,6 +272,7 @@ class SimNetwork:
         await self._travel(node_id, Direction.TO_CLIENT)
         if end is None:
             self._trace(f"dial b{node_id} refused")
+            self.refusals.setdefault(node_id, []).append(self.loop.time())
             raise ConnectionRefusedError("no server listens")
         return self._open(connection, end, limit)
 

@@ -21,6 +21,10 @@ class Trace:
         """Note one event."""
         self.lines.append(f"{self._now():10.4f} {line}")
 
+    def times_of(self, text: str) -> list[float]:
+        """Return the times of the lines with this text."""
+        return [float(line.split(maxsplit=1)[0]) for line in self.lines if text in line]
+
     def digest(self) -> str:
         """Return a fingerprint of all lines."""
         return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()

@@ -1,0 +1,157 @@
+"""What a producer does in a healed cluster, besides taking records: refreshes, keys, waits, memory.
+
+Owns: questions that one call or a look at the producer answers. Not here: what happened during the
+faults.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aioproducer import Producer
+from aioproducer.errors import KafkaError
+from aioproducer.records import murmur2_partition
+from aioproducer.testing.world.producer import SimProducer
+from aioproducer.testing.world.world import SimWorld
+from simulation.evidence import kept_topics
+from simulation.ledger import CallState, Entry, Ledger
+
+_TASK = -2
+_KEYS = 4
+_PORT = 9092
+_SHORT_AGE_MS = 2000
+_SLACK_S = 1.0
+_LEAST_BLOCK_MS = 3000
+_APPEARS_AFTER_S = 0.5
+_LONGEST_OBLIVION_S = 12.0
+_LONG_LINGER_MS = 500
+_SHORT_WAY_S = 0.01
+
+
+class Aftermath:
+    """The questions to the producer of a run."""
+
+    def __init__(self, producer: SimProducer, world: SimWorld, ledger: Ledger) -> None:
+        self._producer = producer
+        self._config = producer.config
+        self._world = world
+        self._ledger = ledger
+        self._number = 0
+
+    async def before_probes(self) -> None:
+        """Ask while the last records are those of the tasks."""
+        if self._producer.engine.failure is None:
+            self._check_refresh()
+            await self._check_keys()
+
+    async def after_probes(self) -> None:
+        """Ask once every record has its outcome."""
+        if self._producer.engine.failure is None and self._world.cluster.topics:
+            await self._check_new_partition()
+            await self._check_linger()
+            await self._check_oblivion()
+            await self._check_addresses()
+
+    # -- questions --------------------------------------------------------------------------------
+
+    def _check_refresh(self) -> None:
+        """Metadata are not older than `metadata_max_age_ms`."""
+        age = self._world.now() - self._producer.engine.metadata.refreshed_at
+        if age > self._config.metadata_max_age_ms / 1000 + _SLACK_S:
+            self._ledger.unrecovered.append(f"metadata were refreshed {age:.1f} s ago")
+
+    async def _check_keys(self) -> None:
+        """A key goes to the partition that Java chooses among all there are."""
+        if self._config.metadata_max_age_ms > _SHORT_AGE_MS:
+            return
+        for name, topic in sorted(self._world.cluster.topics.items()):
+            for number in range(_KEYS):
+                entry = await self._sent(name, b"k%d" % number)
+                wanted = murmur2_partition(b"k%d" % number, len(topic.partitions))
+                at = None if entry.delivery is None else entry.delivery.partition
+                if at not in {None, wanted}:
+                    self._ledger.false_reports.append(
+                        f"{entry.label} is sent to partition {at}, its key belongs to {wanted}"
+                    )
+
+    async def _check_new_partition(self) -> None:
+        """A partition that appears while a call waits for it is found before the next refresh."""
+        cluster = self._world.cluster
+        if self._config.max_block_ms < _LEAST_BLOCK_MS:
+            return
+        name = min(cluster.topics)
+        count = len(cluster.topics[name].partitions)
+        sending = asyncio.ensure_future(self._sent(name, None, count))
+        await asyncio.sleep(_APPEARS_AFTER_S)
+        cluster.create_partitions(name, count + 1)
+        entry = await sending
+        if entry.error is not None:
+            self._ledger.unrecovered.append(f"{entry.label}: {entry.error}")
+
+    async def _check_linger(self) -> None:
+        """A flush does not wait for the end of a linger."""
+        world = self._world
+        linger_s = self._config.linger_ms / 1000
+        if self._config.linger_ms < _LONG_LINGER_MS or world.spec.base_latency_s > _SHORT_WAY_S:
+            return
+        entry = await self._sent(min(world.cluster.topics), None, 0)
+        began = world.now()
+        await self._producer.flush()
+        took = world.now() - began
+        if entry.error is None and took >= linger_s * 0.9:
+            self._ledger.late_ends.append(f"flush() took {took:.3f} s, linger is {linger_s:.3f} s")
+
+    async def _check_oblivion(self) -> None:
+        """A topic that is not used any more takes no memory but what keeps out duplicates."""
+        idle_s = self._config.metadata_max_idle_ms / 1000
+        seconds = idle_s + 2 * self._config.metadata_max_age_ms / 1000 + _SLACK_S
+        if seconds > _LONGEST_OBLIVION_S:
+            return
+        await asyncio.sleep(seconds)
+        cluster = self._world.cluster
+        topics = {*cluster.topics, *(topic.name for topic in cluster.deleted)}
+        kept = kept_topics(self._producer.engine, topics)
+        if kept:
+            self._ledger.false_reports.append(f"topics are kept that are not used: {kept}")
+
+    async def _check_addresses(self) -> None:
+        """Brokers that are given other names are found under these."""
+        if self._config.metadata_max_age_ms > _SHORT_AGE_MS:
+            return
+        world = self._world
+        names = {node_id: f"moved-{node_id}.sim" for node_id in world.spec.nodes}
+        for node_id, host in names.items():
+            world.network.name(node_id, host)
+            world.cluster.set_broker_address(node_id, host, _PORT)
+        await asyncio.sleep(self._config.metadata_max_age_ms / 1000 + _SLACK_S)
+        world.network.keep_names(set(names.values()))
+        await asyncio.sleep(_SLACK_S)
+        entry = await self._sent(min(world.cluster.topics), None, 0)
+        try:
+            if entry.delivery is not None:
+                await entry.delivery
+        except KafkaError as error:
+            entry.error = error
+        if entry.error is not None:
+            self._ledger.unrecovered.append(f"{entry.label} after a move: {entry.error}")
+        over = sum(link.is_over for link in self._producer.engine.client._retired)
+        if over > len(names):
+            self._ledger.false_reports.append(f"{over} links are kept of brokers that are gone")
+
+    # -- steps ------------------------------------------------------------------------------------
+
+    async def _sent(self, topic: str, key: bytes | None, partition: int | None = None) -> Entry:
+        """Send a record of its own name; its entry has the error, if there is one."""
+        self._number += 1
+        name = b"<aftermath/%d>" % self._number
+        entry = Entry(name, _TASK, topic, partition, key, name, (), None, self._world.now())
+        self._ledger.entries.append(entry)
+        producer: Producer = self._producer
+        try:
+            entry.delivery = await producer.send(topic, name, key, partition=partition)
+        except KafkaError as error:
+            entry.state, entry.error = CallState.REFUSED, error
+        else:
+            entry.state = CallState.ACCEPTED
+        entry.settled_at = self._world.now()
+        return entry
