@@ -65,11 +65,14 @@ def run(
     keys = [(mutant.path, mutant.change.before, mutant.change.after) for mutant in drawn]
     judged = [mutant for mutant, key in zip(drawn, keys, strict=True) if key not in listed]
     equivalent = [mutant for mutant, key in zip(drawn, keys, strict=True) if key in listed]
-    questions = []
+    questions: list[Question] = []
+    at_import: set[sampling.Mutant] = set()
     for mutant in judged:
         reaching = reached.tests_of(mutant.path, mutant.change.lines)
-        # What runs only while a module is imported, as a table of fields, is in no test's lines.
-        reaching = reaching or reached.tests_below(f"tests/unit/{mutant.folder}")
+        if not reaching:
+            # It may run while its module is imported, as a table of fields does.
+            at_import.add(mutant)
+            reaching = reached.tests_below(f"tests/unit/{mutant.folder}")
         of_it = chosen(reaching, mutant.folder, reached.seconds, limit)
         seconds = sum(reached.seconds[test] for test in of_it)
         number = mutant.change.number
@@ -83,7 +86,7 @@ def run(
     def judge(mutant: sampling.Mutant, question: Question, answer: Answer) -> report.Outcome:
         change = mutant.change
         reliable = [test for test in question.tests if test not in unreliable]
-        is_open = not answer.in_place or answer.killer in unreliable
+        is_open = not answer.in_place or mutant in at_import or answer.killer in unreliable
         if answer.killer is not None and not is_open:
             return report.Outcome(mutant, "killed")
         if reliable and is_open:
