@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from aioproducer.errors import ProtocolError, UnsupportedVersionError
+from aioproducer.wire import messages
 from aioproducer.wire.compiler import compile_struct
 from aioproducer.wire.fields import Versions
 from aioproducer.wire.messages import (
@@ -40,6 +41,12 @@ from aioproducer.wire.schema import (
     struct,
     uuid,
 )
+
+REQUESTS = [
+    each
+    for name, each in vars(messages).items()
+    if name.endswith("Request") and issubclass(each, Message)
+]
 
 
 @struct
@@ -406,3 +413,46 @@ def test_a_length_beyond_the_end_is_refused_before_it_is_used(
 ) -> None:
     with pytest.raises(ProtocolError, match=complaint):
         Pair.decode(data, version)
+
+
+@struct
+class Option(Struct):
+    """An element of one byte at least: null, or from version 1 on, nothing at all."""
+
+    maybe: Inner | None = f(Inner, "0", nullable="0")
+
+
+@struct
+class Options(Message):
+    """A list of options."""
+
+    API_KEY = ApiKey.METADATA
+    VALID_VERSIONS = (0, 1)
+    FLEXIBLE_FROM = None
+
+    options: list[Option] = f(array(Option), "0+")
+
+
+def test_an_array_of_nulls_takes_one_byte_for_each() -> None:
+    options = Options([Option(None)] * 3)
+    assert options.encode(0) == b"\0\0\0\x03" + 3 * b"\xff"
+    assert Options.decode(options.encode(0), 0) == options
+
+
+def test_elements_without_any_field_are_counted_as_one_byte_each() -> None:
+    with pytest.raises(ProtocolError):
+        Options.decode(b"\0\0\0\x03", 1)
+
+
+def test_messages_have_no_attributes_but_their_fields() -> None:
+    assert not hasattr(FULL, "__dict__")
+    assert not hasattr(Inner(1), "__dict__")
+
+
+@pytest.mark.parametrize("request_type", REQUESTS, ids=lambda each: each.__name__)
+def test_a_request_has_the_response_of_its_api(request_type: type[Message]) -> None:
+    response = request_type.RESPONSE
+    assert response.__name__ == request_type.__name__.replace("Request", "Response")
+    assert response.API_KEY is request_type.API_KEY
+    assert response.VALID_VERSIONS == request_type.VALID_VERSIONS
+    assert response.FLEXIBLE_FROM == request_type.FLEXIBLE_FROM
