@@ -80,12 +80,10 @@ class TlsContexts:
 
     async def current(self) -> ssl.SSLContext:
         """Return the context for the next connection."""
-        files = self._settings.files
-        if self._settings.context is None and files:
-            seen = _fingerprint(files)
-            if seen != self._seen:
-                self._seen = seen
-                await self._reload()
+        seen = _fingerprint(self._settings.files)
+        if seen != self._seen:
+            self._seen = seen
+            await self._reload()
         return self._context
 
     async def _reload(self) -> None:

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import re
 import ssl
-from datetime import UTC
+from datetime import UTC, datetime
 from itertools import permutations
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -12,7 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.security.certificates import Authority
 
-from aioproducer.net.security.certificates import Certificate, leaf_first, read_certificate
+from aioproducer.net.security.certificates import (
+    Certificate,
+    leaf_first,
+    read_certificate,
+    shown_chain,
+)
 from aioproducer.net.security.tls import TlsSettings, make_context
 
 AUTHORITY = Authority()
@@ -36,6 +42,57 @@ def test_an_authority_is_for_no_host() -> None:
 def test_the_systems_authorities_can_all_be_read() -> None:
     for der in ssl.create_default_context().get_ca_certs(binary_form=True):
         assert read_certificate(der).subject
+
+
+@pytest.mark.parametrize(
+    ("written", "year"), [("000101", 2000), ("491231", 2049), ("500101", 1950), ("991231", 1999)]
+)
+def test_a_year_of_two_digits_is_between_1950_and_2049(written: str, year: int) -> None:
+    """RFC 5280, 4.1.2.5.1."""
+    dated = re.sub(rb"\x17\x0d\d{12}Z", b"\x17\x0d" + written.encode() + b"123456Z", DER, count=1)
+    expected = datetime(year, int(written[2:4]), int(written[4:]), 12, 34, 56, tzinfo=UTC)
+    assert read_certificate(dated).not_before == expected
+
+
+def test_only_the_first_twelve_hosts_of_a_certificate_are_shown() -> None:
+    hosts = [f"kafka-{number}.example" for number in range(14)]
+    der = AUTHORITY.issue("broker", *hosts).certificate.public_bytes(Encoding.DER)
+    assert read_certificate(der).names == tuple(hosts[:12])
+
+
+def test_a_long_host_name_of_a_certificate_is_shortened() -> None:
+    host = ".".join(["x" * 60] * 3)
+    der = AUTHORITY.issue("broker", host).certificate.public_bytes(Encoding.DER)
+    assert read_certificate(der).names == (host[:120],)
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_the_whole_chain_that_a_peer_shows_is_read(private: bool) -> None:
+    """Python 3.13 gives it in DER; before, a private object of `ssl` has it in PEM."""
+    identities = (IDENTITY, AUTHORITY.identity)
+    if private:
+        pem = [SimpleNamespace(public_bytes=lambda it=it: it.certificate_pem) for it in identities]
+        peer = SimpleNamespace(_sslobj=SimpleNamespace(get_unverified_chain=lambda: pem))
+    else:
+        der = [it.certificate.public_bytes(Encoding.DER) for it in identities]
+        peer = SimpleNamespace(get_unverified_chain=lambda: der)
+    assert [each.subject for each in shown_chain(peer)] == ["CN=broker", "CN=Test CA"]
+
+
+@pytest.mark.parametrize(("own", "subjects"), [(DER, ["CN=broker"]), (None, []), (b"?", [])])
+def test_of_a_peer_without_a_chain_the_own_certificate_is_read(
+    own: bytes | None, subjects: list[str]
+) -> None:
+    for peer in (
+        SimpleNamespace(getpeercert=lambda binary_form: own),
+        SimpleNamespace(getpeercert=lambda binary_form: own, get_unverified_chain=lambda: None),
+    ):
+        assert [each.subject for each in shown_chain(peer)] == subjects
+
+
+def test_a_chain_without_end_is_shown_in_part() -> None:
+    peer = SimpleNamespace(get_unverified_chain=lambda: [DER] * 11)
+    assert len(shown_chain(peer)) == 10
 
 
 @given(st.binary(max_size=200))
@@ -62,6 +119,12 @@ def test_a_certificate_with_a_list_of_extensions_that_is_not_there_is_none() -> 
     length_at = listed.start() + 1
     with pytest.raises(ValueError, match="malformed"):
         read_certificate(DER[:length_at] + b"\0" + DER[length_at + 1 :])
+
+
+def test_a_certificate_that_is_cut_off_is_none() -> None:
+    for end in range(len(DER)):
+        with pytest.raises(ValueError, match="the certificate "):
+            read_certificate(DER[:end])
 
 
 def test_nothing_is_no_certificate() -> None:

@@ -10,8 +10,10 @@ import pytest
 from support import hostile
 from support.hostile import HostileServer
 
+from aioproducer.config.proxy_url import ProxyUrl
 from aioproducer.net import Address, TcpDialer
 from aioproducer.net.dial.dialer import _resolve
+from aioproducer.net.dial.proxies import ProxyFailedError
 from aioproducer.net.dial.user_dialer import OpenerDialer
 
 
@@ -178,3 +180,38 @@ async def test_what_is_no_host_reaches_neither_resolver_nor_the_users_function(
         await dialer.resolve(host, port, canonical=False)
     assert not opened
     assert len(str(raised.value)) < 300
+
+
+# -- through a proxy -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["sock_sendall", "sock_recv"])
+async def test_a_proxy_that_breaks_off_is_named_as_the_cause(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def reset(*_arguments: Any) -> Any:
+        raise ConnectionResetError("reset by peer")
+
+    async with HostileServer(hostile.silent) as server:
+        dialer = TcpDialer(proxy=ProxyUrl("http", server.host, server.port))
+        (address,) = await dialer.resolve("kafka.example", 9092, canonical=False)
+        with monkeypatch.context() as patched:
+            patched.setattr(asyncio.get_running_loop(), call, reset, raising=False)
+            with pytest.raises(ProxyFailedError, match="connection to the proxy broke: reset by"):
+                await dialer.connect(address, server_hostname="kafka.example", limit=100)
+        await server.until_idle()
+
+
+async def test_a_proxy_that_refuses_the_connection_is_named_as_the_cause() -> None:
+    async with HostileServer(hostile.silent) as server:
+        proxy = ProxyUrl("http", server.host, server.port)
+    dialer = TcpDialer(proxy=proxy)
+    (address,) = await dialer.resolve("kafka.example", 9092, canonical=False)
+    with pytest.raises(ProxyFailedError, match="the proxy cannot be reached"):
+        await dialer.connect(address, server_hostname="kafka.example", limit=100)
+
+
+async def test_a_proxy_whose_name_cannot_be_a_host_is_named_as_the_cause() -> None:
+    dialer = TcpDialer(proxy=ProxyUrl("http", "x" * 70, 3128))
+    with pytest.raises(ProxyFailedError, match=r"the proxy's name x+: 'x+' is not a host name"):
+        await dialer.resolve("kafka.example", 9092, canonical=False)

@@ -199,6 +199,25 @@ def test_an_http_proxy_that_does_not_connect_is_reported_as_such(answer: bytes, 
         talk(f"http://{PLACE}", answer)
 
 
+def http_head(size: int) -> bytes:
+    start = b"HTTP/1.1 200 OK\r\nA: "
+    return start + b"b" * (size - len(start) - 4) + b"\r\n\r\n"
+
+
+def test_the_head_of_an_http_proxys_answer_may_have_16_kib() -> None:
+    assert talk(f"http://{PLACE}", http_head(16 * 1024)).left == b""
+    with pytest.raises(ProxyFailedError, match="has no end"):
+        talk(f"http://{PLACE}", http_head(16 * 1024 + 1))
+
+
+@pytest.mark.parametrize("first", [1, 9, 16_000])
+def test_no_more_of_an_http_proxys_answer_is_read_than_a_head_may_have(first: int) -> None:
+    script = Script(b"x" * 100_000, [first])
+    with pytest.raises(ProxyFailedError, match="has no end"):
+        asyncio.run(pass_through(parse_proxy_url(f"http://{PLACE}"), script, "kafka", 9092))
+    assert len(script.left) == 100_000 - 16 * 1024
+
+
 # -- both -----------------------------------------------------------------------------------------
 
 

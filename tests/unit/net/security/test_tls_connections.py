@@ -18,6 +18,8 @@ from support.waiting import until
 
 from aioproducer import Producer, RecordMetadata
 from aioproducer.errors import BootstrapError, ConfigError, KafkaError, TlsError
+from aioproducer.net.security.pem import read_store
+from aioproducer.net.security.tls import TlsContexts, TlsSettings, make_context
 from aioproducer.net.security.tls_dialer import TlsDialer
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.security import ListenerSecurity
@@ -80,6 +82,32 @@ async def test_trust_may_be_given_in_every_form(
     async with brokers() as cluster:
         options = {"bootstrap_servers": cluster.bootstrap_servers, "security_protocol": "SSL"}
         assert isinstance(await attempt(evidence, **options, **trust), RecordMetadata)
+
+
+async def test_without_a_trust_store_the_systems_authorities_are_trusted(
+    brokers: Brokers,
+    authority: Authority,
+    tmp_path: Path,
+    evidence: Evidence,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    system = tmp_path / "system.pem"
+    system.write_text(authority.pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(system))
+    async with brokers() as cluster:
+        options = {"bootstrap_servers": cluster.bootstrap_servers, "security_protocol": "SSL"}
+        assert isinstance(await attempt(evidence, **options), RecordMetadata)
+        other = Authority("stranger").pem
+        error = await attempt(evidence, **options, ssl_truststore_certificates=other)
+        assert "certificate is not trusted" in str(error)
+
+
+def test_certificates_and_host_names_are_verified_by_default() -> None:
+    context = make_context(TlsSettings())
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert context.maximum_version is ssl.TLSVersion.TLSv1_3
 
 
 def identity_forms(me: Identity, directory: Path) -> dict[str, dict[str, Any]]:
@@ -319,16 +347,60 @@ async def test_a_key_of_another_certificate_is_refused(
 
 
 def test_a_store_without_end_is_refused() -> None:
-    from aioproducer.net.security.pem import read_store
-
     with pytest.raises(ConfigError, match="no store of keys"):
         read_store("/dev/zero", None)
 
 
+def test_a_store_may_have_16_mib(authority: Authority, tmp_path: Path) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_text(authority.pem)
+    os.truncate(path, 16 * 1024 * 1024)
+    assert len(read_store(str(path), None).certificates) == 1
+    os.truncate(path, 16 * 1024 * 1024 + 1)
+    with pytest.raises(ConfigError, match="it has more than 16777216 bytes"):
+        read_store(str(path), None)
+
+
+@pytest.mark.parametrize("content", ["", "ca.pem", "\x31\x80"])
+def test_a_file_that_is_no_store_is_refused(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_text(content, encoding="latin-1")
+    with pytest.raises(ConfigError, match=r"ca\.pem is neither PEM nor PKCS12"):
+        read_store(str(path), None)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"keystore_location": "key"}, "ssl_keystore_location holds no certificate"),
+        ({"keystore_location": "chain"}, "ssl_keystore_location holds no private key"),
+        (
+            {"keystore_location": "chain", "key_location": "chain"},
+            "ssl_key_location holds no private key",
+        ),
+        (
+            {"keystore_certificate_chain": "nothing"},
+            "ssl_keystore_certificate_chain holds no certificate",
+        ),
+        ({"keystore_location": "chain", "keystore_key": "no"}, "ssl_keystore_key holds no private"),
+    ],
+)
+def test_the_option_that_lacks_a_key_or_a_certificate_is_named(
+    authority: Authority, tmp_path: Path, given: dict[str, str], text: str
+) -> None:
+    me = authority.issue("me")
+    (tmp_path / "key").write_text(me.key_pem())
+    (tmp_path / "chain").write_text(me.certificate_pem)
+    options = {
+        name: str(tmp_path / value) if name.endswith("location") else value
+        for name, value in given.items()
+    }
+    with pytest.raises(ConfigError, match=text):
+        make_context(TlsSettings(**options))
+
+
 @pytest.mark.timeout(30)
 def test_a_store_that_is_a_pipe_is_refused_without_a_wait_for_its_writer(tmp_path: Path) -> None:
-    from aioproducer.net.security.pem import read_store
-
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(ConfigError, match="no store of keys: it is a pipe"):
@@ -336,8 +408,6 @@ def test_a_store_that_is_a_pipe_is_refused_without_a_wait_for_its_writer(tmp_pat
 
 
 def test_a_store_of_javas_own_format_is_named(tmp_path: Path) -> None:
-    from aioproducer.net.security.pem import read_store
-
     path = tmp_path / "trust.jks"
     path.write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
     with pytest.raises(ConfigError, match="JKS store") as caught:
@@ -346,8 +416,6 @@ def test_a_store_of_javas_own_format_is_named(tmp_path: Path) -> None:
 
 
 def test_a_store_of_another_kind_than_said_is_refused(authority: Authority, tmp_path: Path) -> None:
-    from aioproducer.net.security.pem import read_store
-
     path = tmp_path / "ca.pem"
     path.write_text(authority.pem)
     with pytest.raises(ConfigError, match="is PEM, not PKCS12"):
@@ -365,8 +433,6 @@ def test_a_store_of_another_kind_than_said_is_refused(authority: Authority, tmp_
     ],
 )
 def test_javas_names_of_cipher_suites_mean_the_same_here(name: str, expected: str) -> None:
-    from aioproducer.net.security.tls import TlsSettings, make_context
-
     context = make_context(TlsSettings(cipher_suites=(name,)))
     chosen = [suite["name"] for suite in context.get_ciphers() if suite["protocol"] != "TLSv1.3"]
     assert chosen == [expected]
@@ -392,6 +458,30 @@ async def test_renewed_certificates_are_read_at_the_next_connection(
             assert isinstance(renewed, KafkaError)
             authority.issue("me").pem_file(mine)
             await producer.send_and_wait("t", b"2")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [("good", "read the TLS certificates again"), ("-----BEGIN ", "keeping")]
+)
+async def test_a_changed_file_is_read_once(
+    authority: Authority,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    content: str,
+    words: str,
+) -> None:
+    caplog.set_level("INFO", "aioproducer")
+    trust = tmp_path / "ca.pem"
+    trust.write_text(authority.pem)
+    contexts = TlsContexts(TlsSettings(truststore_location=str(trust)))
+    first = await contexts.current()
+    assert await contexts.current() is first
+    assert words not in caplog.text
+    trust.write_text(Authority("other").pem * 2 if content == "good" else content)
+    second = await contexts.current()
+    assert (second is not first) is (content == "good")
+    assert await contexts.current() is second
+    assert caplog.text.count(words) == 1
 
 
 async def test_a_file_that_is_half_written_leaves_the_last_good_certificates_in_use(

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gzip
 import json
+import time
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -131,6 +132,18 @@ def test_a_jwt_says_itself_when_it_ends() -> None:
         as_token(b"token")
 
 
+@pytest.mark.parametrize("filler", ["", "x", "xx", "xxx"])
+def test_the_end_of_a_jwt_is_read_whatever_its_length(filler: str) -> None:
+    """Base64 without padding has any length but one more than a multiple of four."""
+    claims = encoded(json.dumps({"exp": 1234.5, "sub": filler}).encode())
+    assert as_token(f"a.{claims.rstrip('=')}.c").expires_at == 1234.5
+
+
+def test_a_token_of_the_user_is_used_as_it_is() -> None:
+    token = OAuthToken("opaque", 1234.5, {"a": "b"})
+    assert as_token(token, {"c": "d"}) is token
+
+
 # -- the message -----------------------------------------------------------------------------------
 
 
@@ -225,6 +238,14 @@ async def test_errors_of_the_server_are_tried_again(issuer: Issuer) -> None:
     issuer.failures = [500, 503, 429]
     assert (await endpoint(issuer).fetch()).value
     assert len(issuer.requests) == 4
+
+
+async def test_a_busy_endpoint_is_given_time_before_the_next_request(issuer: Issuer) -> None:
+    issuer.failures = [503, 503]
+    started = time.monotonic()
+    await endpoint(issuer, retry_backoff_s=0.1, retry_s=30.0).fetch()
+    assert time.monotonic() - started > 0.1
+    assert len(issuer.requests) == 3
 
 
 async def test_an_endpoint_that_stays_unable_is_given_up_for_now(issuer: Issuer) -> None:

@@ -1,0 +1,91 @@
+"""One attempt to connect: how the addresses of a broker share its time, and what is reported."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from unit.net.virtual import virtual_time
+
+from aioproducer.errors import (
+    ConnectionSetupTimeoutError,
+    KafkaConnectionError,
+    KafkaError,
+    NameResolutionError,
+)
+from aioproducer.net import Address
+from aioproducer.net.dial.attempt import Streams, open_stream
+from aioproducer.types import Node
+
+REFUSED = ConnectionRefusedError()
+
+
+class Addresses:
+    """A dialer whose addresses answer after these seconds (None: never), or raise."""
+
+    def __init__(self, *answers: float | OSError | None) -> None:
+        self.answers = answers
+        self.tried: list[tuple[int, float]] = []
+
+    async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
+        return [Address(f"10.0.0.{number}", port) for number in range(len(self.answers))]
+
+    async def connect(self, address: Address, *, server_hostname: str, limit: int) -> Any:
+        number = int(address.host.rpartition(".")[2])
+        self.tried.append((number, asyncio.get_running_loop().time() - 1000))
+        answer = self.answers[number]
+        if isinstance(answer, OSError):
+            raise answer
+        await asyncio.sleep(1e6 if answer is None else answer)
+        return object(), object()
+
+
+async def attempted(dialer: Any, unproven: Address | None = None) -> Address:
+    """The address that accepts, within 30 s."""
+    opened: list[Streams] = []
+    address = await open_stream(
+        dialer,
+        Node(1, "kafka.example", 9092),
+        canonical=False,
+        timeout_s=30,
+        loop_time=asyncio.get_running_loop().time,
+        opened=opened,
+        unproven=unproven,
+    )
+    assert len(opened) == 1
+    return address
+
+
+@virtual_time
+async def test_every_address_has_an_equal_share_of_the_time() -> None:
+    dialer = Addresses(None, None, None)
+    with pytest.raises(ConnectionSetupTimeoutError, match="no answer in time") as caught:
+        await attempted(dialer)
+    assert dialer.tried == [(0, 0), (1, 10), (2, 20)]
+    assert caught.value.elapsed_ms == 30_000
+
+
+@virtual_time
+async def test_the_time_that_an_address_leaves_is_for_the_others() -> None:
+    dialer = Addresses(REFUSED, None, 14)
+    assert (await attempted(dialer)).host == "10.0.0.2"
+    assert dialer.tried == [(0, 0), (1, 0), (2, 15)]
+
+
+@virtual_time
+async def test_the_address_that_failed_last_time_is_tried_last() -> None:
+    dialer = Addresses(REFUSED, 1, REFUSED, REFUSED)
+    assert (await attempted(dialer, Address("10.0.0.1", 9092))).host == "10.0.0.1"
+    assert [number for number, _ in dialer.tried] == [2, 3, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(0, "the name has no address"), (4, "0.3:9092: connection refused"), (6, "and 2 more")],
+)
+def test_the_failures_of_a_few_addresses_are_named(count: int, words: str) -> None:
+    with pytest.raises(KafkaError, match=f"kafka.example:9092 .*{words}\\)") as caught:
+        asyncio.run(attempted(Addresses(*[REFUSED] * count)))
+    assert type(caught.value) is (KafkaConnectionError if count else NameResolutionError)
+    assert str(caught.value).count("connection refused") == min(count, 4)
