@@ -91,10 +91,11 @@ async def _ask_for_versions(session: Session) -> None:
     check, node_id = session.check, session.connection.node_id
     version = check.version_for(node_id)
     while True:
-        request = ApiVersionsRequest()
-        if version >= 3:
-            request.client_software_name = session.settings.software_name
-            request.client_software_version = session.settings.software_version
+        # Before version 3 both are left out.
+        request = ApiVersionsRequest(
+            client_software_name=session.settings.software_name,
+            client_software_version=session.settings.software_version,
+        )
         if version >= CHECKING_VERSION:
             request.cluster_id, request.node_id = check.cluster_id, node_id
         response = await session.request(request, version)

@@ -17,7 +17,7 @@ from aioproducer.errors import (
     NodeDisconnectedError,
     UnsupportedVersionError,
 )
-from aioproducer.net import NodeNotReady, NodeState, PreparedRequest
+from aioproducer.net import Address, NodeNotReady, NodeState, PreparedRequest
 from aioproducer.net.io_stats import IOStats
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
@@ -98,6 +98,66 @@ async def test_a_node_that_is_not_ready_takes_no_request() -> None:
             it.client.api_version(1, ApiKey.METADATA)
         assert it.client.ready_at(77, it.now) == math.inf
         it.client.maybe_connect(77, it.now)
+
+
+@virtual_time
+async def test_a_node_that_was_never_dialed_has_no_request_in_flight() -> None:
+    async with harness(MemoryDialer({"broker": silent})) as it:
+        assert (it.client.in_flight(1), it.client.in_flight(77)) == (0, 0)
+        await it.connect()
+        assert it.client.in_flight(1) == 0
+        it.send().add_done_callback(lambda request: request.exception())
+        assert it.client.in_flight(1) == 1
+
+
+@virtual_time
+async def test_versions_of_a_node_are_those_of_its_open_connection() -> None:
+    ranges = {**hostile.SANE_RANGES, ApiKey.METADATA: (2, 11)}
+    async with harness(MemoryDialer({"broker": hostile.advertises(ranges)})) as it:
+
+        def versions_are_refused(node_id: int) -> None:
+            with pytest.raises(NodeNotReady, match="versions of the broker are not known"):
+                it.client.version_ranges(node_id)
+            with pytest.raises(NodeNotReady, match="versions of the broker are not known"):
+                it.client.api_version(node_id, ApiKey.METADATA)
+
+        versions_are_refused(1)
+        versions_are_refused(77)
+        await it.connect()
+        assert it.client.version_ranges(1) == ranges
+        versions_are_refused(77)
+        it.client.disconnect(1, NodeDisconnectedError("enough"))
+        versions_are_refused(1)
+
+
+@pytest.mark.parametrize("node_id", [1, -1])
+def test_some_node_is_connected_while_one_connection_is_open(node_id: int) -> None:
+    @virtual_time
+    async def run() -> None:
+        nodes = {1: ("broker", 9092), 2: ("other", 9092)}
+        async with harness(MemoryDialer({"broker": silent}), nodes) as it:
+            it.client.set_bootstrap([("broker", 9092), ("other", 9092)])
+            assert not it.client.any_connected()
+            await it.connect(node_id)
+            assert it.client.any_connected()
+            it.client.throttle(node_id, it.now + 1)
+            assert it.client.any_connected(), "a busy one counts"
+            it.client.disconnect(node_id, NodeDisconnectedError("enough"))
+            assert not it.client.any_connected()
+
+    run()
+
+
+@virtual_time
+async def test_requests_have_the_lowest_and_the_highest_version_of_the_client_by_default() -> None:
+    lowest, highest = MetadataRequest.VALID_VERSIONS
+    for only in (lowest, highest):
+        ranges = {**hostile.SANE_RANGES, ApiKey.METADATA: (only, only)}
+        async with harness(MemoryDialer({"broker": hostile.advertises(ranges)})) as it:
+            await it.connect()
+            assert it.client.api_version(1, ApiKey.METADATA) == only
+            for request in (MetadataRequest(topics=[]), PreparedRequest.of(MetadataRequest([]))):
+                assert await it.client.send(1, request, now=it.now) is not None
 
 
 def begin(it: Harness) -> None:
@@ -452,6 +512,27 @@ async def test_repeated_failures_are_logged_ever_more_rarely(
 
 
 @virtual_time
+async def test_a_broker_that_is_reachable_again_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    dialer = MemoryDialer({})
+    async with harness(dialer) as it:
+        with caplog.at_level(logging.WARNING, "aioproducer.net"):
+            await it.connect()
+            await asyncio.sleep(5)
+            dialer.servers["broker"] = obedient
+            assert await it.connect() is None
+            await it.ask()
+            await dialer.close_connections()
+            await it.wait_for_state(NodeState.BACKING_OFF)
+            await asyncio.sleep(1)
+            assert await it.connect() is None
+        (lost, found) = (record.getMessage() for record in caplog.records)
+        assert "node 1 (broker:9092) is not reachable" in lost
+        assert found.startswith("node 1 (broker:9092) is reachable again after 5.0 s")
+
+
+@virtual_time
 async def test_a_close_that_cost_nothing_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     async def closes_later(peer: Peer) -> None:
         await asyncio.sleep(1)
@@ -500,6 +581,17 @@ async def test_a_throttled_node_is_muted_until_the_time_is_over() -> None:
         assert not it.client.can_ask(1, it.now)
         await asyncio.sleep(0.5)
         assert it.client.is_ready(1, it.now)
+
+
+@virtual_time
+async def test_a_full_node_waits_for_an_answer_once_its_throttle_time_is_over() -> None:
+    async with harness(MemoryDialer({"broker": answers_after(1)}), max_in_flight=1) as it:
+        await it.connect()
+        begin(it)
+        it.client.throttle(1, it.now + 0.5)
+        assert it.client.ready_at(1, it.now) == it.now + 0.5
+        await asyncio.sleep(0.5)
+        assert it.client.ready_at(1, it.now) == math.inf
 
 
 @virtual_time
@@ -802,6 +894,53 @@ async def test_close_waits_for_stuck_bytes_no_longer_than_its_timeout() -> None:
         assert it.now - started == pytest.approx(5)
         with pytest.raises(NodeDisconnectedError):
             await written
+
+
+@virtual_time
+async def test_close_waits_a_second_at_most_for_a_dialer_that_goes_on() -> None:
+    class Stubborn(MemoryDialer):
+        async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
+            try:
+                await black_hole()
+            except asyncio.CancelledError:
+                await asyncio.sleep(20)
+            return []
+
+    async with harness(Stubborn({})) as it:
+        it.client.maybe_connect(1, it.now)
+        await asyncio.sleep(0.5)
+        started = it.now
+        await it.client.close(5)
+        assert it.now - started == pytest.approx(1)
+        await asyncio.sleep(20)
+
+
+@virtual_time
+async def test_close_waits_a_second_at_most_for_a_socket_that_does_not_close() -> None:
+    dialer = MemoryDialer({"broker": silent})
+    async with harness(dialer) as it:
+        await it.connect()
+        transport = dialer.connections[0]
+        abort, transport.abort = transport.abort, lambda: None  # type: ignore[method-assign]
+        started = it.now
+        await it.client.close(5)
+        assert it.now - started == pytest.approx(1)
+        abort()
+
+
+@virtual_time
+async def test_a_dial_that_is_cancelled_with_its_loop_ends_cancelled_and_without_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with harness(MemoryDialer({"broker": black_hole})) as it:
+        it.client.maybe_connect(1, it.now)
+        await asyncio.sleep(0.5)
+        (dial,) = [t for t in asyncio.all_tasks() if t.get_name() == "aioproducer-dial-1"]
+        dial.cancel()
+        await asyncio.wait({dial})
+        assert dial.cancelled()
+        assert it.client.state(1) is NodeState.BACKING_OFF
+        assert caplog.records == []
 
 
 @virtual_time

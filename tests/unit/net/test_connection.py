@@ -22,10 +22,11 @@ from aioproducer.errors import (
 )
 from aioproducer.net.connection import WRITE_HIGH_WATER, Connection, IdleConnectionError
 from aioproducer.net.in_flight import InFlightRequest
+from aioproducer.net.io_stats import NodeIOStats
 from aioproducer.wire.framing import encode_request, encode_response
 from aioproducer.wire.messages import MetadataRequest, MetadataResponse, ProduceRequest
 from aioproducer.wire.schema import Message
-from net.virtual import MemoryTransport, memory_pair, virtual_time
+from net.virtual import MemoryTransport, VirtualLoop, memory_pair, virtual_time
 
 
 class Observer:
@@ -54,13 +55,19 @@ class Fixture:
         self.peer = Peer(*far)
         self.observer = Observer()
         self.loop = asyncio.get_running_loop()
+        self.clock = self.loop.time
+        self.io_stats = NodeIOStats()
         self.connection = Connection(
             *near,
             node_id=1,
             observer=self.observer,
-            loop_time=self.loop.time,
+            loop_time=self.time,
             max_idle_s=max_idle_s,
+            io_stats=self.io_stats,
         )
+
+    def time(self) -> float:
+        return self.clock()
 
     def ask(self, timeout_s: float = 30.0) -> asyncio.Future[Message | None]:
         correlation_id = self.connection.next_correlation_id()
@@ -161,6 +168,37 @@ async def test_whole_answers_are_handled_where_they_are_received() -> None:
 
 
 @virtual_time
+async def test_requests_and_answers_are_counted_with_every_byte_and_the_time_between() -> None:
+    async with connected() as it:
+        for _ in range(3):
+            it.ask()
+        headers = [await it.peer.request() for _ in range(3)]
+        size = len(encode_request(MetadataRequest(), 9, 1, "tests"))
+        frames = [
+            encode_response(MetadataResponse(cluster_id="c" * number), 9, header.correlation_id)
+            for number, header in enumerate(headers)
+        ]
+        await asyncio.sleep(2)
+        it.peer.raw(b"".join(frames))
+        await asyncio.sleep(0.1)
+        stats = it.io_stats
+        assert (stats.requests, stats.bytes_out) == (3, 3 * size)
+        assert (stats.responses, stats.bytes_in) == (3, sum(map(len, frames)))
+        assert (stats.latency, stats.latency_max) == (6, 2)
+
+
+@virtual_time
+async def test_an_answer_in_two_parts_is_counted_with_every_byte() -> None:
+    async with connected() as it:
+        it.ask()
+        frame = encode_response(MetadataResponse(), 9, (await it.peer.request()).correlation_id)
+        for part in (frame[:9], frame[9:]):
+            it.peer.raw(part)
+            await asyncio.sleep(1)
+        assert (it.io_stats.responses, it.io_stats.bytes_in) == (1, len(frame))
+
+
+@virtual_time
 async def test_answers_come_through_a_transport_that_keeps_its_protocol(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -221,6 +259,21 @@ async def test_an_answered_request_no_longer_times_out() -> None:
         with pytest.raises(NodeDisconnectedError):
             await second
         assert it.loop.time() - started == pytest.approx(3)
+
+
+@virtual_time
+async def test_only_a_timeout_of_the_first_request_suggests_that_the_port_is_a_silent_one() -> None:
+    hint = "nothing has answered on this one"
+    async with connected() as it:
+        with pytest.raises(NodeDisconnectedError, match=hint):
+            await it.ask(timeout_s=2)
+    async with connected() as it:
+        first, second = it.ask(), it.ask(timeout_s=2)
+        await it.answer()
+        await first
+        with pytest.raises(NodeDisconnectedError, match="MetadataRequest v9 was not") as caught:
+            await second
+        assert hint not in str(caught.value)
 
 
 @virtual_time
@@ -405,6 +458,121 @@ async def test_buffers_are_referenced_until_the_answer_and_no_longer() -> None:
         await request
         gc.collect()
         assert alive() is None
+
+
+@virtual_time
+async def test_a_connection_is_over_when_it_has_failed_and_its_tasks_have_ended() -> None:
+    async with connected() as it:
+        assert not it.connection.is_over
+        it.transport.stall()
+        request = it.tell([b"\0\0\0\x02", b"hi"])
+        await asyncio.sleep(1)
+        assert not it.connection.is_over
+        it.connection.abort(NodeDisconnectedError("test"))
+        assert not it.connection.is_over
+        await it.connection.wait_closed()
+        assert it.connection.is_over
+        assert isinstance(request.exception(), NodeDisconnectedError)
+
+
+@virtual_time
+async def test_a_connection_that_its_reader_has_ended_is_over() -> None:
+    async with connected() as it:
+        it.peer.raw(b"\0\0\0\x08" + bytes(8))
+        await asyncio.sleep(1)
+        assert isinstance(it.connection.error, ProtocolError)
+        assert it.connection.is_over
+
+
+def test_a_connection_that_is_dropped_with_its_loop_takes_no_more_requests() -> None:
+    for earlier in (None, KafkaConnectionError("enough")):
+        loop = VirtualLoop()
+
+        async def open_one(earlier: KafkaError | None = earlier) -> Fixture:
+            it = Fixture(None)
+            if earlier is not None:
+                it.connection.abort(earlier)
+                await it.connection.wait_closed()
+            return it
+
+        it = loop.run_until_complete(open_one())
+        tasks = asyncio.all_tasks(loop)
+        it.peer.writer.transport.abort()
+        loop.close()
+        it.connection.drop()
+        assert not it.connection.is_open
+        reason = "the event loop was closed" if earlier is None else "enough"
+        with pytest.raises(KafkaConnectionError, match=reason):
+            it.ask()
+        for task in tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+@virtual_time
+async def test_an_abort_that_is_interrupted_ends_everything_and_lets_the_interrupt_pass() -> None:
+    async with connected() as it:
+        request = it.ask()
+        abort = it.transport.abort
+        interrupts = [KeyboardInterrupt()]
+
+        def interrupted() -> None:
+            if interrupts:
+                raise interrupts.pop()
+            abort()
+
+        it.transport.abort = interrupted  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            it.connection.abort(NodeDisconnectedError("enough"))
+        with pytest.raises(NodeDisconnectedError, match="enough"):
+            await request
+        assert [lost for _, lost in it.observer.ended] == [1]
+
+
+def test_a_deadline_whose_check_is_interrupted_is_checked_again_within_a_second() -> None:
+    async def begin() -> tuple[Fixture, asyncio.Future[Message | None]]:
+        it = Fixture(None)
+        clock, began = it.loop.time, it.loop.time()
+        interrupts = [KeyboardInterrupt()]
+
+        def interrupted() -> float:
+            if clock() >= began + 5 and interrupts:
+                raise interrupts.pop()
+            return clock()
+
+        it.clock = interrupted
+        return it, it.ask(timeout_s=5)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        it, request = runner.run(begin())
+        began = it.loop.time()
+        loop = runner.get_loop()
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(asyncio.wait({request}))
+        loop.run_until_complete(asyncio.wait({request}))
+        assert isinstance(request.exception(), NodeDisconnectedError)
+        assert it.loop.time() - began <= 6
+        loop.run_until_complete(it.connection.wait_closed())
+        it.peer.writer.transport.abort()
+
+
+@virtual_time
+async def test_what_tls_still_holds_leaves_before_a_connection_has_finished(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def info(transport: MemoryTransport, name: str, default: object = None) -> object:
+        return object() if name == "ssl_object" else default
+
+    monkeypatch.setattr(MemoryTransport, "get_extra_info", info)
+    monkeypatch.setattr(MemoryTransport, "get_write_buffer_size", lambda transport: 0)
+    async with connected() as it:
+        it.transport.stall()
+        assert await it.tell([b"\0\0\0\x02", b"hi"]) is None
+        finished = asyncio.create_task(it.connection.finish())
+        await asyncio.sleep(1)
+        assert not finished.done()
+        it.transport.resume()
+        await finished
+        assert await it.peer.reader.read() == b"\0\0\0\x02hi"
 
 
 @virtual_time

@@ -16,11 +16,12 @@ from support.hostile import (
     obedient,
 )
 
-from aioproducer.errors import NodeDisconnectedError
+from aioproducer.errors import NodeDisconnectedError, ProtocolError
 from aioproducer.errors.advice import ADVICE
 from aioproducer.net import NodeState
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import REQUEST_TYPES
+from aioproducer.wire.messages import MetadataResponse
 from net.harness import harness
 from net.virtual import MemoryDialer, virtual_time
 
@@ -81,6 +82,34 @@ def test_a_connection_that_was_short_or_useless_counts_as_a_failure(
             assert isinstance(it.client.connection_failures(1), NodeDisconnectedError)
             assert not it.client.any_ready()
             assert not it.client.has_no_live_connections()
+
+    run()
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_a_connection_that_ends_with_a_request_or_an_invalid_frame_counts_as_a_failure(
+    is_asked: bool,
+) -> None:
+    @virtual_time
+    async def run() -> None:
+        async def answers_once(peer: Peer) -> None:
+            peer.respond(await peer.expect(ApiKey.METADATA), MetadataResponse())
+            await asyncio.sleep(300)
+            if is_asked:
+                await peer.request()
+            else:
+                peer.raw(b"\0\0\0\x08" + bytes(8))
+
+        async with harness(MemoryDialer({"broker": after_handshake(answers_once)})) as it:
+            await it.connect()
+            await it.ask()
+            if is_asked:
+                with pytest.raises(NodeDisconnectedError):
+                    await it.ask(timeout_s=600)
+            await it.wait_for_state(NodeState.BACKING_OFF)
+            kind = NodeDisconnectedError if is_asked else ProtocolError
+            assert isinstance(it.client.connection_failures(1), kind)
+            assert not it.client.any_ready()
 
     run()
 

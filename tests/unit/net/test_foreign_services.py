@@ -8,11 +8,15 @@ from contextlib import asynccontextmanager
 from itertools import cycle
 
 import pytest
+from support import hostile
+from support.hostile import Peer
 
 from aioproducer import Producer
-from aioproducer.errors import BootstrapError
+from aioproducer.errors import BootstrapError, KafkaError, NotKafkaError, ProtocolError
 from aioproducer.net.foreign_services import check_kafka
 from aioproducer.testing import EmbeddedCluster
+from net.harness import Harness, harness
+from net.virtual import MemoryDialer, virtual_time
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 SSH = b"SSH-2.0-OpenSSH_9.2\r\n"
@@ -108,6 +112,56 @@ async def test_a_start_goes_on_where_a_broker_may_be_about_to_come(
                 bootstrap_servers=address, max_block_ms=1500, request_timeout_ms=300
             ):
                 pass
+
+
+async def noise(peer: Peer) -> None:
+    await peer.request()
+    peer.raw(b"\xff" * 8)
+    await peer.until_closed()
+
+
+async def connect_after_backoff(it: Harness) -> KafkaError | None:
+    await asyncio.sleep(2)
+    return await it.connect()
+
+
+@virtual_time
+async def test_three_answers_in_a_row_that_are_none_of_kafka_are_needed_to_be_sure() -> None:
+    dialer = MemoryDialer({})
+    async with harness(dialer) as it:
+        for _ in range(2):
+            dialer.servers.clear()
+            assert not isinstance(await connect_after_backoff(it), NotKafkaError)
+            dialer.servers["broker"] = noise
+            for _ in range(2):
+                assert isinstance(await connect_after_backoff(it), ProtocolError)
+        error = await connect_after_backoff(it)
+        assert isinstance(error, NotKafkaError)
+        assert "3 answers in a row were none of Kafka's" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "is_foreign"),
+    [
+        (hostile.wrong_correlation_id, True),
+        (hostile.oversize_length, True),
+        (hostile.negative_length, True),
+        (hostile.garbled_body, False),  # an answer to what was asked, although a bad one
+        (hostile.closes_mid_response, False),
+    ],
+)
+def test_bad_answers_of_a_broker_are_distinguished_from_those_of_another_service(
+    behaviour: hostile.Behaviour, is_foreign: bool
+) -> None:
+    @virtual_time
+    async def run() -> None:
+        async with harness(MemoryDialer({"broker": behaviour})) as it:
+            for _ in range(4):
+                error = await connect_after_backoff(it)
+            assert error is not None
+            assert isinstance(error, NotKafkaError) is is_foreign
+
+    run()
 
 
 async def test_noise_at_one_address_among_others_does_no_harm() -> None:

@@ -15,15 +15,37 @@ from support.hostile import (
     versions_response,
 )
 
-from aioproducer.errors import InvalidRequestError, UnsupportedVersionError
+from aioproducer.errors import (
+    InvalidRequestError,
+    KafkaError,
+    NodeDisconnectedError,
+    UnsupportedVersionError,
+)
 from aioproducer.net import NetSettings
+from aioproducer.net.cluster_check import ClusterCheck
+from aioproducer.net.connection import Connection
+from aioproducer.net.handshake import shake_hands
+from aioproducer.net.session import Session
 from aioproducer.net.settings import software_label
 from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.framing import REQUEST_TYPES
 from aioproducer.wire.messages import ApiVersionsRequest
-from net.harness import harness
-from net.virtual import MemoryDialer, virtual_time
+from aioproducer.wire.schema import Message
+from net.harness import SETTINGS, harness
+from net.virtual import MemoryDialer, memory_pair, virtual_time
 
 UNSUPPORTED_VERSION = 35
+
+
+class Unobserved:
+    def response_received(self, kind: type[Message], version: int, response: Message) -> None:
+        return
+
+    def capacity_freed(self) -> None:
+        return
+
+    def connection_failed(self, connection: Connection, error: KafkaError, lost: int) -> None:
+        return
 
 
 def old_broker(highest: int, *, lists_versions: bool, asked: list[int]) -> Behaviour:
@@ -95,21 +117,26 @@ async def test_another_error_code_refuses_the_connection() -> None:
 
 
 @virtual_time
-async def test_the_client_names_itself_and_its_version() -> None:
+async def test_the_client_names_itself_and_its_version_where_the_broker_can_read_it() -> None:
     seen: list[ApiVersionsRequest] = []
 
     async def behave(peer: Peer) -> None:
-        header = await peer.expect(ApiKey.API_VERSIONS)
-        assert header.client_id == "tests"
-        seen.append(ApiVersionsRequest.decode(header.body, header.api_version))
+        while True:
+            header = await peer.expect(ApiKey.API_VERSIONS)
+            assert header.client_id == "tests"
+            seen.append(ApiVersionsRequest.decode(header.body, header.api_version))
+            lower = {ApiKey.API_VERSIONS: (0, header.api_version - 1)}
+            if header.api_version == 2:
+                break
+            peer.respond(header, versions_response(lower, UNSUPPORTED_VERSION), version=0)
         peer.respond(header, versions_response())
         await peer.until_closed()
 
     names = {"software_name": "aio producer", "software_version": "1.2+local"}
     async with harness(MemoryDialer({"broker": behave}), **names) as it:
         assert await it.connect() is None
-        assert seen[0].client_software_name == "aio-producer"
-        assert seen[0].client_software_version == "1.2-local"
+        named = [(it.client_software_name, it.client_software_version) for it in seen]
+        assert named == [("aio-producer", "1.2-local")] * 2 + [("", "")]
 
 
 @virtual_time
@@ -125,6 +152,33 @@ async def test_the_whole_handshake_has_one_request_timeout() -> None:
         started = it.now
         assert await it.connect() is not None
         assert it.now - started == pytest.approx(10)
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+@virtual_time
+async def test_a_first_session_asks_for_versions_only_and_suspects_the_options_if_it_is_closed(
+    is_closed: bool,
+) -> None:
+    near, far = memory_pair()
+    peer = Peer(*far)
+    now = asyncio.get_running_loop().time
+    connection = Connection(*near, node_id=1, observer=Unobserved(), loop_time=now)
+    session = Session(connection, SETTINGS, ClusterCheck(False), "broker", now() + 30)
+    handshake = asyncio.create_task(shake_hands(session))
+    if is_closed:
+        await peer.expect(ApiKey.API_VERSIONS)
+        peer.writer.close()
+        with pytest.raises(NodeDisconnectedError, match="the port may be one for TLS"):
+            await handshake
+    else:
+        sasl = REQUEST_TYPES[ApiKey.SASL_HANDSHAKE].VALID_VERSIONS
+        await peer.handshake({**SANE_RANGES, ApiKey.SASL_HANDSHAKE: sasl})
+        versions = await handshake
+        assert versions.highest(ApiKey.SASL_HANDSHAKE) == sasl[1]
+    connection.abort(NodeDisconnectedError("the test is over"))
+    await connection.wait_closed()
+    assert await peer.reader.read() == b""
+    peer.writer.close()
 
 
 @virtual_time

@@ -143,6 +143,29 @@ async def test_silence_alone_proves_no_age() -> None:
         assert asked == [ApiKey.API_VERSIONS, ApiKey.LIST_OFFSETS, ApiKey.API_VERSIONS]
 
 
+@pytest.mark.parametrize(
+    ("timeout_s", "is_supported", "takes_s"), [(30.0, True, 10), (4.0, True, 4), (30.0, False, 30)]
+)
+def test_a_broker_that_may_be_old_has_ten_seconds_to_answer_api_versions(
+    timeout_s: float, is_supported: bool, takes_s: float
+) -> None:
+    @virtual_time
+    async def run() -> None:
+        async def silent(peer: Peer) -> None:
+            await peer.until_closed()
+
+        async with harness(
+            MemoryDialer({"broker": silent}),
+            old_broker_versions=OLD if is_supported else None,
+            request_timeout_s=timeout_s,
+        ) as it:
+            start = it.now
+            assert isinstance(await it.connect(), NodeDisconnectedError)
+            assert it.now - start == pytest.approx(takes_s)
+
+    run()
+
+
 @pytest.mark.parametrize(("expected", "dials"), [(False, 3), (True, 2)])
 def test_a_broker_that_leaves_api_versions_out_counts_as_old(expected: bool, dials: int) -> None:
     @virtual_time
@@ -169,10 +192,12 @@ def test_a_broker_that_leaves_api_versions_out_counts_as_old(expected: bool, dia
 
 
 def test_versions_that_old_releases_support() -> None:
-    nine, eight = ranges_of_old_broker("0.9.0.1"), ranges_of_old_broker("0.8")
-    assert nine is not None
-    assert nine[ApiKey.PRODUCE] == (0, 1)
-    assert eight is not None
-    assert eight[ApiKey.PRODUCE] == (0, 0)
+    for release, produce in (("0.9.0.1", 1), ("0.9", 1), ("0.8.2", 0), ("0.8", 0)):
+        assert ranges_of_old_broker(release) == {
+            ApiKey.PRODUCE: (0, produce),
+            ApiKey.LIST_OFFSETS: (0, 0),
+            ApiKey.METADATA: (0, 0),
+        }
+    assert ranges_of_old_broker("0.10") is None
     assert ranges_of_old_broker("0.10.0") is None
     assert ranges_of_old_broker("4.1") is None
