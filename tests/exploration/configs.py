@@ -17,6 +17,9 @@ _AGAIN = ("init", "begin", "0", "commit", "begin", "commit")
 
 _MOVES = frozenset({"relocate", "lose"})
 
+_REFUSED = frozenset({"lose", "abortable"})
+_ONE = ("init", "begin", "0", "commit")
+
 _MORE = ("begin", "0", "commit")
 
 SMALL_STATES = 4100
@@ -101,6 +104,8 @@ SMALL = (
     Config("late V2", (0,), 1, frozenset({"lose"}), script=_AGAIN, v2=True),
     Config("in doubt V1", (0,), 1, frozenset({"doubt"}), script=("init", "begin", "0", "abort")),
     Config("in doubt V2", (0,), 1, frozenset({"doubt"}), script=_AGAIN, v2=True),
+    Config("refused in doubt V1", (0,), 2, _REFUSED, script=_ONE),
+    Config("refused in doubt V2", (0,), 2, _REFUSED, script=_ONE, v2=True),
     Config("offsets V1", (0,), 1, _TX, script=_OFFSETS),
     Config("offsets V2", (0,), 2, _TX, script=_OFFSETS, v2=True),
     Config("failures V1", (0, 1), 1, _NET | {"expire"}, script=_TWO),

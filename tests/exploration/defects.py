@@ -253,6 +253,13 @@ OWN = (
         "    return code < -1\n",
         transactional=True,
     ),
+    Defect(
+        "call a commit refused that may have worked before",
+        "core/transactions/coordinators.py",
+        "            ending=aborting or may_have_ended or elsewhere,\n",
+        "            ending=aborting or elsewhere,\n",
+        transactional=True,
+    ),
 )
 
 

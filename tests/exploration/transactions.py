@@ -45,6 +45,7 @@ PRODUCER_ID = 7
 LOADING = 14
 NOT_AVAILABLE = 15
 NOT_COORDINATOR = 16
+ABORTABLE = 120
 _V1 = {Rpc.INIT_PRODUCER_ID: 5, Rpc.ADD_PARTITIONS: 3, Rpc.COMMIT_OFFSETS: 4, Rpc.END: 4}
 _V2 = _V1 | {Rpc.COMMIT_OFFSETS: 5, Rpc.END: 5}
 
@@ -59,6 +60,8 @@ class TransactionalWorld(World):
         self.script: tuple[str, ...] = config.script
         self.operation: Operation | None = None
         self.is_fenced = False
+        self.is_in_doubt = False
+        """Whether a commit was refused that may have worked before: only close() is left then."""
         self.aborted_to_be_sure = -1
         """The last epoch whose producer has aborted before it asks for the next one."""
         self.sent: frozenset[int] = frozenset()
@@ -134,7 +137,7 @@ class TransactionalWorld(World):
     def _die(self) -> None:
         """Only close() is left: for a reason, and without a false word about a commit."""
         self.is_dead = True
-        if not self.is_fenced:
+        if not (self.is_fenced or self.is_in_doubt):
             raise ViolationError(f"the producer has failed for good: {self.manager.error!r}")
         if self.operation is not None:
             self._on_outcome(self.operation)
@@ -222,7 +225,7 @@ class TransactionalWorld(World):
         except TransactionAbortableError:
             self._abort_instead()
         except KafkaError:
-            if not self.is_fenced:
+            if not (self.is_fenced or self.is_in_doubt):
                 raise
             self.is_dead = True
         self._set_timer()
@@ -277,6 +280,10 @@ class TransactionalWorld(World):
                 yield ("loading",)
             if "doubt" in kinds and self.tx_reply is None:
                 yield ("doubt",)
+            is_commit = self.manager.state is TransactionState.COMMITTING
+            is_end = is_commit and self.tx_request.rpc is Rpc.END
+            if "abortable" in kinds and self.tx_reply is None and is_end:
+                yield ("abortable",)
         if "relocate" in kinds and self.coordinator.epoch >= 0:
             yield ("relocate",)
         if "fence" in kinds and not self.is_fenced and self.coordinator.epoch >= 0:
@@ -306,6 +313,14 @@ class TransactionalWorld(World):
         request = self.tx_request
         assert request is not None
         self.tx_reply = self._reply(request, LOADING)
+
+    def on_abortable(self) -> None:
+        """The coordinator refuses the commit: the transaction can only be aborted."""
+        self.faults += 1
+        request = self.tx_request
+        assert request is not None
+        self.is_in_doubt |= self.manager.contents.end_in_doubt
+        self.tx_reply = self._reply(request, ABORTABLE)
 
     def on_doubt(self) -> None:
         """The coordinator carries the request out, and answers that it could not."""
