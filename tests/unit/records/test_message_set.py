@@ -105,7 +105,8 @@ def test_a_set_has_no_place_for_a_sequence():
 
 
 @pytest.mark.parametrize(
-    ("data", "hash_"), [(b"", 0x02CC5D05), (b"a", 0x550D7456), (b"abc", 0x32D153FF)]
+    ("data", "hash_"),
+    [(b"", 0x02CC5D05), (b"a", 0x550D7456), (b"abc", 0x32D153FF), (b"abcd", 0xA3643705)],
 )
 def test_the_hash_of_few_bytes_is_xxhash(data, hash_):
     assert _xxh32_of_few(data) == hash_
