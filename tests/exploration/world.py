@@ -880,7 +880,7 @@ class World:
     # -- metadata --------------------------------------------------------------------------------
 
     def on_vanish(self) -> None:
-        """A refresh is due, and a broker that lags behind does not know the topic."""
+        """A refresh is due, and the broker that is asked does not have the topic yet."""
         self.faults += 1
         if self.net.describing < 0:
             self.metadata.request_update(self.now)

@@ -1,7 +1,7 @@
-"""What a producer does in a healed cluster, besides taking records: refreshes, keys, waits, memory.
+"""Checks of a producer in a healed cluster, besides its records: refreshes, keys, waits, memory.
 
-Owns: questions that one call or a look at the producer answers. Not here: what happened during the
-faults.
+Owns: questions that one call or an attribute of the producer answers. Not here: what happened
+during the faults.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Aftermath:
     # -- steps ------------------------------------------------------------------------------------
 
     async def _sent(self, topic: str, key: bytes | None, partition: int | None = None) -> Entry:
-        """Send a record of its own name; its entry has the error, if there is one."""
+        """Send a record with a new name; its entry has the error, if there is one."""
         self._number += 1
         name = b"<aftermath/%d>" % self._number
         entry = Entry(name, _TASK, topic, partition, key, name, (), None, self._world.now())

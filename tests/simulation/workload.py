@@ -173,7 +173,7 @@ class Workload:
         if len(calls) != 1:
             self._ledger.false_reports.append(f"{entry.label}: cancel() made {len(calls)} calls")
         if delivery.done() and delivery.cancelled():
-            self._ledger.false_reports.append(f"{entry.label}: nobody can wait for it any more")
+            self._ledger.false_reports.append(f"{entry.label}: no caller can wait for it any more")
 
     async def _in_bulk(self, draft: list[Entry], rng: random.Random) -> None:
         topic = draft[0].topic

@@ -448,8 +448,8 @@ class RecordAccumulator:
     def withdraw_all(
         self,
         *,
+        in_flight: bool,
         queued: bool = True,
-        in_flight: bool = True,
         only: Callable[[ProducerBatch], bool] | None = None,
     ) -> list[ProducerBatch]:
         """Remove batches without an outcome from their queues and return them."""

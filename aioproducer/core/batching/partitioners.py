@@ -224,7 +224,7 @@ class NodeLatencies:
     def is_available(self, node_id: int) -> bool:
         """Return whether the node's partitions may be chosen."""
         stats = self._stats.get(node_id)
-        return self._timeout <= 0 or stats is None or stats.waiting_s <= self._timeout
+        return stats is None or stats.waiting_s <= self._timeout
 
     def retain(self, node_ids: Mapping[int, object]) -> None:
         """Drop nodes that left the cluster."""

@@ -337,7 +337,7 @@ class Sender:
     def abort(self, error: KafkaError, *, queued: bool = True, in_flight: bool = True) -> int:
         """Fail the queued and in-flight batches (or only one kind); return the record count."""
         records = 0
-        for batch in self.accumulator.withdraw_all(queued=queued, in_flight=in_flight):
+        for batch in self.accumulator.withdraw_all(in_flight=in_flight, queued=queued):
             if batch.on_wire:
                 batch.possibly_persisted = True
             records += batch.count

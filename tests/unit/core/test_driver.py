@@ -19,6 +19,7 @@ from aioproducer.core.sending.actions import (
 )
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.errors import NodeDisconnectedError, RebootstrapRequiredError
+from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata
 
 from .support import metadata_response
 from .transactions.transaction_stage import T0, Stage
@@ -63,7 +64,6 @@ def test_metadata_without_a_broker_are_checked_again_and_after_every_event(
 ) -> None:
     stage = Stage()
     driver, core = stage.driver(), stage.core
-    core.metadata.invalidate()
     core.metadata.request_update(core.now)
     core.now += 0.4
     core.nodes.unready = dict.fromkeys((1, 2, 3), unready_until + 0.4)
@@ -79,7 +79,9 @@ def test_known_brokers_have_their_time_before_the_bootstrap_servers_are_asked_ag
     core.nodes.unready = dict.fromkeys((1, 2, 3), inf)
     core.now += 400
     assert driver.poll(core.now, core.nodes) == [NoBrokerReady(1)]
-    core.now += 10
+    core.now += 9.9
+    assert driver.poll(core.now, core.nodes) == [NoBrokerReady(1)]
+    core.now += 0.1
     (action,) = driver.poll(core.now, core.nodes)
     assert isinstance(action, Rebootstrap)
     driver.metadata.on_rebootstrap(core.now)
@@ -138,6 +140,18 @@ def test_a_coordinator_that_left_or_backs_off_is_searched_anew() -> None:
     stage.coordinator_session.on_unreachable(action.request, action.error, core.now)
     turns = driver.after_turn(core.now, core.nodes)
     assert core.now < turns.transactions < core.now + 1
+
+
+def test_metadata_are_asked_for_again_when_a_coordinator_does_not_have_a_topic() -> None:
+    stage = Stage().begun()
+    driver, core = stage.driver(), stage.core
+    stage.wait()
+    group = ConsumerGroupMetadata("group")
+    stage.manager.send_offsets({T0: OffsetAndMetadata(1)}, group)
+    request = stage.request(Rpc.COMMIT_OFFSETS)
+    assert driver.after_event(core.now, core.nodes).metadata > core.now
+    stage.respond(request, 3)
+    assert driver.after_event(core.now, core.nodes).metadata == core.now
 
 
 def test_metadata_without_a_leader_are_asked_for_again() -> None:

@@ -9,9 +9,16 @@ import pytest
 from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.core.sending.idempotence import IdempotentSequencer, ProducerIdentity
 from aioproducer.core.sending.obstacles import Obstacle
-from aioproducer.errors import CoordinatorLoadInProgressError, DeliveryTimeoutError
+from aioproducer.core.transactions.rules import Rpc
+from aioproducer.errors import (
+    ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
+    DeliveryTimeoutError,
+    NodeDisconnectedError,
+)
 
 from .support import Core
+from .transactions.transaction_stage import Stage
 
 
 def obstacle(core: Core, batch: ProducerBatch) -> Obstacle:
@@ -61,6 +68,37 @@ def test_a_batch_waits_for_the_first_one_under_an_epoch() -> None:
     later = core.append()
     core.poll()
     assert obstacle(core, later) is Obstacle.EARLIER_BATCH
+
+
+def test_a_batch_waits_for_the_coordinator_with_the_error_of_the_request_for_its_partition() -> (
+    None
+):
+    stage = Stage(level=1).begun()
+    batch = stage.core.append()
+    request = stage.request(Rpc.ADD_PARTITIONS)
+    stage.core.poll()
+    assert stage.core.sender.wait_of(batch) == (Obstacle.COORDINATOR, None)
+    stage.respond(request, 51)
+    stage.core.poll()
+    wait = stage.core.sender.wait_of(batch)
+    assert wait.obstacle is Obstacle.COORDINATOR
+    assert isinstance(wait.error, ConcurrentTransactionsError)
+
+
+def test_a_retry_waits_for_the_new_id_and_a_later_batch_for_the_earlier_one() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core.sender.on_identity(ProducerIdentity(9, 0))
+    retried = core.append()
+    (dispatch,) = core.poll()
+    assert core.metadata.on_other_cluster is not None
+    core.metadata.on_other_cluster()
+    later = core.append()
+    core.poll()
+    assert obstacle(core, later) is Obstacle.EARLIER_BATCH
+    core.sender.on_failure(1, dispatch.batches, NodeDisconnectedError("gone"), core.now)
+    core.now += 1
+    core.poll()
+    assert obstacle(core, retried) is Obstacle.PRODUCER_ID
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+import pytest
+
 from aioproducer.core import stats
+from aioproducer.types import TopicPartition
 
 
 def test_sent_batch_counts_for_its_topic_and_for_the_producer() -> None:
@@ -34,6 +37,58 @@ def test_time_that_brokers_throttled_adds_up() -> None:
         totals.on_response(0.1, throttled_s)
     assert (totals.throttle_time, totals.throttle_time_max) == (0.75, 0.5)
     assert totals.responses == 3
+
+
+def test_time_that_brokers_took_to_respond_adds_up() -> None:
+    totals = stats.ProducerStats()
+    for took_s in (0.5, 2.0, 0.25):
+        totals.on_response(took_s, 0.0)
+    assert (totals.latency, totals.latency_max) == (2.75, 2.0)
+
+
+def test_records_sent_again_count_for_their_topic_and_for_the_producer() -> None:
+    totals = stats.ProducerStats()
+    totals.on_batch_sent("a", 2, 100, 200, 60, 0.5, again=False)
+    totals.on_batch_sent("a", 2, 100, 200, 60, 0.7, again=True)
+    totals.on_batch_sent("b", 3, 10, 20, 6, 0.25, again=True)
+    assert [totals.topics[name].records_retried for name in "ab"] == [2, 3]
+    assert totals.records_retried == 5
+    assert (totals.topics["a"].bytes_sent, totals.topics["a"].uncompressed_bytes) == (200, 400)
+
+
+def test_failed_batch_counts_for_its_topic_and_for_the_producer() -> None:
+    totals = stats.ProducerStats()
+    for name, count in (("a", 2), ("b", 3), ("a", 4)):
+        totals.on_batch_failed(stats.FailedBatch(TopicPartition(name, 0), count, 1.0, "no"))
+    assert [totals.topics[name].records_failed for name in "ab"] == [6, 3]
+    assert totals.records_failed == 9
+    assert [failed.records for failed in totals.recent_failures] == [2, 3, 4]
+
+
+def test_the_last_twenty_failures_are_kept() -> None:
+    totals = stats.ProducerStats()
+    for count in range(1, 23):
+        totals.on_batch_failed(stats.FailedBatch(TopicPartition("a", 0), count, 1.0, "no"))
+    assert [failed.records for failed in totals.recent_failures] == list(range(3, 23))
+
+
+def test_time_to_an_acknowledgement_counts_once_for_each_record() -> None:
+    totals = stats.ProducerStats()
+    totals.on_batch_acknowledged(3, 0.1)
+    totals.on_batch_acknowledged(1, 10.0)
+    times = totals.delivery_times.snapshot()
+    assert (totals.records_acknowledged, times.total) == (4, 4)
+    assert times.percentile(0.75) == pytest.approx(0.1, rel=0.1)
+    assert times.percentile(1.0) == pytest.approx(10.0, rel=0.1)
+
+
+def test_topics_without_metadata_lose_their_totals() -> None:
+    totals = stats.ProducerStats()
+    for name in "abc":
+        totals.on_batch_sent(name, 1, 1, 1, 1, 0.0, again=False)
+    totals.retain({"b", "d"})
+    assert [*totals.topics] == ["b"]
+    assert totals.records_sent == 3
 
 
 def test_new_totals_are_zero() -> None:

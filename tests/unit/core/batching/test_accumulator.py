@@ -68,6 +68,15 @@ def test_max_request_size_splits_and_the_next_request_starts_where_it_stopped() 
     assert core.drain(1) == batches[2:]
 
 
+@pytest.mark.parametrize(("missing", "together"), [(0, 3), (1, 2)])
+def test_a_request_is_filled_up_to_the_last_byte_of_its_limit(missing: int, together: int) -> None:
+    limit = 3 * Core().append().wire_size - missing
+    core = Core(leaders=(1, 1, 1), max_request_size=limit)
+    for partition in range(3):
+        core.append(partition)
+    assert len(core.drain(1)) == together
+
+
 def test_records_that_grow_on_their_way_count_as_what_they_grow_to() -> None:
     core = Core(leaders=(1, 1, 1), max_request_size=250)
     for partition in (0, 1, 2):
@@ -273,6 +282,30 @@ def test_flushing_closing_and_exhausted_memory_end_the_linger() -> None:
             core.pool.enqueue(200, lambda _: None)
             core.accumulator.expedite()
         assert len(core.drain(1)) == 1, expedite
+
+
+@pytest.mark.parametrize("linger", [0.0, 60.0])
+def test_a_flush_does_not_wait_for_a_bulk_call_to_fill_its_batch(linger: float) -> None:
+    core = Core(linger=linger)
+    batch = core.append()
+    batch.gathering = True
+    core.accumulator.replan_all()
+    core.now += 100
+    assert core.drain(1) == []
+    core.accumulator.begin_flush()
+    assert core.drain(1) == [batch]
+
+
+def test_batches_are_withdrawn_by_whether_a_transport_has_them() -> None:
+    core = Core()
+    sent, queued, other = core.append(0), core.append(1), core.append(2)
+    core.accumulator.pin(core.drain(1)[0])
+    withdraw = core.accumulator.withdraw_all
+    assert withdraw(in_flight=True, queued=False) == [sent]
+    assert withdraw(in_flight=False, only=lambda batch: batch is other) == [other]
+    assert core.drain(3) == []
+    assert withdraw(in_flight=True) == [sent, queued, other]
+    assert core.drain(2) == []
 
 
 def test_a_batch_opened_while_flushing_does_not_linger() -> None:

@@ -110,6 +110,26 @@ def test_partitions_of_topics_that_left_the_metadata_are_dropped() -> None:
     assert core.accumulator.queue("t", 0) is None
 
 
+def test_a_topic_that_gets_batches_stays_in_the_metadata() -> None:
+    core = Core()
+    core.now += 200
+    core.append()
+    core.now += 300
+    assert core.metadata.start_request(core.now).topics == ["t"]
+
+
+def test_a_topic_with_a_batch_in_flight_keeps_its_partitions() -> None:
+    core = Core(guarantee_order=True)
+    core.append()
+    core.drain(1)
+    core.now += 301
+    core.learn((1, 2, 3))
+    core.accumulator.drop_expired_topics()
+    queue = core.accumulator.queue("t", 0)
+    assert queue is not None
+    assert queue.muted
+
+
 def test_partitions_with_records_outlive_their_topics_metadata() -> None:
     core = Core(delivery_timeout=900.0, leaders=(-1,))
     batch = core.append()
@@ -119,6 +139,43 @@ def test_partitions_with_records_outlive_their_topics_metadata() -> None:
     queue = core.accumulator.queue("t", 0)
     assert queue is not None
     assert list(queue.batches) == [batch]
+
+
+class CountedTime(float):
+    """A loop time that counts how often one is compared with another."""
+
+    compared = 0
+
+    def __add__(self, seconds: float) -> CountedTime:
+        return CountedTime(float(self) + seconds)
+
+    def __eq__(self, other: object) -> bool:
+        CountedTime.compared += 1
+        return float(self) == other
+
+    def __ne__(self, other: object) -> bool:
+        CountedTime.compared += 1
+        return float(self) != other
+
+    def __lt__(self, other: float) -> bool:
+        CountedTime.compared += 1
+        return float(self) < other
+
+    __hash__ = float.__hash__
+
+
+def test_a_retry_is_planned_without_a_comparison_with_all_others() -> None:
+    core = Core((1,) * 1000, memory=1 << 22, max_request_size=1 << 22)
+    waiting = [core.append(partition) for partition in range(1000)]
+    core.drain(1)
+    core.now = CountedTime(core.now)
+    for batch in waiting:
+        core.accumulator.reenqueue(batch, core.now, 1000)
+    before = CountedTime.compared
+    for number, batch in enumerate(waiting):
+        core.accumulator.withdraw([batch])
+        core.accumulator.reenqueue(batch, core.now, 2000 + number)
+    assert CountedTime.compared - before < 30 * len(waiting)
 
 
 def test_a_partition_whose_lingering_batch_expired_is_in_no_later_request() -> None:

@@ -218,6 +218,18 @@ def test_equal_queues_still_count_when_a_partition_is_taken_out():
     assert chosen == {0, 1}
 
 
+def test_the_one_partition_that_is_not_taken_out_is_always_chosen():
+    partitioner = sticky(1)
+    three = topic(1, 1, 1)
+    partitioner.update_load([3, 5, 0], [2, 0, 1], 1)
+    chosen = set()
+    for _ in range(10):
+        partition = partitioner.peek(three)
+        chosen.add(partition)
+        partitioner.update(partition, 1, three, enable_switch=True)
+    assert chosen == {2}
+
+
 def test_without_adaptive_partitioning_queues_do_not_count():
     partitioner = sticky(1, adaptive=False)
     partitioner.update_load([0, 3, 1], [0, 1, 2], 3)
@@ -251,6 +263,16 @@ def test_a_timeout_of_zero_turns_the_figures_off():
     latencies.update(1, 0, can_drain=True)
     latencies.update(1, 999, can_drain=False)
     assert latencies.is_available(1)
+
+
+@pytest.mark.parametrize("timeout_s", [0.001, 0.5, 1])
+def test_a_short_timeout_counts_like_a_long_one(timeout_s: float):
+    latencies = NodeLatencies(timeout_s)
+    latencies.update(1, 0, can_drain=True)
+    latencies.update(1, timeout_s, can_drain=False)
+    assert latencies.is_available(1)
+    latencies.update(1, timeout_s + 0.001, can_drain=False)
+    assert not latencies.is_available(1)
 
 
 def test_nodes_that_left_are_removed():

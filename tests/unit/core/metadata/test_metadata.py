@@ -298,9 +298,12 @@ def test_a_refresh_for_its_age_begins_with_short_pauses_again():
         now = metadata.next_update_at(now)
     assert pauses == [0.1, 0.2, 0.4, 0.8]
     now += 400
-    answer(metadata, now, topic("t", (1, 5), (2, 5)))
-    metadata.request_update(now)
-    assert metadata.next_update_at(now) == pytest.approx(now + 0.1)
+    metadata.add_topic("t", now)  # it is still in use
+    for pause in (0.1, 0.2):
+        answer(metadata, now, topic("t", (1, 5), (2, 5)))
+        metadata.request_update(now)
+        assert metadata.next_update_at(now) == pytest.approx(now + pause)
+        now += pause
 
 
 def test_the_flag_for_automatic_creation_is_passed_on():
@@ -337,6 +340,28 @@ def test_failures_back_off_exponentially_and_an_answer_ends_that():
     answer(metadata, now)
     metadata.request_update(now)
     assert metadata.next_update_at(now) == pytest.approx(now + 0.1)
+
+
+def test_pauses_begin_short_again_after_a_failure():
+    metadata = ready()
+    now = 1.0
+
+    def pauses() -> list[float]:
+        nonlocal now
+        found = []
+        for _ in range(3):
+            metadata.request_update(now)
+            answer(metadata, now, topic("t", (1, 5), (2, 5)))
+            metadata.request_update(now)
+            found.append(round(metadata.next_update_at(now) - now, 3))
+            now = metadata.next_update_at(now)
+        return found
+
+    assert pauses() == [0.1, 0.2, 0.4]
+    metadata.start_request(now)
+    metadata.on_failure(RequestTimeoutError("slow"), now)
+    now += 1
+    assert pauses() == [0.1, 0.2, 0.4]
 
 
 def test_a_new_topic_does_not_break_the_backoff_after_a_failure():

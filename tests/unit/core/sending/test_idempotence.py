@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from aioproducer.core.batching.batch import ProducerBatch
-from aioproducer.core.sending.actions import RECHECK_S, Connect
+from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
+from aioproducer.core.sending.actions import RECHECK_S, Connect, Dispatch
 from aioproducer.core.sending.idempotence import (
     MAX_EPOCH,
     IdempotentSequencer,
@@ -510,6 +510,62 @@ def test_used_up_epochs_ask_for_a_new_producer_id() -> None:
     assert stamps(fresh) == (10, 0, 0)
 
 
+def with_the_last_epoch() -> Core:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core.sender.on_identity(ProducerIdentity(9, MAX_EPOCH))
+    acknowledged(core)
+    return core
+
+
+def sent(core: Core) -> Dispatch:
+    core.append()
+    (dispatch,) = core.poll()
+    return dispatch
+
+
+def test_a_new_producer_id_is_requested_while_the_batch_that_needs_it_backs_off() -> None:
+    core = with_the_last_epoch()
+    failing, following = sent(core), sent(core)
+    core.answer(failing, 10)
+    assert core.poll() == []
+    assert core.identity_requests == 0  # the follower is on the wire
+    core.answer(following, 45)
+    assert core.poll() == []
+    assert core.identity_requests == 1
+
+
+def test_a_new_producer_id_is_requested_once_the_last_batch_with_the_old_one_is_acknowledged() -> (
+    None
+):
+    core = with_the_last_epoch()
+    first, failing, following = sent(core), sent(core), sent(core)
+    core.answer(first, 19)
+    core.answer(failing, 10)
+    core.now += 0.2
+    (again,) = core.poll()
+    core.answer(following, 45)
+    core.poll()
+    assert core.identity_requests == 0
+    core.sender.on_acknowledged(again.batches[0], BatchOutcome(base_offset=1), core.now)
+    assert core.poll() == []
+    assert core.identity_requests == 1
+
+
+def test_a_new_producer_id_is_requested_once_the_log_that_is_gone_has_no_batch_on_the_wire() -> (
+    None
+):
+    core = with_the_last_epoch()
+    first, second = sent(core), sent(core)
+    assert core.metadata.on_recreated is not None
+    core.metadata.on_recreated("t")
+    core.answer(second, UNKNOWN_TOPIC_ID)
+    core.poll()
+    assert core.identity_requests == 0
+    core.sender.on_acknowledged(first.batches[0], BatchOutcome(base_offset=1), core.now)
+    assert core.poll() == []
+    assert core.identity_requests == 1
+
+
 def test_first_batch_that_is_out_of_order_is_no_loss() -> None:
     core = idempotent_core()
     core.append()
@@ -525,6 +581,21 @@ def test_without_idempotence_a_batch_waits_for_nothing_but_its_turn() -> None:
     batch = core.append()
     assert core.sequencer.may_drain(batch, core.now, 1)
     assert core.sequencer.obstacle(batch) is Obstacle.TURN
+
+
+def test_a_producer_without_idempotence_has_no_order_to_keep_or_to_turn_off() -> None:
+    core = Core((1,))
+    batch = core.append()
+    sequencer = core.sequencer
+    sequencer.on_drained(batch)
+    assert not batch.has_sequence
+    assert not sequencer.wants_identity
+    assert not sequencer.disable_idempotence()
+    assert sequencer.may_renumber(batch)
+    assert not sequencer.on_out_of_order(batch)
+    assert not sequencer.is_overtaken(batch)
+    assert not sequencer.on_acknowledged(batch, core.now)
+    assert sequencer.coordinator_error is None
 
 
 def test_a_batch_that_is_out_of_order_is_sent_again_after_a_backoff_that_grows() -> None:

@@ -84,6 +84,19 @@ def test_a_response_counts_for_the_time_in_which_it_arrives() -> None:
     assert core.stats.rate("responses", began + 105) > 0
 
 
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_times_are_counted_from_the_first_record_and_from_the_last_attempt(is_plain: bool) -> None:
+    core = Core(linger=2.0)
+    core.append()
+    core.now += 2
+    (dispatch,) = core.poll()
+    core.now += 5
+    plain, usual = acknowledgement("t", NO_ID, 0), answer(ok())
+    core.sender.on_response(1, dispatch.batches, plain if is_plain else usual, core.now)
+    assert (core.stats.latency, core.stats.queue_time) == (5, 2)
+    assert core.stats.delivery_times.snapshot().percentile(1.0) == pytest.approx(7, rel=0.1)
+
+
 def test_log_append_time_is_the_brokers() -> None:
     core = Core()
     batch = core.append()

@@ -381,6 +381,10 @@ def test_only_open_transactions_are_listed(idle: bool, states: list[str]) -> Non
     assert sent(queries.list_open("", None, idle=idle), 0).state_filters == states
 
 
+def test_transactions_that_have_not_begun_are_listed_on_demand_only() -> None:
+    assert sent(queries.list_open("", None), 0).state_filters == ["Ongoing"]
+
+
 def test_names_without_the_prefix_are_left_out_of_a_list() -> None:
     found = [ListTransactionsTransactionState(name, 1, "Ongoing") for name in ("a-1", "b", "a-2")]
     query = queries.list_open("a-", None)

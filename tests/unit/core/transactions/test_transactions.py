@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from uuid import UUID
 
@@ -564,6 +565,15 @@ def test_a_passing_error_is_tried_again_with_backoff(rpc: Rpc, code: int) -> Non
     assert waits == pytest.approx([first, 2 * first, 4 * first, 8 * first])
 
 
+def test_a_request_is_wanted_from_the_turn_in_which_it_is_due() -> None:
+    stage = Stage()
+    assert stage.coordinator_session.wanted is None
+    operation = stage.manager.init()
+    stage.request(Rpc.FIND_COORDINATOR)
+    assert stage.coordinator_session.wanted is INIT
+    assert not operation.done
+
+
 def test_a_backoff_that_is_over_is_no_reason_for_a_turn() -> None:
     stage, request = at(ADD)
     stage.respond(request, 51)
@@ -768,6 +778,15 @@ def test_v1_has_the_renewal_to_send_after_the_abort() -> None:
     stage.manager.on_work = lambda: calls.append(True)
     stage.respond(request)
     assert calls
+
+
+def test_v1_fails_the_transaction_after_an_abort_and_a_renewal_for_a_refused_record() -> None:
+    stage = renewing()
+    stage.respond(asks_for_an_abort(stage))
+    stage.respond(stage.request(INIT))
+    stage.begin()
+    stage.manager.on_send_refused(stage.manager.number, RecordTooLargeError("too large"))
+    assert stage.manager.state is S.ABORTABLE_ERROR
 
 
 @pytest.mark.parametrize("rpc", [OFFSETS, END])
@@ -1246,6 +1265,15 @@ def test_closing_aborts_what_is_open_and_waits_for_what_ends() -> None:
     assert stage.manager.state is S.READY
 
 
+def test_the_transaction_that_the_close_aborts_is_marked_and_no_other() -> None:
+    stage = Stage().begun()
+    stage.done(stage.manager.abort())
+    stage.begin()
+    assert stage.manager.aborted_by_close == 0
+    assert stage.manager.end_for_close() is not None
+    assert stage.manager.aborted_by_close == stage.manager.number == 2
+
+
 def test_a_background_event_that_fits_no_state_is_fatal() -> None:
     stage, request = at(INIT)
     stage.respond(request)
@@ -1255,10 +1283,25 @@ def test_a_background_event_that_fits_no_state_is_fatal() -> None:
 
 def test_a_misplaced_call_changes_nothing() -> None:
     stage = Stage()
-    for call in (lambda: stage.manager.begin(2), stage.manager.commit, stage.manager.abort):
+    manager = stage.manager
+    calls: list[Callable[[], object]] = [
+        lambda: manager.begin(2),
+        lambda: manager.send_offsets({T0: OffsetAndMetadata(1)}, GROUP),
+        lambda: manager.assume("other"),
+        manager.prepare,
+        manager.prepared,
+        manager.commit,
+        manager.abort,
+        manager.check_send,
+    ]
+    for call in calls:
         with pytest.raises(IllegalStateError):
             call()
-    stage.begun()
+    stage.ready()
+    for call in calls[1:]:
+        with pytest.raises(IllegalStateError):
+            call()
+    stage.begin()
     stage.done(stage.manager.commit())
 
 

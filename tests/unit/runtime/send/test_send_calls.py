@@ -317,7 +317,7 @@ async def test_failure_goes_to_every_awaiter_as_a_copy():
     from aioproducer.core.batching.batch import BatchOutcome
 
     batch = bench.incomplete()[0]
-    bench.accumulator.withdraw_all()
+    bench.accumulator.withdraw_all(in_flight=True)
     bench.accumulator.complete(batch, BatchOutcome(error=KafkaError("no")))
     errors = []
     for awaitable in (delivery, delivery, waiting):
