@@ -255,6 +255,11 @@ class Metadata:
             self._notify()
         return self.version
 
+    def invalidate(self) -> None:
+        """Request a full refresh, as if the last response were too old."""
+        self._full_answer_at = -inf
+        self._notify()
+
     def rebootstrap(self) -> None:
         """Rebootstrap (KIP-899); the metadata is kept until the next response."""
         self._fetch = None

@@ -342,6 +342,16 @@ def test_failures_back_off_exponentially_and_an_answer_ends_that():
     assert metadata.next_update_at(now) == pytest.approx(now + 0.1)
 
 
+def test_metadata_that_are_invalidated_are_due_and_call_for_a_turn():
+    metadata = ready(max_age_s=1e6)
+    events: list[None] = []
+    metadata.on_event = lambda: events.append(None)
+    assert metadata.next_update_at(1.0) > 1.0
+    metadata.invalidate()
+    assert metadata.next_update_at(1.0) == 1.0
+    assert events == [None]
+
+
 def test_pauses_begin_short_again_after_a_failure():
     metadata = ready()
     now = 1.0
