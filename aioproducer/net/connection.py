@@ -366,10 +366,9 @@ class Connection:
         except asyncio.CancelledError:
             self.abort(self._disconnected("the reader was cancelled"))
             raise
-        except GeneratorExit:
-            raise  # the task is dropped with its loop
         except BaseException as interrupt:
-            self._on_interrupt(interrupt)
+            if not isinstance(interrupt, GeneratorExit):  # the task is dropped with its loop
+                self._on_interrupt(interrupt)
             raise
 
     async def _read_responses(self) -> None:

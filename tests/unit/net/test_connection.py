@@ -556,6 +556,74 @@ def test_a_deadline_whose_check_is_interrupted_is_checked_again_within_a_second(
 
 
 @virtual_time
+async def test_an_interrupt_while_an_answer_is_handled_ends_the_connection_and_passes() -> None:
+    async with connected() as it:
+
+        def interrupt(kind: type[Message], version: int, response: Message) -> None:
+            raise KeyboardInterrupt
+
+        it.observer.response_received = interrupt  # type: ignore[method-assign]
+        requests = [it.ask(), it.ask()]
+        frame = encode_response(MetadataResponse(), 9, (await it.peer.request()).correlation_id)
+        received = it.transport.get_protocol()
+        assert isinstance(received, asyncio.Protocol)
+        with pytest.raises(KeyboardInterrupt):
+            received.data_received(frame)
+        for request in requests:
+            with pytest.raises(NodeDisconnectedError, match="interrupted by KeyboardInterrupt"):
+                await request
+
+
+@virtual_time
+async def test_an_interrupt_after_an_answer_was_taken_still_ends_its_request() -> None:
+    async with connected() as it:
+        ends: list[tuple[Message | None, KafkaError | None]] = []
+
+        def on_end(answer: Message | None, error: KafkaError | None) -> None:
+            ends.append((answer, error))
+            if error is None:
+                raise KeyboardInterrupt
+
+        frame = encode_request(MetadataRequest(), 9, it.connection.next_correlation_id(), "tests")
+        deadline = it.loop.time() + 30
+        it.connection.begin(InFlightRequest(MetadataRequest, 9, 1, [frame], deadline, on_end))
+        await it.peer.request()
+        received = it.transport.get_protocol()
+        assert isinstance(received, asyncio.Protocol)
+        with pytest.raises(KeyboardInterrupt):
+            received.data_received(encode_response(MetadataResponse(), 9, 1))
+        await asyncio.sleep(0)
+        assert [type(error) for _, error in ends] == [type(None), NodeDisconnectedError]
+        assert [lost for _, lost in it.observer.ended] == [1]
+
+
+def test_an_interrupt_while_the_reader_handles_an_answer_ends_the_connection_and_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MemoryTransport, "set_protocol", asyncio.Transport.set_protocol)
+
+    async def begin() -> tuple[Fixture, asyncio.Future[Message | None]]:
+        it = Fixture(None)
+
+        def interrupt(kind: type[Message], version: int, response: Message) -> None:
+            raise KeyboardInterrupt
+
+        it.observer.response_received = interrupt  # type: ignore[method-assign]
+        return it, it.ask()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        it, request = runner.run(begin())
+        loop = runner.get_loop()
+        loop.run_until_complete(it.answer())
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(asyncio.wait({request}))
+        loop.run_until_complete(asyncio.wait({request}))
+        assert "interrupted by KeyboardInterrupt" in str(request.exception())
+        assert it.transport.is_lost
+        it.peer.writer.transport.abort()
+
+
+@virtual_time
 async def test_what_tls_still_holds_leaves_before_a_connection_has_finished(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

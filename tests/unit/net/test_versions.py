@@ -30,6 +30,11 @@ def test_the_choice_is_the_highest_common_version_or_none(
             versions.choose(MetadataRequest, lowest, highest)
 
 
+def test_without_bounds_the_choice_is_any_version_of_the_client() -> None:
+    for only in MetadataRequest.VALID_VERSIONS:
+        assert BrokerVersions({ApiKey.METADATA: (only, only)}).choose(MetadataRequest) == only
+
+
 @pytest.mark.parametrize(("low", "high"), [(3, 2), (-1, 5), (-2, -1)])
 def test_an_impossible_range_is_refused(low: int, high: int) -> None:
     with pytest.raises(UnsupportedVersionError, match=f"METADATA: versions {low} to {high}"):
