@@ -106,12 +106,21 @@ async def test_positions_are_committed_with_the_transaction_of_kafka_pythons_dro
     assert len(await read_all_confluent(kafka.bootstrap_servers, topic)) == 1
 
 
+def partition_count(producer: Any, topic: str) -> int:
+    """The topic's partitions; a broker that does not have a new topic yet is asked again."""
+    until = time.monotonic() + WAIT_S
+    while not (found := producer.list_topics(topic, WAIT_S).topics[topic].partitions):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return len(found)
+
+
 def produce_with_confluent(client: Any, servers: str, topic: str, codec: str) -> list[Any]:
     reported: list[Any] = []
     producer = client.Producer(
         {"bootstrap.servers": servers, "compression.type": codec, "enable.idempotence": True}
     )
-    assert len(producer.list_topics(topic, WAIT_S).topics[topic].partitions) == 3
+    assert partition_count(producer, topic) == 3
     for number in range(500):
         producer.produce(
             topic,
