@@ -177,6 +177,22 @@ async def test_no_refusal_of_a_broker_shows_what_it_was_sent(
     assert not is_shown(raised.value, SECRET, TOKEN, TOKEN[::-1])
 
 
+@pytest.mark.parametrize(("value", "shown"), [("x" * 18, False), ("x" * 17, True)])
+async def test_a_short_part_of_a_token_may_be_quoted_one_of_20_bytes_may_not(
+    value: str, shown: bool
+) -> None:
+    """Words such as `auth` and the name of a host help to understand a refusal."""
+
+    class Extended:
+        async def token(self) -> OAuthToken:
+            return OAuthToken(TOKEN, None, {"a": value})
+
+    broker = session(OAuthBearer(Extended()), lambda token: f"at a={value}")
+    with pytest.raises(KafkaError, match="bad login at ") as raised:
+        await authenticate(broker)
+    assert (value in str(raised.value)) is shown
+
+
 async def test_no_status_of_a_refused_token_shows_it() -> None:
     exchange = OAuthBearer(Tokens()).exchange("localhost")
     await anext(exchange)
