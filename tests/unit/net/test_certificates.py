@@ -84,10 +84,24 @@ def test_of_a_peer_without_a_chain_the_own_certificate_is_read(
     own: bytes | None, subjects: list[str]
 ) -> None:
     for peer in (
-        SimpleNamespace(getpeercert=lambda binary_form: own),
-        SimpleNamespace(getpeercert=lambda binary_form: own, get_unverified_chain=lambda: None),
+        SimpleNamespace(getpeercert=lambda binary_form: own if binary_form else {}),
+        SimpleNamespace(
+            getpeercert=lambda binary_form: own if binary_form else {},
+            get_unverified_chain=lambda: None,
+        ),
     ):
         assert [each.subject for each in shown_chain(peer)] == subjects
+
+
+def test_a_certificate_that_cannot_be_read_does_not_hide_the_next() -> None:
+    peer = SimpleNamespace(get_unverified_chain=lambda: [b"?", DER])
+    assert [each.subject for each in shown_chain(peer)] == ["CN=broker"]
+
+
+def test_a_time_of_an_unknown_kind_is_refused() -> None:
+    dated = re.sub(rb"\x17\x0d\d{12}Z", b"\x16\x0d202611111111Z", DER, count=1)
+    with pytest.raises(ValueError, match="time of an unknown kind"):
+        read_certificate(dated)
 
 
 def test_a_chain_without_end_is_shown_in_part() -> None:
@@ -150,3 +164,18 @@ def test_certificates_without_an_order_stay_as_they_are() -> None:
     assert leaf_first(strangers) == tuple(strangers)
     assert leaf_first(["no certificate"]) == ("no certificate",)
     assert leaf_first([]) == ()
+
+
+def test_a_long_chain_is_put_in_order() -> None:
+    root = Authority("root")
+    upper = Authority("upper", root)
+    lower = Authority("lower", upper)
+    chain = [lower.issue("client").certificate_pem, lower.pem, upper.pem, root.pem]
+    assert leaf_first(chain[::-1]) == tuple(chain)
+
+
+def test_no_certificate_is_lost_when_two_sign_each_other() -> None:
+    """They lead to no root, hence the walk from the client's certificate does not meet them."""
+    pair = [Authority("a", Authority("b")).pem, Authority("b", Authority("a")).pem]
+    leaf = Authority("other").issue("client").certificate_pem
+    assert leaf_first([*pair, leaf]) == (leaf, *pair)

@@ -13,9 +13,11 @@ from aioproducer.errors import (
     KafkaConnectionError,
     KafkaError,
     NameResolutionError,
+    TlsError,
 )
 from aioproducer.net import Address
 from aioproducer.net.dial.attempt import Streams, open_stream
+from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.types import Node
 
 REFUSED = ConnectionRefusedError()
@@ -27,11 +29,20 @@ class Addresses:
     def __init__(self, *answers: float | OSError | None) -> None:
         self.answers = answers
         self.tried: list[tuple[int, float]] = []
+        self.name: str | None = None
+        self.verified = ""
+        self.unresolved: OSError | None = None
 
     async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
-        return [Address(f"10.0.0.{number}", port) for number in range(len(self.answers))]
+        if self.unresolved is not None:
+            raise self.unresolved
+        return [
+            Address(f"10.0.0.{number}", port, canonical_name=self.name)
+            for number in range(len(self.answers))
+        ]
 
     async def connect(self, address: Address, *, server_hostname: str, limit: int) -> Any:
+        self.verified = server_hostname
         number = int(address.host.rpartition(".")[2])
         self.tried.append((number, asyncio.get_running_loop().time() - 1000))
         answer = self.answers[number]
@@ -89,3 +100,36 @@ def test_the_failures_of_a_few_addresses_are_named(count: int, words: str) -> No
         asyncio.run(attempted(Addresses(*[REFUSED] * count)))
     assert type(caught.value) is (KafkaConnectionError if count else NameResolutionError)
     assert str(caught.value).count("connection refused") == min(count, 4)
+
+
+def test_a_name_that_cannot_be_resolved_is_reported() -> None:
+    dialer = Addresses(1)
+    dialer.unresolved = OSError("no such host")
+    with pytest.raises(NameResolutionError, match="name resolution: no such host") as caught:
+        asyncio.run(attempted(dialer))
+    assert caught.value.__cause__ is dialer.unresolved
+
+
+def test_the_last_failure_is_the_cause() -> None:
+    errors = [OSError("one"), OSError(), OSError("three")]
+    with pytest.raises(KafkaConnectionError, match=r"0\.0:9092: one; .*: OSError; .*: three") as it:
+        asyncio.run(attempted(Addresses(*errors)))
+    assert it.value.__cause__ is errors[-1]
+
+
+@pytest.mark.parametrize("name", [None, "one.example"])
+def test_the_name_of_a_reverse_lookup_is_verified_if_there_is_one(name: str | None) -> None:
+    dialer = Addresses(0)
+    dialer.name = name
+    asyncio.run(attempted(dialer))
+    assert dialer.verified == (name or "kafka.example")
+
+
+@virtual_time
+async def test_the_last_refusal_is_reported_unless_an_address_did_not_answer() -> None:
+    refusals = [RefusedDialError(TlsError(f"refusal {number}")) for number in range(3)]
+    with pytest.raises(TlsError, match="refusal 2") as caught:
+        await attempted(Addresses(*refusals))
+    assert (caught.value.node_id, caught.value.elapsed_ms) == (1, 0)
+    with pytest.raises(ConnectionSetupTimeoutError):
+        await attempted(Addresses(None, *refusals))
