@@ -127,14 +127,15 @@ async def connect_after_backoff(it: Harness) -> KafkaError | None:
 
 @virtual_time
 async def test_three_answers_in_a_row_that_are_none_of_kafka_are_needed_to_be_sure() -> None:
-    dialer = MemoryDialer({})
+    dialer = MemoryDialer({"broker": noise})
     async with harness(dialer) as it:
         for _ in range(2):
-            dialer.servers.clear()
-            assert not isinstance(await connect_after_backoff(it), NotKafkaError)
-            dialer.servers["broker"] = noise
-            for _ in range(2):
-                assert isinstance(await connect_after_backoff(it), ProtocolError)
+            assert isinstance(await connect_after_backoff(it), ProtocolError)
+        dialer.servers.clear()
+        assert not isinstance(await connect_after_backoff(it), ProtocolError)
+        dialer.servers["broker"] = noise
+        for _ in range(2):
+            assert isinstance(await connect_after_backoff(it), ProtocolError)
         error = await connect_after_backoff(it)
         assert isinstance(error, NotKafkaError)
         assert "3 answers in a row were none of Kafka's" in str(error)
