@@ -36,7 +36,7 @@ def tls_error_of(error: BaseException | None, host: str) -> TlsError | None:
         return None
     if isinstance(error, ssl.SSLCertVerificationError):
         return _untrusted(error, host)
-    reason = error.reason or ""
+    reason = reason_of(error)
     if any(known in reason for known in _NOT_TLS):
         return not_tls(host)
     if "ALERT" in reason:
@@ -47,9 +47,19 @@ def tls_error_of(error: BaseException | None, host: str) -> TlsError | None:
     if "UNEXPECTED_EOF" in reason or isinstance(error, ssl.SSLZeroReturnError | ssl.SSLEOFError):
         return None
     return TlsError(
-        f"TLS with {host} failed: {reason.lower().replace('_', ' ') or error}",
+        f"TLS with {host} failed: {reason.lower().replace('_', ' ') or _text_of(error)}",
         advice=ADVICE["tls-failed"],
     )
+
+
+def reason_of(error: ssl.SSLError) -> str:
+    """Return OpenSSL's name of a failure; an error that Python code has made has none."""
+    return getattr(error, "reason", None) or ""
+
+
+def _text_of(error: ssl.SSLError) -> str:
+    """Return the message; `str` shows the tuple of an error that has a message alone."""
+    return str(error.args[-1]) if error.args else type(error).__name__
 
 
 def not_tls(host: str) -> TlsError:
@@ -73,8 +83,8 @@ def check_not_tls(prefix: bytes) -> None:
 
 
 def _untrusted(error: ssl.SSLCertVerificationError, host: str) -> TlsError:
-    why = error.verify_message.rstrip(".")
-    kind = _BY_VERIFICATION.get(error.verify_code, "authority-unknown")
+    why = getattr(error, "verify_message", _text_of(error)).rstrip(".")
+    kind = _BY_VERIFICATION.get(getattr(error, "verify_code", 0), "authority-unknown")
     if kind == "host-name-mismatch":
         return TlsError(
             f"the broker's certificate is for another host than {host}: {why}",

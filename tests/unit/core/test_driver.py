@@ -64,6 +64,7 @@ def test_metadata_without_a_broker_are_checked_again_and_after_every_event(
 ) -> None:
     stage = Stage()
     driver, core = stage.driver(), stage.core
+    core.metadata.invalidate()
     core.metadata.request_update(core.now)
     core.now += 0.4
     core.nodes.unready = dict.fromkeys((1, 2, 3), unready_until + 0.4)

@@ -148,6 +148,9 @@ def test_a_new_topic_is_asked_for_at_once_and_alone():
 
 def test_backoff_doubles_with_every_answer_that_changes_nothing_since_a_topic_was_added():
     metadata = ready()
+    for now in (1.0, 2.0, 3.0):
+        metadata.request_update(now)
+        answer(metadata, now, topic("t", (1, 5), (2, 5)))
     now, waits = 10.0, []
     metadata.add_topic("absent", now)
     for _ in range(3):
@@ -322,6 +325,22 @@ def test_listeners_are_called_once_for_each_request():
     metadata.add_topic("u", 2)
     metadata.request_topic("u", 2)
     assert len(heard) == 2
+    metadata.request_topic("t", 2)
+    metadata.request_topic("t", 2)
+    assert len(heard) == 3
+    metadata.rebootstrap()
+    assert len(heard) == 4
+
+
+def test_an_answer_that_is_made_outdated_is_followed_by_a_full_request_at_once():
+    metadata = ready()
+    heard: list[str] = []
+    metadata.on_event = lambda: heard.append("wanted")
+    assert metadata.next_update_at(50) > 50
+    metadata.invalidate()
+    assert (heard, metadata.next_update_at(50)) == (["wanted"], 50)
+    fetch = metadata.start_request(50)
+    assert (fetch.topics, fetch.partial) == (["t"], False)
 
 
 # -- failures ----------------------------------------------------------------------------------

@@ -467,7 +467,7 @@ def test_out_of_order_after_a_retry_is_no_loss_and_no_bump() -> None:
     (two,) = core.poll()
     core.sender.on_response(1, one.batches, answer(19), core.now)
     core.sender.on_response(1, two.batches, answer(45), core.now)
-    assert core.data_losses == []
+    assert (core.data_losses, core.expired_producers) == ([], [])
     core.now += 2
     (again,) = core.poll()
     assert again.batches == [first]

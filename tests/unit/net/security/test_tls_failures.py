@@ -93,6 +93,13 @@ def test_a_certificate_that_is_refused_has_advice_for_its_fault(
     assert advice in text
 
 
+def test_an_error_that_python_code_has_made_is_quoted() -> None:
+    assert "TLS with kafka.example failed: pinned ->" in refusal(ssl.SSLError("pinned"))
+    assert "TLS with kafka.example failed: SSLError ->" in refusal(ssl.SSLError())
+    text = refusal(ssl.SSLCertVerificationError(1, "the pin differs."))
+    assert "the broker's certificate is not trusted: the pin differs ->" in text
+
+
 def test_a_tls_alert_in_place_of_an_answer_is_recognized() -> None:
     check_not_tls(b"\x15\x02\x03\x00")
     with pytest.raises(TlsError, match="the broker answers in TLS on this port"):
