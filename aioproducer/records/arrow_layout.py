@@ -175,8 +175,9 @@ def _column(schema: Field, part: str, columns: ArrowColumns) -> Layout | None:
         raise SerializationError(
             f"there is {count} {name!r} for the {part}; the columns are: {names}"
         )
-    field = schema.children[positions[0]]
-    layout = _layout(positions[0], field, part)
+    [position] = positions
+    field = schema.children[position]
+    layout = _layout(position, field, part)
     if layout is None:
         raise SerializationError(
             f"column {name!r} is {_type_name(field)}; a column for the {part} is {_WANTED[part]}",

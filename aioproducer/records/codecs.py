@@ -129,7 +129,7 @@ class _Snappy:
         while position < len(view):
             start = position + 4
             position = start + int.from_bytes(view[position:start], "big")
-            if position > len(view) or start > len(view):
+            if position > len(view):
                 raise _malformed(self.type, "a block is cut off")
             parts.append(self._block(view[start:position], size, max_bytes))
             size += len(parts[-1])
@@ -243,24 +243,32 @@ class _Zstd:
 
     def _decompress_unsized(self, data: _Data, max_bytes: int) -> bytes:
         """Decompress a stream without its size (as Java's are): guess, and more while too small."""
-        room = 16 * len(data) + 65536
+        most = max_bytes + 1
+        room = min(16 * len(data) + 65536, most)
         while True:
             try:
-                out = self._decompress(data, min(room, max_bytes + 1))
+                out = self._decompress(data, room)
                 break
             except self._zstd.ZstdError:
-                if room > max_bytes:
+                if room == most:
                     raise
-                room *= 8
+                room = min(room * 8, most)
         if len(out) > max_bytes:
             raise _too_large(self.type, max_bytes)
         # The library checks for bytes after the frame only where the frame fills its buffer.
         return self._decompress(data, len(out)) if out else out
 
     def _decompress(self, data: _Data, max_bytes: int) -> bytes:
-        out: bytes = self._zstd.ZstdDecompressor().decompress(
+        decompressor = self._zstd.ZstdDecompressor()
+        out: bytes = decompressor.decompress(
             data, max_output_size=max_bytes, allow_extra_data=False
         )
+        if not out:
+            # Nor does it check after an empty frame.
+            stream = decompressor.decompressobj()
+            stream.decompress(data)
+            if not stream.eof or stream.unused_data:
+                raise _malformed(self.type, "it does not end where it should")
         return out
 
 

@@ -203,8 +203,6 @@ def _is_cut_off(view: memoryview) -> bool:
 def _decode_records(batch: RecordBatch, data: bytes) -> list[DecodedRecord]:
     if batch.count * _MIN_RECORD_SIZE > len(data):
         raise ProtocolError(f"{len(data)} bytes cannot hold {batch.count} records")
-    if batch.count > _MOST_VALUES:
-        raise _too_many_values()
     append_time = (
         batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     )

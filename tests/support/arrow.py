@@ -18,6 +18,11 @@ _pointer_in.restype = ctypes.c_void_p
 _pointer_in.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
+def array_in(capsule: object) -> Any:
+    """Return the structure in an array's capsule, to be changed in place."""
+    return _Array.from_address(_pointer_in(capsule, b"arrow_array"))
+
+
 class _Watched:
     """Structures whose releases are counted.
 

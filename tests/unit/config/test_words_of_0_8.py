@@ -8,7 +8,6 @@ import pytest
 
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError
-from aioproducer.records.hashing import java_bytes_partition, java_string_partition
 from aioproducer.serializers import StringSerializer
 
 ASYNC = {"metadata.broker.list": "a:1,b:2", "producer.type": "async"}
@@ -141,14 +140,3 @@ def test_a_file_that_relies_on_no_acknowledgements_is_warned(
 def test_what_cannot_be_meant_is_refused(word: str, text: str) -> None:
     with pytest.raises(ConfigError):
         read(**{word: text})
-
-
-# Computed by Java: `"...".hashCode()` and `Arrays.hashCode(bytes)`, made positive as 0.8 did.
-def test_keys_hash_as_in_java() -> None:
-    most = 1 << 31
-    assert java_string_partition(b"hello", most) == 99_162_322
-    assert java_bytes_partition(b"hello", most) == 127_791_473
-    assert java_bytes_partition(b"\xff\xfe", most) == 928
-    assert java_string_partition(b"", 7) == 0
-    assert java_string_partition(b"polygenelubricants", most) == 0  # Integer.MIN_VALUE
-    assert java_string_partition("\U0001f600".encode(), most) == 1_772_899

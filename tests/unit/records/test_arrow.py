@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import struct
 import threading
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.arrow import WatchedArray, WatchedStream
+from support.arrow import WatchedArray, WatchedStream, array_in
 
 from aioproducer.errors import SerializationError
 from aioproducer.records.arrow import ArrowColumns
@@ -79,6 +80,63 @@ def test_a_view_at_the_end_of_its_buffer_is_read(arrow: ModuleType) -> None:
         b"x" * 20,
         b"x" * 20 + b"y" * 20,
     ]
+
+
+class Contradicting:
+    """The schema of one column and the array of another, the latter changed by `edit`."""
+
+    def __init__(self, named: Any, given: Any, edit: Callable[[Any], None] | None = None) -> None:
+        self._named, self._given = (
+            pa.StructArray.from_arrays([column], ["c"]) for column in (named, given)
+        )
+        self._edit = edit
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        schema, _ = self._named.__arrow_c_array__()
+        _, array = self._given.__arrow_c_array__()
+        if self._edit:
+            self._edit(array_in(array))
+        return schema, array
+
+
+NUMBERS = pa.array([1])
+HEADER = pa.array([[{"key": "a", "value": b"1"}]])
+LONG_VIEW = pa.array([b"x" * 20], pa.binary_view())
+
+
+def lengthen(array: Any) -> None:
+    array.length += 1
+
+
+def drop_sizes_of_blocks(array: Any) -> None:
+    column = array.children[0].contents
+    column.buffers[column.n_buffers - 1] = None
+
+
+@pytest.mark.parametrize(
+    ("part", "named", "given", "edit", "text"),
+    [
+        ("value", pa.array(["a"]), NUMBERS, None, "a buffer is missing"),
+        ("value", pa.array(["a"]), pa.nulls(1), None, "a buffer is missing"),
+        ("value", pa.array(["a"]), pa.array(["a"]), lengthen, "a column is too short"),
+        ("value", LONG_VIEW, LONG_VIEW, drop_sizes_of_blocks, "a buffer is missing"),
+        ("value", pa.array(["a"]).dictionary_encode(), NUMBERS, None, "a dictionary is missing"),
+        ("partition", NUMBERS, NUMBERS, lengthen, "a column is too short"),
+        ("headers", HEADER, NUMBERS, None, "a list without its entries"),
+        ("headers", HEADER, pa.array([[{"key": "a"}]]), None, "a column is missing"),
+        ("headers", HEADER, pa.array([[{}]]), None, "a column is missing"),
+    ],
+)
+def test_an_array_that_is_not_as_its_schema_says_is_refused(
+    arrow: ModuleType,
+    part: str,
+    named: Any,
+    given: Any,
+    edit: Callable[[Any], None] | None,
+    text: str,
+) -> None:
+    with pytest.raises(SerializationError, match=f"contradict their schema: {text}"):
+        rows_of(arrow, Contradicting(named, given, edit), ArrowColumns(**{part: "c"}))
 
 
 BYTES = [b"", b"a", None, b"twelve bytes", b"thirteen byte", b"\xff" * 300]

@@ -132,3 +132,12 @@ def test_each_flipped_bit_after_the_crc_is_noticed():
         data[position] ^= 1
         with pytest.raises(ProtocolError):
             parse_header(data).check_crc()
+
+
+@pytest.mark.parametrize("allow_partial", [False, True])
+def test_a_batch_that_compaction_has_left_without_records_is_read(allow_partial):
+    header = bytearray(encode_batch(b"", count=1, base_timestamp=T, max_timestamp=T).header)
+    struct.pack_into(">i", header, 57, 0)
+    assert len(header) == HEADER_SIZE
+    [batch] = read_batches(header, allow_partial=allow_partial)
+    assert (batch.count, batch.size, batch.records()) == (0, HEADER_SIZE, [])

@@ -219,3 +219,16 @@ def test_a_builder_does_not_move_to_less_room_nor_once_it_is_closed(core):
     with pytest.raises(ValueError, match="open builder"):
         builder.move_to(bytearray(100))
     assert builder.count == 2
+
+
+def test_a_builder_whose_buffer_was_given_back_has_no_bytes_and_takes_none(core):
+    buffer = bytearray(100)
+    builder = core.RecordBatchBuilder(buffer)
+    builder.owner = "owner"
+    builder.try_append(T, None, b"v", ())
+    builder.release()
+    assert (builder.size, builder.owner) == (0, None)
+    assert builder.try_append(T, None, b"v", ()) == -1
+    buffer.extend(b"not pinned any more")
+    with pytest.raises(ValueError, match="let go of its buffer"):
+        builder.body()

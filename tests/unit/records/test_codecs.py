@@ -108,9 +108,13 @@ def test_bytes_after_a_zstd_stream_without_a_size_are_refused(room):
         codec.decompress(stream + b"\x00", len(TEXT) + room)
 
 
-def test_zstd_stream_of_no_bytes_is_read():
-    writer = zstandard.ZstdCompressor(write_content_size=False).compressobj()
-    assert codec_for("zstd").decompress(writer.flush(), 0) == b""
+@pytest.mark.parametrize("sized", [False, True])
+def test_zstd_stream_of_no_bytes_is_read_and_nothing_may_follow_it(sized):
+    stream = zstandard.ZstdCompressor(write_content_size=sized).compress(b"")
+    codec = codec_for("zstd")
+    assert codec.decompress(stream, 0) == b""
+    with pytest.raises(ProtocolError, match="does not end where it should"):
+        codec.decompress(stream + b"\x00", 10)
 
 
 def test_zstd_stream_without_a_size_is_read_and_bounded():
@@ -150,6 +154,19 @@ def test_default_level_is_javas():
     # Java takes the fast algorithm at lz4's default level 9, not the high compression of 9.
     assert codec_for("lz4").compress(TEXT) == codec_for("lz4", 9).compress(TEXT)
     assert len(codec_for("lz4", 9).compress(TEXT)) > len(codec_for("lz4", 8).compress(TEXT))
+
+
+@pytest.mark.parametrize(("level", "limit"), [(1, 3), (2, 3), (13, 12), (17, 12)])
+def test_lz4_levels_that_the_library_lacks_are_its_nearest_one_of_high_compression(level, limit):
+    assert codec_for("lz4", level).compress(TEXT) == codec_for("lz4", limit).compress(TEXT)
+    expected = lz4.frame.compress(
+        TEXT,
+        compression_level=limit,
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        store_size=False,
+    )
+    assert codec_for("lz4", level).compress(TEXT) == expected
 
 
 @pytest.mark.parametrize(

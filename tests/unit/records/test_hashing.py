@@ -1,6 +1,7 @@
 import pytest
 
 from aioproducer.records import crc32_partition
+from aioproducer.records.hashing import java_bytes_partition, java_string_partition
 
 # The vectors of Java's UtilsTest.testMurmur2.
 JAVA_MURMUR2 = {
@@ -47,3 +48,14 @@ def test_crc32_partition_is_librdkafkas_consistent_partitioner():
     # librdkafka's rd_crc32 is the CRC-32 of zlib, whose check value is known.
     assert crc32_partition(b"123456789", 1_000_000) == 0xCBF43926 % 1_000_000
     assert crc32_partition(b"", 5) == 0
+
+
+# Computed by Java: `"...".hashCode()` and `Arrays.hashCode(bytes)`, made positive as 0.8 did.
+def test_keys_hash_as_in_java() -> None:
+    most = 1 << 31
+    assert java_string_partition(b"hello", most) == 99_162_322
+    assert java_bytes_partition(b"hello", most) == 127_791_473
+    assert java_bytes_partition(b"\xff\xfe", most) == 928
+    assert java_string_partition(b"", 7) == 0
+    assert java_string_partition(b"polygenelubricants", most) == 0  # Integer.MIN_VALUE
+    assert java_string_partition("\U0001f600".encode(), most) == 1_772_899

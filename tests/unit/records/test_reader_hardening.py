@@ -156,5 +156,11 @@ def test_a_batch_of_few_bytes_gives_a_bounded_number_of_values(records):
     body = (varint(zigzag(len(content))) + content) * records
     packed = codec_for(CompressionType.GZIP).compress(body)
     batch = one(packed, count=records, codec=CompressionType.GZIP)
-    with pytest.raises(ProtocolError, match="more than 2000000 records and headers"):
-        batch.records()
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError, match="more than 2000000 records and headers"):
+            batch.records()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 * len(body)

@@ -253,6 +253,23 @@ def test_every_row_of_a_bulk_call_is_seen_and_reported():
     play(act, **intercepted(Exclaim(), witness))
 
 
+@pytest.mark.parametrize(
+    ("value", "key", "sizes"),
+    [(None, None, (-1, -1)), (b"", b"", (0, 0)), (b"vv", None, (-1, 2)), (None, b"k", (1, -1))],
+)
+def test_a_refused_record_is_reported_with_the_sizes_of_what_it_has(value, key, sizes):
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            with pytest.raises(KafkaError):
+                await producer.send("no topic", value, key)
+        ((metadata, _, _),) = witness.reported
+        assert (metadata.serialized_key_size, metadata.serialized_value_size) == sizes
+
+    play(act, **intercepted(witness))
+
+
 def test_serializers_get_what_interceptors_made_of_the_record():
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:

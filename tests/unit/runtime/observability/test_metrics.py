@@ -241,3 +241,14 @@ def test_the_time_in_transactional_calls_is_counted_by_call():
         assert metrics["txn_send_offsets_time_ns_total"] == 0
 
     play(act, transactional_id="txn", **ROOMY)
+
+
+def test_averages_and_shares_are_zero_before_anything_was_sent():
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            metrics = producer.metrics()
+            for name in ("records_per_batch_avg", "records_per_request_avg"):
+                assert metrics[name] == 0, name
+        assert stage.values("t") == []
+
+    play(act, **ROOMY)

@@ -68,6 +68,41 @@ def test_a_broker_that_is_not_listed_is_not_waited_for() -> None:
     play(act)
 
 
+def test_the_first_question_to_every_broker_is_answered_by_each() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        answers = await client.ask_each(coordinator_queries.list_open("tx", None))
+        assert len(answers) == 3
+        await client.close()
+
+    play(act, brokers=3)
+
+
+def test_a_coordinator_found_in_advance_is_asked_without_another_search() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        await client.find_coordinators(CoordinatorKind.GROUP, ["group"])
+        search = stage.faults.error(ApiKey.FIND_COORDINATOR, 15, times=None)
+        assert await client.ask(committed()) == {}
+        assert search.struck == 0
+        await client.close()
+
+    play(act, brokers=3)
+
+
+def test_a_question_that_fails_is_repeated_ever_more_rarely() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        refusal = stage.faults.error(ApiKey.FIND_COORDINATOR, 15, times=None)
+        with pytest.raises(KafkaTimeoutError, match="COORDINATOR_NOT_AVAILABLE"):
+            await client.ask(committed())
+        # 100, 200, 400, 800 ms and then one a second.
+        assert 15 < refusal.struck < 35
+        await client.close()
+
+    play(act, max_block_ms=20_000)
+
+
 Ranges = Mapping[int, tuple[int, int]]
 
 

@@ -434,6 +434,21 @@ def test_a_refresh_without_an_answer_ends_at_its_deadline(loop):
     play(loop, act)
 
 
+def test_a_refresh_that_was_answered_or_cancelled_leaves_no_timer(loop):
+    async def act(world: World) -> None:
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        assert await world.task.refresh(world.in_s(12_345)) is True
+        world.client.answer = lambda node_id, names: None
+        refresh = asyncio.create_task(world.task.refresh(world.in_s(12_345)))
+        await asyncio.sleep(1)
+        refresh.cancel()
+        await asyncio.wait([refresh])
+        left = [each for each in loop._scheduled if not each.cancelled()]
+        assert max([each.when() for each in left], default=0) < 12_000
+
+    play(loop, act)
+
+
 def test_a_refresh_ends_with_the_producer(loop):
     async def act(world: World) -> None:
         await world.task.wait_for_bootstrap(world.in_s(60))
@@ -1043,6 +1058,40 @@ def test_a_task_that_dies_passes_the_cause_to_every_waiter(loop):
             await world.task.wait_for_topic("t", world.in_s(60))
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
         assert [type(error) for error in world.ends] == [ProducerFailedError]
+
+    play(loop, act)
+
+
+@pytest.mark.parametrize("name", ["", "no topic", ".", "x" * 250])
+def test_an_impossible_name_is_refused_without_a_request(loop, name):
+    async def act(world: World) -> None:
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        with pytest.raises(InvalidTopicError):
+            await world.task.wait_for_topic(name, world.in_s(60))
+        with pytest.raises(InvalidTopicError):
+            await world.task.wait_for_partition(name, 0, world.in_s(60))
+        await asyncio.sleep(1)
+        assert len(world.client.requests) == 1
+
+    play(loop, act)
+
+
+@pytest.mark.parametrize("delay_s", [None, 0, 1])
+def test_a_task_that_is_cancelled_from_outside_fails_every_waiter(loop, delay_s):
+    async def act(world: World) -> None:
+        world.client.answer = lambda node_id, names: None
+        waiter = asyncio.create_task(world.task.wait_for_topic("t", world.in_s(60)))
+        if delay_s is not None:
+            await asyncio.sleep(delay_s)
+        (task,) = (
+            each for each in asyncio.all_tasks() if each.get_name() == "aioproducer-metadata"
+        )
+        task.cancel()
+        for wait in (waiter, world.task.wait_for_topic("u", world.in_s(60))):
+            with pytest.raises(ProducerFailedError, match="cancelled from outside"):
+                await wait
+        assert [type(error) for error in world.ends] == [ProducerFailedError]
+        assert loop.time() <= 1.1
 
     play(loop, act)
 

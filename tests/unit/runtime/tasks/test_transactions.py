@@ -520,6 +520,25 @@ def test_purged_records_fail_their_transaction() -> None:
     perform(act)
 
 
+@pytest.mark.parametrize(("failures", "warned"), [(1, []), (4, []), (5, [5]), (7, [5])])
+def test_a_request_that_fails_five_times_in_a_row_is_warned_of(
+    failures: int, warned: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act(stage: Stage) -> None:
+        stage.faults.error(ApiKey.END_TXN, 14, times=failures)
+        await stage.producer.begin_transaction()
+        await stage.producer.send_and_wait("t", b"x")
+        await stage.producer.commit_transaction()
+
+    perform(act)
+    counts = [
+        int(record.getMessage().split(" requests in a row failed")[0].rsplit(" ", 1)[1])
+        for record in caplog.records
+        if "requests in a row failed: COORDINATOR_LOAD" in record.getMessage()
+    ]
+    assert counts[:1] == warned
+
+
 def test_records_of_a_metadata_timeout_fail_the_transaction() -> None:
     async def act(stage: Stage) -> None:
         with pytest.raises(TransactionAbortableError):
