@@ -2,21 +2,22 @@
 
 Not here: exporters, names of other clients' metrics.
 
-Invariants
-- Nothing here is counted per record, only per batch or request.
-- Counting is deferred until after the awaiting tasks are resumed: readers call `catch_up` first.
+Invariant: nothing here is counted per record, only per batch or request.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from aioproducer.metrics.durations import Durations
 from aioproducer.metrics.sampling import Sampled
 from aioproducer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aioproducer.core.batching.batch import ProducerBatch
 
 _FAILURES_KEPT = 20
 
@@ -104,19 +105,17 @@ class ProducerStats(Sampled):
         for topic in [name for name in self.topics if name not in topics]:
             del self.topics[topic]
 
-    def on_batch_sent(
-        self,
-        topic: str,
-        records: int,
-        size: int,
-        uncompressed: int,
-        largest: int,
-        queued_s: float,
-        *,
-        again: bool,
-    ) -> None:
-        """Count a batch that was sent, for the first time or `again`; call `tick` before."""
-        of_topic = self.topic(topic)
+    def on_request_sent(self, batches: Sequence[ProducerBatch]) -> None:
+        """Count a Produce request with these batches, sent for the first time or again."""
+        self.tick(batches[0].last_attempt_at)
+        self.requests_sent += 1
+        for batch in batches:
+            self._count_sent(batch)
+
+    def _count_sent(self, batch: ProducerBatch) -> None:
+        of_topic = self.topic(batch.topic_partition.topic)
+        records, size, uncompressed = batch.count, batch.wire_size, batch.uncompressed_size
+        queued_s = batch.last_attempt_at - batch.created_at
         of_topic.bytes_sent += size
         of_topic.uncompressed_bytes += uncompressed
         of_topic.records_sent += records
@@ -126,25 +125,28 @@ class ProducerStats(Sampled):
         self.records_sent += records
         self.queue_time += queued_s
         self.batch_size_max = max(self.batch_size_max, size)
-        self.record_size_max = max(self.record_size_max, largest)
+        self.record_size_max = max(self.record_size_max, batch.largest_record)
         self.queue_time_max = max(self.queue_time_max, queued_s)
-        if again:
+        if batch.attempts > 1:
             self.records_retried += records
             of_topic.records_retried += records
 
-    def on_response(self, latency_s: float, throttle_s: float) -> None:
-        """Count a Produce response; call `tick` before."""
+    def on_response(self, batch: ProducerBatch, throttle_ms: int, now: float) -> None:
+        """Count the response to the request with this batch."""
+        self.tick(now)
+        latency_s = now - batch.last_attempt_at
         self.responses += 1
         self.latency += latency_s
         self.latency_max = max(self.latency_max, latency_s)
-        if throttle_s:
-            self.throttle_time += throttle_s
-            self.throttle_time_max = max(self.throttle_time_max, throttle_s)
+        if throttle_ms:
+            self.throttle_time += throttle_ms / 1000
+            self.throttle_time_max = max(self.throttle_time_max, throttle_ms / 1000)
 
-    def on_batch_acknowledged(self, records: int, took_s: float) -> None:
+    def on_batch_acknowledged(self, batch: ProducerBatch, now: float) -> None:
         """Count an acknowledged batch and the time since its first record was accepted."""
+        records = batch.count
         self.records_acknowledged += records
-        self.delivery_times.add(took_s, records)
+        self.delivery_times.add(now - batch.created_at, records)
 
     def on_batch_failed(self, failed: FailedBatch) -> None:
         """Count a batch that failed for good."""

@@ -727,11 +727,16 @@ class ProducerEngine:
 
     def _on_network_event(self) -> None:
         self._resume()
+        now = self.loop.time()
         if self.client.has_no_live_connections():
             # As Java's client after any disconnect; then `health()` shows whether brokers are left.
-            self.metadata.request_update(self.loop.time())
-        self._on_event()
-        self.appender.batch_appender.install_spare()
+            self.metadata.request_update(now)
+        direct = self.sender_task.direct
+        acknowledged = None if direct is None else direct.pop_acknowledged()
+        if acknowledged is None or self.sender.waits_for_capacity(now):
+            self._on_event()
+        else:
+            self.appender.batch_appender.install_spare(acknowledged)
 
     def _on_event(self) -> None:
         """Set the next turn of every task after an event."""

@@ -36,14 +36,20 @@ OWN = (
     Defect(
         "past a waiting batch",
         "core/batching/accumulator.py",
-        "            if not other.pins:\n                return False\n",
-        "            pass\n",
+        "        if self.has_queued or queue.muted",
+        "        if queue.muted",
+    ),
+    Defect(
+        "no turn after a direct send",
+        "core/sending/sender.py",
+        "return self.accumulator.has_queued or",
+        "return",
     ),
     Defect(
         "against the sequence",
         "core/batching/accumulator.py",
-        "        if queue.muted or not self.sequencer.may_drain(batch, now, leader_epoch):\n",
-        "        if queue.muted:\n",
+        " or not self.sequencer.may_drain(batch, now, leader_epoch):\n            return False\n",
+        ":\n            return False\n",
     ),
     Defect(
         "skip a sequence after each batch",

@@ -996,6 +996,8 @@ class World:
         if is_usual and request.direct:
             outcome = BatchOutcome(answers[0][2], log_start_offset=0)
             self.sender.on_acknowledged(batches[0], outcome, self.now)
+            if not self.sender.waits_for_capacity(self.now):
+                return
         elif is_usual:
             places = {partition: (offset, -1, 0) for partition, _, offset, _ in answers}
             answer = Acknowledgement("", batches[0].topic_id, places, 0)

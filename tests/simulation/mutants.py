@@ -318,8 +318,8 @@ MUTANTS = (
     Mutant(
         "drop the deadline of a directly sent record",
         "runtime/send/direct.py",
-        "            self._on_sent(now + self._delivery_timeout)\n",
-        "            self._on_sent(now + 2 * self._delivery_timeout)\n",
+        "            self._wakeup.advance(now + self._delivery_timeout)\n",
+        "            self._wakeup.advance(now + 2 * self._delivery_timeout)\n",
     ),
     Mutant(
         "use the memory of the spare batch twice",

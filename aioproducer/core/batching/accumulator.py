@@ -256,11 +256,8 @@ class RecordAccumulator:
         It must not overtake another batch: False while any batch is queued, the partition is muted,
         or the sequencer does not allow it.
         """
-        for other in self._incomplete:
-            if not other.pins:
-                return False
         queue = self._queue_of(*batch.topic_partition)
-        if queue.muted or not self.sequencer.may_drain(batch, now, leader_epoch):
+        if self.has_queued or queue.muted or not self.sequencer.may_drain(batch, now, leader_epoch):
             return False
         batch.close()
         self._enlist(batch, now)
@@ -487,6 +484,11 @@ class RecordAccumulator:
         return bool(self._incomplete)
 
     @property
+    def has_queued(self) -> bool:
+        """Whether any batch is not at a transport: it is queued, or has no partition yet."""
+        return any(not batch.pins for batch in self._incomplete)
+
+    @property
     def is_idle(self) -> bool:
         """Whether every batch has its outcome and no transport holds one."""
         return not self.pinned and not self._incomplete
@@ -582,8 +584,8 @@ class RecordAccumulator:
             queue.muted = True
 
     def _deallocate(self, batch: ProducerBatch) -> None:
-        buffer = batch.take_buffer()
+        count, buffer = batch.count, batch.take_buffer()
         if buffer is not None:
             self.pool.deallocate(buffer, batch.size)
             if batch.size:  # else it is a part of a batch that counts all its records
-                self.pool.return_records(batch.count)
+                self.pool.return_records(count)

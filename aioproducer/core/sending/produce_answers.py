@@ -95,14 +95,14 @@ def success_outcome(answer: PartitionProduceResponse) -> BatchOutcome:
 
 
 def decode_plain_acknowledgement(
-    data: bytes, prefix: bytes, suffix: bytes, /
+    prefix: bytes, suffix: bytes, data: bytes, /
 ) -> BatchOutcome | None:
     """Return the outcome of a batch from a plain acknowledgement; None for any other response.
 
     Args:
-        data: the received bytes.
         prefix: `ProduceRequestTemplate.acknowledgement_prefix` of the request.
         suffix: `ACKNOWLEDGEMENT_SUFFIX`.
+        data: the received bytes.
     """
     at = len(prefix)
     if len(data) != at + POSITION.size + len(suffix):

@@ -197,6 +197,13 @@ class Sender:
             return now
         return min(self._readiness.next_at, accumulator.next_expiry_at)
 
+    def waits_for_capacity(self, now: float) -> bool:
+        """Return whether something may be due once a request less is in flight.
+
+        A producer id that is wanted is requested with the next record at the latest.
+        """
+        return self.accumulator.has_queued or self._metadata.next_update_at(now) <= now
+
     def wait_of(self, batch: ProducerBatch) -> Wait:
         """Return what a batch without an outcome waits for."""
         return wait_of(batch, self.accumulator, self.producer_id)
@@ -236,20 +243,9 @@ class Sender:
     def on_dispatched(self, node_id: int, batches: Sequence[ProducerBatch]) -> None:
         """Handle a request that was written to a transport; the node may get the next one."""
         self._preparing.discard(node_id)
-        stats = self._stats
-        stats.tick(batches[0].last_attempt_at)
-        stats.requests_sent += 1
         for batch in batches:
             batch.on_wire = True
-            stats.on_batch_sent(
-                batch.topic_partition.topic,
-                batch.count,
-                batch.wire_size,
-                batch.uncompressed_size,
-                batch.largest_record,
-                batch.last_attempt_at - batch.created_at,
-                again=batch.attempts > 1,
-            )
+        self._stats.on_request_sent(batches)
 
     def on_dispatched_directly(self, node_id: int, batch: ProducerBatch) -> None:
         """Handle `on_dispatched` for a batch that was sent without `poll`."""
@@ -310,7 +306,7 @@ class Sender:
                 self._on_acknowledged(batches, response, now)
                 return
             response = response.whole()
-        self._count_response(batches[0], response.throttle_time_ms, now)
+        self._stats.on_response(batches[0], response.throttle_time_ms, now)
         names: dict[UUID, str] = {}
         if not (response.responses and response.responses[0].name):
             # The ids of the request: the metadata may have changed since.
@@ -331,8 +327,8 @@ class Sender:
 
     def on_acknowledged(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
         """Handle `on_response` for one batch with a plain acknowledgement."""
-        self._count_response(batch, 0, now)
         self._acknowledge(batch, outcome, now)
+        self._stats.on_response(batch, 0, now)
 
     def abort(self, error: KafkaError, *, queued: bool = True, in_flight: bool = True) -> int:
         """Fail the queued and in-flight batches (or only one kind); return the record count."""
@@ -522,7 +518,7 @@ class Sender:
     def _succeed(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
         self._on_written(batch, outcome.base_offset, now)
         if self.accumulator.complete(batch, outcome):
-            self._stats.on_batch_acknowledged(batch.count, now - batch.created_at)
+            self._stats.on_batch_acknowledged(batch, now)
 
     def _on_written(self, batch: ProducerBatch, base_offset: int | None, now: float) -> None:
         if batch.has_sequence:
@@ -551,7 +547,7 @@ class Sender:
     def _on_acknowledged(
         self, batches: Sequence[ProducerBatch], answer: Acknowledgement, now: float
     ) -> None:
-        self._count_response(batches[0], answer.throttle_time_ms, now)
+        self._stats.on_response(batches[0], answer.throttle_time_ms, now)
         for batch in batches:
             place = answer.places[batch.topic_partition.partition]
             self._acknowledge(batch, standing_at(*place), now)
@@ -564,12 +560,7 @@ class Sender:
         self._on_written(batch, outcome.base_offset, now)
         self.accumulator.acknowledge(batch, outcome)
         batch.on_wire = False
-        self._stats.on_batch_acknowledged(batch.count, now - batch.created_at)
-
-    def _count_response(self, batch: ProducerBatch, throttle_ms: int, now: float) -> None:
-        """Count the response to the request with this batch."""
-        self._stats.tick(now)
-        self._stats.on_response(now - batch.last_attempt_at, throttle_ms / 1000)
+        self._stats.on_batch_acknowledged(batch, now)
 
     def _let_go(self, batches: Sequence[ProducerBatch]) -> None:
         for batch in batches:

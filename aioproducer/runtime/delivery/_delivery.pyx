@@ -171,7 +171,7 @@ cdef object writable_metadata():
     return new_tuple(RecordMetadata, 7)
 
 
-def decode_plain_acknowledgement(data, bytes prefix, bytes suffix, /):
+def decode_plain_acknowledgement(bytes prefix, bytes suffix, data, /):
     """See `core.sending.produce_answers`."""
     cdef Py_ssize_t at = len(prefix)
     cdef const uint8_t *seen

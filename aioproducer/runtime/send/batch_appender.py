@@ -27,7 +27,7 @@ from aioproducer.runtime.send.fast_path import FastPath
 from aioproducer.runtime.send.fast_path_protocol import FastPathSettings
 from aioproducer.runtime.send.sticky import StickyPartitioners
 from aioproducer.runtime.send.validation import RecordCheck
-from aioproducer.types import HeaderPairs
+from aioproducer.types import HeaderPairs, TopicPartition
 
 if TYPE_CHECKING:
     from aioproducer.core.metadata.metadata import Metadata
@@ -227,14 +227,13 @@ class BatchAppender:
         self.fast_path.count_sticky_bytes(topic)
         return self._sticky_partitioners.of(topic)
 
-    def install_spare(self) -> None:
+    def install_spare(self, place: TopicPartition) -> None:
         """Put a spare batch into the fast path after a record sent directly is acknowledged.
 
         Not while another batch is incomplete: the next record is not likely to be sent directly.
         """
         direct = self._direct
-        place = None if direct is None else direct.pop_acknowledged()
-        if direct is None or place is None or not self._accumulator.is_idle:
+        if direct is None or not self._accumulator.is_idle:
             return
         meta = self._metadata.topic(place.topic)
         if (
@@ -247,10 +246,10 @@ class BatchAppender:
         spare = direct.spare_for(place)
         if spare is None:
             return
-        sticky = self.sticky_of(place.topic)
+        sticky = self._sticky_partitioners.of(place.topic)
+        self._sticky_partitioners.update_queue_weights(sticky, meta, self._loop.time())
+        self.fast_path.count_sticky_bytes(place.topic)
         sticks = sticky.current == place.partition and not sticky.is_over_limit
-        if sticks:
-            self._sticky_partitioners.update_queue_weights(sticky, meta, self._loop.time())
         self.fast_path.use_batch(meta, spare, sticky if sticks else None, True)
 
     def drop_spare(self) -> None:

@@ -29,6 +29,7 @@ from aioproducer.records.batch import encode_single_record
 from aioproducer.records.layout import MAGIC
 from aioproducer.records.message_set import magic_for
 from aioproducer.runtime.delivery import decode_plain_acknowledgement
+from aioproducer.runtime.tasks.wakeup import WakeupTimer
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.produce import ProduceRequest
 from aioproducer.wire.produce import ACKNOWLEDGEMENT_SUFFIX, ProduceRequestTemplate
@@ -68,8 +69,8 @@ class DirectSends:
         acks: as `timeout`, of every request; an answer must be due.
         timeout: seconds a broker may take.
         may_leave: whether a record may leave now, see `SenderTask`; wakes that if not.
+        wakeup: of the sender task, whose next turn is at the expiry of a sent batch at the latest.
         before_answer: called before an answer is handled.
-        on_sent: called with the loop time at which a batch expires whose request was written.
         on_end: called with node, batches, and the end of a request that is not the expected one.
         on_failure: called with node, batches and why no request could be made of them.
         on_interrupt: called with an exception in the middle of an answer, and the batches.
@@ -87,9 +88,9 @@ class DirectSends:
         acks: int,
         timeout: float,
         loop_time: Callable[[], float],
+        wakeup: WakeupTimer,
         may_leave: Callable[[], bool],
         before_answer: Callable[[], None],
-        on_sent: Callable[[float], None],
         on_end: OnEnd,
         on_failure: Callable[[int, Sequence[ProducerBatch], BaseException], None],
         on_interrupt: Callable[[BaseException, Sequence[ProducerBatch]], None],
@@ -101,11 +102,13 @@ class DirectSends:
         self._client_id = client_id
         self._acks = acks
         self._timeout = timeout
-        self._delivery_timeout = self._accumulator.settings.delivery_timeout
+        settings = self._accumulator.settings
+        self._delivery_timeout = settings.delivery_timeout
+        self._spare_size = settings.first_size(0)
         self._loop_time = loop_time
+        self._wakeup = wakeup
         self._may_leave = may_leave
         self._before_answer = before_answer
-        self._on_sent = on_sent
         self._on_end = on_end
         self._on_failure = on_failure
         self._on_interrupt = on_interrupt
@@ -156,10 +159,8 @@ class DirectSends:
             if spare.topic_partition == place and not spare.count:
                 return spare
             self.drop_spare()
-        size = self._pool.poolable
-        if self._accumulator.settings.first_size(0) != size:
-            return None
-        buffer = self._pool.expose(self.drop_spare)
+        size = self._spare_size
+        buffer = self._pool.expose(self.drop_spare) if size == self._pool.poolable else None
         if buffer is None:
             return None
         self._spare = spare = self._accumulator.begin_spare(place, buffer, size)
@@ -210,7 +211,8 @@ class DirectSends:
         except Exception as error:
             self._on_failure(route.node_id, [batch], error)
         else:
-            self._on_sent(now + self._delivery_timeout)
+            self._wakeup.advance(now + self._delivery_timeout)
+            self._wakeup.on_acted()
             self._sender.on_dispatched_directly(route.node_id, batch)
         return True
 
@@ -222,8 +224,8 @@ class DirectSends:
         builder: BatchBuilder,
         now: float,
     ) -> InFlightRequest:
-        template = route.template
-        correlation_id = connection.next_correlation_id()
+        template, correlation_id = route.template, connection.next_correlation_id()
+        expected = template.acknowledgement_prefix(correlation_id)
         numbers = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
         frame: Sequence[Buffer]
         if builder.size <= _COPIED_BYTES:
@@ -236,7 +238,6 @@ class DirectSends:
         else:
             batch.encoded = encode_single_record(builder, *numbers)
             frame = template.render(correlation_id, batch.encoded.buffers)
-        expected = template.acknowledgement_prefix(correlation_id)
         return InFlightRequest(
             ProduceRequest,
             route.version,
@@ -244,9 +245,7 @@ class DirectSends:
             frame,
             now + self._timeout,
             partial(self._on_answer, route.node_id, batch),
-            recognise=lambda data: decode_plain_acknowledgement(
-                data, expected, ACKNOWLEDGEMENT_SUFFIX
-            ),
+            recognise=partial(decode_plain_acknowledgement, expected, ACKNOWLEDGEMENT_SUFFIX),
         )
 
     def _on_answer(
@@ -260,6 +259,7 @@ class DirectSends:
             if not isinstance(answer, BatchOutcome):
                 self._on_end(node_id, [batch], answer, failure)
                 return
+            self._wakeup.on_acted()
             self._before_answer()
             self._sender.on_acknowledged(batch, answer, self._loop_time())
             self.acknowledged = batch.topic_partition

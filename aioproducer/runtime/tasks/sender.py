@@ -163,9 +163,9 @@ class SenderTask:
             acks=self._acks,
             timeout=self._request_timeout,
             loop_time=self._loop.time,
+            wakeup=self._wakeup,
             may_leave=self._may_leave,
-            before_answer=self._before_direct_answer,
-            on_sent=self._on_sent_directly,
+            before_answer=self._before_answer,
             on_end=self._on_answer,
             on_failure=self._not_dispatched,
             on_interrupt=self.on_interrupt,
@@ -462,14 +462,6 @@ class SenderTask:
         except BaseException as error:
             self.on_interrupt(error, batches)
             raise
-
-    def _on_sent_directly(self, expires_at: float) -> None:
-        self._wakeup.advance(expires_at)
-        self._wakeup.on_acted()
-
-    def _before_direct_answer(self) -> None:
-        self._wakeup.on_acted()
-        self._before_answer()
 
     def _on_end_of_request(
         self,

@@ -18,7 +18,7 @@ class Interrupt(Exception):  # noqa: N818 - what a signal handler raises
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, MemoryError, Interrupt])
-@pytest.mark.parametrize("where", ["on_response", "_count_response", "_let_go"])
+@pytest.mark.parametrize("where", ["on_response", "_move_leaders", "_let_go"])
 def test_interrupted_answer_ends_every_delivery_and_frees_the_memory(
     monkeypatch: pytest.MonkeyPatch, kind: type[BaseException], where: str
 ) -> None:

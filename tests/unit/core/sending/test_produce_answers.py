@@ -66,12 +66,12 @@ def test_a_plain_acknowledgement_has_the_fields_of_the_broker(number: int) -> No
     data = plain(7, number, number)
     known = number if number >= 0 else None
     expected = BatchOutcome(7, known, None, log_start_offset=known)
-    assert decode_plain_acknowledgement(data, PREFIX, ACKNOWLEDGEMENT_SUFFIX) == expected
+    assert decode_plain_acknowledgement(PREFIX, ACKNOWLEDGEMENT_SUFFIX, data) == expected
     assert standing_at(7, number, number) == expected
 
 
 def test_the_first_offset_of_a_log_is_an_acknowledgement() -> None:
-    outcome = decode_plain_acknowledgement(plain(0), PREFIX, ACKNOWLEDGEMENT_SUFFIX)
+    outcome = decode_plain_acknowledgement(PREFIX, ACKNOWLEDGEMENT_SUFFIX, plain(0))
     assert outcome is not None
     assert outcome.base_offset == 0
 
@@ -87,7 +87,7 @@ def test_the_first_offset_of_a_log_is_an_acknowledgement() -> None:
     ],
 )
 def test_any_other_response_is_not_plain(data: bytes) -> None:
-    assert decode_plain_acknowledgement(data, PREFIX, ACKNOWLEDGEMENT_SUFFIX) is None
+    assert decode_plain_acknowledgement(PREFIX, ACKNOWLEDGEMENT_SUFFIX, data) is None
 
 
 @pytest.mark.parametrize(

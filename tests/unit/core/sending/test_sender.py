@@ -500,6 +500,23 @@ def test_a_request_that_was_sent_directly_counts_for_its_node() -> None:
     assert latencies.is_available(1)
 
 
+def test_only_queued_batches_and_due_metadata_wait_for_capacity() -> None:
+    core = Core()
+    assert not core.sender.waits_for_capacity(core.now)
+    core.append()
+    assert core.sender.waits_for_capacity(core.now)
+    (dispatch,) = core.poll()
+    assert not core.sender.waits_for_capacity(core.now)
+    core.sender.on_failure(1, dispatch.batches, NodeDisconnectedError("lost"), core.now)
+    assert core.sender.waits_for_capacity(core.now)
+
+
+def test_due_metadata_waits_for_capacity() -> None:
+    core = Core()
+    core.metadata.request_update(core.now)
+    assert core.sender.waits_for_capacity(core.metadata.next_update_at(core.now))
+
+
 def test_an_acknowledgement_that_comes_late_changes_nothing() -> None:
     core = Core()
     batch = core.append()

@@ -36,7 +36,7 @@ def see(request: pytest.FixtureRequest) -> See:
     except ImportError:
         pytest.skip("the native form is not built")
     return lambda form, data, id_: look(
-        data, form.acknowledgement_prefix(id_), ACKNOWLEDGEMENT_SUFFIX
+        form.acknowledgement_prefix(id_), ACKNOWLEDGEMENT_SUFFIX, data
     )
 
 
