@@ -17,7 +17,7 @@ from simulation.evidence import kept_topics
 from simulation.ledger import CallState, Entry, Ledger
 
 _TASK = -2
-_KEYS = 4
+_KEYS, _TWO_REQUESTS = 4, 2
 _PORT = 9092
 _SHORT_AGE_MS = 2000
 _SLACK_S = 1.0
@@ -49,6 +49,7 @@ class Aftermath:
         if self._producer.engine.failure is None and self._world.cluster.topics:
             await self._check_new_partition()
             await self._check_linger()
+            await self._check_throttling()
             await self._check_oblivion()
             await self._check_addresses()
 
@@ -101,6 +102,31 @@ class Aftermath:
         if entry.error is None and took >= linger_s * 0.9:
             self._ledger.late_ends.append(f"flush() took {took:.3f} s, linger is {linger_s:.3f} s")
 
+    async def _check_throttling(self) -> None:
+        """A request that a throttling broker answers late does not end its connection."""
+        config, cluster = self._config, self._world.cluster
+        name = min(cluster.topics)
+        throttle_ms = round(config.request_timeout_ms + 1000 * _SLACK_S)
+        if (
+            not config.acks_value
+            or config.linger_ms
+            or config.max_in_flight_requests_per_connection < _TWO_REQUESTS
+            or min(config.delivery_timeout_ms, config.connections_max_idle_ms) < 2 * throttle_ms
+        ):
+            return
+        await self._outcome_of(await self._sent(name, None, 0))
+        partition = cluster.partition(name, 0)
+        link = None if partition is None else self._producer.engine.client.link(partition.leader)
+        before = None if link is None else link._connection
+        fault = cluster.throttle(throttle_ms, times=1)
+        entries = [await self._sent(name, None, 0) for _ in range(_TWO_REQUESTS)]
+        for entry in entries:
+            await self._outcome_of(entry)
+        cluster.faults.remove(fault)
+        after = None if link is None else link._connection
+        if before is not None and before is not after:
+            self._ledger.unrecovered.append("a connection was closed while the broker throttled")
+
     async def _check_oblivion(self) -> None:
         """A topic that is not used any more takes no memory but what keeps out duplicates."""
         idle_s = self._config.metadata_max_idle_ms / 1000
@@ -127,11 +153,7 @@ class Aftermath:
         world.network.keep_names(set(names.values()))
         await asyncio.sleep(_SLACK_S)
         entry = await self._sent(min(world.cluster.topics), None, 0)
-        try:
-            if entry.delivery is not None:
-                await entry.delivery
-        except KafkaError as error:
-            entry.error = error
+        await self._outcome_of(entry)
         if entry.error is not None:
             self._ledger.unrecovered.append(f"{entry.label} after a move: {entry.error}")
         over = sum(link.is_over for link in self._producer.engine.client._retired)
@@ -155,3 +177,11 @@ class Aftermath:
             entry.state = CallState.ACCEPTED
         entry.settled_at = self._world.now()
         return entry
+
+    async def _outcome_of(self, entry: Entry) -> None:
+        """Wait for the outcome of a record; its entry has the error, if there is one."""
+        try:
+            if entry.delivery is not None:
+                await entry.delivery
+        except KafkaError as error:
+            entry.error = error

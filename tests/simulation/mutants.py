@@ -240,6 +240,12 @@ MUTANTS = (
         "",
     ),
     Mutant(
+        "let requests time out while the broker throttles",
+        "net/connection.py",
+        "            request.deadline += seconds\n",
+        "            pass\n",
+    ),
+    Mutant(
         "close without failing what is left",
         "runtime/engine.py",
         "            self.sender.abort(\n"
