@@ -18,6 +18,7 @@ _AGAIN = ("init", "begin", "0", "commit", "begin", "commit")
 _MOVES = frozenset({"relocate", "lose"})
 
 _REFUSED = frozenset({"lose", "abortable"})
+_UNKNOWN = frozenset({"lose", "unknown_producer"})
 _ONE = ("init", "begin", "0", "commit")
 
 _MORE = ("begin", "0", "commit")
@@ -106,6 +107,8 @@ SMALL = (
     Config("in doubt V2", (0,), 1, frozenset({"doubt"}), script=_AGAIN, v2=True),
     Config("refused in doubt V1", (0,), 2, _REFUSED, script=_ONE),
     Config("refused in doubt V2", (0,), 2, _REFUSED, script=_ONE, v2=True),
+    Config("unknown producer V1", (0,), 2, _UNKNOWN, script=_AGAIN),
+    Config("unknown producer V2", (0,), 2, _UNKNOWN, script=_AGAIN, v2=True),
     Config("offsets V1", (0,), 1, _TX, script=_OFFSETS),
     Config("offsets V2", (0,), 2, _TX, script=_OFFSETS, v2=True),
     Config("failures V1", (0, 1), 1, _NET | {"expire"}, script=_TWO),

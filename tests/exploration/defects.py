@@ -260,6 +260,13 @@ OWN = (
         transactional=True,
     ),
     Defect(
+        "give up when a coordinator does not have the producer id",
+        "core/transactions/rules.py",
+        "_UNKNOWN_PRODUCER: Final = {59: Reaction.BUMP}\n",
+        "_UNKNOWN_PRODUCER: Final = {59: Reaction.FATAL}\n",
+        transactional=True,
+    ),
+    Defect(
         "call a commit refused that may have worked before",
         "core/transactions/coordinators.py",
         "            ending=aborting or may_have_ended or elsewhere,\n",

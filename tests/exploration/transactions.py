@@ -45,7 +45,7 @@ PRODUCER_ID = 7
 LOADING = 14
 NOT_AVAILABLE = 15
 NOT_COORDINATOR = 16
-ABORTABLE = 120
+UNKNOWN_PRODUCER, ABORTABLE = 59, 120
 _V1 = {Rpc.INIT_PRODUCER_ID: 5, Rpc.ADD_PARTITIONS: 3, Rpc.COMMIT_OFFSETS: 4, Rpc.END: 4}
 _V2 = _V1 | {Rpc.COMMIT_OFFSETS: 5, Rpc.END: 5}
 
@@ -282,8 +282,9 @@ class TransactionalWorld(World):
                 yield ("doubt",)
             is_commit = self.manager.state is TransactionState.COMMITTING
             is_end = is_commit and self.tx_request.rpc is Rpc.END
-            if "abortable" in kinds and self.tx_reply is None and is_end:
-                yield ("abortable",)
+            for kind in ("abortable", "unknown_producer"):
+                if kind in kinds and self.tx_reply is None and is_end:
+                    yield (kind,)
         if "relocate" in kinds and self.coordinator.epoch >= 0:
             yield ("relocate",)
         if "fence" in kinds and not self.is_fenced and self.coordinator.epoch >= 0:
@@ -316,11 +317,18 @@ class TransactionalWorld(World):
 
     def on_abortable(self) -> None:
         """The coordinator refuses the commit: the transaction can only be aborted."""
+        self._refuse_commit(ABORTABLE)
+
+    def on_unknown_producer(self) -> None:
+        """The coordinator does not have the producer id: the next epoch has to be asked for."""
+        self._refuse_commit(UNKNOWN_PRODUCER)
+
+    def _refuse_commit(self, code: int) -> None:
         self.faults += 1
         request = self.tx_request
         assert request is not None
         self.is_in_doubt |= self.manager.contents.end_in_doubt
-        self.tx_reply = self._reply(request, ABORTABLE)
+        self.tx_reply = self._reply(request, code)
 
     def on_doubt(self) -> None:
         """The coordinator carries the request out, and answers that it could not."""
