@@ -105,7 +105,7 @@ async def _ask_for_versions(session: Session) -> None:
             api.api_key: (api.min_version, api.max_version)
             for api in response.api_keys[:_MOST_REMEMBERED]
         }
-        theirs = ranges.get(ApiKey.API_VERSIONS, (0, 0))[1]
+        theirs = ranges[ApiKey.API_VERSIONS][1] if ApiKey.API_VERSIONS in ranges else 0
         if response.error_code == 0:
             session.versions = BrokerVersions(
                 ranges,
@@ -129,7 +129,7 @@ async def _ask_for_versions(session: Session) -> None:
             raise UnsupportedVersionError(
                 "the broker supports no version of ApiVersions, not even 0", node_id=node_id
             )
-        version = theirs if 0 <= theirs < version else 0
+        version = max(theirs, 0) if theirs < version else 0
 
 
 async def probe_sasl(session: Session) -> None:

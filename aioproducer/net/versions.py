@@ -83,7 +83,7 @@ class BrokerVersions:
 
     def highest(self, api: ApiKey) -> int:
         """Return the highest version of the broker, even if the client lacks it; -1 for none."""
-        return self._ranges.get(api, (-1, -1))[1]
+        return self._ranges[api][1] if api in self._ranges else -1
 
     def choose(
         self,
@@ -102,7 +102,7 @@ class BrokerVersions:
         ours_low, ours_high = request_type.VALID_VERSIONS
         low = max(ours_low, lowest)
         high = ours_high if highest is None else min(ours_high, highest)
-        theirs = self._ranges.get(-1 if key is None else key)
+        theirs = None if key is None else self._ranges.get(key)
         if theirs is not None:
             version = min(high, theirs[1])
             if version >= max(low, theirs[0]):

@@ -12,10 +12,9 @@ from aioproducer.records.protocol import BatchBuilder
 class Share:
     """See `bulk.py`."""
 
-    __slots__ = ("_runs", "builder", "records")
+    __slots__ = ("_runs", "records")
 
     def __init__(self, builder: BatchBuilder) -> None:
-        self.builder: BatchBuilder = builder
         self.records: int = 0
         self._runs: list[list[int]] = []
 

@@ -235,7 +235,7 @@ class _Zstd:
             size: int = self._zstd.frame_content_size(data)
             if size > max_bytes:
                 raise _too_large(self.type, max_bytes)
-            if size >= 0:
+            if size != -1:  # it is known
                 return self._decompress(data, size)
             return self._decompress_unsized(data, max_bytes)
         except self._zstd.ZstdError as error:

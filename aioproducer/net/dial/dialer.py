@@ -135,9 +135,9 @@ class TcpDialer:
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
             if self._keepalive:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, True)
             # Before connect: the receive buffer decides the window scale of the TCP handshake.
             for option, size in self._buffer_options.items():
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
@@ -179,7 +179,7 @@ async def _resolve(host: str, port: int, canonical: bool) -> list[Address]:
     except RuntimeError as error:  # at the interpreter's exit there are no threads any more
         raise OSError(f"{host[:_SHOWN]!r} cannot be resolved: {error}") from error
     addresses = [
-        Address(str(where[0]), port, family, int(where[3]) if len(where) > 3 else 0)
+        Address(str(where[0]), port, family, next(iter(where[3:]), 0))  # IPv6 has a scope
         for family, _type, _protocol, _name, where in found
     ]
     unique = list(dict.fromkeys(addresses))

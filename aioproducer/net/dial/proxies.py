@@ -113,7 +113,7 @@ async def _log_in(proxy: ProxyUrl, channel: Channel) -> None:
 
 async def _bound_address_size(channel: Channel, kind: int) -> int:
     if kind == _NAME:
-        return (await _exactly(channel, 1))[0]
+        return int.from_bytes(await _exactly(channel, 1))
     if kind not in (_IPV4, _IPV6):
         raise ProxyFailedError(f"the proxy answered with an address of the unknown kind {kind}")
     return 4 if kind == _IPV4 else 16

@@ -146,7 +146,7 @@ def _name(data: bytes) -> str:
     parts = []
     for _, attributes in _elements(data):
         for _, attribute in _elements(attributes):
-            (_, kind), (tag, value) = list(_elements(attribute))[:2]
+            (_, kind), (tag, value), *_ = _elements(attribute)
             if kind in _LABELS:
                 coding = "utf-16-be" if tag == _BMP_STRING else "utf-8"
                 parts.append(f"{_LABELS[kind]}={_printable(value.decode(coding, 'replace'))}")

@@ -38,6 +38,7 @@ def failure(kind: type[KafkaConnectionError], cause: BaseException | None = None
         (failure(KafkaConnectionError, ConnectionRefusedError()), BROKER, "advertised-unreachable"),
         (failure(ConnectionSetupTimeoutError, TimeoutError()), BROKER, "advertised-unreachable"),
         (failure(NameResolutionError, OSError()), BROKER, "advertised-unreachable"),
+        (failure(NameResolutionError, OSError()), Node(0, "a.b", 9092), "advertised-unreachable"),
         (failure(NodeDisconnectedError), BROKER, "hung-up"),
         (failure(NodeDisconnectedError, RequestTimeoutError()), BROKER, "no-answer"),
         (failure(ProxyError, OSError()), SERVER, "proxy-failed"),

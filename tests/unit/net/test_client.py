@@ -17,6 +17,7 @@ from aioproducer.errors import (
     NodeDisconnectedError,
     UnsupportedVersionError,
 )
+from aioproducer.errors.advice import ADVICE
 from aioproducer.net import Address, NodeNotReady, NodeState, PreparedRequest
 from aioproducer.net.io_stats import IOStats
 from aioproducer.types import Node
@@ -156,7 +157,9 @@ async def test_requests_have_the_lowest_and_the_highest_version_of_the_client_by
         async with harness(MemoryDialer({"broker": hostile.advertises(ranges)})) as it:
             await it.connect()
             assert it.client.api_version(1, ApiKey.METADATA) == only
-            for request in (MetadataRequest(topics=[]), PreparedRequest.of(MetadataRequest([]))):
+            prepared = PreparedRequest.of(MetadataRequest(topics=[]))
+            without_bounds = PreparedRequest(MetadataRequest, prepared.build)
+            for request in (MetadataRequest(topics=[]), prepared, without_bounds):
                 assert await it.client.send(1, request, now=it.now) is not None
 
 
@@ -242,6 +245,21 @@ async def test_a_request_without_answer_keeps_the_following_answers_in_step() ->
 
 
 # -- dialing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("server", "code"),
+    [(("localhost", 1), "advertised-unreachable"), (("localhost", 9092), "port-refused")],
+)
+@virtual_time
+async def test_a_refused_address_has_advice_that_depends_on_the_bootstrap_servers(
+    server: tuple[str, int], code: str
+) -> None:
+    async with harness(MemoryDialer({}), {1: ("localhost", 9092)}) as it:
+        it.client.set_bootstrap([server])
+        error = await it.connect(1)
+        assert error is not None
+        assert error.advice == ADVICE[code]
 
 
 @virtual_time
@@ -415,12 +433,13 @@ async def test_an_unknown_host_is_an_error_that_says_so() -> None:
 @virtual_time
 async def test_canonical_names_are_asked_for_bootstrap_servers_only() -> None:
     dialer = MemoryDialer({"broker": obedient})
-    async with harness(dialer, dns_canonical=True) as it:
+    nodes = {0: ("broker", 9092), 1: ("broker", 9092)}
+    async with harness(dialer, nodes, dns_canonical=True) as it:
         it.client.set_bootstrap([("broker", 9092)])
-        await it.connect(-1)
-        await it.connect(1)
-        assert dialer.canonical_asked == [True, False]
-        assert dialer.hostnames == ["canonical-broker", "broker"]
+        for node_id in (-1, 0, 1):
+            await it.connect(node_id)
+        assert dialer.canonical_asked == [True, False, False]
+        assert dialer.hostnames == ["canonical-broker", "broker", "broker"]
 
 
 @virtual_time
@@ -509,6 +528,29 @@ async def test_repeated_failures_are_logged_ever_more_rarely(
                 await asyncio.sleep(0.01)
         assert len(caplog.records) == 2
         assert "node 1 (broker:9092) is not reachable" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("node_id", "name"),
+    [
+        (0, "node 0 (broker:9092)"),
+        (7, "node 7 (broker:9092)"),
+        (-1, "bootstrap server broker:9092"),
+    ],
+)
+def test_the_log_names_brokers_by_their_ids_and_bootstrap_servers_by_their_addresses(
+    node_id: int, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @virtual_time
+    async def run() -> None:
+        async with harness(MemoryDialer({}), {max(node_id, 0): ("broker", 9092)}) as it:
+            it.client.set_bootstrap([("broker", 9092)])
+            await it.connect(node_id)
+
+    with caplog.at_level(logging.WARNING, "aioproducer.net"):
+        run()
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"{name} is not reachable: ")
 
 
 @virtual_time
@@ -646,6 +688,53 @@ async def test_a_throttle_time_of_init_producer_id_counts_too() -> None:
         assert it.client.state(1) is NodeState.THROTTLED
 
 
+@virtual_time
+async def test_the_rest_of_a_throttle_time_is_never_negative() -> None:
+    async with harness(MemoryDialer({"broker": silent})) as it:
+        assert it.client.throttled_for(1, it.now) == 0
+        assert it.client.throttled_for(77, it.now) == 0
+        await it.connect()
+        it.client.throttle(77, it.now + 5)
+        it.client.throttle(1, it.now + 5)
+        it.client.throttle(1, it.now + 3)
+        assert it.client.throttled_for(1, it.now) == 5
+        await asyncio.sleep(2)
+        assert it.client.throttled_for(1, it.now) == 3
+        await asyncio.sleep(4)
+        assert it.client.throttled_for(1, it.now) == 0
+
+
+@virtual_time
+async def test_the_next_chance_is_the_first_end_of_a_backoff_or_throttle_time() -> None:
+    nodes = {1: ("a", 1), 2: ("b", 1), 3: ("dead", 1)}
+    async with harness(MemoryDialer({"a": silent, "b": silent, "x": silent}), nodes) as it:
+        assert it.client.next_chance_at(it.now) == math.inf
+        for node_id in (1, 2):
+            await it.connect(node_id)
+            it.client.throttle(node_id, it.now + 10 * node_id)
+        assert it.client.next_chance_at(it.now) == it.now + 10
+        await it.connect(3)
+        backoff_ends = it.client.ready_at(3, it.now)
+        assert it.client.next_chance_at(it.now) == backoff_ends
+        await asyncio.sleep(1)
+        assert it.client.next_chance_at(it.now) == it.now + 9
+        it.client.set_bootstrap([("x", 1)])
+        await it.connect(-1)
+        it.client.throttle(-1, it.now + 2)
+        assert it.client.next_chance_at(it.now) == it.now + 2
+
+
+@virtual_time
+async def test_a_request_has_the_request_timeout_unless_it_has_its_own() -> None:
+    for timeout_s, expected in ((None, 30), (0, 0), (3, 3)):
+        async with harness(MemoryDialer({"broker": silent})) as it:
+            await it.connect()
+            started = it.now
+            with pytest.raises(NodeDisconnectedError):
+                await it.ask(timeout_s=timeout_s)
+            assert it.now - started == pytest.approx(expected)
+
+
 # -- the least loaded node ------------------------------------------------------------------------
 
 
@@ -668,6 +757,51 @@ async def test_the_ready_node_with_the_fewest_requests_is_preferred() -> None:
         assert it.client.least_loaded_node(it.now) == 1
         await it.client.close(0)
         await asyncio.gather(*requests, return_exceptions=True)
+
+
+@virtual_time
+async def test_an_optional_request_goes_to_the_ready_node_with_the_fewest_requests() -> None:
+    async with harness(MemoryDialer({**THREE_SILENT, "x": silent}), THREE, max_in_flight=2) as it:
+        it.client.set_bootstrap([("x", 1)])
+        assert it.client.ready_node(it.now) is None
+        await it.connect(-1)
+        assert it.client.ready_node(it.now) == -1
+        await three_nodes(it, 1, 2)
+        requests = [it.send(node_id=node_id) for node_id in (-1, 1, 1)]
+        assert it.client.ready_node(it.now) == 2
+        it.client.throttle(2, it.now + 1)
+        assert it.client.ready_node(it.now) == -1
+        it.client.throttle(-1, it.now + 1)
+        assert it.client.ready_node(it.now) is None, "node 1 takes no more"
+        await it.client.close(0)
+        await asyncio.gather(*requests, return_exceptions=True)
+
+
+@virtual_time
+async def test_a_node_is_being_dialed_until_its_handshake_has_ended() -> None:
+    async with harness(MemoryDialer({"broker": silent})) as it:
+        assert not it.client.is_dialing(1)
+        assert not it.client.is_dialing(77)
+        it.client.maybe_connect(1, it.now)
+        assert it.client.is_dialing(1)
+        await it.wait_for_state(NodeState.READY)
+        assert not it.client.is_dialing(1)
+
+
+@virtual_time
+async def test_the_highest_version_is_the_lowest_of_all_connected_brokers() -> None:
+    versions = {"a": 9, "b": 7, "x": 3}
+    servers = {
+        host: hostile.advertises({**hostile.SANE_RANGES, ApiKey.PRODUCE: (0, highest)})
+        for host, highest in versions.items()
+    }
+    async with harness(MemoryDialer(servers), {1: ("a", 1), 2: ("b", 1)}) as it:
+        it.client.set_bootstrap([("x", 1)])
+        assert it.client.highest_version(ApiKey.PRODUCE) is None
+        for node_id, highest in ((1, 9), (2, 7), (-1, 3)):
+            await it.connect(node_id)
+            assert it.client.highest_version(ApiKey.PRODUCE) == highest
+        assert it.client.highest_version(ApiKey.FETCH) == -1
 
 
 @virtual_time
@@ -772,15 +906,16 @@ async def test_unchanged_nodes_keep_their_connections() -> None:
 
 @virtual_time
 async def test_a_node_that_moved_is_dialed_at_its_new_place() -> None:
-    dialer = MemoryDialer({"broker": obedient, "elsewhere": obedient})
-    async with harness(dialer) as it:
-        await it.connect()
-        it.client.set_nodes({1: Node(1, "elsewhere", 9092)})
-        assert not it.client.is_ready(1, it.now)
-        await asyncio.sleep(0)
-        assert dialer.connections[0].is_lost
-        assert await it.connect() is None
-        assert [host for _, host in dialer.dials] == ["broker", "elsewhere"]
+    for host, port in (("elsewhere", 9092), ("broker", 9093)):
+        dialer = MemoryDialer({"broker:9092": obedient, f"{host}:{port}": obedient})
+        async with harness(dialer) as it:
+            await it.connect()
+            it.client.set_nodes({1: Node(1, host, port)})
+            assert not it.client.is_ready(1, it.now)
+            await asyncio.sleep(0)
+            assert dialer.connections[0].is_lost
+            assert await it.connect() is None
+            assert [dialed for _, dialed in dialer.dials] == ["broker", host]
 
 
 @virtual_time

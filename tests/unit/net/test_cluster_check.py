@@ -7,6 +7,7 @@ from support.hostile import SANE_RANGES, Behaviour, Peer, obedient, versions_res
 
 from aioproducer.errors import RebootstrapRequiredError
 from aioproducer.net import NodeState
+from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages import ApiVersionsRequest
@@ -31,6 +32,16 @@ def broker(said: Said, *, speaks: int = 5, code: int = 0) -> Behaviour:
         await obedient(peer)
 
     return behave
+
+
+@pytest.mark.parametrize(
+    ("node_id", "latest", "version"), [(0, 5, 5), (7, 6, 5), (0, 4, 4), (-1, 5, 4), (-2, 5, 4)]
+)
+def test_the_first_request_names_the_cluster_to_brokers_that_can_check_it(
+    node_id: int, latest: int, version: int
+) -> None:
+    check = ClusterCheck(True, "cluster-a", latest_version=latest)
+    assert check.version_for(node_id) == version
 
 
 async def meet_bootstrap_server(it: Harness) -> None:

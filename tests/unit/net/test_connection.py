@@ -398,6 +398,41 @@ async def test_a_full_write_buffer_refuses_and_reports_when_it_is_empty() -> Non
 
 
 @virtual_time
+async def test_a_full_write_buffer_of_requests_with_answers_reports_when_it_is_empty_too() -> None:
+    async with connected() as it:
+        it.transport.stall()
+        request = it.connection.send(
+            [bytes(WRITE_HIGH_WATER + 1)],
+            correlation_id=it.connection.next_correlation_id(),
+            request_type=MetadataRequest,
+            version=9,
+            deadline=it.loop.time() + 30,
+        )
+        assert not it.connection.accepts_request()
+        await asyncio.sleep(1)
+        assert it.observer.freed == 0
+        it.transport.resume()
+        await asyncio.sleep(1)
+        assert it.observer.freed == 1
+        assert it.connection.accepts_request()
+        request.cancel()
+
+
+@virtual_time
+async def test_requests_without_answer_are_done_one_after_the_other() -> None:
+    async with connected() as it:
+        for count in (1, 2, 3):
+            it.transport.stall()
+            request = it.tell([b"\0\0\0\x02", b"hi"])
+            await asyncio.sleep(1)
+            assert not request.done()
+            it.transport.resume()
+            assert await request is None
+            await asyncio.sleep(0)
+            assert (it.connection.in_flight, it.observer.freed) == (0, count)
+
+
+@virtual_time
 async def test_an_answer_before_the_request_is_written_waits_for_the_writing() -> None:
     # KAFKA-19012: the caller may reuse the request's memory once it has the answer.
     async with connected() as it:
@@ -420,6 +455,36 @@ async def test_the_reader_ends_at_once_even_if_the_transport_is_slow_to_end() ->
         await asyncio.sleep(0)
         assert it.connection.is_over
         abort()
+
+
+@virtual_time
+async def test_a_wait_for_the_end_can_be_cancelled_and_repeated() -> None:
+    async with connected() as it:
+        abort, it.transport.abort = it.transport.abort, lambda: None  # type: ignore[method-assign]
+        it.connection.abort(NodeDisconnectedError("test"))
+        waiting = asyncio.create_task(it.connection.wait_closed())
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        assert waiting.cancelled()
+        await it.connection.wait_closed()
+        abort()
+
+
+@virtual_time
+async def test_a_transport_that_does_not_pause_its_writer_is_watched_every_millisecond(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`writelines` of Python 3.12.0 to 3.12.7 and 3.13.0 does not (CVE-2024-12254)."""
+    monkeypatch.setattr(MemoryTransport, "_update_flow", lambda transport: None)
+    async with connected() as it:
+        it.transport.stall()
+        started = it.loop.time()
+        request = it.tell([b"\0\0\0\x02", b"hi"])
+        it.loop.call_later(1, it.transport.resume)
+        assert await request is None
+        assert 1 <= it.loop.time() - started <= 1.002
 
 
 @virtual_time
@@ -526,6 +591,37 @@ async def test_an_abort_that_is_interrupted_ends_everything_and_lets_the_interru
         with pytest.raises(NodeDisconnectedError, match="enough"):
             await request
         assert [lost for _, lost in it.observer.ended] == [1]
+
+
+class InterruptedFuture(asyncio.Future[Message | None]):
+    """Its first completion is interrupted."""
+
+    is_interrupted = False
+
+    def set_exception(self, exception: type[BaseException] | BaseException, /) -> None:
+        if not self.is_interrupted:
+            self.is_interrupted = True
+            raise KeyboardInterrupt
+        super().set_exception(exception)
+
+
+@virtual_time
+async def test_an_interrupt_while_requests_fail_passes_and_all_of_them_fail() -> None:
+    async with connected() as it:
+        earlier, interrupted = it.ask(), InterruptedFuture()
+        frame = encode_request(MetadataRequest(), 9, it.connection.next_correlation_id(), "tests")
+        deadline = it.loop.time() + 30
+        it.connection.begin(
+            InFlightRequest(MetadataRequest, 9, 2, [frame], deadline, future=interrupted)
+        )
+        later = it.ask()
+        with pytest.raises(KeyboardInterrupt):
+            it.connection.abort(NodeDisconnectedError("enough"))
+        for request in (earlier, interrupted, later):
+            with pytest.raises(NodeDisconnectedError, match="enough"):
+                await request
+        assert [lost for _, lost in it.observer.ended] == [3]
+        assert it.connection.in_flight == 0
 
 
 def test_a_deadline_whose_check_is_interrupted_is_checked_again_within_a_second() -> None:
@@ -772,6 +868,21 @@ async def test_only_the_oldest_request_recognises_its_answer() -> None:
         await it.answer("second")
         await asyncio.sleep(0)
         assert ends == ["recognised"]
+
+
+@virtual_time
+async def test_an_answer_is_recognised_while_another_request_waits() -> None:
+    async with connected() as it:
+        recognised = object()
+        ends = begin_recognised(it, recognised)
+        second = it.ask()
+        await it.answer("first")
+        await asyncio.sleep(0)
+        assert ends == [recognised]
+        await it.answer("second")
+        response = await second
+        assert isinstance(response, MetadataResponse)
+        assert response.cluster_id == "second"
 
 
 @virtual_time

@@ -14,11 +14,13 @@ from support.hostile import (
     closes,
     closes_before_answering,
     obedient,
+    silent,
 )
 
 from aioproducer.errors import NodeDisconnectedError, ProtocolError
 from aioproducer.errors.advice import ADVICE
 from aioproducer.net import NodeState
+from aioproducer.net.legacy_brokers import ranges_of_old_broker
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import REQUEST_TYPES
 from aioproducer.wire.messages import MetadataResponse
@@ -214,3 +216,50 @@ async def test_an_answer_in_a_handshake_proves_nothing() -> None:
         error = await it.connect()  # asks whether the listener wants SASL, and gets no answer
         assert error is not None
         assert error.advice == ADVICE["hung-up"]
+
+
+OLD = ranges_of_old_broker("0.8.2")
+
+
+@pytest.mark.parametrize(
+    ("node_id", "behaviour", "settings", "dials"),
+    [
+        (-1, closes_before_answering, {}, [2, 3]),
+        (-1, closes_before_answering, {"expects_old_brokers": True}, [1, 2]),
+        (-1, silent, {}, [1, 2]),
+        (0, closes_before_answering, {}, [1, 2]),
+        (1, closes_before_answering, {}, [1, 2]),
+    ],
+)
+def test_a_bootstrap_server_that_closes_the_first_connection_is_checked_for_tls_once(
+    node_id: int, behaviour: Behaviour, settings: dict[str, bool], dials: list[int]
+) -> None:
+    @virtual_time
+    async def run() -> None:
+        dialer = MemoryDialer({"broker": behaviour})
+        nodes = {max(node_id, 0): ("broker", 9092)}
+        async with harness(dialer, nodes, old_broker_versions=OLD, **settings) as it:
+            it.client.set_bootstrap([("broker", 9092)])
+            counts = []
+            for _ in range(2):
+                assert isinstance(await it.connect(node_id), NodeDisconnectedError)
+                counts.append(len(dialer.dials))
+                await asyncio.sleep(2)
+            assert counts == dials
+
+    run()
+
+
+@virtual_time
+async def test_a_bootstrap_server_that_has_answered_is_not_checked_for_tls() -> None:
+    dialer = MemoryDialer({"broker": after_handshake(obedient)})
+    async with harness(dialer) as it:
+        it.client.set_bootstrap([("broker", 9092)])
+        await it.connect(-1)
+        await it.ask(-1)
+        dialer.servers["broker"] = closes_before_answering
+        await dialer.close_connections()
+        await it.wait_for_state(NodeState.BACKING_OFF, node_id=-1)
+        await asyncio.sleep(2)
+        assert isinstance(await it.connect(-1), NodeDisconnectedError)
+        assert len(dialer.dials) == 2

@@ -179,6 +179,15 @@ async def test_one_wrong_address_among_others_does_no_harm() -> None:
             assert (await producer.send_and_wait("t", b"v")).offset == 0
 
 
-@pytest.mark.parametrize("prefix", [b"\0\0\0\4", b"\0\0\1\0", b"\x05\xf5\xe1\x00", b"\x06\0\0\0"])
+@pytest.mark.parametrize("size", [0x20, 0x7F])
+def test_a_greeting_of_mysql_has_32_to_127_bytes(size: int) -> None:
+    with pytest.raises(NotKafkaError, match="MySQL"):
+        check_kafka(bytes([size, 0, 0, 0]))
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [b"\x1f\0\0\0", b"\x80\0\0\0", b"\0\0\0\4", b"\0\0\1\0", b"\x05\xf5\xe1\x00", b"\x06\0\0\0"],
+)
 def test_the_size_of_a_frame_is_no_service(prefix: bytes) -> None:
     check_kafka(prefix)

@@ -16,6 +16,7 @@ from support.hostile import (
 )
 
 from aioproducer.errors import (
+    AuthenticationError,
     InvalidRequestError,
     KafkaError,
     NodeDisconnectedError,
@@ -29,7 +30,11 @@ from aioproducer.net.session import Session
 from aioproducer.net.settings import software_label
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import REQUEST_TYPES
-from aioproducer.wire.messages import ApiVersionsRequest
+from aioproducer.wire.messages import (
+    ApiVersionsRequest,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from aioproducer.wire.schema import Message
 from net.harness import SETTINGS, harness
 from net.virtual import MemoryDialer, memory_pair, virtual_time
@@ -179,6 +184,48 @@ async def test_a_first_session_asks_for_versions_only_and_suspects_the_options_i
     await connection.wait_closed()
     assert await peer.reader.read() == b""
     peer.writer.close()
+
+
+@pytest.mark.parametrize(
+    ("error_code", "mechanisms", "is_refused"),
+    [(33, ["PLAIN"], True), (33, [], False), (0, ["PLAIN"], False), (0, [], False)],
+)
+def test_a_listener_that_closes_at_the_first_request_is_asked_whether_it_requires_sasl(
+    error_code: int, mechanisms: list[str], is_refused: bool
+) -> None:
+    """It answers UNSUPPORTED_SASL_MECHANISM with the mechanisms that it offers."""
+
+    @virtual_time
+    async def run() -> None:
+        connections = 0
+
+        async def behave(peer: Peer) -> None:
+            nonlocal connections
+            connections += 1
+            sasl = REQUEST_TYPES[ApiKey.SASL_HANDSHAKE].VALID_VERSIONS
+            await peer.handshake({**SANE_RANGES, ApiKey.SASL_HANDSHAKE: sasl})
+            if connections == 1:
+                await peer.request()
+                return
+            header = await peer.expect(ApiKey.SASL_HANDSHAKE)
+            assert SaslHandshakeRequest.decode(header.body, header.api_version).mechanism == "?"
+            peer.respond(header, SaslHandshakeResponse(error_code, mechanisms))
+            await obedient(peer)
+
+        async with harness(MemoryDialer({"broker": behave})) as it:
+            assert await it.connect() is None
+            with pytest.raises(NodeDisconnectedError):
+                await it.ask()
+            await asyncio.sleep(2)
+            error = await it.connect()
+            if is_refused:
+                assert type(error) is AuthenticationError
+                assert "the broker wants SASL on this port and offers PLAIN" in str(error)
+            else:
+                assert error is None
+                assert await it.ask() is not None
+
+    run()
 
 
 @virtual_time

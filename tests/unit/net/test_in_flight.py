@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from aioproducer.errors import KafkaError, NodeDisconnectedError, ProducerFailedError
 from aioproducer.net.in_flight import InFlightRequest, outcome_of
 from aioproducer.wire.messages import MetadataRequest, MetadataResponse
@@ -71,6 +73,24 @@ async def test_a_request_ends_once() -> None:
             request.finish_soon(loop, failure)
         await asyncio.sleep(0)
         assert ends == [(MetadataResponse(), None) if is_answered else (None, failure)]
+
+
+@virtual_time
+async def test_a_request_whose_callback_raises_fails_with_its_connection() -> None:
+    ends: list[tuple[Message | None, KafkaError | None]] = []
+
+    def end(answer: Message | None, error: KafkaError | None) -> None:
+        ends.append((answer, error))
+        if error is None:
+            raise ZeroDivisionError
+
+    request = InFlightRequest(MetadataRequest, 9, 1, [], 0.0, on_end=end)
+    with pytest.raises(ZeroDivisionError):
+        request.finish(MetadataResponse())
+    failure = NodeDisconnectedError("gone")
+    request.finish_soon(asyncio.get_running_loop(), failure)
+    await asyncio.sleep(0)
+    assert ends == [(MetadataResponse(), None), (None, failure)]
 
 
 @virtual_time

@@ -12,7 +12,12 @@ from aioproducer.errors import NodeDisconnectedError
 from aioproducer.net import NodeState
 from aioproducer.net.legacy_brokers import ranges_of_old_broker
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import ListOffsetsResponse, MetadataRequest, MetadataResponse
+from aioproducer.wire.messages import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 from net.harness import Harness, harness
 from net.virtual import MemoryDialer, virtual_time
 
@@ -29,6 +34,8 @@ def old_broker(asked: list[list[int]]) -> Behaviour:
             header = await peer.request()
             keys.append(header.api_key)
             if header.api_key == ApiKey.LIST_OFFSETS:
+                assert header.api_version == 0
+                assert ListOffsetsRequest.decode(header.body, 0).replica_id == -1, "a client"
                 peer.respond(header, ListOffsetsResponse())
             elif header.api_key == ApiKey.METADATA:
                 assert header.api_version == 0
@@ -174,6 +181,7 @@ def test_a_broker_that_leaves_api_versions_out_counts_as_old(expected: bool, dia
             while True:
                 header = await peer.request()
                 if header.api_key == ApiKey.LIST_OFFSETS:
+                    assert header.api_version == 0
                     peer.respond(header, ListOffsetsResponse())
                 elif header.api_key == ApiKey.METADATA:
                     peer.respond(header, MetadataResponse())

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from aioproducer.errors import ProtocolError
-from aioproducer.net.responses import BareFrame, UndecodedAnswer, answers, decode_answer
+from aioproducer.net.responses import (
+    BareFrame,
+    UndecodedAnswer,
+    answers,
+    decode_answer,
+    describe_end,
+)
 from aioproducer.wire.framing import encode_response
 from aioproducer.wire.messages import (
     ApiVersionsRequest,
@@ -81,3 +89,21 @@ def test_a_frame_answers_the_request_whose_id_it_begins_with() -> None:
     assert not answers(frame, 7)
     assert not answers(frame[:3], 2**31 - 1)
     assert not answers(b"", 0)
+
+
+@pytest.mark.parametrize(
+    ("received", "expected", "unanswered", "words"),
+    [
+        (b"", 4, 0, "the broker closed the connection"),
+        (b"", 4, 2, "the broker closed the connection with 2 request(s) unanswered"),
+        (b"\0\0", 4, 2, "the broker closed the connection in the middle of a response"),
+        (b"", 3, 2, "the broker closed the connection in the middle of a response"),
+        (b"", 5, 0, "the broker closed the connection in the middle of a response"),
+    ],
+)
+def test_the_end_of_a_stream_is_described_by_what_it_leaves_open(
+    received: bytes, expected: int, unanswered: int, words: str
+) -> None:
+    """A response begins with its size in 4 bytes; then its frame is read, of any length."""
+    end = asyncio.IncompleteReadError(received, expected)
+    assert describe_end(end, unanswered) == words

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioproducer.errors import UnsupportedVersionError
+from aioproducer.net.responses import BareFrame
 from aioproducer.net.versions import BrokerVersions, client_obeys_throttle
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages import MetadataRequest
@@ -33,6 +34,29 @@ def test_the_choice_is_the_highest_common_version_or_none(
 def test_without_bounds_the_choice_is_any_version_of_the_client() -> None:
     for only in MetadataRequest.VALID_VERSIONS:
         assert BrokerVersions({ApiKey.METADATA: (only, only)}).choose(MetadataRequest) == only
+
+
+def test_a_message_without_an_api_key_has_no_version() -> None:
+    versions = BrokerVersions(dict.fromkeys((-2, -1, 0, 1), (0, 99)))
+    with pytest.raises(UnsupportedVersionError, match=r"version of BareFrame: .* supports nothing"):
+        versions.choose(BareFrame)
+
+
+@pytest.mark.parametrize("lowest", [0, 2])
+def test_the_highest_version_of_a_broker_is_minus_one_for_an_api_that_it_lacks(lowest: int) -> None:
+    versions = BrokerVersions({ApiKey.METADATA: (lowest, 99)})
+    assert versions.highest(ApiKey.METADATA) == 99
+    assert versions.highest(ApiKey.PRODUCE) == -1
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 0), (5, 5)])
+def test_a_range_of_one_version_is_valid(low: int, high: int) -> None:
+    assert BrokerVersions({ApiKey.METADATA: (low, high)}).ranges == {ApiKey.METADATA: (low, high)}
+
+
+def test_versions_without_features_are_older_than_those_of_any_epoch() -> None:
+    versions = BrokerVersions({})
+    assert (versions.features, versions.features_epoch) == ({}, -1)
 
 
 @pytest.mark.parametrize(("low", "high"), [(3, 2), (-1, 5), (-2, -1)])

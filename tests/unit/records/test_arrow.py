@@ -82,6 +82,14 @@ def test_a_view_at_the_end_of_its_buffer_is_read(arrow: ModuleType) -> None:
     ]
 
 
+@pytest.mark.parametrize("index", [-1, 2])
+def test_an_index_beyond_its_dictionary_is_an_error(arrow: ModuleType, index: int) -> None:
+    indices, words = pa.array([0, index], pa.int8()), pa.array(["x", "y"])
+    array = pa.DictionaryArray.from_arrays(indices, words, safe=False)
+    with pytest.raises(SerializationError, match="contradict"):
+        values_of(arrow, array)
+
+
 class Contradicting:
     """The schema of one column and the array of another, the latter changed by `edit`."""
 
@@ -106,6 +114,20 @@ LONG_VIEW = pa.array([b"x" * 20], pa.binary_view())
 
 def lengthen(array: Any) -> None:
     array.length += 1
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, None), (-1, None), (0, b"")])
+def test_nulls_are_looked_up_unless_an_array_says_that_it_has_none(
+    arrow: ModuleType, count: int, expected: bytes | None
+) -> None:
+    """A count of -1 is one that is not known."""
+
+    def set_null_count(array: Any) -> None:
+        array.children[0].contents.null_count = count
+
+    words = pa.array(["a", None])
+    data = Contradicting(words, words, set_null_count)
+    assert [row[2] for row in rows_of(arrow, data, ArrowColumns("c"))] == [b"a", expected]
 
 
 def drop_sizes_of_blocks(array: Any) -> None:

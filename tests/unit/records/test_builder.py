@@ -1,5 +1,7 @@
 import pytest
 
+from aioproducer.records.message_set import records_of
+
 T = 1_700_000_000_000
 
 
@@ -13,6 +15,32 @@ def test_record_is_encoded_as_the_format_says(core):
         b"\x02k\x06val"
         b"\x04\x02h\x02x\x02n\x01"
     )
+
+
+@pytest.mark.parametrize("length", [63, 64, 8190, 8191, 8192, 8193, 1_048_575, 1_048_576])
+def test_lengths_of_any_number_of_bytes_are_read_back(core, length):
+    data, name = b"x" * length, "n" * length
+    row = (data, data, ((name, data), (name, None)))
+    bound = core.record_size_bound(*row)
+    builder = core.RecordBatchBuilder(bytearray(bound))
+    assert builder.try_append(T, *row) == 0
+    assert bound - 20 <= builder.size <= bound
+    (record,) = records_of(builder)
+    assert record == (0, T, *row)
+
+
+@pytest.mark.parametrize("delta", [-8193, -8192, -65, -64, 63, 64, 8191, 8192, 2**40])
+def test_times_after_and_before_the_first_are_read_back(core, delta):
+    builder = core.RecordBatchBuilder(bytearray(100))
+    for timestamp in (T, T + delta, T + delta):
+        builder.try_append(timestamp, None, b"x", ())
+    assert [record.timestamp_ms for record in records_of(builder)] == [T, T + delta, T + delta]
+
+
+def test_more_records_than_the_table_of_varints_has_are_read_back(core):
+    builder = core.RecordBatchBuilder(bytearray(100_000))
+    assert [builder.try_append(T, None, None, ()) for _ in range(8200)] == list(range(8200))
+    assert [record.offset for record in records_of(builder)] == list(range(8200))
 
 
 def test_index_size_and_timestamps_follow_the_appends(core):

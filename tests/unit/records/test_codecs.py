@@ -117,6 +117,23 @@ def test_zstd_stream_of_no_bytes_is_read_and_nothing_may_follow_it(sized):
         codec.decompress(stream + b"\x00", 10)
 
 
+def test_a_zstd_compressor_is_made_once_and_used_again(monkeypatch):
+    made = []
+
+    def make(**options):
+        made.append(options)
+        return compressor
+
+    compressor = zstandard.ZstdCompressor(level=7)
+    monkeypatch.setattr(zstandard, "ZstdCompressor", make)
+    codec_for.cache_clear()
+    codec = codec_for("zstd", 7)
+    frames = {codec.compress(TEXT) for _ in range(3)}
+    codec_for.cache_clear()
+    assert made == [{"level": 7}]
+    assert [codec.decompress(frame, len(TEXT)) for frame in frames] == [TEXT]
+
+
 def test_zstd_stream_without_a_size_is_read_and_bounded():
     writer = zstandard.ZstdCompressor().compressobj()
     stream = writer.compress(bytes(3_000_000)) + writer.flush()

@@ -45,6 +45,19 @@ def test_what_lingers_goes_along_with_a_request_to_its_node() -> None:
     assert core.drain(2) == [elsewhere]
 
 
+def test_a_partition_that_backs_off_meanwhile_does_not_hold_up_the_others() -> None:
+    core = Core(leaders=(1, 1))
+    failed = core.fill(0)
+    assert core.drain(1) == [failed]
+    core.fill(0)
+    other = core.fill(1)
+    core.accumulator.readiness.collect(core.now)
+    core.accumulator.reenqueue(failed, core.now, 60)
+    assert core.drain(1) == [other]
+    core.now += 60
+    assert failed in core.drain(1)
+
+
 def test_a_drained_batch_takes_no_more_records() -> None:
     core = Core()
     batch = core.append()

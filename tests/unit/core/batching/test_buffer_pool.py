@@ -134,8 +134,10 @@ IMPOSSIBLE = 2**60
 
 def test_a_buffer_that_cannot_be_made_takes_nothing_from_the_pool() -> None:
     pool = BufferPool(total=2 * IMPOSSIBLE, poolable=16)
-    with pytest.raises(MemoryError):
+    assert pool.out_of_memory is None
+    with pytest.raises(MemoryError) as caught:
         pool.try_allocate(IMPOSSIBLE)
+    assert pool.out_of_memory is caught.value
     assert pool.available == pool.total
 
 

@@ -61,6 +61,19 @@ def test_batches_in_flight_get_consecutive_sequences_and_succeed_in_order() -> N
         assert succeeded(dispatch)
 
 
+def test_a_partition_that_waits_for_its_first_answer_does_not_hold_up_others() -> None:
+    core = Core((1, 1), sequencer=IdempotentSequencer(5))
+    core.sender.on_identity(ProducerIdentity(9, 0))
+    core.append(0)
+    (first,) = core.poll()
+    waiting, other = core.append(0), core.append(1)
+    (second,) = core.poll()
+    assert second.batches == [other]
+    core.acknowledge(first)
+    (third,) = core.poll()
+    assert third.batches == [waiting]
+
+
 def test_out_of_order_that_arrives_before_the_predecessors_refusal_keeps_the_order() -> None:
     core = warm_core()
     first, second = sent(core), sent(core)

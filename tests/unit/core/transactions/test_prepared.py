@@ -17,6 +17,7 @@ from aioproducer.errors import (
     FatalTransactionError,
     IllegalStateError,
     ProducerClosedError,
+    ProducerFencedError,
     TransactionAbortableError,
     TransactionAbortedError,
     UnsupportedVersionError,
@@ -182,6 +183,21 @@ def test_under_another_id_it_begins_anew_and_leaves_the_prepared_one(level: int)
     found = stage.manager.prepared()
     assert (left.transactional_id, found.transactional_id) == ("tx", "other")
     assert not found.empty
+
+
+def test_a_late_request_for_one_id_does_not_fence_another() -> None:
+    stage = Stage()
+    starting = stage.manager.init()
+    stage.lose(stage.request(Rpc.INIT_PRODUCER_ID))
+    stage.wait()
+    stage.done(starting)
+    stage.begin()
+    prepared(stage)
+    stage.manager.assume("other")
+    stage.manager.init()
+    stage.respond(stage.request(Rpc.INIT_PRODUCER_ID), 90)
+    assert isinstance(stage.manager.error, ProducerFencedError)
+    assert "a late request of this producer" not in str(stage.manager.error)
 
 
 def test_another_id_is_for_a_prepared_transaction_that_was_handed_out() -> None:

@@ -31,6 +31,7 @@ class Addresses:
         self.tried: list[tuple[int, float]] = []
         self.name: str | None = None
         self.verified = ""
+        self.limit = 0
         self.unresolved: OSError | None = None
 
     async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
@@ -42,7 +43,7 @@ class Addresses:
         ]
 
     async def connect(self, address: Address, *, server_hostname: str, limit: int) -> Any:
-        self.verified = server_hostname
+        self.verified, self.limit = server_hostname, limit
         number = int(address.host.rpartition(".")[2])
         self.tried.append((number, asyncio.get_running_loop().time() - 1000))
         answer = self.answers[number]
@@ -123,11 +124,13 @@ def test_the_name_of_a_reverse_lookup_is_verified_if_there_is_one(name: str | No
     dialer.name = name
     asyncio.run(attempted(dialer))
     assert dialer.verified == (name or "kafka.example")
+    assert dialer.limit == 64 * 1024
 
 
 @virtual_time
 async def test_the_last_refusal_is_reported_unless_an_address_did_not_answer() -> None:
     refusals = [RefusedDialError(TlsError(f"refusal {number}")) for number in range(3)]
+    assert str(refusals[1]) == "refusal 1"
     with pytest.raises(TlsError, match="refusal 2") as caught:
         await attempted(Addresses(*refusals))
     assert (caught.value.node_id, caught.value.elapsed_ms) == (1, 0)

@@ -11,6 +11,7 @@ from support import hostile
 from support.hostile import HostileServer
 
 from aioproducer.config.proxy_url import ProxyUrl
+from aioproducer.errors import KafkaError
 from aioproducer.net import Address, TcpDialer
 from aioproducer.net.dial.dialer import _resolve
 from aioproducer.net.dial.proxies import ProxyFailedError
@@ -42,14 +43,39 @@ async def test_socket_options_are_set(keepalive: bool) -> None:
         await close(writer)
 
 
-async def test_without_buffer_sizes_the_system_decides() -> None:
+@pytest.mark.parametrize("size", [-1, 0, None])
+async def test_without_buffer_sizes_the_system_decides(size: int | None) -> None:
     async with HostileServer(hostile.silent) as server:
         with socket.socket() as untouched:
             default = untouched.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-        writer = await open_socket(TcpDialer(-1, -1), server)
+        dialer = TcpDialer() if size is None else TcpDialer(size, size)
+        writer = await open_socket(dialer, server)
         sock = writer.get_extra_info("socket")
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= default
+        assert bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
         await close(writer)
+
+
+async def test_the_smallest_buffer_is_one_byte_which_the_system_raises_to_its_minimum() -> None:
+    async with HostileServer(hostile.silent) as server:
+        with socket.socket() as untouched:
+            default = untouched.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        writer = await open_socket(TcpDialer(1, 1), server)
+        sock = writer.get_extra_info("socket")
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) < default
+        await close(writer)
+
+
+async def test_a_socket_that_does_not_support_the_options_is_closed() -> None:
+    address = Address("/nowhere", 9092, socket.AF_UNIX)
+    with pytest.raises(OSError, match=r"\w"):
+        await TcpDialer().connect(address, server_hostname="", limit=100)
+
+
+@pytest.mark.parametrize("port", [1, 65535])
+async def test_the_first_and_the_last_port_are_valid(port: int) -> None:
+    (address,) = await TcpDialer().resolve("10.1.2.3", port, canonical=False)
+    assert address == Address("10.1.2.3", port)
 
 
 async def test_numeric_hosts_need_no_resolver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,8 +102,9 @@ async def test_a_name_resolves_to_all_its_addresses_once_each(
         return [v6, v4, v4]
 
     async def reverse(where: tuple[Any, ...], _flags: int) -> tuple[str, str]:
-        if where[0] == "10.0.0.1":
+        if where == ("10.0.0.1", 9092):
             return "one.example", "9092"
+        assert where == ("fe80::1", 9092, 0, 3)
         raise OSError
 
     loop = asyncio.get_running_loop()
@@ -215,3 +242,48 @@ async def test_a_proxy_whose_name_cannot_be_a_host_is_named_as_the_cause() -> No
     dialer = TcpDialer(proxy=ProxyUrl("http", "x" * 70, 3128))
     with pytest.raises(ProxyFailedError, match=r"the proxy's name x+: 'x+' is not a host name"):
         await dialer.resolve("kafka.example", 9092, canonical=False)
+
+
+async def test_the_name_of_a_proxy_is_not_looked_up_in_reverse() -> None:
+    dialer = TcpDialer(proxy=ProxyUrl("http", "127.0.0.1", 3128))
+    (address,) = await dialer.resolve("kafka.example", 9092, canonical=True)
+    assert address.via == Address("127.0.0.1", 3128)
+
+
+# -- by a function of the user ---------------------------------------------------------------------
+
+
+async def test_the_streams_of_the_users_function_are_used() -> None:
+    opened: list[tuple[str, int]] = []
+    streams: Any = (object(), object())
+
+    async def opener(host: str, port: int) -> Any:
+        opened.append((host, port))
+        return streams
+
+    dialer = OpenerDialer(opener)
+    (address,) = await dialer.resolve("kafka.example", 9092, canonical=True)
+    assert address == Address("kafka.example", 9092, socket.AF_UNSPEC)
+    assert await dialer.connect(address, server_hostname="", limit=100) == streams
+    assert opened == [("kafka.example", 9092)]
+
+
+@pytest.mark.parametrize("error", [OSError("no"), ConnectionResetError("no"), KafkaError("no")])
+async def test_a_failure_of_the_users_function_is_raised_as_it_is(error: Exception) -> None:
+    async def opener(host: str, port: int) -> Any:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        await OpenerDialer(opener).connect(Address("a", 1), server_hostname="", limit=100)
+    assert caught.value is error
+
+
+async def test_an_error_of_a_library_in_the_users_function_is_an_os_error() -> None:
+    error = ZeroDivisionError("a bug")
+
+    async def opener(host: str, port: int) -> Any:
+        raise error
+
+    with pytest.raises(OSError, match=r"the dialer failed: ZeroDivisionError\('a bug'\)") as caught:
+        await OpenerDialer(opener).connect(Address("a", 1), server_hostname="", limit=100)
+    assert caught.value.__cause__ is error

@@ -145,8 +145,15 @@ def test_a_socks_login_that_is_refused_is_final(login: str, answer: bytes) -> No
         (b"HTTP/1.1 400 Bad", "does not support SOCKS5"),
         (b"\x05\x02", "not offered"),
         (b"\x05\x00\x05", "closed the connection"),
+        (b"\x05\x00\x05\x01\x00\x01" + bytes(6), "it failed"),
         (b"\x05\x00\x05\x02\x00\x01" + bytes(6), "rules do not allow"),
+        (b"\x05\x00\x05\x03\x00\x01" + bytes(6), "network is unreachable"),
+        (b"\x05\x00\x05\x04\x00\x01" + bytes(6), "host is unreachable"),
         (b"\x05\x00\x05\x05\x00\x01" + bytes(6), "was refused"),
+        (b"\x05\x00\x05\x06\x00\x01" + bytes(6), "time to live expired"),
+        (b"\x05\x00\x05\x07\x00\x01" + bytes(6), "cannot connect to anything"),
+        (b"\x05\x00\x05\x08\x00\x01" + bytes(6), "does not support this address type"),
+        (b"\x05\x00\x05\x09\x00\x01" + bytes(6), "code 9"),
         (b"\x05\x00\x05\x63\x00\x01" + bytes(6), "code 99"),
         (b"\x05\x00\x05\x00\x00\x09" + bytes(6), "unknown kind 9"),
         (b"\x05\x00\x04\x00\x00\x01" + bytes(6), "does not support SOCKS5"),
@@ -170,6 +177,12 @@ def test_http_is_asked_in_every_form_of_a_host(host: str, encoded: bytes) -> Non
     assert script.sent == b"CONNECT " + target + b" HTTP/1.1\r\nHost: " + target + b"\r\n\r\n"
 
 
+@pytest.mark.parametrize("status", [200, 204, 299])
+def test_every_success_of_an_http_proxy_is_a_connection(status: int) -> None:
+    script = talk(f"http://{PLACE}", b"HTTP/1.1 %d\r\n\r\n" % status)
+    assert script.left == b""
+
+
 def test_http_shows_the_login() -> None:
     script = talk("http://Aladdin:open%20sesame@proxy:1", b"HTTP/1.0 200 OK\r\n\r\n")
     assert b"\r\nProxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n" in script.sent
@@ -189,6 +202,8 @@ def test_an_http_login_that_is_refused_is_final() -> None:
         (b"HTTP/1.1 200 OK\r\nA: b\r\n", "closed the connection"),
         (b"\x05\xff\r\n\r\n", "does not support HTTP"),
         (b"HTTP/1.1 403 \x1b[31mNo\r\n\r\n<html>", r"403 '\\x1b\[31mNo'"),
+        (b"HTTP/1.1 199 Odd\r\n\r\n", "199 'Odd'"),
+        (b"HTTP/1.1 300 Many\r\n\r\n", "300 'Many'"),
         (b"HTTP/1.1 302 Found\r\n\r\n", "302 'Found'"),
         (b"HTTP/1.1 200 OK\r\n\r\nhello", "more than its answer"),
         (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * MAX_HEAD_BYTES, "has no end"),

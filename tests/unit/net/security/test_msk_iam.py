@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import datetime
 import json
+import sys
+from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from support.security.leaks import Evidence, secret
 
-from aioproducer.errors import AuthenticationError
+from aioproducer.errors import AuthenticationError, ConfigError
 from aioproducer.net.security.sasl import fixed
 from aioproducer.net.security.sasl.aws_credentials import default_chain
 from aioproducer.net.security.sasl.msk_iam import MskIam, signed_payload
@@ -108,3 +110,29 @@ async def test_credentials_are_found_as_the_aws_tools_find_them(
     monkeypatch.setenv("AWS_SESSION_TOKEN", SESSION)
     found = await default_chain()()
     assert found == SaslCredentials("AKIDEXAMPLE", KEY, session_token=SESSION)
+
+
+def test_without_botocore_the_credentials_have_to_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "botocore.session", None)
+    with pytest.raises(ConfigError, match=r"needs sasl_credentials, or the package botocore"):
+        default_chain()
+
+
+async def test_credentials_that_are_not_found_are_an_authentication_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    profiles: list[str | None] = []
+
+    class Session:
+        def __init__(self, profile: str | None) -> None:
+            profiles.append(profile)
+
+        def get_credentials(self) -> None:
+            return None
+
+    library: Any = ModuleType("botocore.session")
+    library.Session = Session
+    monkeypatch.setitem(sys.modules, "botocore.session", library)
+    with pytest.raises(AuthenticationError, match="no AWS credentials were found"):
+        await default_chain("dev")()
+    assert profiles == ["dev"]

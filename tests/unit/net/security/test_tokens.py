@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from support.security.issuer import Issuer, decoded, encoded, serving
 from support.security.leaks import Evidence, secret
 
-from aioproducer import OAuthToken
+from aioproducer import OAuthToken, ProducerConfig
 from aioproducer.errors import AuthenticationError, KafkaConnectionError
 from aioproducer.net.security.assertions import (
     AssertionSettings,
@@ -106,20 +106,50 @@ async def test_while_fetching_fails_the_old_token_does_until_its_end() -> None:
     assert (await tokens.token()).value == "token-2"
 
 
-async def test_a_token_that_has_ended_already_is_refused() -> None:
-    _, _, tokens = cached(-1)
+@pytest.mark.parametrize("life_s", [-1, 0])
+async def test_a_token_that_has_ended_already_is_refused(life_s: float) -> None:
+    _, _, tokens = cached(life_s)
     with pytest.raises(AuthenticationError, match="expired already"):
         await tokens.token()
 
 
 @pytest.mark.parametrize(
     ("life_s", "expected"),
-    [(3600, 2880), (1000, 700), (100, 80), (365, 65)],
+    [(3600, 2880), (1000, 700), (100, 80), (365, 65), (361, 61), (360, 288)],
 )
-def test_the_moment_of_a_refresh_keeps_javas_bounds(life_s: float, expected: float) -> None:
+@pytest.mark.parametrize("fetched_at", [0, 7])
+def test_the_moment_of_a_refresh_keeps_javas_bounds(
+    life_s: float, expected: float, fetched_at: float
+) -> None:
     """0.8 of the life; 300 s before the end; after 60 s; short lives have no bounds."""
     policy = RefreshPolicy(window_jitter=0.0)
-    assert policy.moment(0, life_s, DRY) == expected
+    assert policy.moment(fetched_at, fetched_at + life_s, DRY) == fetched_at + expected
+
+
+def test_the_moment_of_a_refresh_is_up_to_5_percent_later_by_jitter() -> None:
+    policy, life_s = RefreshPolicy(), 10_000
+    moments = [policy.moment(0, life_s, Random(seed)) for seed in range(100)]
+    assert 8_000 <= min(moments) < 8_050
+    assert 8_450 < max(moments) <= 8_500
+
+
+def test_the_defaults_are_those_of_the_options() -> None:
+    options = ProducerConfig(bootstrap_servers="kafka:9092")
+    policy = RefreshPolicy()
+    assert policy.window_factor == options.sasl_login_refresh_window_factor
+    assert policy.window_jitter == options.sasl_login_refresh_window_jitter
+    assert policy.min_period_s == options.sasl_login_refresh_min_period_seconds
+    assert policy.buffer_s == options.sasl_login_refresh_buffer_seconds
+    settings = EndpointSettings("http://issuer.example/token")
+    assert settings.urlencode_header is options.sasl_oauthbearer_header_urlencode is False
+    assert settings.jwt_bearer is False
+    assert settings.retry_backoff_s == options.sasl_login_retry_backoff_ms / 1000
+    assert settings.retry_s == options.sasl_login_retry_backoff_max_ms / 1000
+    assert (settings.connect_timeout_s, settings.read_timeout_s) == (10, 10)
+    assertions = AssertionSettings("key.pem")
+    assert assertions.with_id is options.sasl_oauthbearer_assertion_claim_jti_include is False
+    assert assertions.life_s == options.sasl_oauthbearer_assertion_claim_exp_seconds
+    assert assertions.valid_before_s == options.sasl_oauthbearer_assertion_claim_nbf_seconds
 
 
 def test_a_jwt_says_itself_when_it_ends() -> None:
@@ -130,6 +160,30 @@ def test_a_jwt_says_itself_when_it_ends() -> None:
     assert as_token(f"a.{encoded(json.dumps({'exp': True}).encode())}.c").expires_at is None
     with pytest.raises(AuthenticationError, match="must be a str or an OAuthToken, not bytes"):
         as_token(b"token")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expires_at"),
+    [
+        (0, 0.0),
+        (-5, -5.0),
+        (253_402_300_799, 253_402_300_799.0),
+        (253_402_300_800, None),
+        (-253_402_300_800, None),
+        (None, None),
+    ],
+)
+def test_the_end_of_a_jwt_is_before_the_year_10000(
+    seconds: int | None, expires_at: float | None
+) -> None:
+    claims = encoded(json.dumps({"exp": seconds}).encode())
+    assert as_token(f"a.{claims}.c").expires_at == expires_at
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_a_token_that_does_not_have_three_parts_is_not_read(parts: int) -> None:
+    claims = encoded(json.dumps({"exp": 1234.5}).encode())
+    assert as_token(".".join(["a", claims, "c", "d"][:parts])).expires_at is None
 
 
 @pytest.mark.parametrize("filler", ["", "x", "xx", "xxx"])
@@ -177,6 +231,30 @@ async def test_token_and_extensions_are_sent_as_rfc_7628_has_them() -> None:
 async def test_what_would_break_the_message_is_refused(token: OAuthToken) -> None:
     with pytest.raises(AuthenticationError):
         await anext(OAuthBearer(Fixed(token)).exchange("broker"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"status": "invalid_token"}, "invalid_token"),
+        ({"status": "x" * 300}, "x" * 200),
+        ({"status": "bad abc.def"}, r"bad \*\*\*"),
+        ({"status": "bad lkc-1234"}, r"bad \*\*\*"),
+        ({"status": 7}, "no reason given"),
+        ({}, "no reason given"),
+        ({"status": "bad", "filler": "x" * 65_536}, "no reason given"),
+        ([], "no reason given"),
+    ],
+)
+async def test_the_status_of_a_refused_token_is_shown_without_the_token(
+    answer: object, reason: str
+) -> None:
+    token = OAuthToken("abc.def", None, {"logicalCluster": "lkc-1234"})
+    exchange = OAuthBearer(Fixed(token)).exchange("broker")
+    await anext(exchange)
+    await exchange.asend(json.dumps(answer).encode())
+    with pytest.raises(AuthenticationError, match=f"refused the OAuth token: {reason} ->"):
+        await exchange.asend(b"")
 
 
 @given(st.binary(min_size=1))
@@ -253,6 +331,17 @@ async def test_an_endpoint_that_stays_unable_is_given_up_for_now(issuer: Issuer)
     with pytest.raises(KafkaConnectionError, match=r"no token after \d+ attempt.*HTTP 503"):
         await endpoint(issuer, retry_s=0.5, retry_backoff_s=0.02).fetch()
     assert 2 <= len(issuer.requests) < 20
+
+
+async def test_an_endpoint_is_not_asked_again_after_the_time_for_retries(issuer: Issuer) -> None:
+    issuer.failures = [503] * 100
+    known = {"client_id": "me", "client_secret": CLIENT_SECRET}
+    settings = EndpointSettings(f"{issuer.url}/token", retry_backoff_s=10, retry_s=5, **known)
+    unlucky = Random(2)  # its first delay is no shorter than 5 s
+    asked = TokenEndpoint(settings, extensions={}, assertions=None, rng=unlucky)
+    with pytest.raises(KafkaConnectionError, match=r"no token after 1 attempt.*HTTP 503$"):
+        await asked.fetch()
+    assert len(issuer.requests) == 1
 
 
 async def test_an_endpoint_that_is_not_there_is_given_up_for_now(issuer: Issuer) -> None:
@@ -450,3 +539,108 @@ async def test_the_query_of_a_token_endpoint_is_not_in_the_log_of_httpx(
     assert len(lines) == 1
     assert "/token?*** " in lines[0]
     assert key not in caplog.text
+
+
+def answer(status: int, content: object) -> bytes:
+    """An HTTP response with this JSON."""
+    body = json.dumps(content).encode()
+    return b"HTTP/1.1 %d -\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body)
+
+
+@pytest.mark.parametrize("status", [200, 201, 299])
+async def test_every_success_of_an_endpoint_has_a_token(status: int) -> None:
+    async with hostile(answer(status, {"access_token": "abc"})) as url:
+        token = await asking(url).fetch()
+    assert (token.value, token.expires_at) == ("abc", None)
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "words"),
+    [
+        (300, {"access_token": "abc"}, "HTTP 300"),
+        (400, {"error": "bad", "error_description": "why"}, "HTTP 400 (bad: why)"),
+        (428, {"error": 7, "error_description": "why"}, "HTTP 428 (why)"),
+        (430, {"error": "bad"}, "HTTP 430 (bad)"),
+        (499, ["error"], "HTTP 499"),
+    ],
+)
+async def test_any_other_answer_of_an_endpoint_is_final(
+    status: int, content: object, words: str
+) -> None:
+    async with hostile(answer(status, content)) as url:
+        with pytest.raises(AuthenticationError) as caught:
+            await asking(url).fetch()
+    assert caught.value.message == f"the token endpoint answered {words}"
+
+
+@pytest.mark.parametrize("content", [{}, {"access_token": ""}, {"access_token": 7}, "abc", None])
+async def test_a_success_without_a_token_is_final(content: object) -> None:
+    async with hostile(answer(200, content)) as url:
+        with pytest.raises(AuthenticationError, match="the token endpoint gave no access_token"):
+            await asking(url).fetch()
+
+
+@pytest.mark.parametrize(("life", "life_s"), [(100, 100), (None, None), ("100", None)])
+async def test_the_life_of_an_opaque_token_begins_with_its_request(
+    life: object, life_s: float | None
+) -> None:
+    began = time.time()
+    async with hostile(answer(200, {"access_token": "abc", "expires_in": life})) as url:
+        token = await asking(url).fetch()
+    if life_s is None:
+        assert token.expires_at is None
+    else:
+        assert token.expires_at is not None
+        assert began + life_s <= token.expires_at <= time.time() + life_s
+
+
+async def test_the_end_of_a_jwt_counts_more_than_the_life_that_the_endpoint_gives() -> None:
+    token = f"a.{encoded(json.dumps({'exp': 1234.5}).encode())}.c"
+    async with hostile(answer(200, {"access_token": token, "expires_in": 100})) as url:
+        assert (await asking(url).fetch()).expires_at == 1234.5
+
+
+@pytest.mark.parametrize("client_id", ["me", None])
+async def test_the_client_of_an_assertion_is_named_if_it_has_an_id(
+    issuer: Issuer, tmp_path: Path, client_id: str | None
+) -> None:
+    signed = signed_assertions(assertion(issuer, tmp_path))
+    await endpoint(issuer, signed, client_id=client_id, scope="a").fetch()
+    (form,) = issuer.requests
+    assert (form.get("client_id"), form["scope"]) == (client_id, "a")
+
+
+def test_an_assertion_has_no_id_unless_it_is_asked_for(issuer: Issuer, tmp_path: Path) -> None:
+    made = make_assertion(assertion(issuer, tmp_path, audience=None), 1000)
+    claims = json.loads(decoded(made.split(".")[1]))
+    assert claims == {"iat": 1000, "exp": 1300, "nbf": 940, "iss": "me", "sub": "me"}
+
+
+@pytest.mark.parametrize("content", ["[]", '"text"', '{"header": 7}', '{"payload": []}', "{", ""])
+def test_a_template_of_another_shape_is_refused(
+    issuer: Issuer, tmp_path: Path, content: str
+) -> None:
+    template = tmp_path / "template.json"
+    template.write_text(content)
+    with pytest.raises(AuthenticationError, match="must be a JSON object with header and payload"):
+        make_assertion(assertion(issuer, tmp_path, template_file=str(template)), 0)
+
+
+def test_the_reason_why_a_file_cannot_be_read_is_named(issuer: Issuer, tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(AuthenticationError, match="missing cannot be read: No such file") as caught:
+        make_assertion(assertion(issuer, tmp_path, template_file=str(missing)), 0)
+    assert "Errno" not in str(caught.value)
+
+
+@pytest.mark.parametrize("jwt_bearer", [True, False])
+async def test_an_assertion_that_the_endpoint_quotes_is_not_shown(jwt_bearer: bool) -> None:
+    async def signed() -> str:
+        return "eyJ.assertion-0123456789.sig"
+
+    refusal = {"error_description": "bad eyJ.assertion-0123456789.sig"}
+    async with hostile(answer(400, refusal)) as url:
+        settings = EndpointSettings(url, jwt_bearer=jwt_bearer)
+        asked = TokenEndpoint(settings, extensions={}, assertions=signed, rng=Random(1))
+        with pytest.raises(AuthenticationError, match=r"HTTP 400 \(bad \*\*\*\)"):
+            await asked.fetch()
