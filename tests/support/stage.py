@@ -51,15 +51,22 @@ class Stage:
     Args:
         loop: the loop of everything.
         brokers: how many there are.
+        first_node: the id of the first one; 0, or 1.
         window: bytes a connection has under way at most.
         options: the producer's, on top of small sizes and long times.
     """
 
     def __init__(
-        self, loop: VirtualLoop, *, brokers: int = 1, window: int = 256 * 1024, **options: Any
+        self,
+        loop: VirtualLoop,
+        *,
+        brokers: int = 1,
+        first_node: int = 1,
+        window: int = 256 * 1024,
+        **options: Any,
     ) -> None:
         self.loop = loop
-        nodes = tuple(range(1, brokers + 1))
+        nodes = tuple(range(first_node, first_node + brokers))
         servers = [f"broker-{node}.sim:9092" for node in nodes]
         spec = WorldSpec(
             nodes=nodes,

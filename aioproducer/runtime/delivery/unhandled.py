@@ -105,7 +105,7 @@ class UnretrievedFailures:
         self._totals[where] += unseen
         now = self._loop.time()
         if now - self._seen_at >= log.LONGEST_INTERVAL_S:
-            self._interval_s = 0.0
+            self._interval_s, self._next_line_at = 0.0, now
         self._seen_at = now
         if now >= self._next_line_at and not self._unwritten:
             _log.error(

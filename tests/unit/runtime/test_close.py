@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 
 from support.stage import Stage, play
+
+from aioproducer.wire.api_keys import ApiKey
 
 
 def test_what_a_close_gives_up_is_reported_although_the_producer_object_is_kept() -> None:
@@ -38,3 +41,31 @@ def test_what_was_on_its_way_at_a_close_is_reported_too() -> None:
         assert stage.producer.metrics()["unretrieved_failure_total"] == 1
 
     play(act, linger_ms=0)
+
+
+def test_a_close_does_not_wait_for_the_initialization_of_a_start_in_the_background() -> None:
+    async def act(stage: Stage) -> None:
+        stage.faults.swallow(ApiKey.INIT_PRODUCER_ID, times=None)
+        await stage.producer.start(wait=False)
+        await asyncio.sleep(5)
+        began = stage.loop.time()
+        await stage.producer.close(0)
+        assert stage.loop.time() - began < 1
+
+    play(act, transactional_id="txn")
+
+
+def test_a_producer_that_is_dropped_in_another_thread_delivers_its_records() -> None:
+    async def act(stage: Stage) -> None:
+        stage.loop.set_debug(True)  # calls of the loop that are not safe in threads raise
+        await stage.producer.start()
+        await stage.producer.send("t", b"v")
+        dropping = threading.Thread(target=stage.engine.close_soon)
+        dropping.start()
+        dropping.join()
+        await asyncio.sleep(1)
+        assert stage.values("t") == [b"v"]
+        assert stage.engine.tasks() == []
+        stage.loop.set_debug(False)
+
+    play(act, linger_ms=60_000)

@@ -6,9 +6,9 @@ import asyncio
 import random
 
 import pytest
-from support.stage import Stage
+from support.stage import Stage, play
 
-from aioproducer.errors import KafkaError
+from aioproducer.errors import KafkaError, ProducerFailedError
 from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.types import Persistence
 
@@ -70,3 +70,50 @@ def test_interrupted_answer_ends_every_delivery_and_frees_the_memory(
     finally:
         asyncio.set_event_loop(None)
         loop.close()
+
+
+def test_records_that_a_cancelled_sender_task_gives_up_are_counted_as_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.send_and_wait("t", b"v")
+        stage.lose()
+        deliveries = [await producer.send("t", b"v") for _ in range(3)]
+        (task,) = [task for task in asyncio.all_tasks() if task.get_name() == "aioproducer-sender"]
+        task.cancel()
+        for delivery in deliveries:
+            with pytest.raises(ProducerFailedError, match="was cancelled from outside"):
+                await delivery
+        assert (producer.health().state, producer.statistics().state) == ("failed", "failed")
+        assert "was cancelled from outside" in (producer.health().error or "")
+        assert producer.metrics()["record_error_total"] == 3
+        assert sum(each.records for each in producer.statistics().recent_failures) == 3
+        await producer.close()
+
+    play(act)
+    reason = "the producer's sender task was cancelled from outside"
+    assert [record.getMessage() for record in caplog.records].count(reason) == 1
+
+
+def test_calls_that_wait_for_memory_fail_when_the_sender_task_is_cancelled() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.warm_up(["t"])
+        stage.lose()
+        sending = [asyncio.create_task(producer.send("t", b"v" * 150)) for _ in range(9)]
+        await asyncio.sleep(1)
+        waiting = [task for task in sending if not task.done()]
+        assert len(waiting) == producer.health().waiting_for_memory > 2
+        (sender,) = [t for t in asyncio.all_tasks() if t.get_name() == "aioproducer-sender"]
+        sender.cancel()
+        began = stage.loop.time()
+        for task in waiting:
+            with pytest.raises(ProducerFailedError, match="was cancelled from outside"):
+                await task
+        assert stage.loop.time() == began
+        await producer.close()
+
+    play(act)

@@ -239,6 +239,22 @@ async def test_mock_producer_hashes_keys_as_the_real_one_does() -> None:
     assert chosen == [murmur2_partition(key, 7) for key in keys]
 
 
+def test_warm_up_connects_to_every_leader_also_to_broker_0() -> None:
+    async def act(stage: Stage) -> None:
+        stage.create_topic("many", (0, 1))
+        stage.crash(0)
+        async with stage.producer as producer:
+            await producer.warm_up(["t"])  # at broker 1, which is asked for everything from now on
+            stage.revive(0)
+            await asyncio.sleep(10)
+            assert producer.health().nodes[0].state == "disconnected"
+            await producer.warm_up(["many"])
+            await asyncio.sleep(1)
+            assert producer.health().nodes[0].state == "ready"
+
+    play(act, brokers=2, first_node=0)
+
+
 # -- sizes and memory --------------------------------------------------------------------------
 
 

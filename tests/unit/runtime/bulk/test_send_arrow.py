@@ -23,8 +23,13 @@ from aioproducer.errors import (
     KafkaError,
     ProducerClosedError,
     RecordTooLargeError,
+    SerializationError,
 )
+from aioproducer.records.arrow import ArrowColumns
+from aioproducer.records.bulk import UnfilledRows
 from aioproducer.runtime.bulk.result import SendManyInterruptedError, SendManyResult
+from aioproducer.runtime.bulk.run import BulkRun
+from aioproducer.runtime.bulk.send_arrow import _feed, send_arrow
 from aioproducer.wire.api_keys import ApiKey
 
 PARTITIONS = {"wide": 3, "narrow": 2}
@@ -412,6 +417,97 @@ def test_what_follows_a_call_goes_on_with_the_sticky_partitioners_account() -> N
         counts = [len(stage.values("wide", partition)) for partition in range(3)]
         # 120 records of about 42 bytes, 200 to 400 before each switch: no partition is left out.
         assert min(counts) > 0
+        await stage.producer.close()
+
+    play(act)
+
+
+def test_headers_of_a_call_are_added_to_those_of_each_row() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        own = pa.array([[("own", b"1")], None], pa.map_(pa.string(), pa.binary()))
+        columns = ArrowColumns(value="value", headers="headers")
+        rows_with_headers = values(b"a", b"b", headers=own)
+        added = [("trace", b"2")]
+        result = await send_arrow(stage.engine, "t", rows_with_headers, columns, added)
+        assert result.delivered == 2
+        (batch,) = stage.batches("t")
+        assert [tuple(record.headers) for record in batch.records()] == [
+            (("own", b"1"), ("trace", b"2")),
+            (("trace", b"2"),),
+        ]
+        await stage.producer.close()
+
+    play(act)
+
+
+class Chunk(UnfilledRows):
+    """Rows without columns, one of which may be refused; notes what is read and released."""
+
+    def __init__(self, number: int, length: int, events: list[str], refused: int | None) -> None:
+        self._number = number
+        self._length = length
+        self._events = events
+        self._refused = refused
+        self._open = True
+
+    def __len__(self) -> int:
+        return self._length
+
+    def topics(self, start: int, stop: int) -> list[str | None]:
+        return [None]
+
+    def record(self, row: int) -> tuple[None, None, bytes, tuple[()], None, None]:
+        if not row:
+            self._events.append(f"first row of {self._number}")
+        if row == self._refused:
+            raise SerializationError("refused")
+        return None, None, b"v", (), None, None
+
+    def close(self) -> None:
+        if self._open:
+            self._events.append(f"{self._number} is released")
+        self._open = False
+
+
+class Chunks:
+    """A source of three chunks, which can be read without a thread."""
+
+    streams = False
+
+    def __init__(self, length: int, refused: int | None = None) -> None:
+        self.events: list[str] = []
+        self._chunks = iter([Chunk(number, length, self.events, refused) for number in range(3)])
+
+    def next(self) -> Chunk | None:
+        self.events.append("read")
+        return next(self._chunks, None)
+
+
+def test_chunks_are_read_up_to_16384_rows_and_each_is_released_after_its_rows() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        source: Any = Chunks(9_000)
+        run = BulkRun(stage.engine)
+        result = await run.complete(_feed(run, stage.engine, source, "t", ()))
+        assert result.delivered == 27_000
+        assert source.events == [
+            *("read", "read", "first row of 0", "0 is released", "first row of 1", "1 is released"),
+            *("read", "read", "first row of 2", "2 is released", "read"),
+        ]
+        await stage.producer.close()
+
+    play(act, batch_size=100_000, buffer_memory=10_000_000)
+
+
+def test_rows_are_numbered_through_all_chunks() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        source: Any = Chunks(5, refused=3)
+        run = BulkRun(stage.engine)
+        result = await run.complete(_feed(run, stage.engine, source, "t", ()))
+        assert [failed.index for failed in result.failed] == [3, 8, 13]
+        assert (result.count, result.delivered) == (15, 12)
         await stage.producer.close()
 
     play(act)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
-from itertools import chain
+from itertools import chain, groupby
 
 import pytest
 from support.stage import Stage, play
@@ -14,7 +14,8 @@ from aioproducer import Record
 from aioproducer.errors import IllegalStateError, SerializationError, TransactionAbortableError
 from aioproducer.records import murmur2_partition
 from aioproducer.runtime.bulk.result import SendManyResult
-from aioproducer.runtime.bulk.send_many import Item, SendManyInterruptedError
+from aioproducer.runtime.bulk.send_many import Item, SendManyInterruptedError, send_blocks
+from aioproducer.wire.api_keys import ApiKey
 
 
 def numbered(count: int) -> list[bytes]:
@@ -239,6 +240,22 @@ def test_a_call_writes_no_more_ahead_than_connections_carry() -> None:
     play(act, buffer_memory=100_000, **NARROW)
 
 
+def test_a_call_that_has_had_answers_writes_no_further_ahead_either() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.warm_up(["t"])
+        silence = stage.faults.swallow(ApiKey.PRODUCE, skip=3, times=None)
+        call = asyncio.create_task(stage.producer.send_many("t", numbered(1000)))
+        await asyncio.sleep(20)
+        assert stage.values("t")
+        assert 10 <= len(list(stage.engine.accumulator.incomplete())) <= 12
+        stage.faults.remove(silence)
+        assert (await call).delivered == 1000
+        await stage.producer.close()
+
+    play(act, buffer_memory=100_000, **NARROW)
+
+
 def test_a_call_that_was_ahead_for_max_block_ms_fills_the_memory() -> None:
     async def act(stage: Stage) -> None:
         call = await call_without_answers(stage, numbered(1000))
@@ -251,3 +268,57 @@ def test_a_call_that_was_ahead_for_max_block_ms_fills_the_memory() -> None:
         await stage.producer.close()
 
     play(act, buffer_memory=20_000, max_block_ms=30_000, **NARROW)
+
+
+def test_items_of_several_blocks_are_numbered_in_their_order() -> None:
+    async def blocks() -> AsyncIterator[list[Item]]:
+        yield [b"0", (b"1",), b"2"]
+        yield [(b"3",)]
+        yield []
+        yield [b"4", b"5", (b"6",)]
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        result = await send_blocks(stage.engine, stage.producer._prepare, "t", blocks(), None)
+        assert (result.count, result.delivered) == (7, 4)
+        assert [failed.index for failed in result.failed] == [1, 3, 6]
+        assert stage.values("t") == [b"0", b"2", b"4", b"5"]
+        await stage.producer.close()
+
+    play(act)
+
+
+def test_an_item_that_is_read_after_the_close_is_neither_sent_nor_counted() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+
+        async def items() -> AsyncIterator[bytes]:
+            for number in range(5):
+                if number == 3:
+                    await stage.producer.close()
+                yield b"%d" % number
+
+        with pytest.raises(SendManyInterruptedError, match="is closed") as caught:
+            await stage.producer.send_many("t", items())
+        assert (caught.value.result.count, caught.value.result.failed) == (3, [])
+        assert stage.values("t") == [b"0", b"1", b"2"]
+
+    play(act)
+
+
+def test_items_without_partition_change_it_when_a_batch_is_full() -> None:
+    async def act(stage: Stage) -> None:
+        stage.create_topic("many", leaders=(1,) * 20)
+        await stage.producer.start()
+        await stage.producer.warm_up(["many"])
+        items = [b"%050d" % number for number in range(1000)]
+        assert (await stage.producer.send_many("many", items)).delivered == 1000
+        where = {item: place for place in range(20) for item in stage.values("many", place)}
+        *runs, last = [len(list(run)) for _, run in groupby(where[item] for item in items)]
+        # 34 items fill a batch, and the partition chosen next is by chance the same one.
+        assert {run % 34 for run in runs} == {0}
+        assert len(runs) > 20
+        assert last < 34
+        await stage.producer.close()
+
+    play(act, batch_size=2000, buffer_memory=1 << 20)

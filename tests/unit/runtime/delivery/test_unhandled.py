@@ -10,8 +10,10 @@ import pytest
 from support.stage import Stage, play
 
 from aioproducer import TopicPartition
+from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError, RecordsFailedError
 from aioproducer.runtime.delivery import Delivery
+from aioproducer.runtime.delivery.unhandled import UnretrievedFailures
 from aioproducer.wire.api_keys import ApiKey
 
 TOPIC_AUTHORIZATION_FAILED = 29
@@ -194,3 +196,57 @@ def test_of_flushes_at_the_same_time_each_raises() -> None:
             assert await producer.flush(raise_failures=True) == 0
 
     play(act, linger_ms=10_000)
+
+
+class Times(logging.Handler):
+    """Notes the loop time of each line."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self._began = loop.time()
+        self.noted: list[float] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.noted.append(self._loop.time() - self._began)
+
+
+def test_lines_come_at_intervals_that_double_up_to_a_minute() -> None:
+    logger = logging.getLogger("aioproducer.runtime")
+
+    async def act(stage: Stage) -> list[float]:
+        failures = UnretrievedFailures(stage.loop, ProducerStats(), None)
+        times = Times(stage.loop)
+        logger.addHandler(times)
+        try:
+            for _ in range(400):
+                failures.report_soon(TopicPartition("t", 0), 1, 1, KafkaError("refused"))
+                await asyncio.sleep(0.5)
+            await asyncio.sleep(80)  # long enough to begin anew
+            for _ in range(8):
+                failures.report_soon(TopicPartition("t", 0), 1, 1, KafkaError("refused"))
+                await asyncio.sleep(0.5)
+        finally:
+            logger.removeHandler(times)
+            failures.close()
+        return times.noted
+
+    first, second = [0, 1, 3, 7, 15, 31, 63, 123, 183], [280, 281, 283]
+    assert play(act) == [*first, 243, *second]
+
+
+def test_a_failure_when_an_interval_is_over_has_a_line_of_the_same_form(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def act(stage: Stage) -> None:
+        failures = UnretrievedFailures(stage.loop, ProducerStats(), None)
+        for pause in (1.0, 2.0, 4.0, 8.0):
+            failures.report_soon(TopicPartition("t", 0), 1, 2, KafkaError("refused"))
+            await asyncio.sleep(pause)
+        failures.close()
+
+    with caplog.at_level(logging.ERROR, logger="aioproducer"):
+        play(act)
+    *each, end = lines(caplog)
+    assert [line.split(" of a batch")[0] for line in each] == ["t-0: 1 of 2 record(s)"] * 4
+    assert end.endswith("(t-0: 4)")

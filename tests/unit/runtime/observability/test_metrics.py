@@ -11,6 +11,7 @@ from support.stage import Stage, play
 from aioproducer import Producer
 from aioproducer.errors import BufferExhaustedError, KafkaError, NotLeaderOrFollowerError
 from aioproducer.metrics import ApplicationMetric, Metric, MetricKind
+from aioproducer.runtime.observability.statistics import PartitionStatistics
 from aioproducer.testing.broker import ConnectionFault, ErrorAnswer, Fault
 from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
@@ -129,6 +130,8 @@ def test_statistics_show_what_is_queued_and_in_flight_per_partition():
             assert 0.1 <= flying.oldest_s < 0.2
             assert (queued.queued_batches, queued.queued_records) == (1, 3)
             assert queued.queued_bytes > 60
+            assert flying.queued_batches == flying.queued_bytes == 0
+            assert queued.in_flight_batches == queued.in_flight_bytes == 0
             assert (now.records_queued, now.records_in_flight, now.state) == (3, 1, "running")
             assert now.buffer_available < now.buffer_total == 1 << 20
             broker = now.brokers[1]
@@ -182,6 +185,44 @@ def test_a_refusal_for_want_of_memory_is_counted():
     play(act, max_block_ms=100)
 
 
+def test_waits_for_metadata_are_counted_in_nanoseconds():
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            stage.faults.delay(700, ApiKey.METADATA)
+            before = producer.metrics()["metadata_wait_time_ns_total"]
+            began = stage.loop.time()
+            await producer.send("t", b"v")
+            waited = stage.loop.time() - began
+            assert waited > 0.7
+            counted = producer.metrics()["metadata_wait_time_ns_total"] - before
+            assert counted == pytest.approx(waited * 1e9)
+
+    play(act, **ROOMY)
+
+
+def test_waits_for_memory_are_counted_in_seconds_and_nanoseconds():
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.warm_up(["t"])
+            stage.faults.delay(700, ApiKey.PRODUCE, times=None)
+            waits = []
+            for _ in range(12):
+                began = stage.loop.time()
+                await producer.send("t", b"v" * 150)
+                waits.append(stage.loop.time() - began)
+            waited = sum(waits)
+            assert waited > 0.7
+            metrics = producer.metrics()
+            assert metrics["bufferpool_wait_total"] == sum(1 for wait in waits if wait)
+            assert metrics["bufferpool_wait_time_seconds_total"] == pytest.approx(waited)
+            assert metrics["bufferpool_wait_time_ns_total"] == pytest.approx(waited * 1e9)
+            assert metrics["bufferpool_wait_ratio"] == pytest.approx(
+                waited / producer.statistics().uptime_s
+            )
+
+    play(act)
+
+
 def test_the_totals_of_a_topic_that_is_used_no_more_are_dropped():
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:
@@ -198,7 +239,20 @@ def test_before_the_start_there_is_nothing_but_what_the_application_counts():
     producer = Producer(bootstrap_servers="localhost:9092")
     assert producer.metrics() == {}
     assert list(producer.all_metrics()) == []
-    assert producer.statistics().state == "not started"
+    found = producer.statistics()
+    assert (found.state, found.uptime_s) == ("not started", 0)
+    assert found.buffer_total == found.buffer_available == found.waiting_for_memory == 0
+    assert found.records_queued == found.records_in_flight == 0
+    assert not (found.brokers or found.partitions or found.recent_failures)
+    health = producer.health()
+    assert (health.ready, health.state, health.error) == (False, "not started", None)
+    assert health.buffer_total == health.buffer_available == health.waiting_for_memory == 0
+    assert health.batches_pending == 0
+
+
+def test_statistics_of_a_partition_are_zero_unless_given():
+    found = PartitionStatistics(leader=None)
+    assert found == PartitionStatistics(None, 0, 0, 0, 0, 0, 0, 0.0)
 
 
 def test_metric_that_is_not_registered_is_taken_away_without_complaint():

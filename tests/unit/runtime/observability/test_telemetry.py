@@ -162,6 +162,45 @@ def test_a_subscription_that_wants_nothing_costs_one_request_per_interval():
     play(act, **ROOMY)
 
 
+def test_a_push_opens_a_connection_and_a_question_for_a_subscription_does_not():
+    async def act(stage: Stage) -> None:
+        async def opened_in_a_minute() -> float:
+            before = stage.producer.metrics()["connection_creation_total"]
+            await asyncio.sleep(60)
+            return stage.producer.metrics()["connection_creation_total"] - before
+
+        telemetry = stage.world.cluster.telemetry
+        received = subscribe(stage, SENT, interval_ms=20_000)
+        async with stage.producer:
+            assert await opened_in_a_minute() >= 2
+            assert len(received) >= 2
+            telemetry.subscription = TelemetrySubscription((), interval_ms=20_000)
+            await opened_in_a_minute()
+            assert await opened_in_a_minute() == 0
+
+    play(act, connections_max_idle_ms=5_000, metadata_max_age_ms=3_600_000, **ROOMY)
+
+
+def test_a_subscription_is_asked_for_within_10_s_of_a_connection():
+    async def act(stage: Stage) -> None:
+        telemetry = stage.world.cluster.telemetry
+        telemetry.subscription = TelemetrySubscription((), interval_ms=60_000)
+        asked = stage.faults.add(Fault(ConnectionFault(), api=GET, times=None))
+        async with stage.producer:
+            while not asked.struck:  # noqa: ASYNC110 - there is no event
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(60.1)  # it was due, and no broker was connected
+            assert asked.struck == 1
+            await send(stage, 1)
+            connected_at = stage.loop.time()
+            while asked.struck == 1:
+                await send(stage, 1)
+                await asyncio.sleep(0.1)
+            assert stage.loop.time() - connected_at <= 10
+
+    play(act, connections_max_idle_ms=5_000, metadata_max_age_ms=3_600_000, **ROOMY)
+
+
 def test_a_changed_subscription_is_fetched_at_once_and_nothing_is_lost():
     async def act(stage: Stage) -> None:
         received = subscribe(stage, SENT)
@@ -249,9 +288,10 @@ def test_an_unknown_subscription_id_is_replaced_at_once():
 def test_metrics_that_are_too_large_are_not_pushed(caplog):
     async def act(stage: Stage) -> None:
         received = subscribe(stage, max_bytes=100)
+        pushes = stage.faults.add(Fault(ConnectionFault(), api=PUSH, times=None))
         async with stage.producer:
             await asyncio.sleep(40)
-        assert not received
+        assert (pushes.struck, received) == (0, [])
 
     play(act, **ROOMY)
     assert "are not pushed: the brokers take 100 at most" in caplog.text

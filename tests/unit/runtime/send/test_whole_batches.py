@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from support.stage import Stage, play
 
 from aioproducer import Producer
 from aioproducer.compat.aiokafka import AIOKafkaProducer
@@ -93,3 +94,55 @@ async def test_a_batch_of_the_users_is_not_split_when_it_is_too_large(
         with pytest.raises(MessageSizeTooLargeError):
             await answer
     assert batches(cluster) == []
+
+
+def test_a_loop_of_whole_batches_lets_other_tasks_run() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.warm_up(["t"])
+        stage.broker.freeze()
+        appended = 0
+        between_turns: list[int] = []
+
+        async def note_each_turn() -> None:
+            while True:
+                between_turns.append(appended)
+                await asyncio.sleep(0)
+
+        noting = asyncio.create_task(note_each_turn())
+        for _ in range(10):
+            await stage.engine.appender.append_whole("t", [(None, b"v" * 100_000, (), None)], 0)
+            appended += 1
+        noting.cancel()
+        assert between_turns == [5]  # of 512 KiB
+        stage.broker.thaw()
+        await stage.producer.close()
+        assert len(stage.batches("t")) == 10
+
+    play(act, buffer_memory=1 << 21, linger_ms=20)
+
+
+def test_a_whole_batch_waits_for_memory_after_the_calls_before_it() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.warm_up(["t"])
+        stage.broker.freeze()
+        first = await stage.producer.send("t", b"first")
+        calls: list[asyncio.Task[object]] = []
+        for number in range(3):
+            records = [(None, b"%d %d" % (number, index) * 20, (), None) for index in range(2)]
+            append = stage.engine.appender.append_whole("t", records, 0)
+            calls.append(asyncio.create_task(append))
+            await asyncio.sleep(0)
+        await asyncio.sleep(1)
+        assert [call.done() for call in calls] == [True, False, False]
+        assert stage.producer.health().waiting_for_memory == 2
+        stage.broker.thaw()
+        await asyncio.gather(first, *calls)
+        await stage.producer.close()
+        assert [batch.count for batch in stage.batches("t")] == [1, 2, 2, 2]
+        values = [value[:3] for value in stage.values("t")]
+        assert values == [b"fir", b"0 0", b"0 1", b"1 0", b"1 1", b"2 0", b"2 1"]
+        assert stage.engine.pool.available == stage.engine.pool.total
+
+    play(act, buffer_memory=500)

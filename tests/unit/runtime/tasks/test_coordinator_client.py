@@ -58,11 +58,12 @@ def test_a_coordinator_that_the_brokers_no_longer_list_is_searched_anew() -> Non
     play(act, brokers=3)
 
 
-def test_a_broker_that_is_not_listed_is_not_waited_for() -> None:
+@pytest.mark.parametrize("node_id", [0, 99])
+def test_a_broker_that_is_not_listed_is_not_waited_for(node_id: int) -> None:
     async def act(stage: Stage) -> None:
         client = client_on(stage)
         with pytest.raises(NodeDisconnectedError, match="left the cluster"):
-            await client.ask_broker(99, coordinator_queries.list_open("tx", None))
+            await client.ask_broker(node_id, coordinator_queries.list_open("tx", None))
         await client.close()
 
     play(act)
@@ -151,6 +152,38 @@ def test_a_request_that_waits_for_its_broker_fails_when_the_client_is_closed() -
         assert stage.loop.time() - began < 3
 
     play(act, brokers=2)
+
+
+def test_a_timeout_has_the_last_failure_and_its_advice_if_there_is_one() -> None:
+    repeat = "it may have had its effect; it is safe to repeat"
+
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        swallowed = stage.faults.swallow(ApiKey.FIND_COORDINATOR, times=None)
+        with pytest.raises(
+            KafkaTimeoutError, match="no outcome within max_block_ms=3000"
+        ) as silent:
+            await client.ask(committed())
+        assert silent.value.advice == repeat
+        stage.faults.remove(swallowed)
+        stage.crash()
+        with pytest.raises(KafkaTimeoutError, match=r"broker-1\.sim:9092") as refused:
+            await client.ask(committed())
+        advice = refused.value.advice or ""
+        assert advice.endswith(f"; {repeat}")
+        assert "start the broker" in advice
+        await client.close()
+
+    play(act, max_block_ms=3_000)
+
+
+def test_a_feature_that_the_cluster_has_not_finalized_has_level_0() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        assert await client.finalized_feature("no.such.feature") == 0
+        await client.close()
+
+    play(act)
 
 
 def test_a_missing_topic_is_named_and_not_called_safe_to_repeat() -> None:

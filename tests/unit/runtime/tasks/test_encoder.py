@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import pytest
 from core.support import Core
 
-from aioproducer.records.codecs import CompressionType, codec_for
+from aioproducer.records.codecs import Codec, CompressionType, codec_for
 from aioproducer.records.message_set import EncodedMessageSet
 from aioproducer.runtime.tasks.encoder import BatchEncoder
 
@@ -43,3 +46,36 @@ def test_only_zstd_and_transactions_need_a_recent_version_of_produce() -> None:
     assert BatchEncoder(codec_for("lz4"), 0).min_produce_version == 0
     assert BatchEncoder(None, 0, transactional=True).min_produce_version == 3
     assert BatchEncoder(codec_for("zstd"), 0).min_produce_version == 7
+
+
+class SlowCodec(Codec):
+    """Compresses once it may, and notes in which thread."""
+
+    type = CompressionType.GZIP
+
+    def __init__(self) -> None:
+        self.began = threading.Semaphore(0)
+        self.may_go_on = threading.Event()
+        self.threads: list[str] = []
+
+    def compress(self, data: bytes | bytearray | memoryview) -> bytes:
+        self.threads.append(threading.current_thread().name)
+        self.began.release()
+        assert self.may_go_on.wait(20)
+        return codec_for("gzip").compress(data)
+
+
+async def test_large_batches_are_compressed_in_threads_of_the_producer_side_by_side() -> None:
+    codec = SlowCodec()
+    encoder = BatchEncoder(codec, 0)
+    batches = [Core(batch_size=2000).fill() for _ in range(2)]
+    encoding = asyncio.create_task(encoder.encode(batches))
+    for _ in batches:
+        assert await asyncio.to_thread(codec.began.acquire, timeout=20)
+    encoder.close()  # does not wait for the threads
+    assert not encoding.done()
+    codec.may_go_on.set()
+    await encoding
+    assert all(batch.encoded is not None for batch in batches)
+    assert len(set(codec.threads)) == 2
+    assert all(name.startswith("aioproducer-compress") for name in codec.threads)

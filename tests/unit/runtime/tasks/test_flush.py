@@ -75,3 +75,25 @@ def test_a_flush_in_time_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="aioproducer"):
         play(act)
     assert reported(caplog) == []
+
+
+def test_after_a_flush_that_ran_out_of_time_records_linger_as_before() -> None:
+    """A record whose outcome no task awaits keeps the others lingering."""
+
+    async def act(stage: Stage) -> None:
+        stage.create_topic("two", leaders=(1, 2))
+        producer = stage.producer
+        await producer.start()
+        for partition in range(2):
+            await producer.send_and_wait("two", b"v", partition=partition)
+        stage.world.brokers[2].freeze()
+        await producer.send("two", b"v", partition=1)
+        assert await producer.flush(1.0) == 1
+        for _ in range(2):
+            began = stage.loop.time()
+            await producer.send_and_wait("two", b"v", partition=0)
+            assert 20 <= stage.loop.time() - began < 21
+        stage.world.brokers[2].thaw()
+        await producer.close()
+
+    play(act, brokers=2, linger_ms=20_000, request_timeout_ms=100_000)

@@ -24,6 +24,7 @@ from aioproducer.errors import (
     MetadataTimeoutError,
     NameResolutionError,
     NodeDisconnectedError,
+    NotKafkaError,
     ProducerClosedError,
     ProducerFailedError,
     RebootstrapRequiredError,
@@ -235,9 +236,10 @@ def answer_with(**partitions: int) -> Answer:
 class World:
     """A metadata task with everything it touches."""
 
-    def __init__(self, loop: VirtualLoop, **options) -> None:
+    def __init__(self, loop: VirtualLoop, servers: int = 2, **options) -> None:
         self.loop = loop
-        config = ProducerConfig(bootstrap_servers="boot1:1,boot2:2", **options)
+        bootstrap = [f"boot{number}:{number}" for number in range(1, servers + 1)]
+        config = ProducerConfig(bootstrap_servers=bootstrap, **options)
         self.metadata = Metadata(
             max_age_s=config.metadata_max_age_ms / 1000,
             max_idle_s=config.metadata_max_idle_ms / 1000,
@@ -246,6 +248,7 @@ class World:
             rng=Random(1),
         )
         self.client = FakeClient(loop)
+        self.client.bootstrap = [-number for number in range(1, servers + 1)]
         self.updates: list[int] = []
         self.ends: list[KafkaError] = []
         self.task = MetadataTask(
@@ -544,6 +547,25 @@ def test_the_timeout_names_the_servers_that_could_not_be_reached_and_why(loop):
     play(loop, act)
 
 
+@pytest.mark.parametrize(
+    ("servers", "end"),
+    [
+        (7, "boot7:7: refused by -7"),
+        (8, "boot8:8: refused by -8"),
+        (9, "boot8:8: refused by -8, and 1 more"),
+        (12, "boot8:8: refused by -8, and 4 more"),
+    ],
+)
+def test_the_timeout_names_eight_servers_and_counts_the_others(loop, servers, end):
+    async def act(world: World) -> None:
+        world.client.dial = lambda node_id: KafkaConnectionError(f"refused by {node_id}")
+        with pytest.raises(MetadataTimeoutError) as caught:
+            await world.task.wait_for_topic("t", world.in_s(5))
+        assert caught.value.message.endswith(end)
+
+    play(loop, act, servers=servers)
+
+
 def unresolvable(node_id: int) -> KafkaError:
     return NameResolutionError(f"boot{-node_id} is unknown", node_id=node_id)
 
@@ -599,6 +621,50 @@ def test_names_that_stop_resolving_once_the_cluster_is_known_end_nothing(loop):
         await waiting
 
     play(loop, act)
+
+
+def other_service(node_id: int) -> KafkaError:
+    return NotKafkaError(f"server {node_id} speaks HTTP", node_id=node_id)
+
+
+def test_a_start_at_servers_of_another_protocol_ends_at_once(loop):
+    async def act(world: World) -> None:
+        world.client.dial = other_service
+        with pytest.raises(BootstrapError, match="no bootstrap server is a Kafka broker") as caught:
+            await world.task.wait_for_bootstrap(world.in_s(60))
+        assert caught.value.elapsed_ms == 20  # two attempts to connect, one after the other
+        assert isinstance(caught.value.__cause__, NotKafkaError)
+        with pytest.raises(BootstrapError, match="no bootstrap server is a Kafka broker"):
+            await world.task.wait_for_topic("t", world.in_s(60))
+        assert loop.time() < 52
+
+    loop.now = 50.0
+    play(loop, act)
+
+
+def test_a_start_in_the_background_goes_on_when_a_server_speaks_kafka_at_last(loop):
+    reported: list[KafkaError] = []
+
+    async def scene() -> None:
+        world = World(loop)
+        world.client.dial = other_service
+        world.client.answer = answer_with(t=1)
+        world.task.on_fatal_error = reported.append
+        world.task.start(in_background=True)
+        started = asyncio.create_task(world.task.wait_for_bootstrap(None))
+        for _ in range(2):
+            with pytest.raises(BootstrapError, match="no bootstrap server is a Kafka broker"):
+                await world.task.wait_for_topic("t", world.in_s(60))
+            await asyncio.sleep(5)
+        assert len(reported) == 1
+        assert not started.done()
+        world.client.dial = lambda node_id: None
+        await started
+        await world.task.wait_for_topic("t", world.in_s(60))
+        assert loop.time() < 15
+        await world.task.close()
+
+    loop.run_until_complete(scene())
 
 
 def test_the_timeout_names_brokers_once_they_are_known(loop):

@@ -179,12 +179,29 @@ def test_a_defect_in_the_turn_of_a_send_fails_the_producer_and_not_that_send(
         assert producer._engine is not None
 
         def stumble(now: float) -> None:
+            monkeypatch.undo()  # once is enough
             raise ZeroDivisionError
 
         monkeypatch.setattr(producer._engine.sender_task, "_act", stumble)
         delivery = producer.send_nowait("t", b"v")
         with pytest.raises(ProducerFailedError, match="ZeroDivisionError"):
             await delivery
+        await producer.close()
+
+    run_virtual(run, topics={"t": 1})
+
+
+def test_other_tasks_run_between_two_requests_of_the_sender() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        producer = await warmed_up(kafka, linger_ms=60_000, batch_size=200)
+        before = requests_of(producer)
+        for _ in range(4):
+            producer.send_nowait("t", b"v" * 150)
+        seen = []
+        for _ in range(20):
+            await asyncio.sleep(0)
+            seen.append(requests_of(producer) - before)
+        assert [sent for sent, _ in itertools.groupby(seen)] == [1, 2, 3]
         await producer.close()
 
     run_virtual(run, topics={"t": 1})

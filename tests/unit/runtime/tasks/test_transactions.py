@@ -269,6 +269,20 @@ def test_health_says_what_a_call_waits_for() -> None:
     perform(act)
 
 
+def test_a_commit_whose_records_are_acknowledged_waits_for_the_coordinator() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"x")
+        await asyncio.sleep(1)
+        committing = asyncio.ensure_future(producer.commit_transaction())
+        await asyncio.sleep(0)  # before the request is sent
+        assert producer.health().waiting_for == "the coordinator"
+        await committing
+
+    perform(act)
+
+
 def test_offsets_that_take_too_long_are_waited_for_by_the_commit() -> None:
     async def act(stage: Stage) -> None:
         fault = stage.faults.error(ApiKey.TXN_OFFSET_COMMIT, 14, times=12)

@@ -1,0 +1,61 @@
+"""The choice between an open batch and a new one, and how much a turn of the loop may open."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import groupby
+
+import pytest
+from support.stage import Stage, play
+
+from .fast_paths import Bench
+
+
+@pytest.mark.usefixtures("fast_path_form")
+@pytest.mark.parametrize("fast", [True, False])
+async def test_keyless_records_change_the_partition_when_a_batch_is_full(fast):
+    bench = Bench(fast=fast, batch_size=300)
+    bench.know(a=50)
+    partitions = [(await bench.producer.send("a", b"v" * 50)).partition for _ in range(90)]
+    runs = [len(list(run)) for _, run in groupby(partitions)]
+    # Four records fill a batch, and by chance two runs in a row may have the same partition.
+    assert runs.count(4) >= 18
+    assert set(runs) <= {4, 8, sum(runs) % 4}
+    bench.end()
+
+
+@pytest.mark.parametrize(
+    ("is_lost", "linger_ms", "expected"),
+    [
+        (True, 0, [32, 64, 96]),
+        (False, 0, [33, 65, 97]),  # the first batch leaves at once, and does not count then
+        (True, 5, [32, 64, 96]),
+        (False, 5, [32, 64, 96]),
+    ],
+)
+def test_a_loop_of_sends_opens_512_kib_of_batches_between_two_turns(is_lost, linger_ms, expected):
+
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.warm_up(["t"])
+        if is_lost:
+            stage.crash()
+            await asyncio.sleep(1)
+        began, accepted = stage.loop.time(), 0
+        between_turns: list[int] = []
+
+        async def note_each_turn() -> None:
+            while True:
+                between_turns.append(accepted)
+                await asyncio.sleep(0)
+
+        noting = asyncio.create_task(note_each_turn())
+        for _ in range(100):
+            await producer.send("t", b"v" * 15_000)
+            accepted += 1
+        noting.cancel()
+        assert (between_turns, stage.loop.time()) == (expected, began)
+        await producer.close(0)
+
+    play(act, linger_ms=linger_ms, batch_size=16_384, buffer_memory=1 << 24)
