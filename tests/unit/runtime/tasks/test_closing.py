@@ -1,4 +1,4 @@
-"""What is left of a producer whose loop is closed."""
+"""Remains of a producer whose loop is closed."""
 
 from __future__ import annotations
 

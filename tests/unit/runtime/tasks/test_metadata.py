@@ -624,7 +624,7 @@ def test_names_that_stop_resolving_once_the_cluster_is_known_end_nothing(loop):
 
 
 def other_service(node_id: int) -> KafkaError:
-    return NotKafkaError(f"server {node_id} speaks HTTP", node_id=node_id)
+    return NotKafkaError(f"server {node_id} answers in HTTP", node_id=node_id)
 
 
 def test_a_start_at_servers_of_another_protocol_ends_at_once(loop):
@@ -642,7 +642,7 @@ def test_a_start_at_servers_of_another_protocol_ends_at_once(loop):
     play(loop, act)
 
 
-def test_a_start_in_the_background_goes_on_when_a_server_speaks_kafka_at_last(loop):
+def test_a_start_in_the_background_goes_on_when_a_server_is_kafka_at_last(loop):
     reported: list[KafkaError] = []
 
     async def scene() -> None:
