@@ -37,6 +37,9 @@ SMALL = (
         direct=True,
         lossless=True,
     ),
+    Config(
+        "state lost in flight", (0, 0, 0), 2, frozenset({"lose_producer", "refuse"}), direct=True
+    ),
     Config("single records in order", (0, 0), 2, _NET, direct=True, idempotent=False, ordered=True),
     Config("beginning", (0,), 1, _NO_CONNECTION | {"close"}, known=False, at_once=_TURN),
     Config("leader moves", (0, 0), 1, frozenset({"move"}), nodes=2, at_once=_TURN),

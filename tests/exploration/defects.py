@@ -46,6 +46,12 @@ OWN = (
         "return",
     ),
     Defect(
+        "send a batch again that a later one has overtaken",
+        "core/sending/idempotence.py",
+        "        partition.newest = max(partition.newest, batch.ordinal)\n",
+        "",
+    ),
+    Defect(
         "against the sequence",
         "core/batching/accumulator.py",
         " or not self.sequencer.may_drain(batch, now, leader_epoch):\n            return False\n",
