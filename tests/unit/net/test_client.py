@@ -66,6 +66,8 @@ def throttles(milliseconds: int, ranges: hostile.Ranges = hostile.SANE_RANGES) -
 async def test_a_node_becomes_ready_and_answers() -> None:
     async with harness(MemoryDialer({"broker": obedient})) as it:
         assert it.client.state(1) is NodeState.DISCONNECTED
+        assert it.client.connection_failures(1) is None
+        assert not it.client.any_ready()
         assert not it.client.is_ready(1, it.now)
         assert it.client.ready_at(1, it.now) == it.now
         it.client.maybe_connect(1, it.now)
@@ -351,13 +353,15 @@ async def test_the_setup_timeout_bounds_a_dial_and_grows_with_jitter() -> None:
 async def test_an_accepted_connection_resets_the_setup_timeout() -> None:
     dialer = MemoryDialer({"broker": black_hole})
     async with harness(dialer) as it:
-        for server in (black_hole, black_hole, hostile.closes, black_hole):
+        took = []
+        for server in (black_hole, black_hole, hostile.closes, black_hole, black_hole):
             dialer.servers["broker"] = server
             started = it.now
             await it.connect()
-            took = it.now - started
+            took.append(it.now - started)
             await asyncio.sleep(2)
-        assert took <= 12 + 1e-6
+        assert took[3] <= 12 + 1e-6
+        assert took[4] >= 16 - 1e-6
 
 
 @virtual_time
@@ -397,18 +401,24 @@ async def test_an_answered_request_resets_the_reconnect_backoff() -> None:
 
 @virtual_time
 async def test_a_connection_that_lasted_resets_the_reconnect_backoff() -> None:
-    async def lasts(peer: Peer) -> None:
-        await asyncio.sleep(2)
+    for seconds, is_reset in ((2, True), (1, True), (0.9, False)):
 
-    dialer = MemoryDialer({})
-    async with harness(dialer) as it:
-        for _ in range(4):
+        async def lasts(peer: Peer, seconds: float = seconds) -> None:
+            await asyncio.sleep(seconds)
+
+        dialer = MemoryDialer({})
+        async with harness(dialer) as it:
+            for _ in range(4):
+                await it.connect()
+                await asyncio.sleep(1)
+            dialer.servers["broker"] = after_handshake(lasts)
             await it.connect()
+            await it.wait_for_state(NodeState.BACKING_OFF)
+            assert (it.client.ready_at(1, it.now) - it.now <= 0.06) is is_reset
             await asyncio.sleep(1)
-        dialer.servers["broker"] = after_handshake(lasts)
-        await it.connect()
-        await it.wait_for_state(NodeState.BACKING_OFF)
-        assert it.client.ready_at(1, it.now) - it.now <= 0.06
+            dialer.servers.clear()
+            await it.connect()
+            assert it.client.ready_at(1, it.now) - it.now >= 0.08
 
 
 @virtual_time
@@ -495,7 +505,10 @@ async def test_an_idle_connection_is_closed_without_backoff_and_reopened_on_dema
     dialer = MemoryDialer({"broker": obedient})
     async with harness(dialer, connections_max_idle_s=60.0) as it:
         await it.connect()
-        await asyncio.sleep(61)
+        connected_at = it.now
+        await it.next_event()
+        assert it.now - connected_at == pytest.approx(60)
+        await asyncio.sleep(1)
         assert dialer.connections[0].is_lost
         assert it.client.state(1) is NodeState.DISCONNECTED
         assert it.client.connection_failures(1) is None
@@ -572,6 +585,31 @@ async def test_a_broker_that_is_reachable_again_is_logged_once(
         (lost, found) = (record.getMessage() for record in caplog.records)
         assert "node 1 (broker:9092) is not reachable" in lost
         assert found.startswith("node 1 (broker:9092) is reachable again after 5.0 s")
+
+
+@virtual_time
+async def test_a_node_that_was_never_lost_is_not_logged_as_reachable_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with harness(MemoryDialer({"b": obedient}), {1: ("a", 1), 2: ("b", 1)}) as it:
+        with caplog.at_level(logging.WARNING, "aioproducer.net"):
+            await it.connect(1)
+            await it.connect(2)
+        (record,) = caplog.records
+        assert "node 1 (a:1) is not reachable" in record.getMessage()
+
+
+@virtual_time
+async def test_a_close_that_cost_one_request_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async with harness(
+        MemoryDialer({"broker": after_handshake(hostile.closes_before_answering)})
+    ) as it:
+        with caplog.at_level(logging.WARNING, "aioproducer.net"):
+            await it.connect()
+            with pytest.raises(NodeDisconnectedError):
+                await it.ask()
+        (record,) = caplog.records
+        assert "connection to node 1 (broker:9092) lost: " in record.getMessage()
 
 
 @virtual_time
@@ -673,6 +711,20 @@ async def test_throttle_time_that_is_cut_is_logged(caplog: pytest.LogCaptureFixt
             await it.connect()
             await it.ask()
         assert ("throttle time of 600 s; the producer pauses for 300 s" in caplog.text) is warned
+        assert ("asks for a throttle time" in caplog.text) is warned
+
+
+@virtual_time
+async def test_a_throttle_time_of_a_millisecond_is_obeyed() -> None:
+    async with harness(MemoryDialer({"broker": throttles(1)})) as it:
+        await it.connect()
+        await it.ask()
+        link, until = it.client.link(1), it.now + 0.001
+        assert link is not None
+        assert it.client.state(1) is NodeState.THROTTLED
+        assert it.client.ready_at(1, it.now) == until
+        assert link.state(until) is NodeState.READY
+        assert link.is_ready(until)
 
 
 @virtual_time
@@ -967,7 +1019,10 @@ async def test_a_dial_to_a_node_that_left_is_given_up() -> None:
     async with harness(MemoryDialer({"broker": black_hole})) as it:
         it.client.maybe_connect(1, it.now)
         await asyncio.sleep(0.5)
+        link = it.client.link(1)
         it.client.set_nodes({})
+        assert link is not None
+        assert not link.is_dialing
         await asyncio.sleep(0)
         assert not [t for t in asyncio.all_tasks() if "dial" in t.get_name()]
 

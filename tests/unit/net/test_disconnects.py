@@ -263,3 +263,11 @@ async def test_a_bootstrap_server_that_has_answered_is_not_checked_for_tls() -> 
         await asyncio.sleep(2)
         assert isinstance(await it.connect(-1), NodeDisconnectedError)
         assert len(dialer.dials) == 2
+
+
+@virtual_time
+async def test_a_broker_that_closes_an_unused_connection_is_not_suspected() -> None:
+    async with harness(MemoryDialer({"broker": after_handshake(closes)})) as it:
+        await it.connect()
+        await it.wait_for_state(NodeState.BACKING_OFF)
+        assert "if that always happens" not in str(it.client.connection_failures(1))

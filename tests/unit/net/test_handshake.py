@@ -207,6 +207,9 @@ def test_a_listener_that_closes_at_the_first_request_is_asked_whether_it_require
             if connections == 1:
                 await peer.request()
                 return
+            if connections == 3:
+                await peer.expect(ApiKey.METADATA)
+                return
             header = await peer.expect(ApiKey.SASL_HANDSHAKE)
             assert SaslHandshakeRequest.decode(header.body, header.api_version).mechanism == "?"
             peer.respond(header, SaslHandshakeResponse(error_code, mechanisms))
@@ -224,6 +227,12 @@ def test_a_listener_that_closes_at_the_first_request_is_asked_whether_it_require
             else:
                 assert error is None
                 assert await it.ask() is not None
+                it.client.disconnect(1, NodeDisconnectedError("once more"))
+                await asyncio.sleep(2)
+                assert await it.connect() is None, "it is asked once"
+                with pytest.raises(NodeDisconnectedError):
+                    await it.ask()
+                assert connections == 3
 
     run()
 

@@ -145,3 +145,19 @@ assert loaded == ["aioproducer.wire.messages.metadata"], loaded
 """
     package = Path(messages.__file__).parents[2]
     subprocess.run([sys.executable, "-c", script, str(package)], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("kind", REQUEST_TYPES.values(), ids=lambda kind: kind.__name__)
+def test_a_response_has_the_versions_of_its_request(kind: type[Message]) -> None:
+    lowest, highest = kind.VALID_VERSIONS
+    assert 0 <= lowest <= highest
+    assert kind.RESPONSE.VALID_VERSIONS == kind.VALID_VERSIONS
+    assert kind.RESPONSE.FLEXIBLE_FROM == kind.FLEXIBLE_FROM
+    assert kind.RESPONSE.API_KEY == kind.API_KEY
+
+
+def test_the_lifetime_of_a_session_is_left_out_where_the_version_lacks_it() -> None:
+    response = messages.SaslAuthenticateResponse(session_lifetime_ms=5)
+    for version, lifetime_ms in ((0, 0), (1, 5), (2, 5)):
+        decoded = messages.SaslAuthenticateResponse.decode(response.encode(version), version)
+        assert decoded.session_lifetime_ms == lifetime_ms

@@ -58,6 +58,16 @@ def test_a_partition_that_backs_off_meanwhile_does_not_hold_up_the_others() -> N
     assert failed in core.drain(1)
 
 
+def test_a_whole_batch_ends_the_linger_of_the_one_before_it() -> None:
+    core = Core(linger=5.0)
+    full, opened = core.fill(), core.append()
+    meta = core.metadata.topic("t")
+    assert meta is not None
+    record = OutgoingRecord(meta, 0, 1, None, b"v", (), 100)
+    whole = core.accumulator.append_as_batch([record], 0, core.now, buffer=bytearray(200), size=200)
+    assert [core.drain(1) for _ in range(4)] == [[full], [opened], [whole], []]
+
+
 def test_a_drained_batch_takes_no_more_records() -> None:
     core = Core()
     batch = core.append()

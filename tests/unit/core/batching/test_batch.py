@@ -282,6 +282,16 @@ def test_a_part_without_an_outcome_waits_for_its_own() -> None:
     assert batch.outcome_of(1) is None
 
 
+def test_a_part_has_room_for_records_whose_times_are_far_from_its_first_one() -> None:
+    times = [0, 2**63 - 1, *[0] * 400]
+    batch = batch_of(size=100_000)
+    for timestamp_ms in times:
+        record: Any = OutgoingRecord(None, 0, timestamp_ms, None, b"v" * 50, (), 70)  # type: ignore[arg-type]
+        assert batch.try_append(record)
+    _, rest = batch.split([[0], range(1, len(times))])
+    assert [record.timestamp_ms for record in rest.records()] == times[1:]
+
+
 def test_a_batch_without_memory_cannot_be_split() -> None:
     batch = batch_of(b"0", b"1")
     batch.take_buffer()

@@ -320,6 +320,23 @@ def test_a_slow_node_without_data_is_tried_again():
     assert load == ([0, 3], [0, 1], 2)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "counted", "weights"),
+    [([3, 0], 2, (1, 5)), ([0, 3], 2, (4, 5)), ([3, 0], 1, (1,)), ([3, 3], 2, ()), ([3], 1, ())],
+)
+def test_two_partitions_are_enough_to_prefer_one(sizes, counted, weights):
+    partitioner = sticky(1)
+    partitioner.update_load(sizes, list(range(len(sizes))), counted)
+    assert partitioner.cumulative_weights == weights
+
+
+@pytest.mark.parametrize("slow", [(), (2,)])
+def test_a_partition_without_an_entry_has_an_empty_queue(slow):
+    # The other entry is of a partition that the topic had before it was created anew.
+    load = partition_load({0: 4, 7: 1}, topic(1, 2), slow_nodes(*slow))
+    assert load == ([4, 0], [0, 1], 2)
+
+
 # -- racks (KIP-1123) --------------------------------------------------------------------------
 
 

@@ -792,10 +792,10 @@ def test_the_explanation_names_brokers_that_were_asked_and_that_could_not_be_rea
     metadata.explain_connections = None
     metadata.start_request(0)
     assert metadata.explain("t", None).text == "the request for it is not answered yet"
-    metadata.on_failure(RequestTimeoutError("slow"), 1)
-    metadata.start_request(2)
-    metadata.on_failure(RequestTimeoutError("slow"), 2)
-    assert "the last metadata request failed (2 in a row): slow" in metadata.explain("t", None).text
+    for now, words in ((1, "failed: slow"), (2, "failed (2 in a row): slow")):
+        metadata.on_failure(RequestTimeoutError("slow"), now)
+        assert f"the last metadata request {words}" in metadata.explain("t", None).text
+        metadata.start_request(now)
 
 
 def test_nothing_is_explained_where_nothing_is_wrong():

@@ -178,6 +178,7 @@ def test_under_another_id_it_begins_anew_and_leaves_the_prepared_one(level: int)
     stage.done(stage.manager.init())
     stage.begin()
     assert Rpc.END not in stage.sent
+    assert stage.sent.count(Rpc.INIT_PRODUCER_ID) == 2, "one for each id"
     stage.core.append(0)
     stage.done(stage.manager.prepare())
     found = stage.manager.prepared()

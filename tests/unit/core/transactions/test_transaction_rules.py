@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from aioproducer import errors
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.core.transactions.rules import (
     Reaction,
     Rpc,
     concurrent_backoff,
     gravest,
+    may_have_worked,
     reaction_to,
 )
 from aioproducer.errors import error_for_code
@@ -70,3 +72,24 @@ def test_the_gravest_of_several_codes_counts() -> None:
 def test_concurrent_transactions_are_waited_for_shortly_at_first() -> None:
     assert concurrent_backoff(ExponentialBackoff(0.1, 1.0)).initial_s == 0.02
     assert concurrent_backoff(ExponentialBackoff(0.01, 1.0)).initial_s == 0.01
+
+
+def test_only_errors_that_precede_every_change_prove_that_nothing_has_changed() -> None:
+    certain = [
+        errors.UnknownTopicOrPartitionError,
+        errors.TopicAuthorizationFailedError,
+        errors.GroupAuthorizationFailedError,
+        errors.UnsupportedVersionError,
+        errors.InvalidRequestError,
+        errors.InvalidProducerEpochError,
+        errors.InvalidTxnStateError,
+        errors.InvalidProducerIdMappingError,
+        errors.ConcurrentTransactionsError,
+        errors.TransactionalIdAuthorizationFailedError,
+        errors.OperationNotAttemptedError,
+        errors.UnknownProducerIdError,
+        errors.ProducerFencedError,
+        errors.TransactionAbortableError,
+    ]
+    proof = {error_for_code(code) for code in range(-1, 140) if not may_have_worked(code)}
+    assert proof == set(certain)
