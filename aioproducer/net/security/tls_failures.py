@@ -28,6 +28,8 @@ _BY_VERIFICATION = {
 """Advice for OpenSSL's X509_V_ERR_* codes; for others the authority is unknown."""
 
 _ALERT = b"\x15\x03"
+_ALERT_REASONS = ("SSLV3_ALERT_", "TLSV1_", "TLSV13_ALERT_")
+"""Beginnings of OpenSSL's names of alerts; that of an unrecognized name has no word for it."""
 
 
 def tls_error_of(error: BaseException | None, host: str) -> TlsError | None:
@@ -55,6 +57,11 @@ def tls_error_of(error: BaseException | None, host: str) -> TlsError | None:
 def reason_of(error: ssl.SSLError) -> str:
     """Return OpenSSL's name of a failure; an error that Python code has made has none."""
     return getattr(error, "reason", None) or ""
+
+
+def is_alert(error: ssl.SSLError) -> bool:
+    """Return whether the peer has ended the handshake with an alert, hence uses TLS."""
+    return reason_of(error).startswith(_ALERT_REASONS)
 
 
 def _text_of(error: ssl.SSLError) -> str:

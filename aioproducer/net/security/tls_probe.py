@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 
 from aioproducer.net.dial.dialer import Address, Dialer
-from aioproducer.net.security.tls_failures import reason_of
+from aioproducer.net.security.tls_failures import is_alert
 
 _READ_BYTES = 4096
 
@@ -28,7 +28,7 @@ async def uses_tls(dialer: Dialer, address: Address, host: str) -> bool:
     try:
         await writer.start_tls(context, server_hostname=host)
     except ssl.SSLError as error:
-        return "ALERT" in reason_of(error)
+        return is_alert(error)
     except (OSError, TypeError, NotImplementedError):  # custom streams may not support TLS
         return False
     else:

@@ -45,6 +45,18 @@ async def test_a_server_that_accepts_or_refuses_a_tls_handshake_uses_tls(
         assert await server
 
 
+@pytest.mark.parametrize("alert", [40, 70, 112, 116])
+async def test_a_server_that_sends_any_alert_uses_tls(alert: int) -> None:
+    async def refuses(peer: hostile.Peer) -> None:
+        await peer.reader.read(1)
+        peer.raw(bytes((0x15, 3, 3, 0, 2, 2, alert)))  # a fatal one
+        await peer.until_closed()
+
+    async with HostileServer(refuses) as server:
+        address = Address(server.host, server.port)
+        assert await uses_tls(TcpDialer(), address, "broker.example")
+
+
 @pytest.mark.parametrize("behaviour", [hostile.closes, hostile.garbage, hostile.resets])
 async def test_a_server_without_tls_does_not(behaviour: hostile.Behaviour) -> None:
     async def other(peer: hostile.Peer) -> None:
