@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import random
 import threading
 
+import pytest
 from support.stage import Stage, play
 
+from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.wire.api_keys import ApiKey
 
 
@@ -69,3 +72,24 @@ def test_a_producer_that_is_dropped_in_another_thread_delivers_its_records() -> 
         stage.loop.set_debug(False)
 
     play(act, linger_ms=60_000)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # it was not closed
+def test_records_of_a_producer_whose_loop_is_closed_are_given_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop = VirtualLoop(random.Random(1))
+    stage = Stage(loop, linger_ms=60_000)
+
+    async def send() -> None:
+        await stage.producer.start()
+        for _ in range(3):
+            await stage.producer.send("t", b"v")
+
+    loop.run_until_complete(send())
+    loop.close()
+    for _ in range(2):
+        stage.engine.close_soon()
+    assert stage.engine.closing
+    given_up = "3 record(s) are given up, as the event loop is closed"
+    assert [record.getMessage() for record in caplog.records].count(given_up) == 1

@@ -8,7 +8,7 @@ import random
 import pytest
 from support.stage import Stage, play
 
-from aioproducer.errors import KafkaError, ProducerFailedError
+from aioproducer.errors import CommitOutcomeUnknownError, KafkaError, ProducerFailedError
 from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.types import Persistence
 
@@ -117,3 +117,28 @@ def test_calls_that_wait_for_memory_fail_when_the_sender_task_is_cancelled() -> 
         await producer.close()
 
     play(act)
+
+
+def test_commit_that_is_interrupted_while_it_is_written_may_have_succeeded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"v")
+        send = stage.engine.client.send
+
+        def interrupted(*args: object, **options: object) -> None:
+            monkeypatch.undo()
+            answer = send(*args, **options)  # type: ignore[arg-type]
+            answer.add_done_callback(lambda done: done.exception())
+            raise Interrupt
+
+        monkeypatch.setattr(stage.engine.client, "send", interrupted)
+        with pytest.raises(CommitOutcomeUnknownError, match="Interrupt") as caught:
+            await producer.commit_transaction()
+        assert caught.value.persistence is Persistence.POSSIBLY_PERSISTED
+        await producer.close()
+
+    play(act, transactional_id="tx")

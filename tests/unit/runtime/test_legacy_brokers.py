@@ -21,6 +21,8 @@ from aioproducer.net.versions import BrokerVersions
 from aioproducer.records.reader import read_batches
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
     ListOffsetsResponse,
     MetadataRequest,
     MetadataResponse,
@@ -51,6 +53,7 @@ class Broker:
         self.has_refused = asyncio.Event()
         self.versions: list[int] = []
         self.sets: list[bytes] = []
+        self.identities_asked: list[InitProducerIdRequest] = []
 
     async def __call__(self, peer: Peer) -> None:
         if self.ranges is not None:
@@ -68,6 +71,10 @@ class Broker:
             elif header.api_key == ApiKey.METADATA:
                 request = MetadataRequest.decode(header.body, header.api_version)
                 peer.respond(header, self._metadata(request))
+            elif header.api_key == ApiKey.INIT_PRODUCER_ID:
+                asked = InitProducerIdRequest.decode(header.body, header.api_version)
+                self.identities_asked.append(asked)
+                peer.respond(header, InitProducerIdResponse(producer_id=7, producer_epoch=0))
             elif self.refusals:
                 self.refusals -= 1
                 self.has_refused.set()
@@ -232,3 +239,25 @@ async def test_a_broker_upgraded_during_the_compression_gets_what_it_takes() -> 
     assert magics == [1]
     assert broker.versions == [9]
     await dialer.shut_down()
+
+
+def test_brokers_of_0_11_get_sequence_numbers() -> None:
+    @virtual_time
+    async def run() -> None:
+        broker = Broker({**KAFKA_0_11, ApiKey.INIT_PRODUCER_ID: (0, 0)})
+        dialer, producer = producer_at(broker, enable_idempotence=True)
+        async with producer:
+            for number in range(3):
+                await producer.send_and_wait("t", b"%d" % number)
+        assert set(broker.versions) == {3}
+        batches = [batch for data in broker.sets for batch in read_batches(data)]
+        assert [(batch.producer_id, batch.base_sequence) for batch in batches] == [
+            (7, 0),
+            (7, 1),
+            (7, 2),
+        ]
+        (asked,) = broker.identities_asked
+        assert (asked.transactional_id, asked.transaction_timeout_ms) == (None, 2**31 - 1)
+        await dialer.shut_down()
+
+    run()

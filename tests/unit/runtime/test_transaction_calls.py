@@ -53,6 +53,46 @@ async def committed_afterwards(stage: Stage, value: bytes = b"after") -> None:
     assert committed(stage) == [value]
 
 
+def test_a_record_for_no_transaction_is_refused_before_its_serializer_has_finished() -> None:
+    began = []
+
+    async def serialize(value: object) -> bytes:
+        began.append(value)
+        await asyncio.sleep(3)
+        return b"v"
+
+    async def act(stage: Stage) -> None:
+        for _ in range(2):
+            with pytest.raises(IllegalStateError, match="begin a transaction"):
+                await stage.producer.send("t", "v")
+        assert began == []
+        assert not stage.engine.appender.serializing
+        async with stage.producer.transaction():
+            await stage.producer.send("t", "v")
+        assert began == ["v"]
+
+    perform(act, value_serializer=serialize)
+
+
+def test_a_record_whose_serializer_takes_too_long_fails_its_transaction() -> None:
+    async def serialize(value: float) -> bytes:
+        await asyncio.sleep(value)
+        return b"%d" % value
+
+    async def act(stage: Stage) -> None:
+        with pytest.raises(TransactionAbortableError):
+            async with stage.producer.transaction():
+                await stage.producer.send("t", 1.0)
+                with pytest.raises(KafkaTimeoutError, match="serializer took longer"):
+                    await stage.producer.send("t", 3.0)
+        async with stage.producer.transaction():
+            await stage.producer.send("t", 1.0)
+        await settled(stage)
+        assert committed(stage) == [b"1"]
+
+    perform(act, value_serializer=serialize, max_block_ms=2_000)
+
+
 # -- init_transactions -------------------------------------------------------------------------
 
 

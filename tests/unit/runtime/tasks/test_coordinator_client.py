@@ -21,6 +21,7 @@ from aioproducer.errors import (
 from aioproducer.net.client import PreparedRequest
 from aioproducer.net.responses import UndecodedAnswer
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
+from aioproducer.testing.broker.faults import ConnectionFault, Fault
 from aioproducer.types import OffsetAndMetadata, TopicPartition
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import decode_response, encode_request
@@ -86,6 +87,37 @@ def test_a_coordinator_found_in_advance_is_asked_without_another_search() -> Non
         search = stage.faults.error(ApiKey.FIND_COORDINATOR, 15, times=None)
         assert await client.ask(committed()) == {}
         assert search.struck == 0
+        await client.close()
+
+    play(act, brokers=3)
+
+
+NOT_COORDINATOR = 16
+
+
+def test_coordinators_that_have_moved_are_searched_anew() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        moved = stage.faults.error(ApiKey.DESCRIBE_TRANSACTIONS, NOT_COORDINATOR)
+        searches = stage.faults.add(Fault(ConnectionFault(), ApiKey.FIND_COORDINATOR, times=None))
+        found = await client.ask_coordinators(
+            CoordinatorKind.TRANSACTION, ["x", "y"], coordinator_queries.describe_each
+        )
+        assert (moved.struck, searches.struck, found) == (1, 2, {})
+        await client.close()
+
+    play(act, brokers=3)
+
+
+def test_coordinators_are_remembered_until_they_are_dropped() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        searches = stage.faults.add(Fault(ConnectionFault(), ApiKey.FIND_COORDINATOR, times=None))
+        for dropped in (False, False, True):
+            if dropped:
+                client.drop_coordinators()
+            await client.ask(committed())
+        assert searches.struck == 2
         await client.close()
 
     play(act, brokers=3)

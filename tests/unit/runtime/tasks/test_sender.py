@@ -112,6 +112,34 @@ def test_sender_does_not_rest_while_a_flush_waits(monkeypatch: pytest.MonkeyPatc
     run_virtual(run, topics={"t": 1, "many": 600})
 
 
+def test_sender_rests_six_times_as_long_as_its_actions_took(monkeypatch: pytest.MonkeyPatch):
+    async def run(kafka: VirtualKafka) -> None:
+        producer = await warmed_up(kafka, linger_ms=0)
+        await producer.warm_up(["many"])
+        turns = slow_turns_of(producer, monkeypatch)  # of a millisecond
+        loop = asyncio.get_running_loop()
+
+        async def send_without_end() -> None:
+            for number in itertools.count():
+                await producer.send("many", b"v", partition=number % 600)
+
+        async def has_turn_after(seconds: float) -> bool:
+            before = len(turns)
+            loop._now += seconds
+            for _ in range(30):
+                await asyncio.sleep(0)
+            return len(turns) > before
+
+        endless = asyncio.create_task(send_without_end())
+        assert await has_turn_after(0.0)
+        assert not await has_turn_after(0.0055)
+        assert await has_turn_after(0.001)
+        endless.cancel()
+        await producer.close()
+
+    run_virtual(run, topics={"t": 1, "many": 600})
+
+
 def test_what_lingers_does_not_leave_at_once():
     async def run(kafka: VirtualKafka) -> None:
         producer = await warmed_up(kafka, linger_ms=5)
