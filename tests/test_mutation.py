@@ -272,6 +272,12 @@ def test_mutant_that_its_tests_do_not_notice_survives(tmp_path: Path) -> None:
     assert verdict(str(blind)) == "True"
 
 
+def test_a_test_that_fails_without_the_mutant_does_not_kill_it(tmp_path: Path) -> None:
+    broken = tmp_path / "test_broken.py"
+    broken.write_text("import aioproducer.core.metadata.cluster\n\ndef test_it(): assert 0\n")
+    assert verdict(str(broken)) == "True"
+
+
 def test_tests_that_never_import_the_module_give_no_verdict(tmp_path: Path) -> None:
     blind = tmp_path / "test_blind.py"
     blind.write_text("def test_nothing(): pass\n")
