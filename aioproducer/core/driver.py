@@ -11,9 +11,9 @@ three methods, which use only their own state, the loop time and the connections
   it is due at once, whatever `next_deadline` returned.
 
 After every event the runtime calls `Driver.after_event` and moves its timers. A decider's own turn
-is not an event for itself: what it could not do then, it cannot do now. Nor is the
-plain response to a direct send an event while nothing waits for capacity
-(`Sender.waits_for_capacity`): all that it changes is that a request less is in flight.
+is not an event for itself: what it could not do then, it cannot do now. Nor is the plain response
+to a direct send an event while nothing waits for capacity (`Sender.waits_for_capacity`): all that
+it changes is that a request less is in flight.
 
     event (response, connection, call, metadata) --after_event--> timers --> turn: poll, perform
       ^                                                             ^               |

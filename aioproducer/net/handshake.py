@@ -129,7 +129,7 @@ async def _ask_for_versions(session: Session) -> None:
             raise UnsupportedVersionError(
                 "the broker supports no version of ApiVersions, not even 0", node_id=node_id
             )
-        version = max(theirs, 0) if theirs < version else 0
+        version = theirs if 0 <= theirs < version else 0
 
 
 async def probe_sasl(session: Session) -> None:

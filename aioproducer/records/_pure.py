@@ -23,7 +23,7 @@ from aioproducer.records._validation import (
     released_error,
     timestamp_error,
 )
-from aioproducer.records.batch import HEADER_SIZE, encode_single_record
+from aioproducer.records.batch import encode_single_record
 from aioproducer.records.protocol import BatchBuilder, Payload
 from aioproducer.types import HeaderPairs
 
@@ -252,9 +252,8 @@ def single_record_request(
     Raises:
         ValueError: the builder has released its buffer.
     """
-    size = HEADER_SIZE + builder.size
-    length = varint(size + 1) if is_flexible else _INT32.pack(size)
     encoded = encode_single_record(builder, producer_id, producer_epoch, base_sequence)
+    length = varint(encoded.size + 1) if is_flexible else _INT32.pack(encoded.size)
     rest = b"".join((prefix[_INT32.size :], length, *encoded.buffers, suffix))
     return _INT32.pack(len(rest)) + rest
 

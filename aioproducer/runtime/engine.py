@@ -727,13 +727,12 @@ class ProducerEngine:
 
     def _on_network_event(self) -> None:
         self._resume()
-        now = self.loop.time()
         if self.client.has_no_live_connections():
             # As Java's client after any disconnect; then `health()` shows whether brokers are left.
-            self.metadata.request_update(now)
+            self.metadata.request_update(self.loop.time())
         direct = self.sender_task.direct
         acknowledged = None if direct is None else direct.pop_acknowledged()
-        if acknowledged is None or self.sender.waits_for_capacity(now):
+        if acknowledged is None or self.sender.waits_for_capacity(self.loop.time()):
             self._on_event()
         else:
             self.appender.batch_appender.install_spare(acknowledged)

@@ -10,6 +10,7 @@ import asyncio
 
 from aioproducer import Producer
 from aioproducer.errors import KafkaError
+from aioproducer.net.connection import Connection
 from aioproducer.records import murmur2_partition
 from aioproducer.testing.world.producer import SimProducer
 from aioproducer.testing.world.world import SimWorld
@@ -115,16 +116,13 @@ class Aftermath:
         ):
             return
         await self._outcome_of(await self._sent(name, None, 0))
-        partition = cluster.partition(name, 0)
-        link = None if partition is None else self._producer.engine.client.link(partition.leader)
-        before = None if link is None else link._connection
+        before = self._connection(name)
         fault = cluster.throttle(throttle_ms, times=1)
         entries = [await self._sent(name, None, 0) for _ in range(_TWO_REQUESTS)]
         for entry in entries:
             await self._outcome_of(entry)
         cluster.faults.remove(fault)
-        after = None if link is None else link._connection
-        if before is not None and before is not after:
+        if before is not None and before is not self._connection(name):
             self._ledger.unrecovered.append("a connection was closed while the broker throttled")
 
     async def _check_oblivion(self) -> None:
@@ -177,6 +175,12 @@ class Aftermath:
             entry.state = CallState.ACCEPTED
         entry.settled_at = self._world.now()
         return entry
+
+    def _connection(self, topic: str) -> Connection | None:
+        """Return the connection to the leader of a topic's first partition."""
+        partition = self._world.cluster.partition(topic, 0)
+        link = None if partition is None else self._producer.engine.client.link(partition.leader)
+        return None if link is None else link._connection
 
     async def _outcome_of(self, entry: Entry) -> None:
         """Wait for the outcome of a record; its entry has the error, if there is one."""

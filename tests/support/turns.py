@@ -1,12 +1,14 @@
-"""Doing something at a turn of the event loop of our choice.
+"""Doing something at a turn of the event loop of our choice, or at each.
 
 Owns: counting turns. Not here: what is done.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from aioproducer.testing.world.loop import VirtualLoop
 
@@ -41,3 +43,20 @@ class TurnLoop(VirtualLoop):
                 ready = self._ready  # type: ignore[attr-defined]
                 ready.appendleft(ready.pop())
         super()._run_once()  # type: ignore[misc]
+
+
+@contextmanager
+def each_turn(read: Callable[[], int]) -> Iterator[list[int]]:
+    """Give a list that gets a value in every turn of the loop."""
+    noted: list[int] = []
+
+    async def note() -> None:
+        while True:
+            noted.append(read())
+            await asyncio.sleep(0)
+
+    noting = asyncio.create_task(note())
+    try:
+        yield noted
+    finally:
+        noting.cancel()

@@ -327,8 +327,8 @@ class Sender:
 
     def on_acknowledged(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
         """Handle `on_response` for one batch with a plain acknowledgement."""
-        self._acknowledge(batch, outcome, now)
         self._stats.on_response(batch, 0, now)
+        self._acknowledge(batch, outcome, now)
 
     def abort(self, error: KafkaError, *, queued: bool = True, in_flight: bool = True) -> int:
         """Fail the queued and in-flight batches (or only one kind); return the record count."""

@@ -246,10 +246,10 @@ class BatchAppender:
         spare = direct.spare_for(place)
         if spare is None:
             return
-        sticky = self._sticky_partitioners.of(place.topic)
-        self._sticky_partitioners.update_queue_weights(sticky, meta, self._loop.time())
-        self.fast_path.count_sticky_bytes(place.topic)
+        sticky = self.sticky_of(place.topic)
         sticks = sticky.current == place.partition and not sticky.is_over_limit
+        if sticks:
+            self._sticky_partitioners.update_queue_weights(sticky, meta, self._loop.time())
         self.fast_path.use_batch(meta, spare, sticky if sticks else None, True)
 
     def drop_spare(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 from support.stage import Stage, play
 
 from aioproducer.errors import CommitOutcomeUnknownError, KafkaError, ProducerFailedError
+from aioproducer.runtime.tasks.closing import tasks_named
 from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.types import Persistence
 
@@ -81,7 +82,7 @@ def test_records_that_a_cancelled_sender_task_gives_up_are_counted_as_failed(
         await producer.send_and_wait("t", b"v")
         stage.lose()
         deliveries = [await producer.send("t", b"v") for _ in range(3)]
-        (task,) = [task for task in asyncio.all_tasks() if task.get_name() == "aioproducer-sender"]
+        (task,) = tasks_named(stage.loop, "aioproducer-sender")
         task.cancel()
         for delivery in deliveries:
             with pytest.raises(ProducerFailedError, match="was cancelled from outside"):
@@ -107,7 +108,7 @@ def test_calls_that_wait_for_memory_fail_when_the_sender_task_is_cancelled() -> 
         await asyncio.sleep(1)
         waiting = [task for task in sending if not task.done()]
         assert len(waiting) == producer.health().waiting_for_memory > 2
-        (sender,) = [t for t in asyncio.all_tasks() if t.get_name() == "aioproducer-sender"]
+        (sender,) = tasks_named(stage.loop, "aioproducer-sender")
         sender.cancel()
         began = stage.loop.time()
         for task in waiting:

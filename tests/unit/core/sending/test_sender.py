@@ -511,6 +511,20 @@ def test_only_queued_batches_and_due_metadata_wait_for_capacity() -> None:
     assert core.sender.waits_for_capacity(core.now)
 
 
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_an_answer_after_a_long_time_counts_in_the_sample_of_its_time(is_direct: bool) -> None:
+    core = Core()
+    batch = core.append()
+    (dispatch,) = core.poll()
+    core.sender.on_dispatched(1, dispatch.batches)
+    core.now += 100
+    if is_direct:
+        core.sender.on_acknowledged(batch, BatchOutcome(7), core.now)
+    else:
+        core.sender.on_response(1, dispatch.batches, answer(ok(offset=7)), core.now)
+    assert core.stats.rate("records_acknowledged", core.now) > 0
+
+
 def test_due_metadata_waits_for_capacity() -> None:
     core = Core()
     core.metadata.request_update(core.now)

@@ -262,19 +262,6 @@ def test_only_five_of_the_suites_that_protect_nothing_are_named() -> None:
     assert caught.value.message.count(", ") == 5  # one of them in the sentence
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("TLS_ECDHE_ECDSA_WITH_CAMELLIA_128_CBC_SHA256", "ECDHE-ECDSA-CAMELLIA128-SHA256"),
-        ("TLS_DHE_RSA_WITH_AES_128_CBC_SHA", "DHE-RSA-AES128-SHA"),
-        ("TLS_DHE_RSA_WITH_CHACHA20_POLY1305_SHA256", "DHE-RSA-CHACHA20-POLY1305"),
-    ],
-)
-def test_the_names_of_iana_are_understood(name: str, expected: str) -> None:
-    context = make_context(TlsSettings(cipher_suites=(name,)))
-    assert expected in {suite["name"] for suite in context.get_ciphers()}
-
-
 # -- reading again ---------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from itertools import groupby
 
 import pytest
 from support.stage import Stage, play
+from support.turns import each_turn
 
 from .fast_paths import Bench
 
@@ -34,7 +35,6 @@ async def test_keyless_records_change_the_partition_when_a_batch_is_full(fast):
     ],
 )
 def test_a_loop_of_sends_opens_512_kib_of_batches_between_two_turns(is_lost, linger_ms, expected):
-
     async def act(stage: Stage) -> None:
         producer = stage.producer
         await producer.start()
@@ -43,18 +43,10 @@ def test_a_loop_of_sends_opens_512_kib_of_batches_between_two_turns(is_lost, lin
             stage.crash()
             await asyncio.sleep(1)
         began, accepted = stage.loop.time(), 0
-        between_turns: list[int] = []
-
-        async def note_each_turn() -> None:
-            while True:
-                between_turns.append(accepted)
-                await asyncio.sleep(0)
-
-        noting = asyncio.create_task(note_each_turn())
-        for _ in range(100):
-            await producer.send("t", b"v" * 15_000)
-            accepted += 1
-        noting.cancel()
+        with each_turn(lambda: accepted) as between_turns:
+            for _ in range(100):
+                await producer.send("t", b"v" * 15_000)
+                accepted += 1
         assert (between_turns, stage.loop.time()) == (expected, began)
         await producer.close(0)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.stage import Stage, play
+from support.turns import each_turn
 
 from aioproducer import Producer
 from aioproducer.compat.aiokafka import AIOKafkaProducer
@@ -102,18 +103,11 @@ def test_a_loop_of_whole_batches_lets_other_tasks_run() -> None:
         await stage.producer.warm_up(["t"])
         stage.broker.freeze()
         appended = 0
-        between_turns: list[int] = []
-
-        async def note_each_turn() -> None:
-            while True:
-                between_turns.append(appended)
-                await asyncio.sleep(0)
-
-        noting = asyncio.create_task(note_each_turn())
-        for _ in range(10):
-            await stage.engine.appender.append_whole("t", [(None, b"v" * 100_000, (), None)], 0)
-            appended += 1
-        noting.cancel()
+        record = (None, b"v" * 100_000, (), None)
+        with each_turn(lambda: appended) as between_turns:
+            for _ in range(10):
+                await stage.engine.appender.append_whole("t", [record], 0)
+                appended += 1
         assert between_turns == [5]  # of 512 KiB
         stage.broker.thaw()
         await stage.producer.close()

@@ -33,6 +33,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.runtime.settings import make_metadata_requests
+from aioproducer.runtime.tasks.closing import tasks_named
 from aioproducer.runtime.tasks.metadata import MetadataTask
 from aioproducer.types import Node, TopicPartition
 from aioproducer.wire.api_keys import ApiKey
@@ -1149,9 +1150,7 @@ def test_a_task_that_is_cancelled_from_outside_fails_every_waiter(loop, delay_s)
         waiter = asyncio.create_task(world.task.wait_for_topic("t", world.in_s(60)))
         if delay_s is not None:
             await asyncio.sleep(delay_s)
-        (task,) = (
-            each for each in asyncio.all_tasks() if each.get_name() == "aioproducer-metadata"
-        )
+        (task,) = tasks_named(loop, "aioproducer-metadata")
         task.cancel()
         for wait in (waiter, world.task.wait_for_topic("u", world.in_s(60))):
             with pytest.raises(ProducerFailedError, match="cancelled from outside"):

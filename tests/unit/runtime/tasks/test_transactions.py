@@ -32,6 +32,7 @@ from aioproducer.errors import (
     TransactionAbortedError,
     WouldBlockError,
 )
+from aioproducer.runtime.tasks.closing import tasks_named
 from aioproducer.types import Persistence
 from aioproducer.wire.api_keys import ApiKey
 
@@ -368,7 +369,7 @@ def test_the_end_of_the_task_is_the_end_of_the_producer() -> None:
         stage.lose()
         commit = asyncio.create_task(stage.producer.commit_transaction())
         await asyncio.sleep(0)
-        (task,) = (t for t in asyncio.all_tasks() if t.get_name() == "aioproducer-transactions")
+        (task,) = tasks_named(stage.loop, "aioproducer-transactions")
         task.cancel()
         with pytest.raises(ProducerFailedError, match="cancelled from outside"):
             await commit
