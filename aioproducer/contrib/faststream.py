@@ -215,7 +215,7 @@ class _Native(ProducerState):
         """Connect, unless the program does."""
         if self._is_own:
             await self.own.start()
-        self.futures = RecordFutures(acknowledged=self.acknowledges, plain=True)
+        self.futures = RecordFutures(asyncio.get_running_loop(), acknowledged=self.acknowledges)
 
     async def stop(self) -> None:
         """Deliver what was accepted, and close what `start` has started."""

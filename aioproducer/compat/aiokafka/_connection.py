@@ -32,7 +32,7 @@ class Connection(Producer):
 
     def _opened(self, engine: ProducerEngine) -> None:
         super()._opened(engine)
-        self.futures = RecordFutures(acknowledged=self.config.acks_value != 0)
+        self.futures = RecordFutures(engine.loop, acknowledged=self.config.acks_value != 0)
 
     @property
     def in_transaction(self) -> bool:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
 
 Outcome = asyncio.Future[RecordMetadata | None]
+_Pairs = list[tuple[Outcome, Delivery]]
 
 
 _await_future: Final = asyncio.Future.__await__
@@ -34,9 +35,11 @@ class RecordFuture(Outcome):
 
     __slots__ = ("_delivery", "_waits")
 
-    _delivery: Delivery
-    _waits: list[Any]
-    """Awaits under way, which end when the future is cancelled."""
+    def __init__(self, delivery: Delivery, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._delivery = delivery
+        self._waits: list[Any] = []
+        """Awaits under way, which end when the future is cancelled."""
 
     def __await__(self) -> Generator[Any, None, RecordMetadata | None]:
         if self.done():
@@ -52,14 +55,12 @@ class RecordFuture(Outcome):
         """Cancel the future and those that await it; the record is sent all the same."""
         is_cancelled = super().cancel(msg)
         if is_cancelled:
-            for wait in getattr(self, "_waits", ()):
+            for wait in self._waits:
                 wait.cancel(msg)
         return is_cancelled
 
     def _resumed_directly(self, wait: Any) -> Generator[Any, None, RecordMetadata | None]:
-        waits = getattr(self, "_waits", None)
-        if waits is None:
-            waits = self._waits = []
+        waits = self._waits
         waits.append(wait)
         try:
             yield from wait
@@ -75,59 +76,52 @@ class RecordFuture(Outcome):
 
 
 class RecordFutures:
-    """Makes the futures of one producer's records, and settles those of a batch together.
+    """Makes the futures of one producer's records, and resolves those of a batch together.
+
+    The first one of a batch is a `RecordFuture`, as its record may go out alone; the others are
+    asyncio's own, which cost less to make and to await.
 
     Args:
+        loop: The producer's loop.
         acknowledged: Whether brokers acknowledge; futures have None for a result otherwise.
-        plain: Make asyncio's own futures. They cost less; an await that has to wait takes one more
-            turn of the loop.
     """
 
-    def __init__(self, *, acknowledged: bool, plain: bool = False) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, acknowledged: bool) -> None:
         self.acknowledged: bool = acknowledged
-        self._plain = plain
-        self._open: dict[ProducerBatch, _Group] = {}
+        self._loop = loop
+        self._open: dict[ProducerBatch, _Pairs] = {}
 
     def of(self, delivery: Delivery) -> Outcome:
         """Return a future of a delivery; called in the producer's loop."""
-        future: Outcome
-        if self._plain:
-            future = asyncio.Future()
-        else:
-            future = RecordFuture()
-            future._delivery = delivery
         batch = delivery._batch
-        group = self._open.get(batch)
-        if group is not None:
-            group.futures.append(future)
-            group.deliveries.append(delivery)
+        pairs = self._open.get(batch)
+        if pairs is not None:
+            # Without `loop=`, asyncio of Python 3.11 makes a system call.
+            future: Outcome = asyncio.Future(loop=self._loop)
+            pairs.append((future, delivery))
             return future
-        group = _Group(batch, future, delivery)
+        future = RecordFuture(delivery, self._loop)
         if batch.outcome is None:
             # A listener of the batch is far cheaper than a callback with a context, and setting a
             # future's result runs no other code.
-            self._open[batch] = group
-            batch.add_listener(group, self._complete)
+            self._open[batch] = [(future, delivery)]
+            batch.add_listener((self, batch), _complete)
         else:
-            self._complete(group)
+            self._resolve(batch, [(future, delivery)])
         return future
 
-    def _complete(self, group: object) -> None:
-        """Give the futures of a batch their results."""
-        assert isinstance(group, _Group)
-        self._open.pop(group.batch, None)
-        batch, deliveries = group.batch, group.deliveries
+    def _resolve(self, batch: ProducerBatch, pairs: _Pairs) -> None:
         outcome = acknowledgement(batch) if self.acknowledged else None
         if outcome is None:
-            for future, delivery in zip(group.futures, deliveries, strict=True):
-                self._complete_one(future, delivery)
+            for future, delivery in pairs:
+                self._resolve_one(future, delivery)
             return
-        found = acknowledged_metadata(batch, outcome, deliveries)
-        for future, metadata in zip(group.futures, found, strict=True):
+        found = acknowledged_metadata(batch, outcome, [delivery for _, delivery in pairs])
+        for (future, _), metadata in zip(pairs, found, strict=True):
             if not future.done():
                 future.set_result(metadata)
 
-    def _complete_one(self, future: Outcome, delivery: Delivery) -> None:
+    def _resolve_one(self, future: Outcome, delivery: Delivery) -> None:
         if future.done():
             return
         error = delivery.exception()
@@ -137,15 +131,11 @@ class RecordFutures:
             future.set_result(record_metadata(delivery) if self.acknowledged else None)
 
 
-class _Group:
-    """The futures of one batch."""
-
-    __slots__ = ("batch", "deliveries", "futures")
-
-    def __init__(self, batch: ProducerBatch, future: Outcome, delivery: Delivery) -> None:
-        self.batch = batch
-        self.futures = [future]
-        self.deliveries = [delivery]
+def _complete(key: object) -> None:
+    """Give the futures of a batch their results; after an interrupt it is called again."""
+    futures, batch = cast("tuple[RecordFutures, ProducerBatch]", key)
+    futures._resolve(batch, futures._open.get(batch, []))
+    futures._open.pop(batch, None)
 
 
 def batch_future(batch: ProducerBatch | None, *, acknowledged: bool) -> Outcome:
