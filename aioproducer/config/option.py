@@ -321,6 +321,10 @@ class Option(NamedTuple):
             return "give the path as text, as str(path) is"
         if isinstance(value, bytes | bytearray):
             return "give text: value.decode()"
+        if isinstance(value, Enum):
+            return "give its value: member.value"
+        if hasattr(value, "get_secret_value"):  # pydantic's SecretStr
+            return "give its text: value.get_secret_value()"
         unit = next((unit for end, unit in _UNITS.items() if end in self.name), None)
         if self.kind in _INTEGER_BITS and type(value) is not int and unit is not None:
             return f"give a whole number of {unit}"

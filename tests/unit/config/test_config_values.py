@@ -2,6 +2,7 @@
 
 import math
 from enum import Enum, IntEnum, StrEnum
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -212,3 +213,31 @@ async def test_the_drop_in_keeps_values_of_other_classes_as_pythons_own(
 async def test_the_drop_in_refuses_nan_and_fractions_of_bytes(name: str, given: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
         await drop_in(**{name: given})
+
+
+class _Acks(Enum):
+    ALL = "all"
+
+
+class _Hidden:
+    """A value as pydantic's `SecretStr` wraps it."""
+
+    def get_secret_value(self) -> str:
+        return "password"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "advice"),
+    [
+        ("acks", _Acks.ALL, "give its value: member.value"),
+        ("sasl_password", _Hidden(), "give its text: value.get_secret_value()"),
+        ("client_id", b"name", "give text: value.decode()"),
+        ("ssl_truststore_location", Path("ca.pem"), "give the path as text, as str(path) is"),
+    ],
+)
+def test_a_wrapped_value_is_refused_with_the_way_to_its_content(
+    option: str, value: object, advice: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        ProducerConfig(bootstrap_servers="h:9092", **{option: value})  # type: ignore[arg-type]
+    assert refused.value.advice == advice
