@@ -8,12 +8,17 @@ _NET = frozenset({"close", "refuse", "after"})
 _NO_CONNECTION = frozenset({"unreachable", "identity_failure", "metadata_failure"})
 
 _TURN = frozenset({"turn"})
+_EAGER = frozenset({"turn", "metadata", "dialed", "identity", "send", "resume", "act"})
 
 _TX = frozenset({"lose", "loading"})
+_LOST = frozenset({"lose"})
 _TWO = ("init", "begin", "0", "commit", "begin", "1", "abort")
 _OFFSETS = ("init", "begin", "offsets", "0", "commit")
 
 _AGAIN = ("init", "begin", "0", "commit", "begin", "commit")
+
+_ABORTED = ("init", "begin", "0", "abort", "begin", "abort")
+_UPGRADE = ("init", "begin", "0", "commit", "upgrade", "begin", "0", "abort")
 
 _MOVES = frozenset({"relocate", "lose"})
 
@@ -80,6 +85,14 @@ SMALL = (
     Config("bulk", (0, 0, 0), 1, frozenset({"close", "expire"}), batch=2, batches=1, bulk=True),
     Config("bulk to two", (0, 1, 0, 1), 2, _NET | {"cut"}, batch=2, bulk=True),
     Config("purge", (0, 0, 0), 2, frozenset({"purge", "close"}), batch=2, batches=2),
+    Config(
+        "purge the later of two",
+        (0, 0, 0, 0),
+        2,
+        frozenset({"purge", "close"}),
+        batches=2,
+        at_once=_EAGER,
+    ),
     Config("closing", (0, 0), 2, frozenset({"finish", "cut", "close", "refuse"}), batches=1),
     Config("closing with linger", (0, 0), 1, frozenset({"finish", "cut"}), batch=2, linger=0.125),
     Config(
@@ -93,6 +106,16 @@ SMALL = (
     Config("linger", (0, 0), 1, frozenset({"refuse", "close"}), batch=2, linger=0.125),
     Config("without idempotence", (0, 0), 2, _NET | {"expire"}, idempotent=False, ordered=True),
     Config(
+        "few retries",
+        (0,),
+        3,
+        frozenset({"close", "refuse", "unprepared"}),
+        idempotent=False,
+        ordered=True,
+        slow=True,
+        retries=1,
+    ),
+    Config(
         "vanishing topic",
         (0, 0),
         2,
@@ -104,8 +127,10 @@ SMALL = (
     Config("transactions V1", (0, 1), 2, _TX, script=_TWO),
     Config("transactions V2", (0, 1), 2, _TX, script=_TWO, v2=True),
     Config("again V1", (0, 0), 0, frozenset(), script=("init", *_MORE, *_MORE)),
-    Config("late V1", (0,), 1, frozenset({"lose"}), script=_AGAIN),
-    Config("late V2", (0,), 1, frozenset({"lose"}), script=_AGAIN, v2=True),
+    Config("late V1", (0,), 1, _LOST, script=_AGAIN),
+    Config("late V2", (0,), 1, _LOST, script=_AGAIN, v2=True),
+    Config("late twice V1", (0,), 2, _LOST, script=_ABORTED, at_once=_EAGER),
+    Config("upgrade", (0,), 1, _LOST, script=_UPGRADE, renews=False),
     Config("in doubt V1", (0,), 1, frozenset({"doubt"}), script=("init", "begin", "0", "abort")),
     Config("in doubt V2", (0,), 1, frozenset({"doubt"}), script=_AGAIN, v2=True),
     Config("refused in doubt V1", (0,), 2, _REFUSED, script=_ONE),

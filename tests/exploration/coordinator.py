@@ -9,6 +9,12 @@ FENCED = 90
 INVALID_EPOCH = 47
 INVALID_STATE = 48
 CONCURRENT = 51
+UNKNOWN_PRODUCER = 59
+ABORTABLE = 120
+WITHOUT_EFFECT = frozenset(
+    {FENCED, INVALID_EPOCH, INVALID_STATE, CONCURRENT, UNKNOWN_PRODUCER, ABORTABLE}
+)
+"""Codes of requests that have changed nothing; with any other a change may have come before."""
 
 
 class Coordinator:

@@ -279,6 +279,58 @@ OWN = (
         "            ending=aborting or elsewhere,\n",
         transactional=True,
     ),
+    Defect(
+        "give up one retry too early",
+        "core/sending/sender.py",
+        "batch.attempts <= self._settings.retries",
+        "batch.attempts < self._settings.retries",
+    ),
+    Defect(
+        "retry once too often",
+        "core/sending/sender.py",
+        "batch.attempts <= self._settings.retries",
+        "batch.attempts <= self._settings.retries + 1",
+    ),
+    Defect(
+        "count an attempt that was not made",
+        "core/sending/sender.py",
+        "            batch.attempts -= 1\n",
+        "",
+    ),
+    Defect(
+        "close a gap in doubt when an earlier batch is acknowledged",
+        "core/sending/idempotence.py",
+        "partition.unknown_gap is not None and batch.ordinal > partition.unknown_gap",
+        "partition.unknown_gap is not None",
+    ),
+    Defect(
+        "abort under an epoch that an unanswered request may have ended",
+        "core/transactions/manager.py",
+        "            self._init_in_doubt = True\n        elif",
+        "            pass\n        elif",
+        transactional=True,
+    ),
+    Defect(
+        "call a refused commit unknown",
+        "core/transactions/manager.py",
+        "        if rpc is Rpc.END:\n            self.contents.end_is_out = False\n",
+        "        if rpc is Rpc.END:\n            pass\n",
+        transactional=True,
+    ),
+    Defect(
+        "keep the epoch of V1 for the first transaction of V2",
+        "core/transactions/manager.py",
+        "        if upgraded or self._needs_new_epoch:",
+        "        if self._needs_new_epoch:",
+        transactional=True,
+    ),
+    Defect(
+        "keep the epoch after an unanswered addition",
+        "core/transactions/manager.py",
+        "            self._renew_to_be_sure = True\n        if rpc in _ADDITIONS:",
+        "            pass\n        if rpc in _ADDITIONS:",
+        transactional=True,
+    ),
 )
 
 

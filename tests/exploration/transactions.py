@@ -37,7 +37,13 @@ from aioproducer.wire.messages import (
     TxnOffsetCommitResponseTopic,
 )
 from exploration.broker import NOT_LEADER
-from exploration.coordinator import CONCURRENT, Coordinator
+from exploration.coordinator import (
+    ABORTABLE,
+    CONCURRENT,
+    UNKNOWN_PRODUCER,
+    WITHOUT_EFFECT,
+    Coordinator,
+)
 from exploration.records import Encoded
 from exploration.world import BACKOFF, NO_RNG, TOPIC, Config, Event, ViolationError, World
 
@@ -45,8 +51,8 @@ PRODUCER_ID = 7
 LOADING = 14
 NOT_AVAILABLE = 15
 NOT_COORDINATOR = 16
-UNKNOWN_PRODUCER, ABORTABLE = 59, 120
 _V1 = {Rpc.INIT_PRODUCER_ID: 5, Rpc.ADD_PARTITIONS: 3, Rpc.COMMIT_OFFSETS: 4, Rpc.END: 4}
+_OLD = _V1 | {Rpc.INIT_PRODUCER_ID: 2}
 _V2 = _V1 | {Rpc.COMMIT_OFFSETS: 5, Rpc.END: 5}
 
 
@@ -55,6 +61,8 @@ class TransactionalWorld(World):
 
     def __init__(self, config: Config) -> None:
         self.coordinator = Coordinator()
+        self.v2 = config.v2
+        """Whether the cluster has V2, which an upgrade may bring."""
         self.coordinator_at = 0
         """Its node."""
         self.script: tuple[str, ...] = config.script
@@ -62,6 +70,8 @@ class TransactionalWorld(World):
         self.is_fenced = False
         self.is_in_doubt = False
         """Whether a commit was refused that may have worked before: only close() is left then."""
+        self.is_end_in_doubt = False
+        """Whether a commit without an answer, or with an unclear one, may have been carried out."""
         self.aborted_to_be_sure = -1
         """The last epoch whose producer has aborted before it asks for the next one."""
         self.sent: frozenset[int] = frozenset()
@@ -72,7 +82,8 @@ class TransactionalWorld(World):
         """The outcomes of transactions as calls reported them: "yes", "no" or "maybe"."""
         self.tx_request: TransactionalRequest | None = None
         self.tx_reply: Any = None
-        self.tx_late: list[tuple[TransactionalRequest, Any]] = []
+        self.tx_late: list[tuple[TransactionalRequest, int]] = []
+        """Requests that were given up, with their versions."""
         self.tx_woken = True
         self.tx_until = -inf
         super().__init__(config)
@@ -123,7 +134,7 @@ class TransactionalWorld(World):
             for action in requests.poll(self.now, self.net):
                 match action:
                     case RequestOfCoordinator(_, request):
-                        version = self._versions.get(request.rpc, 4)
+                        version = self._version(request)
                         self.coordinator_session.on_sending(request)
                         self.coordinator_session.on_sent(request, version)
                         self.tx_request = request
@@ -142,9 +153,10 @@ class TransactionalWorld(World):
         if self.operation is not None:
             self._on_outcome(self.operation)
 
-    @property
-    def _versions(self) -> dict[Rpc, int]:
-        return _V2 if self.config.v2 else _V1
+    def _version(self, request: TransactionalRequest) -> int:
+        versions = _V2 if self.v2 else _V1 if self.config.renews else _OLD
+        version = versions.get(request.rpc, 4)
+        return version if request.max_version is None else min(version, request.max_version)
 
     @property
     def timers(self) -> Turns:
@@ -179,6 +191,8 @@ class TransactionalWorld(World):
                 self._check_committed()
                 self._report("yes")
             elif isinstance(error, CommitOutcomeUnknownError):
+                if not self.is_end_in_doubt:
+                    raise ViolationError(f"no request can have committed it, and yet: {error}")
                 self._report("maybe")
             else:
                 self._report("no")
@@ -196,7 +210,7 @@ class TransactionalWorld(World):
 
     def _report(self, answer: str) -> None:
         self.commits.append((answer, self.sent))
-        self.sent = frozenset()
+        self.sent, self.is_end_in_doubt = frozenset(), False
         self.offsets_sent = self.coordinator.offsets_committed
 
     def _abort_instead(self) -> None:
@@ -243,7 +257,9 @@ class TransactionalWorld(World):
             self.operation = manager.send_offsets(offsets, ConsumerGroupMetadata("group"))
             self.offsets_sent += 1
         elif call == "begin":
-            self.operation = manager.begin(2 if self.config.v2 else 1)
+            self.operation = manager.begin(2 if self.v2 else 1)
+        elif call == "upgrade":
+            self.v2 = True
         else:
             self.operation = getattr(manager, call)()
         self.wake()
@@ -259,9 +275,8 @@ class TransactionalWorld(World):
 
     def end_transactions(self) -> None:
         """The call that waits learns what is known; its request may be carried out yet."""
-        if self.tx_request is not None and self.tx_reply is None:
-            self.tx_late.append((self.tx_request, None))
-        self.tx_request = self.tx_reply = None
+        if self.tx_request is not None:
+            self._give_up(self.tx_request)
         self.manager.fail(ProducerClosedError("the producer was closed meanwhile"))
         self._check_call()
 
@@ -280,15 +295,17 @@ class TransactionalWorld(World):
                 yield ("loading",)
             if "doubt" in kinds and self.tx_reply is None:
                 yield ("doubt",)
-            is_commit = self.manager.state is TransactionState.COMMITTING
-            is_end = is_commit and self.tx_request.rpc is Rpc.END
+            is_commit = self._is_commit(self.tx_request)
             for kind in ("abortable", "unknown_producer"):
-                if kind in kinds and self.tx_reply is None and is_end:
+                if kind in kinds and self.tx_reply is None and is_commit:
                     yield (kind,)
         if "relocate" in kinds and self.coordinator.epoch >= 0:
             yield ("relocate",)
         if "fence" in kinds and not self.is_fenced and self.coordinator.epoch >= 0:
             yield ("fence",)
+
+    def _is_commit(self, request: TransactionalRequest) -> bool:
+        return request.rpc is Rpc.END and self.manager.state is TransactionState.COMMITTING
 
     def on_coordinate(self) -> None:
         request = self.tx_request
@@ -296,7 +313,7 @@ class TransactionalWorld(World):
         if not self._is_at_its_place(request):
             self.tx_reply = self._reply(request, NOT_COORDINATOR)
             return
-        self.tx_reply = self._carry_out(request)
+        self.tx_reply = self._carry_out(request, self._version(request))
         if request.rpc is Rpc.END and self.manager.state is TransactionState.INITIALIZING:
             self.aborted_to_be_sure = self.coordinator.epoch
 
@@ -335,13 +352,16 @@ class TransactionalWorld(World):
         self.faults += 1
         request = self.tx_request
         assert request is not None
-        self._carry_out(request)
+        self._carry_out(request, self._version(request))
         self.tx_reply = self._reply(request, NOT_AVAILABLE)
 
     def on_reply(self) -> None:
         request, reply = self.tx_request, self.tx_reply
         self.tx_request = self.tx_reply = None
         assert request is not None
+        if self._is_commit(request):
+            code = reply.error_code
+            self.is_end_in_doubt |= bool(code) and code not in WITHOUT_EFFECT
         self.coordinator_session.on_response(request, reply, self.now)
         if request.rpc is Rpc.ADD_PARTITIONS:
             self.accumulator.replan_all()
@@ -352,13 +372,17 @@ class TransactionalWorld(World):
         self.faults += 1
         request = self.tx_request
         assert request is not None
-        if self.tx_reply is None:
-            self.tx_late.append((request, None))
-        self.tx_request = self.tx_reply = None
+        self._give_up(request)
         self.coordinator_session.on_unreachable(
             request, NodeDisconnectedError("disconnected"), self.now
         )
         self.on_event()
+
+    def _give_up(self, request: TransactionalRequest) -> None:
+        if self.tx_reply is None:
+            self.tx_late.append((request, self._version(request)))
+        self.tx_request = self.tx_reply = None
+        self.is_end_in_doubt |= self._is_commit(request)
 
     def on_late_request(self) -> None:
         """A request that was given up is carried out.
@@ -367,12 +391,12 @@ class TransactionalWorld(World):
         InitProducerId, and by a transaction that begins between its last abort and its request for
         the next epoch.
         """
-        request, _ = self.tx_late.pop(0)
+        request, version = self.tx_late.pop(0)
         if not self._is_at_its_place(request):
             return
         coordinator = self.coordinator
         before, epoch = coordinator.state, coordinator.epoch
-        self._carry_out(request)
+        self._carry_out(request, version)
         if coordinator.epoch != epoch and request.rpc is Rpc.INIT_PRODUCER_ID:
             self.is_fenced = True
         if before != coordinator.state == "ongoing" and self.aborted_to_be_sure == epoch:
@@ -384,11 +408,12 @@ class TransactionalWorld(World):
         self.is_fenced = True
         code = CONCURRENT
         while code == CONCURRENT:
-            code, _ = self.coordinator.init(-1, v2=self.config.v2)
+            code, _ = self.coordinator.init(-1, v2=self.v2)
 
-    def _carry_out(self, request: TransactionalRequest) -> Any:
-        coordinator, v2 = self.coordinator, self.config.v2
-        message: Any = request.make(self._versions.get(request.rpc, 4))
+    def _carry_out(self, request: TransactionalRequest, version: int) -> Any:
+        coordinator = self.coordinator
+        v2 = self.v2 and version == _V2.get(request.rpc)
+        message: Any = request.make(version)
         match request.rpc:
             case Rpc.INIT_PRODUCER_ID:
                 code, epoch = coordinator.init(message.producer_epoch, v2=v2)
@@ -447,7 +472,7 @@ class TransactionalWorld(World):
             and any(before[0] == batch.sequence for before in known.batches)
         )
         if not is_again:
-            code = self.coordinator.append(batch.epoch, partition, v2=self.config.v2)
+            code = self.coordinator.append(batch.epoch, partition, v2=self.v2)
             if code and not self.faults:
                 raise ViolationError(f"error code {code} is answered although nothing went wrong")
             if code:

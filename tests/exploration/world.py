@@ -73,6 +73,7 @@ Event = tuple[str, ...] | tuple[str, int]
 TOPIC = "t"
 START = 1024.0
 DELIVERY_TIMEOUT_S = 32.0
+UNLIMITED = 1 << 30
 RECONNECT_S = 0.25
 PAUSE_S = 2.0
 LONGEST_WAIT_S = 4.0
@@ -115,9 +116,11 @@ class Config(NamedTuple):
         slow: whether requests are prepared in the background.
         ordered: whether a partition has one batch in flight (no idempotence).
         repeats: whether a call that has timed out is repeated.
+        retries: how often a batch may be sent again.
         lossless: whether every record is to be acknowledged, whatever the faults.
         script: what an application does with transactions; digits are partitions it sends to.
         v2: whether transactions follow KIP-890.
+        renews: whether brokers give the next epoch on request (KIP-360) before they are upgraded.
         at_once: events before which nothing else happens, once they are possible.
     """
 
@@ -140,9 +143,11 @@ class Config(NamedTuple):
     idempotent: bool = True
     ordered: bool = False
     repeats: bool = False
+    retries: int = UNLIMITED
     lossless: bool = False
     script: tuple[str, ...] = ()
     v2: bool = False
+    renews: bool = True
     at_once: frozenset[str] = frozenset({"turn", "metadata", "dialed", "identity"})
 
     @property
@@ -252,6 +257,8 @@ class World:
         """Whether the producer has come to its end before the application's calls."""
         self.timed_out = False
         """Whether a delivery timeout has ended: other batches may be about to expire as well."""
+        self.has_expired_producer = False
+        """Whether a log has lost what it had of the producer."""
         # What the brokers have.
         self.incarnation = 0
         self.dead: frozenset[int] = frozenset()
@@ -268,6 +275,8 @@ class World:
         self.request: MemoryRequest | None = None
         self.places: dict[int, tuple[ProducerBatch, int]] = {}
         self.outcomes: dict[int, str] = {}
+        self.tries: dict[int, int] = {}
+        """How often each record was put on the wire, if retries are limited."""
         self.batches: list[ProducerBatch] = []
         # The driver.
         self.is_woken = True
@@ -303,7 +312,7 @@ class World:
             self.accumulator,
             self.metadata,
             self.sequencer,
-            SenderSettings(1 << 30, BACKOFF, DELIVERY_TIMEOUT_S),
+            SenderSettings(config.retries, BACKOFF, DELIVERY_TIMEOUT_S),
             rng=NO_RNG,
             stats=STATS,
             latencies=LATENCIES,
@@ -783,7 +792,17 @@ class World:
         for batch in batches:
             encoded: Any = batch.encoded
             frames.append((batch.topic_partition.partition, batch.topic_id.int, encoded))
+            self._count_tries(encoded)
         self.net.links[node].requests.append(Request(tuple(batches), tuple(frames), direct))
+
+    def _count_tries(self, batch: Encoded) -> None:
+        retries = self.config.retries
+        if retries == UNLIMITED:
+            return
+        for number in batch.ids:
+            self.tries[number] = tries = self.tries.get(number, 0) + 1
+            if tries > retries + 1:
+                raise ViolationError(f"record {number} is sent {tries} times, with {retries=}")
 
     def _learn_route(self, node: int, batch: ProducerBatch) -> None:
         if self.routes_version != self.metadata.version:
@@ -1046,6 +1065,7 @@ class World:
 
     def on_lose_producer(self, partition: int) -> None:
         self.faults += 1
+        self.has_expired_producer = True
         self.logs[partition].lose_producer()
 
     def on_recreate(self) -> None:
@@ -1094,11 +1114,22 @@ class World:
             return
         if isinstance(error, DeliveryTimeoutError) and not self.timed_out:
             raise ViolationError(f"record {number} expires although nothing keeps it: {error}")
+        if self.config.retries < UNLIMITED and error.retriable:
+            self._check_retries(number, batch, error)
         persisted = error.persistence is not Persistence.NOT_PERSISTED
         self.outcomes[number] = "maybe" if persisted else "no"
         if self.config.lossless:
             raise ViolationError(
                 f"record {number} fails although it could have been written: {error}"
+            )
+
+    def _check_retries(self, number: int, batch: ProducerBatch, error: KafkaError) -> None:
+        """A record fails for want of retries only after all of them, or when its time is over."""
+        tries, retries = self.tries.get(number, 0), self.config.retries
+        is_over = self.now - batch.created_at >= DELIVERY_TIMEOUT_S
+        if tries <= retries and not is_over and not self.is_closing:
+            raise ViolationError(
+                f"record {number} fails after {tries} attempts, with {retries=}: {error}"
             )
 
     def _check_place(
@@ -1117,7 +1148,8 @@ class World:
         raise ViolationError(f"a loss is reported: {lost}")
 
     def on_producer_expired(self, expired: ExpiredProducer) -> None:
-        """A broker may expire the producer; there is nothing to check here."""
+        if not self.has_expired_producer:
+            raise ViolationError(f"no broker has dropped the producer's state: {expired}")
 
     def queue_of(self, partition: int) -> Any:
         return self.accumulator.queue(*TopicPartition(TOPIC, partition))
