@@ -304,6 +304,18 @@ OWN = (
         "partition.unknown_gap is not None",
     ),
     Defect(
+        "split a batch that may be written without noting the gap",
+        "core/sending/idempotence.py",
+        "        if batch.possibly_persisted:\n            partition.doubt(batch)\n        sequence",
+        "        sequence",
+    ),
+    Defect(
+        "say that the parts of a batch that may be written are not",
+        "core/batching/batch.py",
+        "            part.possibly_persisted = self.possibly_persisted\n",
+        "",
+    ),
+    Defect(
         "abort under an epoch that an unanswered request may have ended",
         "core/transactions/manager.py",
         "            self._init_in_doubt = True\n        elif",
