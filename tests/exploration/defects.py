@@ -280,18 +280,6 @@ OWN = (
         transactional=True,
     ),
     Defect(
-        "give up one retry too early",
-        "core/sending/sender.py",
-        "batch.attempts <= self._settings.retries",
-        "batch.attempts < self._settings.retries",
-    ),
-    Defect(
-        "retry once too often",
-        "core/sending/sender.py",
-        "batch.attempts <= self._settings.retries",
-        "batch.attempts <= self._settings.retries + 1",
-    ),
-    Defect(
         "count an attempt that was not made",
         "core/sending/sender.py",
         "            batch.attempts -= 1\n",
@@ -306,7 +294,8 @@ OWN = (
     Defect(
         "split a batch that may be written without noting the gap",
         "core/sending/idempotence.py",
-        "        if batch.possibly_persisted:\n            partition.doubt(batch)\n        sequence",
+        "        if batch.possibly_persisted:\n            partition.doubt(batch)\n"
+        "        sequence",
         "        sequence",
     ),
     Defect(

@@ -216,6 +216,18 @@ MUTANTS = (
         "    {-1, 3, 6, 7, 20, 56, 2, 10, 17,",
     ),
     Mutant(
+        "retry once too often",
+        "core/sending/sender.py",
+        "batch.attempts <= self._settings.retries",
+        "batch.attempts <= self._settings.retries + 1",
+    ),
+    Mutant(
+        "give up one retry too early",
+        "core/sending/sender.py",
+        "batch.attempts <= self._settings.retries",
+        "batch.attempts < self._settings.retries",
+    ),
+    Mutant(
         "count a lost answer as not written",
         "core/sending/sender.py",
         "        for batch in batches:\n            batch.possibly_persisted = True\n",

@@ -11,6 +11,7 @@ promised but an end.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -46,6 +47,9 @@ _MOST_WHILE_IDLE = 20
 
 _OUT_OF_ORDER = "would be out of order"
 """What the error of a record says that a later one has overtaken."""
+
+_RETRIES_ENDED = re.compile(r"raise retries=(\d+), which ended after (\d+) attempt")
+"""What the error of a record says that was sent as often as `retries` allows."""
 
 _TIMEOUT_S = 0.1
 """What may come on top of a promised bound: turns of the loop, timers' granularity."""
@@ -191,6 +195,26 @@ def sequences_are_never_reused(e: Evidence) -> Iterator[str]:
                     name = name_of(record)
                     if meant.setdefault(key, name) != name:
                         yield f"{where}: {key} is {meant[key]!r} and {name!r}"
+
+
+def retries_are_obeyed(e: Evidence) -> Iterator[str]:
+    """A batch is sent again as often as `retries` allows before it fails, and not more often.
+
+    An idempotent producer also repeats what was out of order, until the delivery timeout.
+    """
+    for entry in e.ledger.entries:
+        advice = "" if entry.error is None else entry.error.advice or ""
+        said = _RETRIES_ENDED.search(advice)
+        if said is not None and int(said[2]) != int(said[1]) + 1:
+            yield f"{entry.label}: wrong number of attempts: {entry.error}"
+    if e.config.effective_idempotence:
+        return
+    most = e.config.retries + 1
+    for where, partition in e.partitions():
+        for data, times in partition.offered.items():
+            if times > most:
+                names = [name_of(each) for batch in read_batches(data) for each in batch.records()]
+                yield f"{where}: {names} were sent {times} times, and retries={most - 1}"
 
 
 def waits_are_bounded(e: Evidence) -> Iterator[str]:
@@ -389,6 +413,7 @@ ORACLES = (
     alarms_are_true,
     nothing_is_lost_silently,
     sequences_are_never_reused,
+    retries_are_obeyed,
     waits_are_bounded,
     memory_is_returned,
     nothing_is_left,

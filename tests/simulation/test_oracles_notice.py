@@ -224,6 +224,25 @@ def test_a_retry_after_younger_batches_is_found_out(monkeypatch: pytest.MonkeyPa
     assert "reordered" in _oracles_that_notice(Setup(options=options), "reordered")
 
 
+def test_a_lost_request_that_is_not_counted_as_an_attempt_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_failure = Sender.on_failure
+
+    def forgive(
+        self: Sender, node_id: int, batches: list[ProducerBatch], error: Any, now: float
+    ) -> None:
+        for batch in batches:
+            batch.attempts -= 1
+        on_failure(self, node_id, batches, error, now)
+
+    monkeypatch.setattr(Sender, "on_failure", forgive)
+    options = {"retries": 1, "enable_idempotence": False}
+    assert "retries_are_obeyed" in _oracles_that_notice(
+        Setup(options=options), "retries_are_obeyed"
+    )
+
+
 def test_memory_that_is_reused_while_it_may_still_be_sent_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -335,7 +335,7 @@ class TracedPartition(ReplicatedPartition):
 
     Attributes:
         append_times: When something was appended.
-        offered: Every batch that came to be appended, repeated and refused ones too.
+        offered: Every batch that came to be appended, refused ones too, and how often it came.
     """
 
     __slots__ = ("_cluster", "append_times", "offered")
@@ -346,13 +346,14 @@ class TracedPartition(ReplicatedPartition):
         super().__init__(topic, index, replicas, cluster._live)
         self._cluster = cluster
         self.append_times: list[float] = []
-        self.offered: dict[bytes, None] = {}
+        self.offered: dict[bytes, int] = {}
 
     def append(
         self, data: bytes | memoryview, batch: RecordBatch, config: TopicConfig, now_ms: int
     ) -> Appended:
         """Append and report."""
-        self.offered[bytes(data)] = None
+        offered = bytes(data)
+        self.offered[offered] = self.offered.get(offered, 0) + 1
         appended = super().append(data, batch, config, now_ms)
         self.append_times.append(self._cluster.loop.time())
         what = "appends" if appended.is_new else "knows"
