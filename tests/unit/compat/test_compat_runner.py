@@ -76,13 +76,30 @@ def test_only_differences_without_a_reason_count(
     assert f"2 pass with the client, {len(ours_passes)} of them with ours" in line
 
 
-def test_test_that_fails_by_chance_is_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = iter([Results({"t"}), Results(), Results({"t"}), Results({"t"})] * 2)
-    monkeypatch.setattr(runner, "REPEATS", 1)
-    monkeypatch.setattr(runner, "run_tests", lambda *arguments: next(turns))
+@pytest.mark.parametrize(
+    ("theirs", "ours", "is_different"),
+    [
+        ([True] * 6, [False] * 6, True),
+        ([True] * 6, [False, True] * 3, True),
+        ([True, False, True, False], [False, False, True, True], False),
+        ([True, True], [True, True], False),
+    ],
+    ids=["never passes", "passes less often", "both fail by chance", "passes again"],
+)
+def test_a_difference_is_seen_in_several_turns(
+    monkeypatch: pytest.MonkeyPatch, theirs: list[bool], ours: list[bool], is_different: bool
+) -> None:
+    outcomes = {"theirs": iter(theirs), "ours": iter(ours)}
+    order = []
+
+    def run(program: Any, sources: Any, environment: Any, client: str, *rest: Any) -> Results:
+        order.append(client)
+        return Results({"t"} if next(outcomes[client]) else set())
+
+    monkeypatch.setattr(runner, "run_tests", run)
     parts: Any = (None, Path(), None, "t", time.monotonic() + 60)
-    assert runner.is_different(*parts)
-    assert not runner.is_different(*parts)
+    assert runner.is_different(*parts) is is_different
+    assert order[:4] == ["theirs", "ours", "ours", "theirs"]
 
 
 def test_sources_that_cannot_be_fetched_are_said_to_be_skipped(
