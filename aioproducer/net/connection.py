@@ -208,22 +208,20 @@ class Connection:
         if self.error is not None:
             raise self.error.with_context()
         now = self._loop_time()
+        (self._awaiting if expect_response else self._unflushed).append(request)
         try:
-            (self._awaiting if expect_response else self._unflushed).append(request)
             self._count(request, now)
             self._write(request.buffers)
             if self.error is not None:
                 return
             if not expect_response:
                 if self._is_flushed(request):
-                    self._unflushed.pop()
                     request.finish_soon(self._loop, None)
+                    self._unflushed.pop()  # only now: after an exception its connection ends it
                     return
                 self._watch_flush()
             self._wake_at(request.deadline, now)
         except Exception as error:
-            if request not in (*self._awaiting, *self._unflushed):
-                raise
             self._broken_by(error)
 
     def _write(self, buffers: Sequence[bytes | memoryview]) -> None:
@@ -363,9 +361,6 @@ class Connection:
         """Run the reader task until the connection ends; raise nothing but CancelledError."""
         try:
             await self._read_responses()
-        except asyncio.CancelledError:
-            self.abort(self._disconnected("the reader was cancelled"))
-            raise
         except BaseException as interrupt:
             if not isinstance(interrupt, GeneratorExit):  # the task is dropped with its loop
                 self._on_interrupt(interrupt)

@@ -68,8 +68,8 @@ class MetadataFetch:
 
     topics: list[str]
     allow_auto_create: bool
-    partial: bool = False
-    early: bool = False
+    partial: bool
+    early: bool
 
 
 NEVER_S = 1e12

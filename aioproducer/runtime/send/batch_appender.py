@@ -248,8 +248,6 @@ class BatchAppender:
             return
         sticky = self.sticky_of(place.topic)
         sticks = sticky.current == place.partition and not sticky.is_over_limit
-        if sticks:
-            self._sticky_partitioners.update_queue_weights(sticky, meta, self._loop.time())
         self.fast_path.use_batch(meta, spare, sticky if sticks else None, True)
 
     def drop_spare(self) -> None:

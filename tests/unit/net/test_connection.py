@@ -926,3 +926,23 @@ async def test_a_request_that_the_transport_refuses_ends_with_the_connection(
         assert [lost for _, lost in it.observer.ended] == [2]
         with pytest.raises(NodeDisconnectedError):
             it.ask()
+
+
+@virtual_time
+async def test_a_request_without_answer_whose_completion_fails_ends_with_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Failing(asyncio.Future[Message | None]):
+        def set_result(self, result: Message | None, /) -> None:
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(MemoryTransport, "get_write_buffer_size", lambda transport: 0)
+    async with connected() as it:
+        request = Failing()
+        deadline = it.loop.time() + 30
+        it.connection.begin(
+            InFlightRequest(ProduceRequest, 9, 1, [b"record"], deadline, future=request),
+            expect_response=False,
+        )
+        with pytest.raises(NodeDisconnectedError):
+            await request

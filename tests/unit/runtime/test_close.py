@@ -58,6 +58,24 @@ def test_a_close_does_not_wait_for_the_initialization_of_a_start_in_the_backgrou
     play(act, transactional_id="txn")
 
 
+def test_a_failed_producer_waits_a_second_at_most_for_bytes_that_do_not_leave() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.send("t", b"delivered")
+        await stage.producer.flush()
+        stage.broker.freeze()
+        await stage.producer.send("t", bytes(150))  # more than the network has room for
+        await asyncio.sleep(0.1)
+        (task,) = [t for t in stage.engine.tasks() if t.get_name() == "aioproducer-metadata"]
+        task.cancel()
+        await asyncio.sleep(0.1)
+        began = stage.loop.time()
+        await stage.producer.close()
+        assert stage.loop.time() - began == pytest.approx(1)
+
+    play(act, acks=0, enable_idempotence=False, window=100)
+
+
 def test_a_producer_that_is_dropped_in_another_thread_delivers_its_records() -> None:
     async def act(stage: Stage) -> None:
         stage.loop.set_debug(True)  # calls of the loop that are not safe in threads raise

@@ -82,7 +82,7 @@ OPTIONS = st.fixed_dictionaries(
         "request_timeout_ms": st.just(500),
         "max_block_ms": st.just(3000),
         "partitioner_availability_timeout_ms": st.sampled_from([0, 50]),
-        # Queues are weighed at most once in 0.2 ms, and for spare batches when they are made ready.
+        # Queues are weighed when a batch is opened, at most once in 2 ms.
         "partitioner_adaptive_partitioning_enable": st.just(False),
         "buffer_memory": st.sampled_from([1600, 2000, 3000, 32 * 1024 * 1024]),
         "max_request_size": st.just(1600),
