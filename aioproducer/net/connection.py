@@ -272,7 +272,6 @@ class Connection:
         self._transport.abort()
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         current = asyncio.current_task()
         for task in (self._reader_task, self._flush_task):
             if task is not None and task is not current:

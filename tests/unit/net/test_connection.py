@@ -247,6 +247,23 @@ async def test_the_earliest_deadline_counts_even_if_it_was_set_last() -> None:
 
 
 @virtual_time
+async def test_a_deadline_holds_even_if_its_timer_fires_a_moment_early() -> None:
+    async with connected() as it:
+        began = it.loop.time()
+        request = it.ask(timeout_s=5)
+        lags = [1e-6]
+
+        def lagging() -> float:
+            now = it.loop.time()
+            return now - lags.pop() if lags and now >= began + 5 else now
+
+        it.clock = lagging
+        with pytest.raises(NodeDisconnectedError):
+            await request
+        assert lags == []
+
+
+@virtual_time
 async def test_an_answered_request_no_longer_times_out() -> None:
     async with connected() as it:
         first = it.ask(timeout_s=2)
@@ -370,6 +387,18 @@ async def test_each_request_without_answer_is_done_when_its_own_bytes_are_out() 
         with pytest.raises(NodeDisconnectedError):
             await second
         assert first.result() is None
+
+
+@virtual_time
+async def test_what_is_left_after_a_part_of_the_requests_without_answer_is_watched_further() -> None:
+    async with connected() as it:
+        it.transport.stall()
+        first = it.tell([b"\0\0\0\x02", b"hi"])
+        second = it.tell([b"\0\0\0\x02", b"ho"])
+        it.transport.let_out(7)
+        await first
+        it.transport.resume()
+        assert await second is None
 
 
 @virtual_time

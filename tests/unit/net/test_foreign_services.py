@@ -157,7 +157,7 @@ def test_bad_answers_of_a_broker_are_distinguished_from_those_of_another_service
     @virtual_time
     async def run() -> None:
         async with harness(MemoryDialer({"broker": behaviour})) as it:
-            for _ in range(4):
+            for _ in range(3):
                 error = await connect_after_backoff(it)
             assert error is not None
             assert isinstance(error, NotKafkaError) is is_foreign

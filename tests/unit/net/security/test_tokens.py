@@ -126,6 +126,12 @@ def test_the_moment_of_a_refresh_keeps_javas_bounds(
     assert policy.moment(fetched_at, fetched_at + life_s, DRY) == fetched_at + expected
 
 
+@pytest.mark.parametrize("fetched_at", [0, 7])
+def test_a_refresh_waits_for_the_least_period_after_the_fetch(fetched_at: float) -> None:
+    policy = RefreshPolicy(window_factor=0.5, window_jitter=0.0, min_period_s=600, buffer_s=100)
+    assert policy.moment(fetched_at, fetched_at + 1000, DRY) == fetched_at + 600
+
+
 def test_the_moment_of_a_refresh_is_up_to_5_percent_later_by_jitter() -> None:
     policy, life_s = RefreshPolicy(), 10_000
     moments = [policy.moment(0, life_s, Random(seed)) for seed in range(100)]
