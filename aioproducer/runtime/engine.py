@@ -510,7 +510,7 @@ class ProducerEngine:
     def buffer_wait_ratio(self) -> float:
         """Return the part of the time since the start in which calls waited for memory."""
         elapsed = self.uptime()
-        return min(1.0, self.stats.buffer_wait_time / elapsed) if elapsed > 0 else 0.0
+        return self.stats.buffer_wait_time / elapsed if elapsed > 0 else 0.0
 
     async def flush(self, timeout: float | None = None, *, raise_failures: bool = False) -> int:
         """Send everything appended so far without linger and wait for it.

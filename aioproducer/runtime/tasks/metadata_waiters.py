@@ -186,10 +186,6 @@ class MetadataWaiters:
             if timer is not None:
                 timer.cancel()
             self._discard(waiter)
-            if waiter.future.done() and not waiter.future.cancelled():
-                # If the call is cancelled in the turn in which the wait failed, the exception is
-                # retrieved here only.
-                waiter.future.exception()
 
     def _resume_if_decided(self, waiter: _Waiter, *, before_asking: bool = False) -> None:
         metadata, topic = self._metadata, waiter.topic

@@ -390,7 +390,9 @@ async def test_each_request_without_answer_is_done_when_its_own_bytes_are_out() 
 
 
 @virtual_time
-async def test_what_is_left_after_a_part_of_the_requests_without_answer_is_watched_further() -> None:
+async def test_what_is_left_after_a_part_of_the_requests_without_answer_is_watched_further() -> (
+    None
+):
     async with connected() as it:
         it.transport.stall()
         first = it.tell([b"\0\0\0\x02", b"hi"])

@@ -76,6 +76,21 @@ def test_a_failed_producer_waits_a_second_at_most_for_bytes_that_do_not_leave() 
     play(act, acks=0, enable_idempotence=False, window=100)
 
 
+def test_a_close_does_not_wait_for_bytes_whose_record_it_has_given_up() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.send("t", b"delivered")
+        await stage.producer.flush()
+        stage.broker.freeze()
+        await stage.producer.send("t", bytes(150))  # more than the network has room for
+        await asyncio.sleep(0.1)
+        began = stage.loop.time()
+        await stage.producer.close(0)
+        assert stage.loop.time() - began < 0.1
+
+    play(act, window=100)
+
+
 def test_a_producer_that_is_dropped_in_another_thread_delivers_its_records() -> None:
     async def act(stage: Stage) -> None:
         stage.loop.set_debug(True)  # calls of the loop that are not safe in threads raise
@@ -111,3 +126,16 @@ def test_records_of_a_producer_whose_loop_is_closed_are_given_up(
     assert stage.engine.closing
     given_up = "3 record(s) are given up, as the event loop is closed"
     assert [record.getMessage() for record in caplog.records].count(given_up) == 1
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # it was not closed
+def test_asyncio_does_not_complain_about_tasks_of_a_producer_whose_loop_is_closed() -> None:
+    loop = VirtualLoop(random.Random(1))
+    stage = Stage(loop)
+    loop.run_until_complete(stage.producer.start())
+    assert stage.engine.tasks() != []
+    loop.close()
+    stage.engine.close_soon()
+    del stage
+    gc.collect()
+    assert [text for text in map(str, loop.failures) if "aioproducer-" in text] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -16,10 +17,12 @@ from aioproducer.errors import (
     DeliveryTimeoutError,
     IllegalStateError,
     InvalidTopicError,
+    KafkaError,
     MetadataTimeoutError,
     ProducerClosedError,
     RecordTooLargeError,
     TopicAuthorizationFailedError,
+    WouldBlockError,
 )
 from aioproducer.records import murmur2_partition
 from aioproducer.runtime.delivery import Delivery
@@ -458,3 +461,38 @@ def test_without_asyncio_an_error_says_that_it_is_needed(kind: type[Any]) -> Non
         opening.send(None)
     assert "asyncio.run()" in str(caught.value)
     assert "trio" in str(caught.value)
+
+
+def test_send_nowait_says_whether_the_topic_or_the_partition_is_missing() -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.warm_up(["t"])
+            for topic in ("t", "missing"):
+                with contextlib.suppress(KafkaError):
+                    await producer.send(topic, b"v", partition=3)
+            with pytest.raises(WouldBlockError, match="the partition is not present in metadata"):
+                producer.send_nowait("t", b"v", partition=3)
+            with pytest.raises(WouldBlockError, match="the topic is not present in metadata"):
+                producer.send_nowait("missing", b"v", partition=3)
+
+    play(act, max_block_ms=1_000, allow_auto_create_topics=False)
+
+
+def test_no_call_that_waits_for_memory_is_accepted_after_the_close() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.warm_up(["t", "u"])
+        stage.crash()
+        accepted = [await producer.send("t", bytes(20)), await producer.send("u", bytes(100))]
+        waiting = [
+            asyncio.create_task(producer.send("u", bytes(100))),
+            asyncio.create_task(producer.send("t", bytes(20))),  # its batch has room
+        ]
+        await asyncio.sleep(1)
+        await producer.close(5)
+        for outcome in (*waiting, *accepted):
+            with pytest.raises(ProducerClosedError):
+                await outcome
+
+    play(act, buffer_memory=400, linger_ms=60_000)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import ssl
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -134,6 +137,49 @@ async def test_credentials_come_from_the_options_or_from_the_users_function(give
     assert (credentials.username, credentials.password) == ("ann", "hunter2")
 
 
+@pytest.mark.parametrize(
+    ("option", "extensions"),
+    [
+        ("", {}),
+        (' tokenauth="true"', {"tokenauth": "true"}),
+        (' tokenauth="TRUE"', {"tokenauth": "true"}),
+        (' tokenauth="false"', {}),
+    ],
+)
+async def test_a_login_says_whether_its_name_is_that_of_a_delegation_token(
+    option: str, extensions: dict[str, str]
+) -> None:
+    login = SCRAM_LOGIN.replace(";", f"{option};")
+    mechanism: Any = sasl_mechanism(
+        config(
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="SCRAM-SHA-256",
+            sasl_jaas_config=login,
+        )
+    )
+    assert (await mechanism._credentials()).extensions == extensions
+
+
+@pytest.mark.parametrize(
+    ("option", "keytab"),
+    [('useKeyTab="true" ', "/me.keytab"), ('useKeyTab="false" ', None), ("", None)],
+)
+def test_the_keytab_of_a_login_is_used_if_the_login_says_so(
+    option: str, keytab: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", ModuleType("gssapi"))
+    mechanism: Any = sasl_mechanism(
+        config(
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="GSSAPI",
+            sasl_kerberos_service_name="kafka",
+            sasl_jaas_config="com.sun.security.auth.module.Krb5LoginModule required "
+            f'{option}keyTab="/me.keytab";',
+        )
+    )
+    assert mechanism._settings.keytab == keytab
+
+
 def raising(error: Exception) -> Callable[[], object]:
     def give() -> object:
         raise error
@@ -198,3 +244,36 @@ async def test_the_token_endpoint_is_asked_with_what_the_options_or_the_login_ha
         first = await anext(mechanism.exchange("broker"))
         assert issuer.issued[-1].encode() in first
         assert issuer.requests == [{"grant_type": "client_credentials", **form}]
+
+
+async def test_a_token_may_come_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "a token"
+    path.write_text("abc.def\n")
+    mechanism = sasl_mechanism(
+        config(
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauthbearer_token_endpoint_url=path.as_uri(),
+        )
+    )
+    assert mechanism is not None
+    assert b"abc.def" in await anext(mechanism.exchange("broker"))
+
+
+async def test_a_failing_token_endpoint_is_asked_again_after_the_backoff_of_the_options() -> None:
+    with serving(Issuer("me", "hunter2")) as issuer:
+        issuer.failures = [503, 503]
+        mechanism = sasl_mechanism(
+            config(
+                security_protocol="SASL_PLAINTEXT",
+                sasl_mechanism="OAUTHBEARER",
+                sasl_oauthbearer_token_endpoint_url=f"{issuer.url}/token",
+                sasl_jaas_config=OAUTH_LOGIN,
+                sasl_login_retry_backoff_ms=1,
+                sasl_login_retry_backoff_max_ms=10_000,
+            )
+        )
+        assert mechanism is not None
+        first = await anext(mechanism.exchange("broker"))
+        assert issuer.issued[-1].encode() in first
+        assert len(issuer.requests) == 3

@@ -540,3 +540,27 @@ def test_answer_lost_with_the_new_epoch_is_made_up_for_by_the_repeated_end() -> 
         assert committed(stage) == [b"1", b"2"]
 
     perform(act, 2)
+
+
+def test_a_record_that_waits_for_its_place_until_the_commit_is_refused() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        stage.create_topic("wide", (1, 2))
+        await producer.begin_transaction()
+        for partition in (0, 1):
+            await producer.send_and_wait("wide", b"before", partition=partition)
+        stage.crash(2)
+        await asyncio.sleep(1)
+        for partition in (0, 1):
+            await producer.send("wide", b"v", partition=partition)
+        waiting = asyncio.ensure_future(producer.send("wide", b"late", partition=1))
+        await asyncio.sleep(0)
+        committing = asyncio.ensure_future(producer.commit_transaction())
+        with pytest.raises(IllegalStateError, match="the producer is committing"):
+            await waiting
+        stage.revive(2)
+        with pytest.raises(TransactionAbortableError):
+            await committing
+        await producer.abort_transaction()
+
+    perform(act, brokers=2, buffer_max_records=2, linger_ms=1_000)

@@ -11,7 +11,13 @@ import pytest
 from support.stage import Stage, play
 
 from aioproducer import Record
-from aioproducer.errors import IllegalStateError, SerializationError, TransactionAbortableError
+from aioproducer.errors import (
+    IllegalStateError,
+    RecordTooLargeError,
+    SerializationError,
+    TopicAuthorizationFailedError,
+    TransactionAbortableError,
+)
 from aioproducer.records import murmur2_partition
 from aioproducer.runtime.bulk.result import SendManyResult
 from aioproducer.runtime.bulk.send_many import Item, SendManyInterruptedError, send_blocks
@@ -91,6 +97,19 @@ def test_keys_decide_and_order_is_kept_while_memory_is_short() -> None:
         await stage.producer.close()
 
     play(act)
+
+
+def test_failed_items_are_listed_in_their_order_whenever_they_fail() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.warm_up(["t"])
+        stage.faults.error(ApiKey.PRODUCE, TopicAuthorizationFailedError.code, times=None)
+        result = await stage.producer.send_many("t", [b"refused late", bytes(5000), b"late too"])
+        assert [failed.index for failed in result.failed] == [0, 1, 2]
+        assert isinstance(result.failed[1].error, RecordTooLargeError)
+        await stage.producer.close()
+
+    play(act, max_request_size=4000)
 
 
 def test_items_before_one_that_raises_are_delivered() -> None:
@@ -235,6 +254,23 @@ def test_a_call_writes_no_more_ahead_than_connections_carry() -> None:
         assert (await call).delivered == 1000
         assert stage.loop.time() - revived < 30  # woken by outcomes, not by `max_block_ms`
         assert stage.values("t") == values
+        await stage.producer.close()
+
+    play(act, buffer_memory=100_000, **NARROW)
+
+
+def test_the_open_batch_of_each_partition_does_not_count_as_written_ahead() -> None:
+    async def act(stage: Stage) -> None:
+        stage.create_topic("wide", leaders=(1,) * 8)
+        await stage.producer.start()
+        await stage.producer.warm_up(["wide"])
+        stage.lose()
+        call = asyncio.create_task(stage.producer.send_many("wide", numbered(1000)))
+        await asyncio.sleep(20)
+        pending = [*stage.engine.accumulator.incomplete()]
+        assert len(pending) > 10 + len({batch.topic_partition for batch in pending})
+        stage.revive()
+        await call
         await stage.producer.close()
 
     play(act, buffer_memory=100_000, **NARROW)

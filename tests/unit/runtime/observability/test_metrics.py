@@ -250,6 +250,29 @@ def test_before_the_start_there_is_nothing_but_what_the_application_counts():
     assert health.batches_pending == 0
 
 
+def test_the_uptime_counts_from_the_start():
+    async def act(stage: Stage) -> None:
+        await asyncio.sleep(100)
+        async with stage.producer as producer:
+            began = stage.loop.time()
+            await asyncio.sleep(5)
+            assert producer.statistics().uptime_s == pytest.approx(stage.loop.time() - began, abs=1)
+
+    play(act)
+
+
+def test_what_is_measured_of_requests_is_zero_before_the_first():
+    async def act(stage: Stage) -> None:
+        await stage.producer.start(wait=False)
+        found = stage.producer.metrics()
+        measured = [name for name in found if name.startswith(("request", "response", "produce"))]
+        assert len(measured) > 8
+        assert {found[name] for name in measured} == {0}
+        await stage.producer.close(0)
+
+    play(act)
+
+
 def test_statistics_of_a_partition_are_zero_unless_given():
     found = PartitionStatistics(leader=None)
     assert found == PartitionStatistics(None, 0, 0, 0, 0, 0, 0, 0.0)

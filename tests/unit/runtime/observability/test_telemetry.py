@@ -364,6 +364,18 @@ def test_with_metrics_push_off_nothing_is_asked_and_there_is_no_id():
     play(act, enable_metrics_push=False, **ROOMY)
 
 
+def test_with_metrics_push_off_a_start_in_the_background_connects_all_the_same():
+    async def act(stage: Stage) -> None:
+        await stage.producer.start(wait=False)
+        await stage.producer.send_and_wait("t", b"v")
+        await asyncio.sleep(1)
+        health = stage.producer.health()
+        assert (health.state, health.error) == ("running", None)
+        await stage.producer.close()
+
+    play(act, enable_metrics_push=False)
+
+
 def test_waiting_for_an_instance_id_is_bounded():
     async def act(stage: Stage) -> None:
         subscribe(stage)

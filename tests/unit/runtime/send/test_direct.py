@@ -15,7 +15,7 @@ from aioproducer.net.response_protocol import ResponseProtocol
 from aioproducer.runtime.engine import ProducerEngine
 from aioproducer.testing import TopicSpec
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
-from aioproducer.types import Persistence
+from aioproducer.types import Persistence, TopicPartition
 
 from .direct_sends import send_by_queue, transport_of
 
@@ -393,3 +393,22 @@ def test_the_awaiter_of_the_only_record_that_fits_may_send_at_once() -> None:
                 await producer.send_nowait("t", b"second")
 
     run_virtual(run, brokers=1, topics={"t": 1})
+
+
+def test_a_partition_that_has_moved_is_not_sent_to_its_old_leader() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        async with kafka.producer(linger_ms=0) as producer:
+            for partition in (0, 1):
+                await producer.send_and_wait("t", b"before", partition=partition)
+            assert producer._engine is not None
+            metadata = producer._engine.metadata
+            other = 3 - (metadata.leader_of(TopicPartition("t", 1)) or 0)
+            kafka.world.cluster.move_leader("t", 1, other)
+            metadata.request_update(asyncio.get_running_loop().time())
+            producer._engine.metadata_task.wake()
+            await asyncio.sleep(1.0)
+            for partition in (0, 1):
+                await producer.send_and_wait("t", b"afterwards", partition=partition)
+            assert producer._engine.stats.requests_sent == 4
+
+    run_virtual(run, brokers=2, topics={"t": TopicSpec(2, 2)})

@@ -226,15 +226,19 @@ def test_an_interrupt_while_records_are_in_flight_ends_every_wait(
                 assert isinstance(connection, ResponseProtocol)
                 take = connection._on_data
 
+                passed = []
+
                 def interrupted(data: bytes) -> int:
                     try:
                         return take(data)
                     except KeyboardInterrupt:
+                        passed.append(data)
                         return len(data)
 
                 monkeypatch.setattr(connection, "_on_data", interrupted)
                 await asyncio.sleep(1)
                 assert engine.client.io_stats.nodes[1].responses > answers
+                assert len(passed) == 1
             else:
                 with pytest.raises(KeyboardInterrupt):
                     await send()

@@ -115,3 +115,13 @@ async def test_every_wait_ends_with_the_error_of_the_close() -> None:
             await task
     assert not calls.queue
     assert calls.appended == []
+
+
+@virtual_time
+async def test_a_call_that_has_only_entered_when_the_queue_is_closed_ends_with_its_error() -> None:
+    calls = Calls()
+    place = calls.queue.enter("t")
+    calls.queue.close(ProducerClosedError("over"))
+    with place, pytest.raises(ProducerClosedError, match="over"):
+        await calls.queue.finish(place, ("a",))
+    assert not calls.queue

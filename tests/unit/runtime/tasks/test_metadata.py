@@ -47,6 +47,7 @@ from aioproducer.wire.messages import (
 )
 
 UNKNOWN_TOPIC, INVALID_TOPIC, UNAUTHORIZED, REBOOTSTRAP_REQUIRED = 3, 17, 29, 129
+UNSUPPORTED_VERSION = 35
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -666,6 +667,45 @@ def test_a_start_in_the_background_goes_on_when_a_server_is_kafka_at_last(loop):
         await world.task.close()
 
     loop.run_until_complete(scene())
+
+
+def test_once_a_server_fails_otherwise_calls_wait_for_a_broker_again(loop):
+    async def scene() -> None:
+        world = World(loop, servers=1)
+        world.client.dial = other_service
+        world.task.start(in_background=True)
+        with pytest.raises(BootstrapError, match="no bootstrap server is a Kafka broker"):
+            await world.task.wait_for_topic("t", world.in_s(60))
+        world.client.dial = lambda node_id: KafkaConnectionError("refused")
+        await asyncio.sleep(5)
+        with pytest.raises(MetadataTimeoutError, match="refused"):
+            await world.task.wait_for_topic("t", world.in_s(60))
+        await world.task.close()
+
+    loop.run_until_complete(scene())
+
+
+def test_an_answer_that_refuses_the_client_wakes_waiters_at_once(loop):
+    async def act(world: World) -> None:
+        world.client.answer = lambda node_id, names: response(error=UNSUPPORTED_VERSION)
+        with pytest.raises(UnsupportedVersionError):
+            await world.task.wait_for_topic("t", world.in_s(60))
+        assert loop.time() < 1
+
+    play(loop, act)
+
+
+def test_the_timeout_names_a_broker_with_the_id_0_as_a_broker(loop):
+    async def act(world: World) -> None:
+        world.client.answer = lambda node_id, names: response(nodes=(0,))
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        world.client.ready.clear()
+        world.client.errors = {0: KafkaConnectionError("no route")}
+        world.client.dial = lambda node_id: SilenceError()
+        with pytest.raises(MetadataTimeoutError, match=r"broker 0 host0:9092: no route"):
+            await world.task.wait_for_topic("t", world.in_s(5))
+
+    play(loop, act)
 
 
 def test_the_timeout_names_brokers_once_they_are_known(loop):

@@ -270,6 +270,22 @@ def test_health_says_what_a_call_waits_for() -> None:
     perform(act)
 
 
+def test_health_says_why_a_request_to_the_coordinator_is_repeated() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"x")
+        fault = stage.faults.swallow(ApiKey.END_TXN, times=None)
+        committing = asyncio.ensure_future(producer.commit_transaction())
+        await asyncio.sleep(3)
+        assert "EndTxnRequest" in (producer.health().waiting_for or "")
+        assert "was not answered in time" in (producer.health().waiting_for or "")
+        stage.faults.remove(fault)
+        await committing
+
+    perform(act, request_timeout_ms=2_000)
+
+
 def test_a_commit_whose_records_are_acknowledged_waits_for_the_coordinator() -> None:
     async def act(stage: Stage) -> None:
         producer = stage.producer
