@@ -484,6 +484,7 @@ def test_no_call_that_waits_for_memory_is_accepted_after_the_close() -> None:
         await producer.start()
         await producer.warm_up(["t", "u"])
         stage.crash()
+        await asyncio.sleep(1)  # nothing is sent from now on
         accepted = [await producer.send("t", bytes(20)), await producer.send("u", bytes(100))]
         waiting = [
             asyncio.create_task(producer.send("u", bytes(100))),
@@ -496,3 +497,18 @@ def test_no_call_that_waits_for_memory_is_accepted_after_the_close() -> None:
                 await outcome
 
     play(act, buffer_memory=400, linger_ms=60_000)
+
+
+def test_a_send_that_lets_other_tasks_run_is_not_accepted_after_a_close_among_them() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.warm_up(["t"])
+        accepted = [await producer.send("t", b"v") for _ in range(1_000)]
+        closing = asyncio.create_task(producer.close(5))
+        with pytest.raises(ProducerClosedError):
+            await producer.send("t", b"late")
+        await closing
+        assert len(stage.values("t")) == len(accepted)
+
+    play(act, batch_size=16_384, linger_ms=60_000, **ROOMY)

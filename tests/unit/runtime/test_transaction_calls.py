@@ -564,3 +564,58 @@ def test_a_record_that_waits_for_its_place_until_the_commit_is_refused() -> None
         await producer.abort_transaction()
 
     perform(act, brokers=2, buffer_max_records=2, linger_ms=1_000)
+
+
+def test_a_record_that_waits_for_its_topic_until_the_abort_is_refused() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"before")
+        waiting = asyncio.ensure_future(producer.send("later", b"late"))
+        await asyncio.sleep(1)
+        await producer.abort_transaction()
+        stage.create_topic("later")
+        with pytest.raises(IllegalStateError):
+            await waiting
+        await committed_afterwards(stage)
+        assert stage.values("later") == []
+
+    perform(act, allow_auto_create_topics=False)
+
+
+def test_a_record_that_waits_for_memory_until_the_abort_is_refused() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"before")
+        stage.faults.swallow(ApiKey.PRODUCE)
+        for topic in ("t", "u"):
+            await producer.send(topic, bytes(100))
+        waiting = asyncio.ensure_future(producer.send("t", bytes(100)))
+        await asyncio.sleep(0)
+        aborting = asyncio.ensure_future(producer.abort_transaction())
+        with pytest.raises(IllegalStateError):
+            await waiting
+        await aborting
+        await committed_afterwards(stage)
+
+    perform(act, buffer_memory=400, linger_ms=1_000, request_timeout_ms=2_000)
+
+
+def test_a_record_whose_serializer_outlasts_its_transaction_is_not_part_of_the_next_one() -> None:
+    async def serialize(value: bytes) -> bytes:
+        await asyncio.sleep(len(value))
+        return value
+
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.begin_transaction()
+        waiting = asyncio.ensure_future(producer.send("t", b"late"))
+        await asyncio.sleep(1)
+        await producer.abort_transaction()
+        await producer.begin_transaction()
+        with pytest.raises(IllegalStateError):
+            await waiting
+        await producer.abort_transaction()
+
+    perform(act, value_serializer=serialize)

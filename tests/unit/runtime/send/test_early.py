@@ -8,7 +8,7 @@ import pytest
 from support.stage import Stage, play
 from support.turns import each_turn
 
-from aioproducer.errors import DeliveryTimeoutError, InvalidPartitionError
+from aioproducer.errors import DeliveryTimeoutError, InvalidPartitionError, ProducerClosedError
 
 
 async def connecting(stage: Stage) -> None:
@@ -101,5 +101,20 @@ def test_a_loop_of_sends_lets_other_tasks_run_and_takes_no_time() -> None:
         assert between_turns[:3] == [1_000, 2_000, 3_000]
         assert stage.loop.time() == began
         await stage.producer.close(0)
+
+    play(act, batch_size=16_384, buffer_memory=1 << 20)
+
+
+def test_a_send_that_lets_other_tasks_run_is_not_accepted_after_a_close_among_them() -> None:
+    async def act(stage: Stage) -> None:
+        await connecting(stage)
+        sent = [await stage.producer.send("t", b"v") for _ in range(1_000)]
+        closing = asyncio.create_task(stage.producer.close(0))
+        with pytest.raises(ProducerClosedError):
+            await stage.producer.send("t", b"v")
+        await closing
+        for delivery in sent:
+            with pytest.raises(ProducerClosedError):
+                await delivery
 
     play(act, batch_size=16_384, buffer_memory=1 << 20)
