@@ -201,19 +201,25 @@ def test_fork_with_a_mutant_that_no_test_notices_names_none() -> None:
 
 
 def test_chosen_tests_begin_with_the_nearest_and_fit_into_the_time() -> None:
-    seconds = {"tests/unit/net/a": 1.0, "tests/unit/core/c": 2.0}
-    seconds |= {"tests/unit/net/d": 20.0, "tests/unit/core/b": 80.0}
-    assert chosen(list(seconds), "core", seconds, 100.0) == [
-        "tests/unit/core/c",
-        "tests/unit/core/b",
-        "tests/unit/net/a",
+    seconds = {
+        "tests/unit/net/test_link.py::a": 1.0,
+        "tests/unit/core/test_stats.py::c": 2.0,
+        "tests/unit/net/test_link.py::d": 20.0,
+        "tests/unit/core/sending/test_sender.py::b": 60.0,
+        "tests/unit/core/sending/test_idempotence_and_retries.py::e": 20.0,
+    }
+    path = "aioproducer/core/sending/idempotence.py"
+    assert chosen(list(seconds), path, seconds, 100.0) == [
+        "tests/unit/core/sending/test_idempotence_and_retries.py::e",
+        "tests/unit/core/sending/test_sender.py::b",
+        "tests/unit/core/test_stats.py::c",
+        "tests/unit/net/test_link.py::a",
     ]
 
 
 def test_the_first_test_is_chosen_even_if_it_is_too_long() -> None:
-    assert chosen(["tests/unit/core/b"], "core", {"tests/unit/core/b": 80.0}, 10.0) == [
-        "tests/unit/core/b"
-    ]
+    seconds = {"tests/unit/core/test_stats.py::b": 80.0}
+    assert chosen(list(seconds), "aioproducer/core/stats.py", seconds, 10.0) == list(seconds)
 
 
 SOURCE = """

@@ -22,14 +22,21 @@ TESTS = "tests/unit tests/conformance"
 
 
 def chosen(
-    tests: Sequence[str], folder: str, seconds: Mapping[str, float], limit: float
+    tests: Sequence[str], path: str, seconds: Mapping[str, float], limit: float
 ) -> list[str]:
-    """Of tests in this order, first those that mirror the folder; as many as fit into the limit.
+    """Of tests in this order, first those that mirror the module; as many as fit into the limit.
 
+    After the files of the module's name come those of its folder, then those of the folders above.
     One at least: a mutant without any would count as not reached.
     """
-    near = f"tests/unit/{folder}/"
-    ordered = sorted(tests, key=lambda test: not test.startswith(near))
+    folders = path.removeprefix("aioproducer/").split("/")[:-1]
+    mirror = "/".join(["tests/unit", *folders, f"test_{Path(path).stem.strip('_')}"])
+    near = ["/".join(["tests/unit", *folders[:n], ""]) for n in range(1, len(folders) + 1)]
+
+    def distance(test: str) -> int:
+        return -len(near) - 1 if test.startswith(mirror) else -sum(map(test.startswith, near))
+
+    ordered = sorted(tests, key=distance)
     spent = itertools.accumulate(seconds[test] for test in ordered)
     fitting = [test for test, so_far in zip(ordered, spent, strict=True) if so_far <= limit]
     return fitting or ordered[:1]
@@ -69,11 +76,12 @@ def run(
     at_import: set[sampling.Mutant] = set()
     for mutant in judged:
         reaching = reached.tests_of(mutant.path, mutant.change.lines)
-        if not reaching:
-            # It may run while its module is imported, as a table of fields does.
+        if mutant.change.lines is None or not reaching:
+            # It runs while its module is imported, as a table of fields does, or may do so.
             at_import.add(mutant)
-            reaching = reached.tests_below(f"tests/unit/{mutant.folder}")
-        of_it = chosen(reaching, mutant.folder, reached.seconds, limit)
+            below = reached.tests_below(f"tests/unit/{mutant.folder}")
+            reaching = list(dict.fromkeys([*reaching, *below]))
+        of_it = chosen(reaching, mutant.path, reached.seconds, limit)
         seconds = sum(reached.seconds[test] for test in of_it)
         number = mutant.change.number
         questions.append(Question(str(ROOT / mutant.path), number, of_it, seconds))
