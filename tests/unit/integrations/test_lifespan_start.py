@@ -113,6 +113,23 @@ async def test_without_kafka_the_application_serves_and_answers_503_at_once() ->
     assert time.monotonic() - began < 3
 
 
+async def test_without_kafka_a_transaction_is_refused_at_once() -> None:
+    cluster = cluster_down()
+    app = FastAPI(
+        lifespan=ProducerLifespan(
+            bootstrap_servers=cluster.bootstrap_servers,
+            start="background",
+            transactional_id="tx",
+            **QUICK,
+        )
+    )
+    async with app.router.lifespan_context(app):
+        began = time.monotonic()
+        with pytest.raises(NotConnectedError, match="not connected to the cluster yet"):
+            await app.state.aioproducer.begin_transaction()
+        assert time.monotonic() - began < 3
+
+
 async def test_when_kafka_appears_readiness_turns_true_and_sends_go() -> None:
     cluster = cluster_down()
     app = application(

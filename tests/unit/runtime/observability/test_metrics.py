@@ -261,6 +261,21 @@ def test_the_uptime_counts_from_the_start():
     play(act)
 
 
+def test_the_time_in_flushes_is_added_up():
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.warm_up(["t"])
+        stage.crash()
+        await producer.send("t", b"v")
+        for seconds in (5, 2):
+            await producer.flush(seconds)
+        assert producer.metrics()["flush_time_ns_total"] == pytest.approx(7e9)
+        await producer.close(0)
+
+    play(act)
+
+
 def test_what_is_measured_of_requests_is_zero_before_the_first():
     async def act(stage: Stage) -> None:
         await stage.producer.start(wait=False)
