@@ -305,6 +305,20 @@ OWN = (
         "",
     ),
     Defect(
+        "report a commit without an answer as not persisted",
+        "core/transactions/manager.py",
+        "        if is_ending or contents.handed_out:\n",
+        "        if contents.handed_out:\n",
+        transactional=True,
+    ),
+    Defect(
+        "leave a transaction open that may have begun",
+        "core/transactions/manager.py",
+        "        elif rpc in _ADDITIONS:\n            self.contents.begun = True\n",
+        "",
+        transactional=True,
+    ),
+    Defect(
         "abort under an epoch that an unanswered request may have ended",
         "core/transactions/manager.py",
         "            self._init_in_doubt = True\n        elif",

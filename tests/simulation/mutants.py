@@ -497,12 +497,6 @@ TRANSACTIONAL_MUTANTS = tuple(
             "        if number < 0:\n",
         ),
         (
-            "report a commit without an answer as not persisted",
-            "core/transactions/manager.py",
-            "        if is_ending or contents.handed_out:\n",
-            "        if contents.handed_out:\n",
-        ),
-        (
             "write to partitions before they are added",
             "core/transactions/contents.py",
             "        return self.v2 or partition in self._added\n",
@@ -549,12 +543,6 @@ TRANSACTIONAL_MUTANTS = tuple(
             "core/transactions/manager.py",
             "        if rpc in _MAY_APPLY_LATE and not self.uses_v2:\n"
             "            self._renew_to_be_sure = True\n",
-            "",
-        ),
-        (
-            "leave a transaction open that may have begun",
-            "core/transactions/manager.py",
-            "        elif rpc in _ADDITIONS:\n            self.contents.begun = True\n",
             "",
         ),
         (
