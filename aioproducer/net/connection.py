@@ -467,7 +467,7 @@ class Connection:
         return True
 
     def _on_interrupt(self, interrupt: BaseException) -> None:
-        """Fail the connection after an exception such as KeyboardInterrupt during a response."""
+        """Fail the connection after its reader is cancelled, or a KeyboardInterrupt or the like."""
         self.abort(self._disconnected(f"interrupted by {interrupt!r}"))
 
     def _answered(self, request: InFlightRequest, response: Message, size: int) -> None:

@@ -29,14 +29,10 @@ def chosen(
     After the files of the module's name come those of its folder, then those of the folders above.
     One at least: a mutant without any would count as not reached.
     """
-    folders = path.removeprefix("aioproducer/").split("/")[:-1]
-    mirror = "/".join(["tests/unit", *folders, f"test_{Path(path).stem.strip('_')}"])
-    near = ["/".join(["tests/unit", *folders[:n], ""]) for n in range(1, len(folders) + 1)]
-
-    def distance(test: str) -> int:
-        return -len(near) - 1 if test.startswith(mirror) else -sum(map(test.startswith, near))
-
-    ordered = sorted(tests, key=distance)
+    mirror = Path("tests/unit", *Path(path).parts[1:])
+    near = [f"{folder}/" for folder in mirror.parents]
+    near.append(f"{mirror.parent}/test_{mirror.stem.strip('_')}")
+    ordered = sorted(tests, key=lambda test: -sum(map(test.startswith, near)))
     spent = itertools.accumulate(seconds[test] for test in ordered)
     fitting = [test for test, so_far in zip(ordered, spent, strict=True) if so_far <= limit]
     return fitting or ordered[:1]

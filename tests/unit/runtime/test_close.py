@@ -58,14 +58,18 @@ def test_a_close_does_not_wait_for_the_initialization_of_a_start_in_the_backgrou
     play(act, transactional_id="txn")
 
 
+async def send_what_does_not_leave(stage: Stage) -> None:
+    await stage.producer.start()
+    await stage.producer.send("t", b"delivered")
+    await stage.producer.flush()
+    stage.broker.freeze()
+    await stage.producer.send("t", bytes(150))  # more than the network has room for
+    await asyncio.sleep(0.1)
+
+
 def test_a_failed_producer_waits_a_second_at_most_for_bytes_that_do_not_leave() -> None:
     async def act(stage: Stage) -> None:
-        await stage.producer.start()
-        await stage.producer.send("t", b"delivered")
-        await stage.producer.flush()
-        stage.broker.freeze()
-        await stage.producer.send("t", bytes(150))  # more than the network has room for
-        await asyncio.sleep(0.1)
+        await send_what_does_not_leave(stage)
         (task,) = [t for t in stage.engine.tasks() if t.get_name() == "aioproducer-metadata"]
         task.cancel()
         await asyncio.sleep(0.1)
@@ -78,12 +82,7 @@ def test_a_failed_producer_waits_a_second_at_most_for_bytes_that_do_not_leave() 
 
 def test_a_close_does_not_wait_for_bytes_whose_record_it_has_given_up() -> None:
     async def act(stage: Stage) -> None:
-        await stage.producer.start()
-        await stage.producer.send("t", b"delivered")
-        await stage.producer.flush()
-        stage.broker.freeze()
-        await stage.producer.send("t", bytes(150))  # more than the network has room for
-        await asyncio.sleep(0.1)
+        await send_what_does_not_leave(stage)
         began = stage.loop.time()
         await stage.producer.close(0)
         assert stage.loop.time() - began < 0.1
