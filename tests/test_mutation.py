@@ -267,6 +267,19 @@ def test_a_property_gets_the_changed_code(module: ModuleType) -> None:
     assert thing.is_low
 
 
+def test_a_module_that_is_not_imported_yet_can_be_changed_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "patched_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "lazy.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    number = next(each.number for each in changes_of(SOURCE) if each.after == "return a <= 2")
+    assert apply(package / "lazy.py", number)
+    assert sys.modules.pop("patched_package.lazy").outer(2)()
+
+
 @pytest.mark.parametrize("after", ["limit = 4", "def outer(a=2):"])
 def test_what_runs_at_import_is_not_changed_in_place(module: ModuleType, after: str) -> None:
     assert not patch(module, after)

@@ -7,6 +7,7 @@ a module does when it is imported need a process that imports the changed module
 from __future__ import annotations
 
 import gc
+import importlib
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ def apply(file: Path, number: int) -> bool:
     after = compile(mutated(source, number), str(file), "exec")
     if not _is_same_outside(before, after):
         return False
+    importlib.import_module(_module_name(file))  # some are imported once they are used
     changed = dict(_changed(before, after))
     gc.unfreeze()  # frozen objects are not listed
     functions = [
@@ -40,6 +42,15 @@ def apply(file: Path, number: int) -> bool:
     for function, code in found:
         function.__code__ = code
     return True
+
+
+def _module_name(file: Path) -> str:
+    names = [] if file.stem == "__init__" else [file.stem]
+    folder = file.parent
+    while (folder / "__init__.py").exists():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(names)
 
 
 def _key(code: CodeType) -> Key:
