@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
 
 Outcome = asyncio.Future[RecordMetadata | None]
-_Pairs = list[tuple[Outcome, Delivery]]
 
 
 _await_future: Final = asyncio.Future.__await__
@@ -89,37 +88,42 @@ class RecordFutures:
     def __init__(self, loop: asyncio.AbstractEventLoop, *, acknowledged: bool) -> None:
         self.acknowledged: bool = acknowledged
         self._loop = loop
-        self._open: dict[ProducerBatch, _Pairs] = {}
+        self._open: dict[ProducerBatch, tuple[list[Outcome], list[Delivery]]] = {}
+        """The futures of batches without an outcome, and the deliveries they are for."""
 
     def of(self, delivery: Delivery) -> Outcome:
         """Return a future of a delivery; called in the producer's loop."""
         batch = delivery._batch
-        pairs = self._open.get(batch)
-        if pairs is not None:
+        open_ones = self._open.get(batch)
+        if open_ones is not None:
             # Without `loop=`, asyncio of Python 3.11 makes a system call.
             future: Outcome = asyncio.Future(loop=self._loop)
-            pairs.append((future, delivery))
+            open_ones[0].append(future)
+            open_ones[1].append(delivery)
             return future
         future = RecordFuture(delivery, self._loop)
+        self._open[batch] = [future], [delivery]
         if batch.outcome is None:
             # A listener of the batch is far cheaper than a callback with a context, and setting a
             # future's result runs no other code.
-            self._open[batch] = [(future, delivery)]
-            batch.add_listener((self, batch), _complete)
+            batch.add_listener(batch, self._complete)
         else:
-            self._resolve(batch, [(future, delivery)])
+            self._complete(batch)
         return future
 
-    def _resolve(self, batch: ProducerBatch, pairs: _Pairs) -> None:
+    def _complete(self, batch: Any) -> None:
+        """Give the futures of a batch their results; after an interrupt it is called again."""
+        futures, deliveries = self._open.get(batch, ((), ()))
         outcome = acknowledgement(batch) if self.acknowledged else None
         if outcome is None:
-            for future, delivery in pairs:
+            for future, delivery in zip(futures, deliveries, strict=True):
                 self._resolve_one(future, delivery)
-            return
-        found = acknowledged_metadata(batch, outcome, [delivery for _, delivery in pairs])
-        for (future, _), metadata in zip(pairs, found, strict=True):
-            if not future.done():
-                future.set_result(metadata)
+        else:
+            found = acknowledged_metadata(batch, outcome, deliveries)
+            for future, metadata in zip(futures, found, strict=True):
+                if not future.done():
+                    future.set_result(metadata)
+        self._open.pop(batch, None)
 
     def _resolve_one(self, future: Outcome, delivery: Delivery) -> None:
         if future.done():
@@ -129,13 +133,6 @@ class RecordFutures:
             future.set_exception(translated(error))
         else:
             future.set_result(record_metadata(delivery) if self.acknowledged else None)
-
-
-def _complete(key: object) -> None:
-    """Give the futures of a batch their results; after an interrupt it is called again."""
-    futures, batch = cast("tuple[RecordFutures, ProducerBatch]", key)
-    futures._resolve(batch, futures._open.get(batch, []))
-    futures._open.pop(batch, None)
 
 
 def batch_future(batch: ProducerBatch | None, *, acknowledged: bool) -> Outcome:

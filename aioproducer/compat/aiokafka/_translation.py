@@ -54,7 +54,7 @@ def acknowledged_metadata(
 ) -> list[RecordMetadata]:
     """Return the acknowledgements of records of one batch in aiokafka's shape."""
     struct, (topic, partition) = shared_struct(RecordMetadata), batch.topic_partition
-    place = shared_struct(TopicPartition)(topic, partition)
+    place = _new_tuple(shared_struct(TopicPartition), (topic, partition))
     base, stamped = outcome.base_offset, outcome.log_append_time_ms
     kind = 0 if stamped is None else 1  # a `TimestampType` without the cost of its `value`
     start = outcome.log_start_offset
