@@ -22,7 +22,6 @@ SECRET = "s3cr3t-4711"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
-KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
 IAM = "software.amazon.msk.auth.iam.IAMLoginModule"
 
 
@@ -170,15 +169,6 @@ def test_security_that_would_not_be_used_is_refused(name: str) -> None:
 def test_tls_options_that_contradict_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         config(security_protocol="SSL", **options)
-
-
-def test_kerberos_needs_the_brokers_service_name() -> None:
-    pytest.importorskip("gssapi")
-    with pytest.raises(ConfigError, match="sasl_kerberos_service_name must be given"):
-        sasl_mechanism(with_sasl("GSSAPI"))
-    line = f'{KERBEROS} required useKeyTab=true serviceName="kafka";'
-    with pytest.raises(ConfigError, match="useKeyTab=true needs keyTab"):
-        sasl_mechanism(with_sasl("GSSAPI", sasl_jaas_config=line))
 
 
 # -- Java's words ----------------------------------------------------------------------------------

@@ -11,10 +11,16 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from support.security.certificates import Authority
 from support.security.issuer import Issuer, serving
 
 from aioproducer import ProducerConfig
-from aioproducer.errors import AuthenticationError, KafkaConnectionError
+from aioproducer.errors import (
+    AuthenticationError,
+    ConfigError,
+    KafkaConnectionError,
+    SaslAuthenticationFailedError,
+)
 from aioproducer.runtime.security_settings import principal_of, sasl_mechanism, tls_contexts
 
 SCRAM_LOGIN = (
@@ -78,6 +84,17 @@ def test_the_principal_is_named_as_far_as_the_options_give_it(
     assert principal_of(config(**options))() == principal
 
 
+def test_the_principal_of_a_client_with_a_certificate_is_its_subject(tmp_path: Path) -> None:
+    store = Authority().issue("ann").pem_file(tmp_path / "ann.pem")
+    made = config(security_protocol="SSL", ssl_keystore_location=str(store))
+    assert principal_of(made)() == "the client's certificate CN=ann"
+
+
+def test_the_principal_is_described_if_the_certificate_cannot_be_read(tmp_path: Path) -> None:
+    made = config(security_protocol="SSL", ssl_keystore_location=str(tmp_path / "missing.pem"))
+    assert principal_of(made)() == "the subject of the client's certificate"
+
+
 @pytest.mark.parametrize(
     ("protocol", "has_tls", "has_sasl"),
     [
@@ -120,6 +137,45 @@ async def test_host_names_are_checked_unless_the_option_is_empty(
     )
     assert contexts is not None
     assert (await contexts.current()).check_hostname is checks
+
+
+@pytest.mark.parametrize(
+    ("enabled", "newest", "versions"),
+    [
+        ("TLSv1.2,TLSv1.3", "TLSv1.3", ("TLSv1_2", "TLSv1_3")),
+        ("TLSv1.2,TLSv1.3", "TLSv1.2", ("TLSv1_2", "TLSv1_2")),
+        ("TLSv1.3", "TLSv1.3", ("TLSv1_3", "TLSv1_3")),
+    ],
+)
+async def test_tls_versions_are_the_enabled_ones_up_to_the_newest_allowed(
+    enabled: str, newest: str, versions: tuple[str, str]
+) -> None:
+    contexts = tls_contexts(
+        config(security_protocol="SSL", ssl_enabled_protocols=enabled, ssl_protocol=newest)
+    )
+    assert contexts is not None
+    context = await contexts.current()
+    assert (context.minimum_version.name, context.maximum_version.name) == versions
+
+
+def test_tls_without_a_version_that_is_allowed_is_refused() -> None:
+    made = config(security_protocol="SSL", ssl_enabled_protocols="TLSv1.3", ssl_protocol="TLSv1.2")
+    with pytest.raises(ConfigError, match="ssl_protocol is below every version"):
+        tls_contexts(made)
+
+
+@pytest.mark.parametrize("kind", ["truststore", "keystore"])
+def test_the_kind_of_a_store_is_found_unless_an_option_says_it(kind: str, tmp_path: Path) -> None:
+    authority, path = Authority(), tmp_path / "store"
+    if kind == "truststore":
+        authority.pkcs12_file(path, "hunter2")
+    else:
+        authority.issue("ann").pkcs12_file(path, "hunter2")
+    store = {f"ssl_{kind}_location": str(path), f"ssl_{kind}_password": "hunter2"}
+    assert tls_contexts(config(security_protocol="SSL", **store)) is not None
+    assert tls_contexts(config(security_protocol="SSL", **store, **{f"ssl_{kind}_type": "PKCS12"}))
+    with pytest.raises(ConfigError):
+        tls_contexts(config(security_protocol="SSL", **store, **{f"ssl_{kind}_type": "PEM"}))
 
 
 @pytest.mark.parametrize("give", ["function", "options", "coroutine"])
@@ -178,6 +234,89 @@ def test_the_keytab_of_a_login_is_used_if_the_login_says_so(
         )
     )
     assert mechanism._settings.keytab == keytab
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ("", "needs sasl_kerberos_service_name"),
+        ('useKeyTab="true" serviceName="kafka"', "useKeyTab=true needs keyTab"),
+    ],
+)
+def test_kerberos_without_a_service_or_without_its_keytab_is_refused(
+    options: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", ModuleType("gssapi"))
+    made = config(
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="GSSAPI",
+        sasl_jaas_config=f"com.sun.security.auth.module.Krb5LoginModule required {options};",
+    )
+    with pytest.raises(ConfigError, match=text):
+        sasl_mechanism(made)
+
+
+class AwsSession:
+    """Stands for the session of botocore: its access key is the name of its profile."""
+
+    def __init__(self, profile: str | None) -> None:
+        self.access_key = f"KEY-OF-{profile}"
+        self.secret_key = "hunter2"
+        self.token = None
+
+    def get_credentials(self) -> AwsSession:
+        return self
+
+    def get_frozen_credentials(self) -> AwsSession:
+        return self
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"sasl_credentials": lambda: ("GIVEN", "hunter2")}, b'"GIVEN/'),
+        ({}, b'"KEY-OF-None/'),
+        (
+            {
+                "sasl_jaas_config": "software.amazon.msk.auth.iam.IAMLoginModule required "
+                'awsProfileName="dev";'
+            },
+            b'"KEY-OF-dev/',
+        ),
+    ],
+)
+async def test_a_login_at_aws_uses_the_given_credentials_or_those_of_a_profile(
+    options: dict[str, Any], key: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library: Any = ModuleType("botocore.session")
+    library.Session = AwsSession
+    monkeypatch.setitem(sys.modules, "botocore.session", library)
+    monkeypatch.setenv("AWS_REGION", "us-east-2")
+    mechanism = sasl_mechanism(
+        config(security_protocol="SASL_PLAINTEXT", sasl_mechanism="AWS_MSK_IAM", **options)
+    )
+    assert mechanism is not None
+    exchange = mechanism.exchange("broker")
+    assert key in await anext(exchange)
+    await exchange.aclose()
+
+
+@pytest.mark.parametrize(
+    "given", [None, "ann", ["ann", "hunter2"], ("a", "b", "c"), ("ann", None), (b"ann", "hunter2")]
+)
+async def test_credentials_of_another_form_are_refused(given: object) -> None:
+    mechanism: Any = sasl_mechanism(config(**PLAIN, sasl_credentials=lambda: given))
+    with pytest.raises(AuthenticationError, match="must return") as caught:
+        await mechanism._credentials()
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_an_error_of_this_library_in_the_users_function_is_raised_as_it_is() -> None:
+    error = SaslAuthenticationFailedError("no such user")
+    mechanism: Any = sasl_mechanism(config(**PLAIN, sasl_credentials=raising(error)))
+    with pytest.raises(SaslAuthenticationFailedError) as caught:
+        await mechanism._credentials()
+    assert caught.value is error
 
 
 def raising(error: Exception) -> Callable[[], object]:
