@@ -1,14 +1,39 @@
-"""The settings that the network layer gets from the options."""
+"""The settings that each package gets from the options."""
 
 from __future__ import annotations
+
+from random import Random
+from typing import Any
 
 import pytest
 
 from aioproducer import ProducerConfig
+from aioproducer._util.backoff import ExponentialBackoff
+from aioproducer.core.batching.accumulator import AccumulatorSettings
+from aioproducer.core.metadata.metadata import Metadata
+from aioproducer.core.sending.actions import NoBrokerReady, Rebootstrap
+from aioproducer.core.sending.idempotence import IdempotentSequencer, Sequencer
+from aioproducer.core.transactions.sequencer import TransactionalSequencer
+from aioproducer.metrics.sampling import Sampling
 from aioproducer.net.dial.dialer import TcpDialer
 from aioproducer.net.dial.user_dialer import OpenerDialer
 from aioproducer.net.security.tls_dialer import TlsDialer
-from aioproducer.runtime.settings import make_dialer, net_settings
+from aioproducer.runtime.send.appender import AppenderSettings
+from aioproducer.runtime.settings import (
+    accumulator_settings,
+    appender_settings,
+    make_dialer,
+    make_encoder,
+    make_metadata,
+    make_metadata_requests,
+    make_sequencer,
+    make_transactions,
+    net_settings,
+    retry_backoff,
+    sampling,
+    sender_settings,
+)
+from aioproducer.wire.messages import MetadataResponse, MetadataResponseBroker
 
 
 def config(**options: object) -> ProducerConfig:
@@ -68,3 +93,195 @@ def test_a_token_endpoint_without_tls_is_warned_of(
     )
     assert ("can be read on the way to the token endpoint" in caplog.text) is warns
     assert "hunter2" not in caplog.text
+
+
+# -- times in seconds ------------------------------------------------------------------------------
+
+
+def test_retries_have_the_backoff_of_the_options_in_seconds() -> None:
+    made = config(retry_backoff_ms=50, retry_backoff_max_ms=4_000, delivery_timeout_ms=90_000)
+    assert retry_backoff(made) == ExponentialBackoff(0.05, 4.0)
+    settings = sender_settings(made)
+    assert settings.retry_backoff == ExponentialBackoff(0.05, 4.0)
+    assert settings.delivery_timeout == 90.0
+
+
+def test_metrics_have_the_samples_of_the_options_with_their_window_in_seconds() -> None:
+    made = config(metrics_num_samples=3, metrics_sample_window_ms=5_000)
+    assert sampling(made) == net_settings(made).sampling == Sampling(3, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "linger"),
+    [
+        ({"linger_ms": 7}, 0.007),
+        ({"producer_type": "async", "linger_ms": 7}, 0.007),
+        ({"producer_type": "sync", "linger_ms": 7}, 0.0),
+    ],
+)
+def test_a_batch_waits_for_the_linger_unless_the_producer_is_synchronous(
+    options: dict[str, Any], linger: float
+) -> None:
+    assert accumulator_settings(config(**options)).linger == linger
+
+
+@pytest.mark.parametrize(("in_flight", "guarantees"), [(1, True), (2, False), (5, False)])
+@pytest.mark.parametrize(("strategy", "grows"), [("full", False), ("incremental", True)])
+def test_batches_are_bounded_and_ordered_as_the_options_say(
+    in_flight: int, guarantees: bool, strategy: str, grows: bool
+) -> None:
+    made = config(
+        batch_size=1_000,
+        batch_max_records=10,
+        max_request_size=2_000,
+        linger_ms=0,
+        delivery_timeout_ms=90_000,
+        max_in_flight_requests_per_connection=in_flight,
+        buffer_memory_allocation_strategy=strategy,
+    )
+    assert accumulator_settings(made) == AccumulatorSettings(
+        1_000, 0.0, 90.0, 2_000, guarantees, batch_records=10, grows=grows
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "hashes_keys", "sticks"),
+    [
+        ({}, True, True),
+        ({"partitioner_ignore_keys": True}, False, True),
+        ({"partitioner": "round_robin"}, False, False),
+        ({"partitioner": "round_robin", "partitioner_ignore_keys": True}, False, False),
+    ],
+)
+def test_only_the_default_partitioner_hashes_keys_and_stays_at_a_partition(
+    options: dict[str, Any], hashes_keys: bool, sticks: bool
+) -> None:
+    made = config(max_block_ms=2_500, max_request_size=2_000, **options)
+    assert appender_settings(made) == AppenderSettings(
+        2.5, 2_000, None, hashes_keys=hashes_keys, sticks=sticks
+    )
+
+
+def test_connections_have_the_times_of_the_options_in_seconds() -> None:
+    settings = net_settings(
+        config(
+            request_timeout_ms=1_500,
+            socket_connection_setup_timeout_ms=2_500,
+            socket_connection_setup_timeout_max_ms=3_500,
+            reconnect_backoff_ms=20,
+            reconnect_backoff_max_ms=4_500,
+        )
+    )
+    assert settings.request_timeout_s == 1.5
+    assert settings.connection_setup_timeout_s == 2.5
+    assert settings.connection_setup_timeout_max_s == 3.5
+    assert (settings.reconnect_backoff_s, settings.reconnect_backoff_max_s) == (0.02, 4.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "expects"), [({}, False), ({"broker_version_fallback": "0.8.2"}, True)]
+)
+def test_old_brokers_are_expected_if_the_options_name_their_version(
+    options: dict[str, str], expects: bool
+) -> None:
+    assert net_settings(config(**options)).expects_old_brokers is expects
+
+
+# -- metadata --------------------------------------------------------------------------------------
+
+
+def answered(metadata: Metadata, now: float) -> Metadata:
+    """Give the metadata a full response at this time."""
+    metadata.start_request(now)
+    metadata.on_response(MetadataResponse(brokers=[MetadataResponseBroker(1, "b", 9092)]), now)
+    return metadata
+
+
+@pytest.mark.parametrize(("age_ms", "due_after"), [(300_000, 300.0), (2_000, 2.0)])
+def test_metadata_are_requested_again_at_their_age(age_ms: int, due_after: float) -> None:
+    made = config(metadata_max_age_ms=age_ms, retry_backoff_ms=0, retry_backoff_max_ms=0)
+    metadata = answered(make_metadata(made, Random(1)), 100.0)
+    assert metadata.next_update_at(100.0) == 100.0 + due_after
+
+
+def test_metadata_are_requested_again_after_an_age_of_1_ms() -> None:
+    made = config(metadata_max_age_ms=1, retry_backoff_ms=0, retry_backoff_max_ms=0)
+    metadata = answered(make_metadata(made, Random(1)), 100.0)
+    assert metadata.next_update_at(100.0) == pytest.approx(100.001)
+
+
+@pytest.mark.parametrize("age_ms", [0, -1])
+def test_metadata_are_not_requested_again_for_their_age_without_one(age_ms: int) -> None:
+    made = config(metadata_max_age_ms=age_ms, retry_backoff_ms=0, retry_backoff_max_ms=0)
+    metadata = answered(make_metadata(made, Random(1)), 100.0)
+    assert metadata.next_update_at(100.0) > 1e9
+
+
+def test_topics_are_dropped_after_the_idle_time_of_the_options() -> None:
+    metadata = make_metadata(config(metadata_max_idle_ms=6_000), Random(1))
+    metadata.add_topic("t", 100.0)
+    metadata.add_topic("u", 103.0)
+    assert metadata.start_request(107.0).topics == ["u"]
+
+
+class UnreachableNodes:
+    """Brokers that are known, and not connected."""
+
+    rebootstrap_required = None
+
+    def least_loaded_node(self, now: float) -> int | None:
+        return None
+
+    def any_connected(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("strategy", "after_s"), [("rebootstrap", 20.0), ("none", None)], ids=["rebootstrap", "none"]
+)
+def test_a_client_starts_over_after_the_time_of_the_options(
+    strategy: str, after_s: float | None
+) -> None:
+    made = config(
+        metadata_recovery_strategy=strategy, metadata_recovery_rebootstrap_trigger_ms=20_000
+    )
+    metadata = answered(make_metadata(made, Random(1)), 0.0)
+    metadata.request_update(1.0)
+    requests: Any = make_metadata_requests(made, metadata)
+    requests.on_answer()
+    nodes = UnreachableNodes()
+    kinds = [type(*requests.poll(now, nodes)) for now in (100.0, 119.0, 121.0)]
+    assert kinds == [NoBrokerReady, NoBrokerReady, Rebootstrap if after_s else NoBrokerReady]
+    assert net_settings(made).rebootstrap is (strategy == "rebootstrap")
+
+
+# -- idempotence, transactions, compression --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({}, IdempotentSequencer),
+        ({"enable_idempotence": True}, IdempotentSequencer),
+        ({"enable_idempotence": False}, Sequencer),
+        ({"acks": 1}, Sequencer),
+        ({"transactional_id": "txn"}, TransactionalSequencer),
+    ],
+)
+def test_batches_are_numbered_as_the_options_say(options: dict[str, Any], kind: type) -> None:
+    made = config(**options)
+    transactions = make_transactions(made, dict)
+    assert (transactions is not None) is ("transactional_id" in options)
+    assert type(make_sequencer(made, transactions)) is kind
+
+
+@pytest.mark.parametrize(
+    ("options", "version"),
+    [({}, 0), ({"transactional_id": "txn"}, 3), ({"compression_type": "gzip"}, 0)],
+)
+def test_transactions_need_produce_requests_of_version_3(
+    options: dict[str, Any], version: int
+) -> None:
+    encoder = make_encoder(config(**options))
+    assert encoder.min_produce_version == version
+    assert encoder.compresses is ("compression_type" in options)
