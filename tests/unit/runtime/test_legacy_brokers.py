@@ -14,11 +14,13 @@ from net.virtual import MemoryDialer, virtual_time
 from support.dialed import DialedProducer
 from support.hostile import Peer, Ranges
 
+from aioproducer import ProducerConfig
 from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.errors import UnsupportedVersionError
 from aioproducer.net.legacy_brokers import ranges_of_old_broker
 from aioproducer.net.versions import BrokerVersions
 from aioproducer.records.reader import read_batches
+from aioproducer.runtime.legacy_brokers import refuse_what_they_lack
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages import (
     InitProducerIdRequest,
@@ -181,6 +183,28 @@ def test_what_was_asked_for_and_they_lack_is_refused_at_the_start(ranges, option
         await dialer.shut_down()
 
     run()
+
+
+@pytest.mark.parametrize(
+    ("options", "oldest"),
+    [
+        ({}, 0),
+        ({"compression_type": "gzip"}, 0),
+        ({"enable_idempotence": False}, 0),
+        ({"enable_idempotence": True}, 3),
+        ({"transactional_id": "t"}, 3),
+        ({"compression_type": "zstd"}, 7),
+    ],
+)
+def test_each_option_has_an_oldest_version_of_produce_that_supports_it(
+    options: dict[str, Any], oldest: int
+) -> None:
+    config = ProducerConfig(bootstrap_servers="broker:9092", **options)
+    for version in range(oldest):
+        with pytest.raises(UnsupportedVersionError):
+            refuse_what_they_lack(config, version)
+    for version in (oldest, oldest + 1, 13, None):
+        refuse_what_they_lack(config, version)
 
 
 @virtual_time
