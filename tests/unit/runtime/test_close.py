@@ -9,7 +9,11 @@ import threading
 
 import pytest
 from support.stage import Stage, play
+from support.waiting import until
 
+from aioproducer import Producer
+from aioproducer.testing.broker import TelemetrySubscription
+from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.wire.api_keys import ApiKey
 
@@ -138,3 +142,82 @@ def test_asyncio_does_not_complain_about_tasks_of_a_producer_whose_loop_is_close
     del stage
     gc.collect()
     assert [text for text in map(str, loop.failures) if "aioproducer-" in text] == []
+
+
+def test_a_producer_that_is_dropped_while_its_loop_ends_pushes_no_metrics() -> None:
+    async def act(stage: Stage) -> None:
+        telemetry = stage.world.cluster.telemetry
+        telemetry.subscription = TelemetrySubscription(("",), interval_ms=1_000)
+        await stage.producer.start()
+        await asyncio.sleep(5)
+        assert telemetry.received
+        for task in stage.engine.tasks():  # as asyncio.run() does at its end
+            task.cancel()
+        stage.engine.close_soon()
+        await asyncio.sleep(0.1)
+        telemetry.received.clear()
+        await asyncio.sleep(30)
+        assert telemetry.received == []
+        assert stage.engine.tasks() == []
+        await stage.producer.close()
+
+    play(act, buffer_memory=1 << 20)
+
+
+def test_a_producer_without_telemetry_may_be_dropped_while_its_loop_ends() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        for task in stage.engine.tasks():
+            task.cancel()
+        stage.engine.close_soon()
+        await asyncio.sleep(1)
+        assert stage.engine.tasks() == []
+        await stage.producer.close()
+
+    play(act, enable_metrics_push=False)
+
+
+def compressing() -> list[threading.Thread]:
+    threads = threading.enumerate()
+    return [thread for thread in threads if thread.name.startswith("aioproducer-compress")]
+
+
+def compressing_producer(servers: str) -> Producer:
+    return Producer(
+        bootstrap_servers=servers,
+        compression_type="gzip",
+        compression_threads_threshold_bytes=0,
+    )
+
+
+async def test_a_producer_that_is_dropped_while_its_loop_ends_ends_its_threads() -> None:
+    async with EmbeddedCluster(brokers=1) as cluster:
+        producer = compressing_producer(cluster.bootstrap_servers)
+        await producer.start()
+        await producer.send_and_wait("t", b"v")
+        assert compressing()
+        engine = producer._engine
+        assert engine is not None
+        for task in engine.tasks():  # as asyncio.run() does at its end
+            task.cancel()
+        engine.close_soon()
+        await until(lambda: not compressing())
+        await producer.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*(transport|loop is closed):ResourceWarning")  # asyncio's own
+async def test_a_producer_whose_loop_is_closed_ends_its_threads() -> None:
+    def run(servers: str) -> Producer:
+        loop = asyncio.new_event_loop()
+        producer = compressing_producer(servers)
+        loop.run_until_complete(producer.start())
+        loop.run_until_complete(producer.send_and_wait("t", b"v"))
+        loop.close()
+        return producer
+
+    async with EmbeddedCluster(brokers=1) as cluster:
+        producer = await asyncio.to_thread(run, cluster.bootstrap_servers)
+        assert compressing()
+        await producer.close()
+        await until(lambda: not compressing())
+        gc.collect()

@@ -68,6 +68,7 @@ def test_interrupted_answer_ends_every_delivery_and_frees_the_memory(
                 assert error.persistence is Persistence.POSSIBLY_PERSISTED
             assert delivery.batch_and_index()[0].buffer is None
         assert producer.engine.pool.available == producer.engine.pool.total
+        assert producer.engine.memory_left == 0
     finally:
         asyncio.set_event_loop(None)
         loop.close()
