@@ -108,8 +108,9 @@ class SerializationQueue:
         """See `Place.leave`."""
         with self._lock:
             queue = self._topics.get(place.topic)
-            if queue is None or not queue.remove(place):
+            if queue is None:
                 return
+            queue.remove(place)
             if queue.is_empty:
                 del self._topics[place.topic]
             else:
@@ -124,11 +125,10 @@ class SerializationQueue:
     async def _turn(self, place: Place) -> None:
         with self._lock:
             queue = self._topics[place.topic]
-            is_first = not queue.resumed and queue.waiting[0] is place
+            if not queue.resumed and queue.waiting[0] is place:
+                return
             place.turn = self._loop.create_future()
-            queue.resume()
-        if not is_first:
-            await place.turn
+        await place.turn
 
 
 class Place:
@@ -189,23 +189,14 @@ class _TopicQueue:
             if turn is None:
                 return
             self.resumed.add(self.waiting.popleft())
-            # Deferred: the caller may be one of these calls, and has to await its turn first.
-            turn.get_loop().call_soon(_end, turn)
+            if not turn.done():
+                turn.set_result(None)
 
-    def remove(self, place: Place) -> bool:
-        """Remove a call; return whether it was here."""
-        if place in self.resumed:
-            self.resumed.remove(place)
-        elif place in self.waiting:
+    def remove(self, place: Place) -> None:
+        """Remove a call, if it is here."""
+        self.resumed.discard(place)
+        if place in self.waiting:
             self.waiting.remove(place)
-        else:
-            return False
-        return True
-
-
-def _end(turn: asyncio.Future[None]) -> None:
-    if not turn.done():
-        turn.set_result(None)
 
 
 def discard(made: T | PendingSerialization[T]) -> None:

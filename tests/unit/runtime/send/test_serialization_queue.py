@@ -66,7 +66,7 @@ async def test_records_of_a_topic_are_appended_in_the_order_of_their_calls() -> 
 @virtual_time
 async def test_a_topic_is_queued_until_its_last_record_is_appended() -> None:
     calls = Calls()
-    first, second = calls.start("a", 1.0), calls.start("b")
+    first, second = calls.start("a", 1.0), calls.start("b", 2.0)
     for task in (first, second):
         assert calls.queue.is_queued("t")
         assert not calls.queue.is_queued("u")
@@ -124,4 +124,68 @@ async def test_a_call_that_has_only_entered_when_the_queue_is_closed_ends_with_i
     calls.queue.close(ProducerClosedError("over"))
     with place, pytest.raises(ProducerClosedError, match="over"):
         await calls.queue.finish(place, ("a",))
+    assert not calls.queue
+
+
+@virtual_time
+async def test_a_call_that_waits_for_nothing_does_not_suspend() -> None:
+    calls = Calls()
+    with calls.queue.enter("t") as place:
+        call = calls.queue.finish(place, ("a",))
+        with pytest.raises(StopIteration) as ended:
+            call.send(None)
+        assert ended.value.value == ("a",)
+    assert not calls.queue
+
+
+@virtual_time
+async def test_a_second_record_of_a_task_does_not_overtake_the_record_of_another_task() -> None:
+    calls = Calls()
+
+    async def two_calls() -> None:
+        await calls.start("a", 1.0)
+        with calls.queue.enter("t") as place:
+            (name,) = await calls.queue.finish(place, ("c",))
+        calls.appended.append((name, calls.loop.time()))
+
+    first = asyncio.create_task(two_calls())
+    await asyncio.sleep(0)
+    await asyncio.gather(first, calls.start("b", 0.5))
+    assert [name for name, _ in calls.appended] == ["a", "b", "c"]
+
+
+@virtual_time
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_records_after_one_that_is_given_up_are_appended_at_once(is_cancelled: bool) -> None:
+    calls = Calls(max_block=2.0)
+    given_up = calls.start("given up", 4.0)
+    await asyncio.sleep(1.0)
+    others = [calls.start("b"), calls.start("c", 1.5)]
+    await asyncio.sleep(0.5)
+    if is_cancelled:
+        given_up.cancel()
+    await asyncio.gather(*others)
+    assert calls.appended == [("b", 1.5 if is_cancelled else 2.0), ("c", 2.5)]
+    assert isinstance(
+        given_up.exception() if not given_up.cancelled() else asyncio.CancelledError(),
+        asyncio.CancelledError if is_cancelled else KafkaTimeoutError,
+    )
+    assert not calls.queue
+
+
+@virtual_time
+async def test_a_call_that_is_cancelled_when_its_turn_comes_lets_the_next_one_go_on() -> None:
+    calls = Calls()
+    places = [calls.queue.enter("t") for _ in range(3)]
+    second = asyncio.create_task(calls.queue.finish(places[1], ("b",)))
+    third = asyncio.create_task(calls.queue.finish(places[2], ("c",)))
+    await asyncio.sleep(0)
+    second.cancel()
+    places[0].leave()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    assert await third == ("c",)
+    assert calls.queue
+    for place in (*places, places[0]):
+        place.leave()  # a second time, it has no effect
     assert not calls.queue
