@@ -71,7 +71,6 @@ class WholeBatchAppender(RecordAppender):
     ) -> ProducerBatch:
         async with self._in_turn(records[0].meta.name, deadline):
             await self._memory.wait_for_place(self.fast_path.appended)
-            self._check_open(transaction_number)
             buffer = await self._memory.allocate(size)
             try:
                 self._check_open(transaction_number)
