@@ -98,7 +98,6 @@ class BatchEncoder:
         """Shut the threads down, without waiting for them."""
         if self._executor is not None:
             self._executor.shutdown(wait=False)
-            self._executor = None
 
     def _encode(
         self, batch: ProducerBatch, magic: int, codec: Codec | None

@@ -56,26 +56,62 @@ class SlowCodec(Codec):
     def __init__(self) -> None:
         self.began = threading.Semaphore(0)
         self.may_go_on = threading.Event()
-        self.threads: list[str] = []
+        self.threads: list[threading.Thread] = []
 
     def compress(self, data: bytes | bytearray | memoryview) -> bytes:
-        self.threads.append(threading.current_thread().name)
+        self.threads.append(threading.current_thread())
         self.began.release()
         assert self.may_go_on.wait(20)
         return codec_for("gzip").compress(data)
 
 
-async def test_large_batches_are_compressed_in_threads_of_the_producer_side_by_side() -> None:
+async def test_large_batches_are_compressed_in_two_threads_that_end_with_the_close() -> None:
     codec = SlowCodec()
     encoder = BatchEncoder(codec, 0)
-    batches = [Core(batch_size=2000).fill() for _ in range(2)]
+    batches = [Core(batch_size=2000).fill() for _ in range(3)]
     encoding = asyncio.create_task(encoder.encode(batches))
-    for _ in batches:
+    for _ in range(2):
         assert await asyncio.to_thread(codec.began.acquire, timeout=20)
     encoder.close()  # does not wait for the threads
     assert not encoding.done()
     codec.may_go_on.set()
     await encoding
     assert all(batch.encoded is not None for batch in batches)
-    assert len(set(codec.threads)) == 2
-    assert all(name.startswith("aioproducer-compress") for name in codec.threads)
+    threads = set(codec.threads)
+    assert len(threads) == 2
+    for thread in threads:
+        assert thread.name.startswith("aioproducer-compress")
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+async def test_batches_are_encoded_in_the_loop_when_there_are_no_more_threads() -> None:
+    codec = SlowCodec()
+    codec.may_go_on.set()
+    encoder = BatchEncoder(codec, 0)
+    batches = [Core(batch_size=2000).fill() for _ in range(2)]
+    await encoder.encode(batches[:1])
+    encoder.close()
+    await encoder.encode(batches)
+    assert [batch.encoded is not None for batch in batches] == [True, True]
+    assert codec.threads[1:] == [threading.current_thread()]
+
+
+@pytest.mark.parametrize("threshold", [0, 1 << 30], ids=["thread", "loop"])
+async def test_only_batches_of_the_topics_that_are_given_are_compressed(threshold: int) -> None:
+    for topics, codec in (({"t"}, CompressionType.GZIP), ({"u"}, CompressionType.NONE)):
+        encoder = BatchEncoder(codec_for("gzip"), threshold, topics=topics)
+        assert encoder.compresses
+        batch = Core(batch_size=2000).fill()
+        if not encoder.encode_inline([batch]):
+            await encoder.encode([batch])
+        assert batch.encoded is not None
+        assert batch.encoded.codec is codec
+        encoder.close()
+
+
+def test_a_batch_as_large_as_the_threshold_is_left_for_a_thread() -> None:
+    batch = Core(batch_size=2000).fill()
+    size = batch.wire_size
+    assert not BatchEncoder(codec_for("gzip"), size).encode_inline([batch])
+    assert BatchEncoder(codec_for("gzip"), size + 1).encode_inline([batch])
