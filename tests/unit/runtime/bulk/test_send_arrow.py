@@ -16,7 +16,7 @@ from support.arrow import WatchedArray
 from support.arrow_tables import Row, expected_record, rows, table_of
 from support.stage import Stage, play
 
-from aioproducer import TopicPartition
+from aioproducer import Record, TopicPartition
 from aioproducer.errors import (
     IllegalStateError,
     InvalidTopicError,
@@ -471,11 +471,10 @@ class Chunk(UnfilledRows):
 
 
 class Chunks:
-    """A source of three chunks, which can be read without a thread."""
+    """A source of three chunks; `streams`: reading one may block, which a thread is for."""
 
-    streams = False
-
-    def __init__(self, length: int, refused: int | None = None) -> None:
+    def __init__(self, length: int, refused: int | None = None, *, streams: bool = False) -> None:
+        self.streams = streams
         self.events: list[str] = []
         self._chunks = iter([Chunk(number, length, self.events, refused) for number in range(3)])
 
@@ -487,10 +486,10 @@ class Chunks:
 def test_chunks_are_read_up_to_16384_rows_and_each_is_released_after_its_rows() -> None:
     async def act(stage: Stage) -> None:
         await stage.producer.start()
-        source: Any = Chunks(9_000)
+        source: Any = Chunks(8_192)
         run = BulkRun(stage.engine)
         result = await run.complete(_feed(run, stage.engine, source, "t", ()))
-        assert result.delivered == 27_000
+        assert result.delivered == 3 * 8_192
         assert source.events == [
             *("read", "read", "first row of 0", "0 is released", "first row of 1", "1 is released"),
             *("read", "read", "first row of 2", "2 is released", "read"),
@@ -498,6 +497,45 @@ def test_chunks_are_read_up_to_16384_rows_and_each_is_released_after_its_rows() 
         await stage.producer.close()
 
     play(act, batch_size=100_000, buffer_memory=10_000_000)
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_only_a_stream_is_read_in_a_thread(streams: bool) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.warm_up(["t"])
+        source: Any = Chunks(5, streams=streams)
+        run = BulkRun(stage.engine)
+        call = asyncio.create_task(run.complete(_feed(run, stage.engine, source, "t", ())))
+        await asyncio.sleep(0)
+        assert bool(source.events) is not streams
+        assert (await call).delivered == 15
+        await stage.producer.close()
+
+    play(act)
+
+
+class Witness:
+    """An interceptor that notes the values it sees."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+
+    def on_send(self, record: Record) -> Record:
+        self.values.append(record.value)
+        return record
+
+
+def test_interceptors_see_every_row() -> None:
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        assert (await stage.producer.send_arrow("t", values(*numbered(20)))).delivered == 20
+        assert witness.values == numbered(20) == stage.values("t")
+        await stage.producer.close()
+
+    play(act, interceptor_classes=[witness])
 
 
 def test_rows_are_numbered_through_all_chunks() -> None:

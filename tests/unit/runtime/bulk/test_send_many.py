@@ -99,6 +99,21 @@ def test_keys_decide_and_order_is_kept_while_memory_is_short() -> None:
     play(act)
 
 
+def test_items_of_a_long_call_are_numbered_through() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        items: list[Item] = [*numbered(1300)]
+        for number in (0, 511, 512, 700, 1299):
+            items[number] = (b"key", b"value", None, None, 0, "a sixth part")
+        result = await stage.producer.send_many("t", iter(items))
+        assert [failed.index for failed in result.failed] == [0, 511, 512, 700, 1299]
+        assert all(isinstance(failed.error, SerializationError) for failed in result.failed)
+        assert (result.count, result.delivered) == (1300, 1295)
+        await stage.producer.close()
+
+    play(act, batch_size=20_000, buffer_memory=1 << 20)
+
+
 def test_failed_items_are_listed_in_their_order_whenever_they_fail() -> None:
     async def act(stage: Stage) -> None:
         await stage.producer.start()
