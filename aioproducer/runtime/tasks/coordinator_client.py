@@ -299,7 +299,7 @@ class CoordinatorClient:
     async def _event(self, at_most_s: float) -> None:
         self._changed.clear()
         try:
-            async with asyncio.timeout(max(0.0, at_most_s)):
+            async with asyncio.timeout(at_most_s):
                 await self._changed.wait()
         except TimeoutError:
             pass

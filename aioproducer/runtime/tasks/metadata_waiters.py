@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aioproducer.core.metadata.cluster import check_topic_name
 from aioproducer.errors import (
     BootstrapError,
     InvalidPartitionError,
@@ -42,7 +41,7 @@ class _Waiter:
     partition: int | None
     since: float
     future: asyncio.Future[TopicMetadata | None]
-    ignores_errors: bool = False
+    ignores_errors: bool
 
 
 class MetadataWaiters:
@@ -158,7 +157,6 @@ class MetadataWaiters:
     # -- private ---------------------------------------------------------------------------------
 
     async def _wait_for(self, topic: str, partition: int | None, deadline: float) -> TopicMetadata:
-        check_topic_name(topic)
         known = await self._wait(topic, partition, deadline)
         if known is None:
             raise RuntimeError(f"a wait for topic {topic!r} ended without the topic")

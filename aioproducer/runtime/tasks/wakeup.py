@@ -37,7 +37,7 @@ class WakeupTimer:
         self._loop = loop
         self._future: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._on_timer = self._timer_calls()
+        self._on_timer: Generator[None, None, None]
         self._timer_at = inf
         self._woken = False
 
@@ -117,7 +117,7 @@ class WakeupTimer:
             else:
                 self._wake_at(self.until)
         except GeneratorExit:
-            raise  # the timer was cancelled
+            return  # the timer was cancelled
         except BaseException:
             self._timer, self._timer_at = None, inf
             self.wake()  # a signal handler's exception: one turn too many is harmless

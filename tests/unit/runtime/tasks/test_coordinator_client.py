@@ -13,6 +13,7 @@ from aioproducer.config import ProducerConfig
 from aioproducer.core.transactions import coordinator_queries
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.errors import (
+    AuthorizationError,
     KafkaConnectionError,
     KafkaTimeoutError,
     NodeDisconnectedError,
@@ -68,6 +69,18 @@ def test_a_broker_that_is_not_listed_is_not_waited_for(node_id: int) -> None:
         await client.close()
 
     play(act)
+
+
+def test_the_brokers_are_listed_once_for_questions_to_one_of_them() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        listed = stage.faults.add(Fault(ConnectionFault(), ApiKey.METADATA, times=None))
+        for node_id in (1, 2, 1):
+            assert await client.ask_broker(node_id, coordinator_queries.list_open("tx", None)) == []
+        assert listed.struck == 1
+        await client.close()
+
+    play(act, brokers=2)
 
 
 def test_the_first_question_to_every_broker_is_answered_by_each() -> None:
@@ -213,6 +226,45 @@ def test_a_feature_that_the_cluster_has_not_finalized_has_level_0() -> None:
     async def act(stage: Stage) -> None:
         client = client_on(stage)
         assert await client.finalized_feature("no.such.feature") == 0
+        await client.close()
+
+    play(act)
+
+
+def test_a_finalized_feature_has_the_level_of_the_cluster() -> None:
+    async def act(stage: Stage) -> None:
+        stage.world.cluster.set_transaction_version(2)
+        client = client_on(stage)
+        assert await client.finalized_feature("transaction.version") == 2
+        await client.close()
+
+    play(act)
+
+
+@pytest.mark.parametrize(
+    ("query", "api", "code", "resource"),
+    [
+        (coordinator_queries.committed("g", None), ApiKey.OFFSET_FETCH, 30, "group 'g'"),
+        (
+            coordinator_queries.describe("tx"),
+            ApiKey.DESCRIBE_TRANSACTIONS,
+            53,
+            "transactional id 'tx'",
+        ),
+        (coordinator_queries.list_open("", None), ApiKey.LIST_TRANSACTIONS, 31, "the cluster"),
+    ],
+    ids=["group", "transactional id", "cluster"],
+)
+def test_a_refused_question_names_the_principal_and_what_it_asked_about(
+    query: coordinator_queries.CoordinatorQuery[Any], api: ApiKey, code: int, resource: str
+) -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        stage.faults.error(api, code)
+        with pytest.raises(AuthorizationError) as caught:
+            await client.ask(query)
+        assert "User:ANONYMOUS" in (caught.value.principal or "")
+        assert caught.value.resource == resource
         await client.close()
 
     play(act)

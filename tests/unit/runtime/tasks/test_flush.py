@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import logging
 
 import pytest
@@ -97,3 +99,30 @@ def test_after_a_flush_that_ran_out_of_time_records_linger_as_before() -> None:
         await producer.close()
 
     play(act, brokers=2, linger_ms=20_000, request_timeout_ms=100_000)
+
+
+def test_the_exception_of_a_cancelled_flush_keeps_no_failure_from_being_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.warm_up(["t"])
+        stage.broker.freeze()
+        await producer.send("t", b"v")
+        flush = asyncio.create_task(producer.flush())
+        await asyncio.sleep(0.1)
+        flush.cancel()
+        with pytest.raises(asyncio.CancelledError) as kept:
+            await flush
+        stage.faults.error(ApiKey.PRODUCE, 29)  # TOPIC_AUTHORIZATION_FAILED
+        stage.broker.thaw()
+        await asyncio.sleep(1)
+        gc.collect()
+        await asyncio.sleep(0)
+        assert kept.value is not None
+        assert "were not awaited" in caplog.text
+        await producer.close()
+
+    with caplog.at_level(logging.WARNING, logger="aioproducer"):
+        play(act)

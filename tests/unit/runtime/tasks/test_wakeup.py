@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import time
+import weakref
+from collections.abc import Callable
 from math import inf
+from random import Random
+from typing import Any
 
+import pytest
 from net.virtual import virtual_time
 
 from aioproducer.runtime.tasks.wakeup import WakeupTimer
+from aioproducer.testing.world.loop import VirtualLoop
 
 
 @virtual_time
@@ -68,3 +76,122 @@ async def test_nothing_is_left_on_the_loop_after_close() -> None:
     await asyncio.sleep(200.0)
     assert loop.time() == began + 200.0
     assert not wakeup.is_asleep
+
+
+@virtual_time
+async def test_a_task_that_has_not_slept_yet_is_awake_and_can_sleep() -> None:
+    loop = asyncio.get_running_loop()
+    wakeup = WakeupTimer(loop)
+    assert not wakeup.is_asleep
+    assert not wakeup.was_recently_active
+    began = loop.time()
+    await wakeup.sleep(began + 5.0)
+    assert loop.time() == began + 5.0
+
+
+@virtual_time
+async def test_a_task_that_is_awake_has_no_time_at_which_it_wakes() -> None:
+    loop = asyncio.get_running_loop()
+    wakeup = WakeupTimer(loop)
+    wakeup.begin_turn()
+    await wakeup.sleep(loop.time() + 5.0)
+    wakeup.begin_turn()
+    assert wakeup.until == -inf
+
+
+@pytest.mark.parametrize(("seconds", "is_recent"), [(0.00009, True), (0.0001, False), (0.5, False)])
+@virtual_time
+async def test_an_action_is_recent_for_a_tenth_of_a_millisecond(
+    seconds: float, is_recent: bool
+) -> None:
+    loop = asyncio.get_running_loop()
+    wakeup = WakeupTimer(loop)
+    wakeup.on_acted()
+    assert wakeup.acted_at == loop.time()
+    wakeup.time = lambda: seconds
+    wakeup.acted_at = 0.0
+    assert wakeup.was_recently_active is is_recent
+
+
+@virtual_time
+async def test_actions_are_timed_by_the_clock_of_a_loop_with_a_fine_one() -> None:
+    loop = asyncio.get_running_loop()
+    assert WakeupTimer(loop).time() == loop.time()
+
+
+def test_actions_are_timed_by_a_monotonic_clock_where_the_loop_s_own_may_be_coarse() -> None:
+    class Coarse(asyncio.AbstractEventLoop):
+        def time(self) -> float:
+            return 0.0
+
+    assert WakeupTimer(Coarse()).time is time.monotonic
+
+
+class CountingLoop(VirtualLoop):
+    """Counts the timers that are set; reading the clock can be made to fail once."""
+
+    def __init__(self) -> None:
+        super().__init__(Random(1))
+        self.timers_set = 0
+        self.clock_fails = False
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        self.timers_set += 1
+        return super().call_at(when, callback, *args, context=context)
+
+    def time(self) -> float:
+        if self.clock_fails:
+            self.clock_fails = False
+            raise ZeroDivisionError
+        return super().time()
+
+
+def test_ever_later_sleeps_use_one_timer_until_it_fires() -> None:
+    loop = CountingLoop()
+
+    async def run() -> None:
+        wakeup = WakeupTimer(loop)
+        for seconds in range(1, 100):
+            wakeup.begin_turn()
+            loop.call_soon(wakeup.wake)
+            await wakeup.sleep(loop.time() + seconds)
+        assert loop.timers_set == 1
+        wakeup.close()
+
+    loop.run_until_complete(run())
+    loop.close()
+
+
+def test_an_exception_while_the_timer_fires_is_reported_and_wakes_the_task() -> None:
+    loop = CountingLoop()
+
+    async def run() -> None:
+        wakeup = WakeupTimer(loop)
+        wakeup.begin_turn()
+        loop.call_at(5.0, setattr, loop, "clock_fails", True)
+        await wakeup.sleep(5.0)
+        assert loop.time() == 5.0
+
+    loop.run_until_complete(run())
+    loop.close()
+    (failure,) = loop.failures
+    assert "ZeroDivisionError" in failure
+
+
+@virtual_time
+async def test_a_closed_timer_is_freed_without_the_garbage_collector() -> None:
+    loop = asyncio.get_running_loop()
+    wakeup = WakeupTimer(loop)
+    wakeup.begin_turn()
+    loop.call_soon(wakeup.wake)
+    await wakeup.sleep(loop.time() + 5.0)
+    wakeup.close()
+    reference = weakref.ref(wakeup)
+    gc.disable()
+    try:
+        del wakeup
+        assert reference() is None
+    finally:
+        gc.enable()
