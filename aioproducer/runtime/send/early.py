@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 _LONGEST_SPAN_S: Final = 1.0
 """Records of one batch share a delivery timeout: later records get a new batch."""
-_MOST_GROWTH: Final = 10
-"""Bytes by which a record may grow in another batch."""
 
 
 @dataclass(slots=True, eq=False)
@@ -138,10 +136,9 @@ class EarlyRecords:
         """
         try:
             return self._open(record, buffer, size)
-        except KafkaError:
-            raise
-        except BaseException as interrupt:
-            self._sender_task.on_interrupt(interrupt)  # as in `BatchAppender.open`
+        except BaseException as error:
+            if not isinstance(error, KafkaError):
+                self._sender_task.on_interrupt(error)  # as in `BatchAppender.open`
             raise
 
     def _open(self, record: OutgoingRecord, buffer: bytearray, size: int) -> Delivery:
@@ -190,11 +187,15 @@ class EarlyRecords:
 
     def _place(self, meta: TopicMetadata) -> None:
         """Put a topic's records into batches of its partitions, which are due at once."""
-        batches = self._topics[meta.name]
+        while batches := self._topics.get(meta.name):
+            self._topics[meta.name] = deque()  # for records that a partitioner sends meanwhile
+            self._place_batches(meta, batches)
+        self._topics.pop(meta.name, None)
+
+    def _place_batches(self, meta: TopicMetadata, batches: Collection[_EarlyBatch]) -> None:
         spread = _Spread(meta, self._check, self._batch_appender, self._accumulator.settings)
         places: list[list[tuple[_Part, int]]] = []
         for early in batches:
-            early.batch.close()
             records = zip(early.batch.records(), early.partitions, strict=True)
             at = early.batch.created_at
             places.append([spread.add(record, given, at) for record, given in records])
@@ -202,7 +203,6 @@ class EarlyRecords:
         for early, where in zip(batches, places, strict=True):
             early.batch.remove_listener(early)
             self._accumulator.spread(early.batch, [(made[part], index) for part, index in where])
-        del self._topics[meta.name]
         for part, batch in made.items():
             if part.error is None:
                 self._accumulator.line_up_part(batch)
@@ -240,7 +240,7 @@ class _Spread:
             record = self._checked(decoded, given)
         except Exception as error:
             return self._refused(decoded, given, created_at, error), 0
-        size = record.size - HEADER_SIZE + _MOST_GROWTH
+        size = record.size - HEADER_SIZE
         sticky = None
         if record.partition is None:
             sticky = self._batch_appender.sticky_of(self._meta.name)
@@ -271,7 +271,7 @@ class _Spread:
             error = InvalidPartitionError(f"the partitioner raised {cause!r}")
             error.__cause__ = cause
         where = NO_PARTITION if given is None else given
-        part = _Part(where, created_at, size + _MOST_GROWTH, [record], error)
+        part = _Part(where, created_at, size, [record], error)
         self.parts.append(part)
         return part
 

@@ -21,7 +21,7 @@ class Gathering:
     def __init__(self, engine: ProducerEngine) -> None:
         self._engine = engine
         self._open: dict[TopicPartition, ProducerBatch] = {}
-        self._goes_on = False
+        self._goes_on: bool = False
         self._is_watched = False
 
     def add(self, batch: ProducerBatch) -> None:

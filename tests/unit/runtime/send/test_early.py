@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import groupby
+from typing import Any
 
 import pytest
 from support.stage import Stage, play
 from support.turns import each_turn
 
-from aioproducer.errors import DeliveryTimeoutError, InvalidPartitionError, ProducerClosedError
+from aioproducer.errors import (
+    DeliveryTimeoutError,
+    InvalidPartitionError,
+    MetadataTimeoutError,
+    ProducerClosedError,
+    ProducerFailedError,
+)
+from aioproducer.records import record_size_bound
+from aioproducer.records.batch import HEADER_SIZE
+from aioproducer.runtime.delivery import Delivery
+from aioproducer.testing.world.producer import SimProducer
 
 
 async def connecting(stage: Stage) -> None:
@@ -57,13 +69,13 @@ def test_records_go_to_the_partitions_that_were_given_and_fill_few_batches() -> 
 def test_a_record_for_a_missing_partition_fails_alone() -> None:
     async def act(stage: Stage) -> None:
         await connecting(stage)
-        sent = [await stage.producer.send("t", b"v", partition=given) for given in (0, 3, None)]
+        sent = [await stage.producer.send("t", b"v", partition=given) for given in (0, 1, None)]
         stage.revive()
         assert [(await sent[0]).offset, (await sent[2]).offset] == [0, 1]
         with pytest.raises(InvalidPartitionError) as caught:
             await sent[1]
-        assert (caught.value.topic, caught.value.partition) == ("t", 3)
-        assert (sent[1].topic, sent[1].partition) == ("t", 3)
+        assert (caught.value.topic, caught.value.partition) == ("t", 1)
+        assert (sent[1].topic, sent[1].partition) == ("t", 1)
         await stage.producer.close()
 
     play(act)
@@ -118,3 +130,174 @@ def test_a_send_that_lets_other_tasks_run_is_not_accepted_after_a_close_among_th
                 await delivery
 
     play(act, batch_size=16_384, buffer_memory=1 << 20)
+
+
+def test_a_record_expires_at_its_time_although_nothing_else_happens() -> None:
+    async def act(stage: Stage) -> None:
+        await connecting(stage)
+        await asyncio.sleep(1)
+        began = stage.loop.time()
+        delivery = await stage.producer.send("t", b"v")
+        with pytest.raises(DeliveryTimeoutError):
+            await delivery
+        assert stage.loop.time() - began == pytest.approx(5, abs=0.1)
+        await stage.producer.close()
+
+    options: dict[str, Any] = {"reconnect_backoff_ms": 60_000, "reconnect_backoff_max_ms": 60_000}
+    options |= {"delivery_timeout_ms": 5_000, "request_timeout_ms": 1_000}
+    play(act, enable_idempotence=False, **options)  # else the sender asks for a producer id
+
+
+def test_a_topic_whose_records_have_expired_is_waited_for_as_any_other() -> None:
+    async def act(stage: Stage) -> None:
+        await connecting(stage)
+        delivery = await stage.producer.send("missing", b"v")
+        stage.revive()
+        with pytest.raises(DeliveryTimeoutError):
+            await delivery
+        for topic in ("missing", "another"):
+            with pytest.raises(MetadataTimeoutError):
+                await stage.producer.send(topic, b"v")
+        await stage.producer.close()
+
+    options: dict[str, Any] = {"delivery_timeout_ms": 5_000, "request_timeout_ms": 1_000}
+    play(act, allow_auto_create_topics=False, max_block_ms=2_000, **options)
+
+
+def test_records_that_a_partitioner_sends_follow_those_that_it_is_asked_for() -> None:
+    async def act(stage: Stage) -> None:
+        await connecting(stage)
+        producer.append(stage.producer)
+        deliveries = [await stage.producer.send("t", value) for value in (b"1", b"2")]
+        stage.revive()
+        assert [(await delivery).offset for delivery in deliveries] == [0, 1]
+        assert [(await delivery).offset for delivery in further] == [2, 3, 4]
+        later = await stage.producer.send("t", b"3")
+        assert later.partition == 0  # it is not early
+        await later
+        assert stage.values("t") == [b"1", b"2", b"1+", b"2+", b"1++", b"3"]
+        await stage.producer.close()
+
+    producer: list[SimProducer] = []
+    further: list[Delivery] = []
+    answers = {b"1": b"1+", b"2": b"2+", b"1+": b"1++"}
+
+    def choose(topic: str, key: bytes | None, value: bytes, *_: object) -> int:
+        if value in answers:
+            further.append(producer[0].send_nowait(topic, answers[value]))
+        return 0
+
+    play(act, partitioner=choose)
+
+
+def test_the_error_of_a_partitioner_is_the_cause_of_its_record_s_alone() -> None:
+    def choose(topic: str, key: bytes | None, value: bytes, *_: object) -> int:
+        if value == b"bad":
+            raise LookupError("no such customer")
+        return 1 if value == b"missing" else 0
+
+    async def act(stage: Stage) -> None:
+        await connecting(stage)
+        good, bad, missing = [
+            await stage.producer.send("t", value) for value in (b"good", b"bad", b"missing")
+        ]
+        stage.revive()
+        assert (await good).offset == 0
+        with pytest.raises(InvalidPartitionError, match="raised LookupError") as caught:
+            await bad
+        assert isinstance(caught.value.__cause__, LookupError)
+        with pytest.raises(InvalidPartitionError, match="chose 1 of 1 partitions") as caught:
+            await missing
+        assert caught.value.__cause__ is None
+        await stage.producer.close()
+
+    play(act, partitioner=choose)
+
+
+class Interrupt(Exception):  # noqa: N818 - what a signal handler raises
+    """Raised in the middle of a send."""
+
+
+def test_an_exception_in_the_midst_of_a_send_ends_the_producer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        monkeypatch.undo()
+        raise Interrupt
+
+    async def act(stage: Stage) -> None:
+        await connecting(stage)
+        accepted = await stage.producer.send("t", b"v")
+        monkeypatch.setattr(stage.engine.accumulator, "open_early", interrupt)
+        with pytest.raises(Interrupt):
+            await stage.producer.send("u", b"v")
+        with pytest.raises(ProducerFailedError, match="Interrupt"):
+            await accepted
+        await stage.producer.close()
+
+    play(act)
+
+
+VALUE = b"v" * 50
+SIZE = record_size_bound(None, VALUE, ())
+
+
+@pytest.mark.parametrize(
+    ("options", "counts"),
+    [
+        ({"batch_size": HEADER_SIZE + 3 * SIZE}, [3, 3, 2]),
+        ({"batch_size": HEADER_SIZE + 3 * SIZE - 1}, [2, 2, 2, 2]),
+        ({"batch_max_records": 5}, [5, 3]),
+        ({}, [8]),
+    ],
+)
+def test_early_records_of_a_partition_share_batches_as_far_as_they_have_room(
+    options: dict[str, Any], counts: list[int]
+) -> None:
+    async def act(stage: Stage) -> None:
+        stage.create_topic("wide", (1, 1))
+        await connecting(stage)
+        await asyncio.sleep(5)
+        for number in range(16):  # in a second, so that they may share a batch
+            await stage.producer.send("wide", VALUE, partition=number % 2)
+            await asyncio.sleep(0.06)
+        stage.revive()
+        await stage.producer.flush()
+        for partition in range(2):
+            assert [batch.count for batch in stage.batches("wide", partition)] == counts
+        await stage.producer.close()
+
+    play(act, **{"batch_size": 16_384, "buffer_memory": 1 << 20, **options})
+
+
+def test_early_records_that_are_a_second_apart_do_not_share_a_batch() -> None:
+    async def act(stage: Stage) -> None:
+        await connecting(stage)
+        for _ in range(9):
+            await stage.producer.send("t", VALUE)
+            await asyncio.sleep(0.4)
+        stage.revive()
+        await stage.producer.flush()
+        assert [batch.count for batch in stage.batches("t")] == [3, 3, 3]
+        await stage.producer.close()
+
+    play(act, batch_size=16_384, buffer_memory=1 << 20)
+
+
+def test_early_records_change_their_partition_after_twice_the_batch_size() -> None:
+    async def act(stage: Stage) -> None:
+        stage.create_topic("many", (1,) * 20)
+        await connecting(stage)
+        values = [b"%050d" % number for number in range(200)]
+        for value in values:
+            await stage.producer.send("many", value)
+        stage.revive()
+        await stage.producer.flush()
+        where = {value: place for place in range(20) for value in stage.values("many", place)}
+        *runs, _ = [len(list(run)) for _, run in groupby(where[value] for value in values)]
+        # Eight reach twice the size, and the partition chosen next is by chance the same one.
+        assert {run % 8 for run in runs} == {0}
+        assert len(runs) > 15
+        await stage.producer.close()
+
+    play(act, batch_size=4 * SIZE, buffer_memory=1 << 20)
