@@ -1,4 +1,4 @@
-"""Checks of a record's size, timestamp and partition, and who chooses the partition."""
+"""Checks of a record's size, timestamp and partition, and the choice of the partition."""
 
 from __future__ import annotations
 
