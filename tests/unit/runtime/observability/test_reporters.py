@@ -14,6 +14,7 @@ from aioproducer.config import ProducerConfig
 from aioproducer.errors import BootstrapError, ConfigError
 from aioproducer.interceptors import ClusterInfo
 from aioproducer.metrics import ApplicationMetric, LiveMetric
+from aioproducer.runtime.observability.reporters import MetricsReporting
 
 ROOMY = {"buffer_memory": 1 << 20}
 JMX = "org.apache.kafka.common.metrics.JmxReporter"
@@ -71,6 +72,13 @@ class Grumbler:
 
     def close(self) -> None:
         raise RuntimeError("close grumbles")
+
+
+class Starter:
+    """Has one method only."""
+
+    def init(self, metrics: Sequence[LiveMetric]) -> None:
+        pass
 
 
 class Silent:
@@ -213,6 +221,32 @@ def test_what_a_reporter_raises_is_logged_and_harms_nothing(caplog: pytest.LogCa
     assert caplog.text.count("reporter Grumbler.metric_change raised") == 2
     assert ledger.values("record-send-total", topic="t") == [1]
     assert ledger.closed == 1
+
+
+def test_a_reporter_may_lack_a_method_that_those_after_it_have() -> None:
+    ledger = Ledger()
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.send_and_wait("t", b"v")
+        assert ledger.config is producer.config
+        assert ledger.values("record-send-total", topic="t") == [1]
+        assert ledger.closed == 1
+
+    play(act, **reported(Starter(), ledger))
+
+
+async def test_reporters_are_closed_once_and_only_after_a_start() -> None:
+    ledger, metrics = Ledger(), [ApplicationMetric("one", "shop-metrics", lambda: 1)]
+    reporting = MetricsReporting([ledger], lambda: iter(metrics), asyncio.get_running_loop())
+    reporting.close()
+    assert ledger.closed == 0
+    reporting.start(ProducerConfig(bootstrap_servers="a:1"))
+    reporting.close()
+    metrics.append(ApplicationMetric("late", "shop-metrics", lambda: 1))
+    reporting.close()
+    assert ledger.closed == 1
+    assert ledger.values("late") == []
 
 
 def named(**options: object) -> ProducerConfig:

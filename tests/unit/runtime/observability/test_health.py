@@ -1,0 +1,104 @@
+"""`Producer.health()`: what a readiness probe reads, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from support.stage import Stage, play
+
+from aioproducer import Producer
+from aioproducer.errors import KafkaError
+from aioproducer.runtime.observability.health import Health, NodeHealth
+from aioproducer.runtime.tasks.closing import tasks_named
+from aioproducer.testing.broker import ConnectionFault, Fault
+from aioproducer.wire.api_keys import ApiKey
+
+
+def test_health_of_a_producer_that_was_not_started_has_only_its_state() -> None:
+    found = Producer(bootstrap_servers="localhost:9092").health()
+    assert found == Health(False, "not started", None, {}, 0, 0, 0, 0, None)
+    assert found == Health(ready=False, state="not started")
+
+
+def test_health_of_an_idle_producer_is_ready_and_waits_for_nothing() -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.send_and_wait("t", b"v")
+            node = NodeHealth(1, "broker-1.sim", 9092, "ready", 0, None)
+            assert producer.health() == Health(True, "running", None, {1: node}, 1000, 1000)
+        closed = producer.health()
+        assert (closed.ready, closed.state, closed.error) == (False, "closed", None)
+
+    play(act)
+
+
+def test_health_counts_pending_batches_and_names_what_the_oldest_waits_for() -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.warm_up(["t", "u"])
+            stage.faults.add(Fault(ConnectionFault(delay_ms=2000), api=ApiKey.PRODUCE))
+            deliveries = [await producer.send("t", b"v")]
+            await asyncio.sleep(0.1)
+            deliveries += [await producer.send(topic, b"v") for topic in ("t", "u")]
+            found = producer.health()
+            assert found.ready
+            assert found.batches_pending == 3
+            assert found.nodes[1].in_flight == 1
+            assert found.buffer_available < found.buffer_total == 1000
+            assert "response" in (found.waiting_for or "")
+            for delivery in deliveries:
+                await delivery
+
+    play(act)
+
+
+def test_health_in_a_transaction_names_what_its_oldest_record_waits_for() -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer, producer.transaction():
+            await producer.send_and_wait("t", b"v")
+            assert producer.health().waiting_for is None
+            stage.faults.add(Fault(ConnectionFault(delay_ms=2000), api=ApiKey.PRODUCE))
+            delivery = await producer.send("t", b"v")
+            await asyncio.sleep(0.1)
+            assert "response" in (producer.health().waiting_for or "")
+            await delivery
+
+    play(act, transactional_id="txn")
+
+
+def test_health_names_the_last_failure_to_reach_a_broker_until_it_is_back() -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.send_and_wait("t", b"v")
+            stage.crash()
+            await asyncio.sleep(1)
+            found = producer.health()
+            assert (found.ready, found.state, found.error) == (False, "running", None)
+            assert found.nodes[1].state != "ready"
+            assert "the connection was reset" in (found.nodes[1].last_error or "")
+            stage.revive()
+            await producer.send_and_wait("t", b"v")
+            found = producer.health()
+            assert found.ready
+            assert found.nodes[1].last_error is None
+
+    play(act)
+
+
+def test_a_producer_that_has_failed_is_not_ready_although_it_is_connected() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.send_and_wait("t", b"v")
+        (task,) = tasks_named(stage.loop, "aioproducer-sender")
+        task.cancel()
+        with pytest.raises(KafkaError, match="was cancelled from outside"):
+            await producer.send_and_wait("t", b"v")
+        found = producer.health()
+        assert found.nodes[1].state == "ready"
+        assert (found.ready, found.state) == (False, "failed")
+        assert found.error == "the producer's sender task was cancelled from outside"
+        await producer.close()
+
+    play(act)
