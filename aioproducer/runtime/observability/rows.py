@@ -362,7 +362,7 @@ PRODUCER_ROWS = (
     _Row(
         "metadata-age",
         _GAUGE,
-        lambda v: max(0.0, v.now - v.engine.metadata.refreshed_at),
+        lambda v: v.now - v.engine.metadata.refreshed_at,
         "Seconds since the metadata were refreshed",
     ),
     _Row(
