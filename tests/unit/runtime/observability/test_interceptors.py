@@ -23,10 +23,14 @@ from aioproducer.errors import (
     WouldBlockError,
 )
 from aioproducer.interceptors import ClusterInfo
+from aioproducer.runtime.observability.interceptors import InterceptorChain
+from aioproducer.testing import MockProducer
 from aioproducer.testing.broker import ErrorAnswer, Fault
 from aioproducer.testing.embedded import EmbeddedCluster
-from aioproducer.types import HeaderPairs
+from aioproducer.types import HeaderPairs, TimestampType
 from aioproducer.wire.api_keys import ApiKey
+
+from ..send.fast_paths import Bench
 
 ROOMY = {"buffer_memory": 1 << 20}
 TOPIC_AUTHORIZATION_FAILED = 29
@@ -158,6 +162,90 @@ def test_records_that_are_never_accepted_are_reported_once_with_their_headers():
         act,
         **intercepted(witness, allow_auto_create_topics=False, max_block_ms=100),
     )
+
+
+async def test_a_record_whose_batch_has_its_outcome_already_is_reported() -> None:
+    witness, bench = Witness(), Bench()
+    chain = InterceptorChain([witness], (), bench.loop)
+    bench.know(t=1)
+    delivery = await bench.producer.send("t", b"v")
+    bench.complete_oldest(base_offset=5)
+    chain.accepted(delivery, ("t", None, b"v", (("h", b"1"),), None, None))
+    assert not witness.reported
+    await asyncio.sleep(0)
+    assert witness.reported == [(await delivery, None, (("h", b"1"),))]
+    assert witness.offsets == [5]
+    bench.end()
+
+
+def reversing(data: str) -> bytes:
+    if data == "bad":
+        raise ValueError("it is bad")
+    return data[::-1].encode()
+
+
+async def reversing_later(data: str) -> bytes:
+    await asyncio.sleep(1)
+    return reversing(data)
+
+
+@pytest.mark.parametrize("way", ["send", "send_nowait", "send_and_wait"])
+def test_a_record_that_cannot_be_serialized_is_reported_once(way: str) -> None:
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.warm_up(["t"])
+            with pytest.raises(SerializationError, match="it is bad") as raised:
+                sent = getattr(producer, way)("t", "bad", b"k", partition=0, timestamp_ms=7)
+                await sent
+        ((metadata, error, headers),) = witness.reported
+        assert metadata == RecordMetadata("t", 0, None, 7, TimestampType.CREATE_TIME, -1, -1)
+        assert error is raised.value
+        assert headers == ()
+
+    play(act, **intercepted(witness, value_serializer=reversing))
+
+
+def test_a_record_with_an_asynchronous_serializer_is_reported_with_its_outcome() -> None:
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.send_and_wait("t", "vw", timestamp_ms=7, headers={"h": b"1"})
+            with pytest.raises(SerializationError, match="it is bad"):
+                await producer.send("t", "bad", partition=0)
+            with pytest.raises(WouldBlockError):
+                producer.send_nowait("t", "vw", partition=0)
+        assert stage.values("t") == [b"wv"]
+        (metadata, error, headers), *refused = witness.reported
+        assert (metadata.offset, metadata.timestamp_ms, metadata.partition) == (0, 7, 0)
+        assert (error, headers) == (None, (("h", b"1"),))
+        assert [(each.partition, type(error)) for each, error, _ in refused] == [
+            (0, SerializationError),
+            (0, WouldBlockError),
+        ]
+
+    play(act, **intercepted(witness, value_serializer=reversing_later))
+
+
+def test_a_row_that_cannot_be_read_is_reported_with_the_topic_of_the_call() -> None:
+    witness = Witness()
+    pair = pa.struct([("name", pa.string()), ("value", pa.binary())])
+    headers = pa.array([[("h", b"1")], [(None, b"2")]], pa.list_(pair))
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            table = pa.table({"value": [b"x", b"y"], "headers": headers})
+            result = await producer.send_arrow("t", table, headers="headers")
+            assert [failed.index for failed in result.failed] == [1]
+        assert stage.values("t") == [b"x"]
+        ((metadata, error, _),) = [each for each in witness.reported if each[1] is not None]
+        assert metadata == RecordMetadata("t", -1, None, -1, TimestampType.CREATE_TIME, -1, -1)
+        assert isinstance(error, SerializationError)
+        assert len(witness.sent) == 1
+
+    play(act, **intercepted(witness))
 
 
 def test_a_failed_batch_is_reported_and_still_counts_as_not_retrieved():
@@ -309,6 +397,24 @@ def test_the_cluster_is_reported_once_to_interceptors_and_serializers():
 
     serializer = Serializer()
     play(act, **intercepted(witness, value_serializer=serializer, metadata_max_age_ms=10_000))
+
+
+async def test_a_cluster_is_reported_again_only_if_another_one_answers() -> None:
+    witness = Witness()
+    chain = InterceptorChain([witness], (), asyncio.get_running_loop())
+    clusters = [ClusterInfo(name, {}) for name in (None, "a", "a", "b", "a")]
+    for cluster in clusters:
+        chain.on_cluster(cluster)
+    await asyncio.sleep(0)
+    assert [cluster.cluster_id for cluster in witness.clusters] == [None, "a", "b", "a"]
+
+
+def test_a_mock_producer_reports_outcomes_in_each_loop_that_uses_it() -> None:
+    witness = Witness()
+    producer = MockProducer(interceptor_classes=[witness])
+    for number in range(2):
+        asyncio.run(producer.send_and_wait("t", b"v"))
+        assert witness.offsets == list(range(number + 1))
 
 
 def test_interceptors_that_only_listen_leave_the_fast_path_enabled():
