@@ -7,7 +7,7 @@ rows in another transaction, and the refused ones to the dead letter topic.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from aioproducer._util import log
 from aioproducer.errors import KafkaError
@@ -23,8 +23,21 @@ if TYPE_CHECKING:
 _LOG: Final = log.get("spark")
 _MOST_PASSES: Final = 20
 
-Refused = Mapping[int, KafkaError]
-"""Rows that are not sent again, by their numbers in the task, and why."""
+
+class Refusal(NamedTuple):
+    """Why a row is not sent again.
+
+    Attributes:
+        error: The reason.
+        keeps_value: Whether its dead letter may have its value; not if that was refused as well.
+    """
+
+    error: KafkaError
+    keeps_value: bool = True
+
+
+Refused = Mapping[int, Refusal]
+"""Rows that are not sent again, by their numbers in the task."""
 
 
 class Items(Protocol[_Item_co]):
@@ -97,7 +110,7 @@ def written_without_refused(write: Callable[[Refused], _R], rewind: Callable[[],
     Raises:
         RowError: The rows cannot be read again, or too many of them are refused.
     """
-    refused: dict[int, KafkaError] = {}
+    refused: dict[int, Refusal] = {}
     for _ in range(_MOST_PASSES):
         try:
             return write(refused)
@@ -109,11 +122,19 @@ def written_without_refused(write: Callable[[Refused], _R], rewind: Callable[[],
                 "cannot be written again without them: write with more partitions "
                 "(repartition), or correct the rows"
             )
-        if not found.keys() - refused.keys():
+        if not _has_news(found, refused):
             raise failure
         refused |= found
         _LOG.info("brokers refused %d rows: the others are written again", len(refused))
     raise failure.with_context(
         advice=f"brokers refused rows in each of {_MOST_PASSES} transactions: correct the rows, or "
         "use delivery.guarantee=at-least-once"
+    )
+
+
+def _has_news(found: Refused, known: Refused) -> bool:
+    """Return whether another pass would leave out more than the ones before."""
+    return any(
+        row not in known or (known[row].keeps_value and not each.keeps_value)
+        for row, each in found.items()
     )

@@ -39,7 +39,7 @@ from aioproducer.runtime.bulk.result import FailedRecord
 from aioproducer.runtime.bulk.run import BulkRun
 from aioproducer.spark.dead_letter_files import RefusedRecord
 from aioproducer.spark.dead_letters import dead_letter
-from aioproducer.spark.replay import Items, Refused, RowsRefusedError
+from aioproducer.spark.replay import Items, Refusal, Refused, RowsRefusedError
 from aioproducer.spark.rows import KEPT_BYTES, RefusedRow, RowWindow, row_error
 from aioproducer.spark.topics import wait_for_topic
 
@@ -204,7 +204,11 @@ class _Sending:
                 raise
         else:
             return
-        own = {e.index: e.error for e in result.failed if isinstance(e.error, _THE_ROWS_OWN)}
+        own = {
+            each.index: Refusal(each.error)
+            for each in result.failed
+            if isinstance(each.error, _THE_ROWS_OWN)
+        }
         failure = self._failure(result.failed)
         if own:
             # Other failures may follow from these. If not, they come again without these rows.
@@ -274,7 +278,7 @@ class _Sending:
         first = self._sent.rows
         known = self._target.refused
         skipped = sorted(each - first for each in known if first <= each < first + rows)
-        self._refused += [FailedRecord(first + each, known[first + each]) for each in skipped]
+        self._refused += [FailedRecord(first + each, known[first + each].error) for each in skipped]
         begin = 0
         for end in (*skipped, rows):
             for start in range(begin, end, _ROWS_AT_ONCE):
@@ -313,9 +317,31 @@ class _Sending:
         topic = self._target.dead_letter_topic or ""
         if topic not in self._topics:
             await self._wait_for(topic)
-        deliveries = [await self._send_letter(topic, self._letter(each)) for each in failed]
-        for delivery in deliveries:
-            await delivery
+        deliveries: list[Delivery] = []
+        problem: KafkaError | None = None
+        for each in failed:
+            try:
+                deliveries.append(await self._send_letter(topic, each))
+            except KafkaError as error:  # in a transaction, it may follow from a letter before
+                problem = error
+                break
+        too_large: list[FailedRecord] = []
+        for each, delivery in zip(failed, deliveries, strict=False):
+            try:
+                await delivery
+            except RecordTooLargeError as error:
+                too_large.append(FailedRecord(each.index, error))
+            except KafkaError as error:
+                problem = problem or error
+        errors = {each.index: each.error for each in failed}
+        if too_large and self._spares:
+            without = {e.index: Refusal(errors[e.index], keeps_value=False) for e in too_large}
+            raise RowsRefusedError(without, self._failure(too_large))
+        if problem is not None:
+            raise problem
+        for each in too_large:
+            letter = self._letter(FailedRecord(each.index, errors[each.index]))
+            await (await self._producer.send(topic, **letter.without_value))
 
     def _letter(self, failed: FailedRecord) -> DeadLetter:
         topic, origin = self._target.topic, self._target.spark_partition
@@ -324,9 +350,11 @@ class _Sending:
             return dead_letter(unfit.row, failed, topic, origin, unfit.stage)
         return dead_letter(self._window.row(failed.index), failed, topic, origin)
 
-    async def _send_letter(self, topic: str, letter: DeadLetter) -> Delivery:
+    async def _send_letter(self, topic: str, failed: FailedRecord) -> Delivery:
+        letter, refusal = self._letter(failed), self._target.refused.get(failed.index)
         # A record that is refused as too large would fail the transaction.
-        if not self._spares or letter.size <= self._engine.config.max_request_size:
+        is_small = not self._spares or letter.size <= self._engine.config.max_request_size
+        if is_small and (refusal is None or refusal.keeps_value):
             try:
                 return await self._producer.send(topic, **letter.whole)
             except RecordTooLargeError:

@@ -14,14 +14,20 @@ import pytest
 from support.registry_server import serve_registry
 from support.spark import EmbeddedKafka, embedded_kafka
 
-from aioproducer.errors import InvalidRecordError, KafkaError
+from aioproducer.errors import InvalidRecordError
 from aioproducer.spark.columns import encoding
 from aioproducer.spark.direct import DirectEpochs
 from aioproducer.spark.exactly_once.calls import CALLERS
 from aioproducer.spark.plan import SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL
 from aioproducer.spark.prefetch import PrefetchIterator
-from aioproducer.spark.replay import Refused, Replay, RowsRefusedError, written_without_refused
+from aioproducer.spark.replay import (
+    Refusal,
+    Refused,
+    Replay,
+    RowsRefusedError,
+    written_without_refused,
+)
 from aioproducer.spark.reports.tasks import TaskReport
 from aioproducer.spark.rows import RowError
 from aioproducer.spark.task import abort, commit, write_task
@@ -119,6 +125,28 @@ def test_rows_that_a_broker_refuses_are_left_out_of_another_transaction(
     values = sorted(int(each.value or b"") for each in kafka.read(letters)[0])
     assert values == sorted(keyless | early)
     assert ("written again" in caplog.text) == (guarantee != "at-least-once")
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_value_that_brokers_refuse_as_a_dead_letter_too_is_left_out(
+    kafka: EmbeddedKafka, guarantee: str
+) -> None:
+    topic, letters = kafka.topic(1, max_message_bytes="1000"), kafka.topic(1)
+    small = kafka.topic(1, max_message_bytes="1000")
+    rows: dict[str, Any] = {"key": ["a", "b", "c", "d"], "timestamp": [1, 2, 3, -5]}
+    rows["value"] = ["1", "x" * 3000, "y" * 3000, "-"]
+    for named in (letters, small):
+        options = {"dead__letter__topic": named, "kafka__compression__type": "none"}
+        report = written(
+            plan_of(kafka, topic, guarantee, FIELDS, **options), [pa.RecordBatch.from_pydict(rows)]
+        )
+        assert report.dead_letters == {"RecordTooLargeError": 2, "SerializationError": 1}
+    assert [each.key for each in kafka.read(topic)[0]] == [b"a", b"a"]
+    whole = {each.key: each.value for each in kafka.read(letters)[0]}
+    assert whole == {b"b": b"x" * 3000, b"c": b"y" * 3000, b"d": b"-"}
+    found = {each.key: each for each in kafka.read(small)[0]}
+    assert {key: each.value for key, each in found.items()} == {b"b": None, b"c": None, b"d": b"-"}
+    assert dict(found[b"c"].headers)["__aioproducer.value.omitted.bytes"] == b"3000"
 
 
 def test_dead_letters_are_in_the_transaction_of_their_job(kafka: EmbeddedKafka) -> None:
@@ -285,8 +313,8 @@ def refusing(*passes: set[int]) -> Any:
     def write(refused: Refused) -> list[set[int]]:
         seen.append(set(refused))
         if left:
-            error: KafkaError = InvalidRecordError("no key")
-            raise RowsRefusedError(dict.fromkeys(left.pop(0), error), FAILURE)
+            refusal = Refusal(InvalidRecordError("no key"))
+            raise RowsRefusedError(dict.fromkeys(left.pop(0), refusal), FAILURE)
         return seen
 
     return write
@@ -295,6 +323,22 @@ def refusing(*passes: set[int]) -> Any:
 def test_each_pass_leaves_out_what_was_refused_before() -> None:
     seen = written_without_refused(refusing({1}, {5, 7}, {2}), lambda: True)
     assert seen == [set(), {1}, {1, 5, 7}, {1, 2, 5, 7}]
+
+
+def test_a_pass_may_find_that_a_dead_letter_does_not_fit_with_its_value() -> None:
+    whole, cut = (
+        {1: Refusal(InvalidRecordError("no key"), keeps_value=each)} for each in (True, False)
+    )
+    seen: list[Refused] = []
+
+    def write(refused: Refused) -> None:
+        seen.append(dict(refused))
+        if len(seen) <= 3:
+            raise RowsRefusedError((whole, cut, cut)[len(seen) - 1], FAILURE)
+
+    with pytest.raises(RowError, match="row 1 is refused"):
+        written_without_refused(write, lambda: True)
+    assert seen == [{}, whole, cut]
 
 
 @pytest.mark.parametrize(
