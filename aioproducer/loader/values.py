@@ -107,7 +107,9 @@ def _parsed_time(text: str) -> datetime | Decimal:
 
 def _scaled(value: int | float | Decimal, unit: TimestampUnit) -> int:
     try:
-        number = _bounded(Decimal(value))
+        # The digits that it is written with: the float 1.001 is a little less than 1.001.
+        exact = Decimal(repr(float(value))) if isinstance(value, float) else Decimal(value)
+        number = _bounded(exact)
     except ValueError:
         raise ValueError(f"{_shown(value)} is no timestamp") from None
     return math.floor(number * 1000 / _PER_SECOND[unit])

@@ -90,6 +90,8 @@ MOMENT_MS = 1_357_034_400_000
         ("2013-01-01T11:00:00+01:00", "ms", MOMENT_MS),
         ("2013-01-01 10:00:00", "ms", MOMENT_MS),
         ("1357034400.5", "s", MOMENT_MS + 500),
+        (1357034400.123, "s", MOMENT_MS + 123),
+        (1357034400123.0, "ms", MOMENT_MS + 123),
         (MOMENT_MS, "ms", MOMENT_MS),
         (1357034400, "s", MOMENT_MS),
         (MOMENT_MS * 1000 + 999, "us", MOMENT_MS),
