@@ -48,9 +48,10 @@ def encode_text(text: str) -> bytes:
 def to_json(value: Any) -> str:
     """Compact JSON. NaN and infinities, which JSON has not, become null."""
     try:
-        return _encode(value)
-    except ValueError:
-        return _encode(_finite(value))
+        try:
+            return _encode(value)
+        except ValueError:
+            return _encode(_finite(value))
     except TypeError as error:  # of a mapping whose keys are no texts
         raise ValueError(f"a value has no JSON form: {error}") from None
 
@@ -88,7 +89,8 @@ def partition_number(value: Any) -> int | None:
         number = int(_bounded(value) if isinstance(value, Decimal) else value)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{_shown(value)} is no partition number") from None
-    if not 0 <= number <= _MAX_PARTITION or (isinstance(value, float) and number != value):
+    is_whole = number == value or not isinstance(value, float | Decimal)
+    if not 0 <= number <= _MAX_PARTITION or not is_whole:
         raise ValueError(f"{_shown(value)} is no partition number")
     return number
 

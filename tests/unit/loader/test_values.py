@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from uuid import UUID
@@ -75,6 +76,8 @@ def test_value_without_json_form_is_refused() -> None:
 def test_keys_that_are_no_texts_have_no_json_form() -> None:
     with pytest.raises(ValueError, match="has no JSON form"):
         to_json({(1, 2): 3})
+    with pytest.raises(ValueError, match="has no JSON form"):
+        to_json({"a": math.nan, "b": {(1, 2): 3}})
 
 
 MOMENT = datetime(2013, 1, 1, 10, tzinfo=UTC)
@@ -126,7 +129,8 @@ def test_units_agree(millis: int) -> None:
 
 def test_partition_numbers() -> None:
     assert [partition_number(value) for value in (None, "", "7", 3, 2.0)] == [None, None, 7, 3, 2]
-    large = (Decimal("1e999990"), Decimal("NaN"), Decimal("-1e999990"))
-    for bad in ("x", "-1", -1, 1.5, 2**31, float("nan"), object(), *large):
+    assert partition_number(Decimal("2.0")) == 2
+    decimals = (Decimal("1e999990"), Decimal("NaN"), Decimal("-1e999990"), Decimal("2.5"))
+    for bad in ("x", "-1", -1, 1.5, 2**31, float("nan"), object(), *decimals):
         with pytest.raises(ValueError, match="no partition number"):
             partition_number(bad)
