@@ -141,6 +141,12 @@ class CsvFormat:
         for name, value in (("delimiter", self.delimiter), ("quote", self.quote)):
             if value is not None and len(value) != 1:
                 raise ConfigError(f"the CSV {name} must be one character, not {value!r}")
+            if value in ("\n", "\r"):
+                raise ConfigError(f"the CSV {name} cannot be {value!r}, which ends a row")
+        if self.delimiter == self.quote:
+            raise ConfigError(f"the CSV delimiter and quote cannot both be {self.quote!r}")
+        if twice := _twice(self.columns or ()):
+            raise ConfigError(f"the CSV columns name {twice} more than once")
         try:
             line_feed = "\n".encode(self.encoding)
         except LookupError:
@@ -235,9 +241,8 @@ class _CsvReader:
             most = self._options.max_row_bytes
             raise SourceError(f"the CSV header is longer than {most:,} bytes") from None
         self._begin_row()
-        twice = [name for name, count in Counter(columns).items() if count > 1]
-        if twice:
-            raise SourceError(f"the CSV header names {', '.join(sorted(twice))} more than once")
+        if twice := _twice(columns):
+            raise SourceError(f"the CSV header names {twice} more than once")
         return columns
 
     def _row(self, width: int) -> Fields | BadRow | None:
@@ -272,6 +277,11 @@ class _CsvReader:
     def _bad(self, reason: str) -> BadRow:
         text = "".join(self._text).removesuffix("\n").removesuffix("\r")
         return BadRow(reason, text.encode(self._options.encoding, "surrogateescape"))
+
+
+def _twice(names: Sequence[str]) -> str:
+    """Return the names that are there more than once, as text."""
+    return ", ".join(sorted(name for name, count in Counter(names).items() if count > 1))
 
 
 def _too_long(line: bytes, limit: int) -> BadRow:

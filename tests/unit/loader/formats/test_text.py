@@ -114,7 +114,17 @@ def test_csv_without_anything_has_no_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"delimiter": ",,"}, {"quote": ""}, {"encoding": "utf-16"}, {"encoding": "no"}]
+    "options",
+    [
+        {"delimiter": ",,"},
+        {"delimiter": '"'},
+        {"delimiter": "\n"},
+        {"quote": ""},
+        {"quote": "\r"},
+        {"encoding": "utf-16"},
+        {"encoding": "no"},
+        {"columns": ("a", "b", "a")},
+    ],
 )
 def test_impossible_csv_options_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
