@@ -153,8 +153,9 @@ class FileSource:
     def _file_batches(
         self, file: str, after: Position | None, before: int, process: ArrowProcess
     ) -> Iterator[RowBatch]:
-        read_any = False
+        found_any = read_any = False
         for member in members(file, self._interrupt, self._member):
+            found_any = True
             format_ = self._format or self._format_by_name(member)
             if format_ is None:
                 continue
@@ -167,6 +168,9 @@ class FileSource:
             if isinstance(format_, ArrowFormat):
                 read = partial(process.read, format_.name)
             yield from _member_batches(member, read, skip, before)
+        if not found_any:
+            wanted = "" if self._member is None else f" that fits {self._member!r}"
+            raise SourceError(f"the archive has no file{wanted}")
         if not read_any:
             raise SourceError("no format is known for the name of any member", advice=_NAME_IT)
         if after is not None:

@@ -89,6 +89,16 @@ def test_zip_without_known_members_says_so(tmp_path: Path) -> None:
         fields_of(FileSource(file))
 
 
+@pytest.mark.parametrize("format_", [None, "csv"])
+def test_a_pattern_that_no_member_fits_is_named(tmp_path: Path, format_: str | None) -> None:
+    file = zip_of(tmp_path / "t.zip", a_csv=CSV)
+    with pytest.raises(SourceError, match=r"the archive has no file that fits '\*\.tsv'$"):
+        fields_of(FileSource(file, format=format_, member="*.tsv"))
+    only_hidden = zip_of(tmp_path / "u.zip", folder___hidden_csv=CSV)
+    with pytest.raises(SourceError, match=r"the archive has no file$"):
+        fields_of(FileSource(only_hidden, format=format_))
+
+
 @pytest.mark.parametrize("after", range(7))
 def test_reading_goes_on_after_any_position(tmp_path: Path, after: int) -> None:
     archive = zip_of(tmp_path / "t.zip", a_csv=CSV, b_csv=CSV)
