@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from aioproducer.loader import SourceError
 from aioproducer.spark.loading.errors import SparkLoadError, error_of
-from aioproducer.spark.loading.files import InputFile, Step, _root, _split, digest, format_of
+from aioproducer.spark.loading.files import (
+    InputFile,
+    Step,
+    _root,
+    _split,
+    absolute,
+    digest,
+    format_of,
+)
 
 
 def step(*paths: str, root: str = "file:/in") -> Step:
@@ -44,6 +54,13 @@ def test_other_sizes_times_and_names_are_other_files() -> None:
 )
 def test_the_root_is_the_folder_that_was_asked_for(name: str, paths: list[str], root: str) -> None:
     assert _root(name, [InputFile(path, 1, 0) for path in paths]) == root
+
+
+def test_a_path_has_a_scheme_only_before_a_slash() -> None:
+    for name in ("s3a://bucket/day", "file:/in/a.csv", "dbfs:/in"):
+        assert absolute(name) == name
+    local = "dump-2026-01-31T12:30:00.csv"
+    assert absolute(local) == f"file:{Path(local).absolute()}"
 
 
 def test_folders_below_the_root_name_columns() -> None:

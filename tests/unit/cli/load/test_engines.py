@@ -36,6 +36,12 @@ def test_a_small_file_is_loaded_here(tmp_path: Path) -> None:
     assert "moderate size" in choice.reason
 
 
+def test_a_name_with_a_colon_is_a_file_of_this_machine(tmp_path: Path) -> None:
+    name = "dump-2026-01-31T12:30:00.csv"
+    assert choose("auto", Wanted([file(tmp_path, name)])).engine is Engine.LOCAL
+    assert choose("local", Wanted([name])).engine is Engine.LOCAL
+
+
 @pytest.mark.parametrize("name", [".", "*.csv", "s3a://bucket/day", "hdfs://host/x.parquet"])
 def test_folders_patterns_and_other_file_systems_take_spark(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: set[str]
