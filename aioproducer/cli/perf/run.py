@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -22,6 +23,8 @@ from aioproducer.client.producer import Producer
 _SAMPLES = 200_000
 _PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 _RECORDS_PER_TURN = 100
+_TURN_S = 0.01
+"""How much of a limited rate is sent at once: more would be bursts, whose latencies differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,13 @@ class PerfPlan:
     records: int
     size: int
     throughput: float
+
+    @property
+    def records_per_turn(self) -> int:
+        """How many records are sent without a pause between them."""
+        if self.throughput <= 0:
+            return _RECORDS_PER_TURN
+        return max(1, min(_RECORDS_PER_TURN, int(self.throughput * _TURN_S)))
 
 
 def percentiles_ms(latencies_s: Sequence[float]) -> Iterator[tuple[str, float]]:
@@ -95,7 +105,7 @@ class PerfRun:
         self._seen = measurement
         self._every_s = every_s
         self._on_interval = on_interval
-        self._stopped = False
+        self._stopped = asyncio.Event()
         self._sampled = -(-plan.records // _SAMPLES)
         self._loop = asyncio.get_running_loop()
         self._started_at = self._reported_at = self._loop.time()
@@ -103,17 +113,18 @@ class PerfRun:
 
     def stop(self) -> None:
         """Send no more."""
-        self._stopped = True
+        self._stopped.set()
 
     async def run(self) -> None:
         """Send everything and wait for the acknowledgements."""
         # Random bytes, the same in every run: codecs cannot shrink them.
         value = random.Random(0).randbytes(self._plan.size)
         self._started_at = self._reported_at = self._loop.time()
-        for start in range(0, self._plan.records, _RECORDS_PER_TURN):
-            if self._stopped:
+        at_once = self._plan.records_per_turn
+        for start in range(0, self._plan.records, at_once):
+            if self._stopped.is_set():
                 break
-            await self._send(value, start, min(self._plan.records, start + _RECORDS_PER_TURN))
+            await self._send(value, start, min(self._plan.records, start + at_once))
             self._report_periodically()
             await self._pace()
         await self._producer.flush()
@@ -139,7 +150,12 @@ class PerfRun:
         if self._plan.throughput > 0:
             due = self._started_at + self._seen.sent / self._plan.throughput
             ahead_s = due - self._loop.time()
-        await asyncio.sleep(max(0.0, ahead_s))
+        if ahead_s <= 0:
+            await asyncio.sleep(0)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ahead_s):
+                await self._stopped.wait()
 
     def _count(self) -> None:
         metrics = self._producer.metrics()

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -20,8 +22,9 @@ from aioproducer.cli.perf.display import (
     draw_picture,
     perf_display_for,
 )
-from aioproducer.cli.perf.run import Interval, Measurement, PerfPlan, percentiles_ms
+from aioproducer.cli.perf.run import Interval, Measurement, PerfPlan, PerfRun, percentiles_ms
 from aioproducer.errors import ConfigError
+from aioproducer.testing import VirtualKafka, run_virtual
 
 PLAN = PerfPlan("t", 1000, 100, 0.0)
 SECOND = Interval(3.0, 2000.0, 1, {"p50": 1.25, "p95": 2.0, "p99": 4.0, "p99.9": 5.0, "max": 9.0})
@@ -42,6 +45,47 @@ def test_nothing_measured_has_no_percentiles_and_no_rate() -> None:
     assert dict(percentiles_ms([])) == {}
     assert Measurement().rate == 0.0
     assert Measurement(acknowledged=10, elapsed_s=2.0).rate == 5.0
+
+
+# -- the run --------------------------------------------------------------------------------------
+
+
+def sent_at(plan: PerfPlan, *, stop_at: float | None = None) -> tuple[list[float], float]:
+    """Return the seconds at which records were sent, and how long the run took."""
+
+    async def act(kafka: VirtualKafka) -> tuple[list[float], float]:
+        loop, times = asyncio.get_running_loop(), list[float]()
+
+        class Watching:
+            def on_send(self, record: Any) -> Any:
+                times.append(loop.time())
+                return record
+
+        async with kafka.producer(interceptor_classes=[Watching()]) as producer:
+            await producer.warm_up(["t"])
+            seen = Measurement()
+            run = PerfRun(producer, plan, seen, every_s=1.0, on_interval=lambda interval: None)
+            began = loop.time()
+            if stop_at is not None:
+                loop.call_later(stop_at, run.stop)
+            await run.run()
+            assert seen.acknowledged == len(times)
+            return [time - began for time in times], loop.time() - began
+
+    return run_virtual(act, topics={"t": 1})
+
+
+@pytest.mark.parametrize(("throughput", "records"), [(0.5, 4), (10.0, 40), (2000.0, 1000)])
+def test_a_limited_rate_is_spread_evenly(throughput: float, records: int) -> None:
+    times, _ = sent_at(PerfPlan("t", records, 10, throughput))
+    assert len(times) == records
+    late = [time - number / throughput for number, time in enumerate(times)]
+    assert max(map(abs, late)) <= 0.02
+
+
+def test_a_stopped_run_does_not_wait_for_its_next_record() -> None:
+    times, took = sent_at(PerfPlan("t", 10, 10, 0.1), stop_at=15.0)
+    assert (len(times), took < 16) == (2, True)
 
 
 # -- while it runs --------------------------------------------------------------------------------
