@@ -33,6 +33,9 @@ from aioproducer.testing.embedded import EmbeddedCluster
 
 _ENGINES = ("embedded", "kafka")
 _DEFAULT_PORT = 9092
+_LAST_PORT = 65_535
+_MOST_PARTITIONS = 2**31 - 1
+_MOST_REPLICAS = 2**15 - 1
 
 
 class _Running(Protocol):
@@ -63,7 +66,7 @@ class EngineOptions:
             "--port",
             metavar="PORT",
             min=0,
-            max=65_535,
+            max=_LAST_PORT,
             help="The first broker's port, the others' follow; 0 takes any free ones.",
             show_default=str(_DEFAULT_PORT),
         ),
@@ -104,6 +107,11 @@ class EngineOptions:
                 raise ConfigError("--port is for the embedded engine; real brokers take free ports")
             return partial(_real_brokers, self.brokers, self.kafka_version), "Kafka"
         first = _DEFAULT_PORT if self.port is None else self.port
+        if first and first + self.brokers - 1 > _LAST_PORT:
+            raise ConfigError(
+                f"--port {first} leaves no room for {self.brokers} brokers: ports end at "
+                f"{_LAST_PORT}"
+            )
         ports = [first + index if first else 0 for index in range(self.brokers)]
         where = f"brokers at {self.host}, ports {ports[0]}-{ports[-1]}"
         return partial(EmbeddedCluster, self.brokers, self.host, ports), where
@@ -192,8 +200,13 @@ def _real_brokers(brokers: int, version: str | None) -> AbstractAsyncContextMana
 
 
 def _topic(text: str) -> tuple[str, TopicSpec]:
-    name, *numbers = text.split(":")
+    name, *numbers = (options.kafka_text(text) or "").split(":")
     if not name or len(numbers) > 2 or not all(map(str.isdecimal, numbers)):
         raise ConfigError(f"--topic takes NAME[:PARTITIONS[:REPLICAS]], not {text!r}")
     partitions, replicas = (*map(int, numbers), -1, -1)[:2]
+    if partitions > _MOST_PARTITIONS or replicas > _MOST_REPLICAS:
+        raise ConfigError(
+            f"--topic takes at most {_MOST_PARTITIONS} partitions and {_MOST_REPLICAS} replicas, "
+            f"not {text!r}"
+        )
     return name, TopicSpec(partitions, replicas)

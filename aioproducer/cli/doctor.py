@@ -46,6 +46,7 @@ def doctor(
             "--topic",
             "-t",
             metavar="TOPIC",
+            callback=options.kafka_text,
             help="A topic to examine: its partitions and replicas, and whether you may write to "
             "it; without: none.",
         ),

@@ -32,8 +32,29 @@ Text = Optional[str]  # noqa: UP045
 Texts = Optional[list[str]]  # noqa: UP045
 File = Optional[Path]  # noqa: UP045
 
+
+def kafka_text(text: str | None) -> str | None:
+    """Return an argument that goes to Kafka.
+
+    Raises:
+        ConfigError: It has bytes that are no UTF-8, as an argument may.
+    """
+    try:
+        (text or "").encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{text!r} is not valid UTF-8, and Kafka has no other text") from None
+    return text
+
+
 Topic = Annotated[
-    str, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic that records go to.")
+    str,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="TOPIC",
+        callback=kafka_text,
+        help="The topic that records go to.",
+    ),
 ]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print the result as one line of JSON, for scripts.")

@@ -39,6 +39,7 @@ _WORDS = {
 }
 _PLACES = "beginning, end, an offset, -N for the last N, a time as 2026-01-31T12:00Z, or @MS"
 _SILENCE_S = 30.0
+_LAST_MS = 2**63 - 1
 _LONGEST_ESCAPE = len("\\U0010ffff")
 
 Number = Optional[int]  # noqa: UP045
@@ -129,22 +130,25 @@ def _place(text: str) -> ReadFrom:
         return ReadFrom(word)
     try:
         if text.startswith("@"):
-            return _at(int(text[1:]))
-        if text.removeprefix("-").isdecimal():
+            at_ms = int(text[1:])
+        elif text.removeprefix("-").isdecimal():
             number = int(text)
             return ReadFrom(Start.LAST, -number) if number < 0 else ReadFrom(Start.OFFSET, number)
-        time = datetime.fromisoformat(text)
+        else:
+            at_ms = _milliseconds(datetime.fromisoformat(text))
     except ValueError:
         raise ConfigError(f"--from takes {_PLACES}, not {text!r}") from None
-    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-    return _at(round(time.timestamp() * 1000))
-
-
-def _at(timestamp_ms: int) -> ReadFrom:
     # Negative ones have special meanings in Kafka.
-    if timestamp_ms < 0:
+    if at_ms < 0:
         raise ConfigError("--from takes no time before 1970")
-    return ReadFrom(Start.TIME, timestamp_ms)
+    if at_ms > _LAST_MS:
+        raise ConfigError("--from takes no time that is later than Kafka can store")
+    return ReadFrom(Start.TIME, at_ms)
+
+
+def _milliseconds(time: datetime) -> int:
+    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return round(time.timestamp() * 1000)
 
 
 class _Text:

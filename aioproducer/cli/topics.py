@@ -50,7 +50,9 @@ def _count(name: str, short: str, *, most: int) -> Any:
     return typer.Option(name, short, metavar="COUNT", min=-1, max=most, help=help_)
 
 
-Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
+Name = Annotated[
+    str, typer.Argument(metavar="TOPIC", callback=options.kafka_text, help="The topic's name.")
+]
 
 
 @app.command("list", epilog=EXAMPLES, cls=Command)
@@ -100,7 +102,8 @@ def create(
     connection: options.Connection,
 ) -> int:
     """Create a topic and wait until every broker has it."""
-    configs = dict(options.pair(text, "--topic-config") for text in settings or ())
+    texts = filter(options.kafka_text, settings or ())
+    configs = dict(options.pair(text, "--topic-config") for text in texts)
 
     async def act(cluster: Cluster) -> None:
         await create_topic(

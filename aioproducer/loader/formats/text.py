@@ -149,7 +149,8 @@ class CsvFormat:
             raise ConfigError(f"the CSV columns name {twice} more than once")
         try:
             line_feed = "\n".encode(self.encoding)
-        except LookupError:
+            b"\n".decode(self.encoding, "surrogateescape")  # as rows are read
+        except (LookupError, ValueError):  # some codecs are for the names of hosts, or for tests
             raise ConfigError(f"unknown encoding {self.encoding!r}") from None
         if line_feed != b"\n":
             raise ConfigError(f"no CSV in {self.encoding}: its line feed is not one byte")

@@ -121,6 +121,13 @@ def test_an_argument_too_many_is_shown(capsys: pytest.CaptureFixture[str]) -> No
         (["cluster", "--topic", "t:x"], "--topic takes NAME[:PARTITIONS[:REPLICAS]]"),
         (["cluster", "--engine", "steam"], "--engine is embedded or kafka"),
         (["cluster", "--engine", "kafka", "--port", "1"], "real brokers take free ports"),
+        (["cluster", "--brokers", "3", "--port", "65534"], "leaves no room for 3 brokers"),
+        (["cluster", "--topic", "t:3000000000"], "at most 2147483647 partitions"),
+        (["cluster", "--topic", "t:1:40000"], "and 32767 replicas"),
+        (["topics", "describe", "t\udcff"], "'t\\udcff' is not valid UTF-8"),
+        (["topics", "create", "t", "--topic-config", "a=\udcff"], "is not valid UTF-8"),
+        (["doctor", "-t", "\udcff"], "is not valid UTF-8"),
+        (["perf", "-t", "\udcff"], "is not valid UTF-8"),
     ],
 )
 def test_impossible_option_is_explained_in_a_line(

@@ -198,6 +198,7 @@ def test_follow_waits_for_records_that_arrive_later(
         (["t", "--from", "yesterday"], ExitCode.USAGE, "--from takes beginning, end, an offset"),
         (["t", "--from", "@soon"], ExitCode.USAGE, "--from takes beginning, end, an offset"),
         (["t", "--from", "1969-12-31"], ExitCode.USAGE, "no time before 1970"),
+        (["t", "--from", f"@{2**63}"], ExitCode.USAGE, "later than Kafka can store"),
         (["t", "--format", "avro"], ExitCode.USAGE, "--format takes one of text, json"),
         (["t", "--max", "0"], ExitCode.USAGE, "--max"),
     ],

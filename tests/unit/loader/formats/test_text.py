@@ -123,6 +123,9 @@ def test_csv_without_anything_has_no_rows() -> None:
         {"quote": "\r"},
         {"encoding": "utf-16"},
         {"encoding": "no"},
+        {"encoding": "idna"},
+        {"encoding": "undefined"},
+        {"encoding": "\udcff"},
         {"columns": ("a", "b", "a")},
     ],
 )
