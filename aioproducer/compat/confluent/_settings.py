@@ -8,9 +8,11 @@ from typing import Any, Final, NamedTuple
 
 from aioproducer._util import log
 from aioproducer.compat.confluent import errors
+from aioproducer.compat.confluent._properties import as_ours, verbatim
 from aioproducer.compat.confluent.errors import KafkaError
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError
+from aioproducer.runtime.security_settings import sasl_mechanism, tls_contexts
 from aioproducer.types import OAuthToken
 
 _log = log.get("producer")
@@ -30,9 +32,10 @@ _DEFAULTS: Final = {
 }
 _MAX_RECORDS: Final = 100_000
 _CRC32: Final = "consistent_random"
+_KERBEROS_SERVICE: Final = "kafka"
 _MESSAGE_TIMEOUT_MS: Final = 300_000
 """librdkafka's defaults, where they differ from this producer's."""
-_SERVERS: Final = ("bootstrap.servers", "metadata.broker.list", "bootstrap_servers")
+_SERVERS: Final = "bootstrap.servers"
 _TIME_LIMITS: Final = ("message.timeout.ms", "delivery.timeout.ms", "delivery_timeout_ms")
 
 
@@ -113,15 +116,15 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         text = str(rest.pop("sasl.oauthbearer.config", ""))
         rest["sasl_oauthbearer_token"] = _token_source(given["oauth_cb"], text)
     try:
-        has_servers = any(rest.get(name) for name in _SERVERS)
+        rest = as_ours(rest)
+        has_servers = bool(rest.get(_SERVERS))
         if not has_servers:
-            rest["bootstrap.servers"] = "nowhere.invalid"
-        for name in _SERVERS:
-            if isinstance(rest.get(name), str):
-                rest[name] = ",".join(map(_with_port, rest[name].split(",")))
+            rest[_SERVERS] = "nowhere.invalid:9092"
         times: dict[str, Any] = {name: rest.pop(name) for name in _TIME_LIMITS if name in rest}
         # A configuration dict is code here, as with confluent-kafka.
         read = ProducerConfig.from_properties(rest, allow=("url", "file", "aws"))
+        if credentials_with_space := verbatim(rest):
+            read = read.replace(**credentials_with_space)
         options: dict[str, Any] = {
             name: value for name, value in _DEFAULTS.items() if name not in read.explicitly_set
         }
@@ -136,9 +139,12 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         records = read.buffer_max_records or _MAX_RECORDS
         options["buffer_max_records"] = None
         credentials = Credentials(read)
-        options |= credentials.options
+        options |= credentials.options | _kerberos(read)
         config = read.replace(**options)
-        interval = float(given.get("statistics.interval.ms", 0))
+        # Here, as in librdkafka: the loop would try again and again.
+        tls_contexts(config)
+        sasl_mechanism(config)
+        interval = _interval(given.get("statistics.interval.ms", 0))
     except (ConfigError, ValueError) as error:
         raise errors.exception(KafkaError._INVALID_ARG, str(error)) from error
     return Settings(
@@ -153,6 +159,13 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         has_servers,
         credentials,
     )
+
+
+def _interval(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"statistics.interval.ms must be a number, not {value!r}") from None
 
 
 def _time_limits(read: ProducerConfig, times: Mapping[str, Any]) -> dict[str, int | float]:
@@ -170,11 +183,13 @@ def _time_limits(read: ProducerConfig, times: Mapping[str, Any]) -> dict[str, in
     }
 
 
-def _with_port(server: str) -> str:
-    """Return an address as host:port; librdkafka takes one with a protocol or without a port."""
-    address = server.strip().rpartition("://")[2]
-    has_port = "]:" in address if address.startswith("[") else ":" in address
-    return address if has_port or not address else f"{address}:9092"
+def _kerberos(read: ProducerConfig) -> dict[str, str]:
+    """Return librdkafka's default for the name of the brokers' service."""
+    if "SASL" not in read.security_protocol or read.sasl_mechanism != "GSSAPI":
+        return {}
+    if read.sasl_kerberos_service_name is not None or read.sasl_jaas_config is not None:
+        return {}
+    return {"sasl_kerberos_service_name": _KERBEROS_SERVICE}
 
 
 def _token_source(callback: Any, text: str) -> Callable[[], Awaitable[OAuthToken]]:

@@ -1,0 +1,122 @@
+"""From librdkafka's properties to values that this producer's options take.
+
+librdkafka ignores case, takes `1` and `t` as true, fractions of a millisecond, and levels of
+compression beyond those of the codec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil
+from typing import Any, Final
+
+from aioproducer.config import OPTIONS, ROWS, Kind, Option
+from aioproducer.config.option import int_of, plain
+from aioproducer.config.reading import option_set_by
+
+_SERVERS: Final = "bootstrap.servers"
+_LEVEL: Final = "compression.level"
+_LEVELS: Final = {"gzip": (1, 9), "lz4": (1, 12), "zstd": (1, 22)}
+"""The levels of librdkafka's codecs that are levels here; its 0 is the lowest."""
+_TRUTHS: Final = {"1": True, "t": True, "0": False, "f": False}
+_WORDS: Final = ("acks", "compression_type")
+_UNLIMITED: Final = 2**31 - 1
+"""What librdkafka's 0 means for some properties."""
+_WITHOUT_LIMIT: Final = ("buffer_max_records", "delivery_timeout_ms")
+_MOST_IN_FLIGHT_IDEMPOTENT: Final = 5
+
+
+def as_ours(given: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return properties with the values of this producer.
+
+    A value that is wrong for librdkafka, too, is left as it is; reading it raises.
+    """
+    read: dict[str, Any] = {}
+    by_option: dict[str, Any] = {}
+    for name, value in given.items():
+        row = option_set_by(name, ROWS) if isinstance(name, str) else None
+        if row is None:
+            read[name] = value
+        elif row.name == "bootstrap_servers":
+            # Under one name the last one counts, and none means Kafka 0.8's producer.
+            read[_SERVERS] = _servers(value)
+        elif row.name != "client_id" or value is not None:
+            read[name] = by_option[row.name] = _value(row, value)
+    _clamp_level(read, by_option)
+    if _excludes_idempotence(by_option):
+        read["enable_idempotence"] = False
+    return read
+
+
+def verbatim(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are credentials with white space, which librdkafka sends as it is."""
+    rows = ((option_set_by(name, ROWS), value) for name, value in given.items())
+    return {
+        row.name: value
+        for row, value in rows
+        if row is not None
+        and (row.secret or row.name == "sasl_username")
+        and isinstance(value, str)
+        and value != value.strip()
+    }
+
+
+def _value(row: Option, value: Any) -> Any:
+    if row.name == "linger_ms":
+        return _rounded_up(value)
+    if row.name in _WITHOUT_LIMIT and _number(value) == 0:
+        return _UNLIMITED
+    if row.name in _WORDS and isinstance(value, str):
+        return value.strip().lower()
+    if row.kind is Kind.BOOLEAN:
+        return _TRUTHS.get(str(plain(value)).strip().lower(), value)
+    return value
+
+
+def _servers(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return ",".join(dict.fromkeys(map(_with_port, value.split(","))))
+
+
+def _with_port(server: str) -> str:
+    """Return an address as host:port; librdkafka takes one with a protocol or without a port."""
+    address = server.strip().rpartition("://")[2]
+    has_port = "]:" in address if address.startswith("[") else ":" in address
+    return address if has_port or not address else f"{address}:9092"
+
+
+def _rounded_up(value: Any) -> Any:
+    """Return a time in whole ms; a fraction is a wait as well."""
+    try:
+        return ceil(float(value))
+    except (TypeError, ValueError, OverflowError):
+        return value
+
+
+def _number(value: Any) -> int | None:
+    try:
+        return int_of(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _clamp_level(read: dict[str, Any], by_option: Mapping[str, Any]) -> None:
+    """Bring the level into the codec's range; drop it for a codec without levels."""
+    level = _number(read.get(_LEVEL))
+    if level is None or level < 0:
+        return
+    codec = by_option.get("compression_type", OPTIONS["compression_type"].default)
+    if codec in _LEVELS:
+        lowest, highest = _LEVELS[codec]
+        read[_LEVEL] = max(lowest, min(level, highest))
+    else:
+        del read[_LEVEL]
+
+
+def _excludes_idempotence(by_option: Mapping[str, Any]) -> bool:
+    """Return whether so many requests in flight need librdkafka's default, no idempotence."""
+    if by_option.get("enable_idempotence") is not None or by_option.get("transactional_id"):
+        return False
+    in_flight = _number(by_option.get("max_in_flight_requests_per_connection"))
+    return in_flight is not None and in_flight > _MOST_IN_FLIGHT_IDEMPOTENT

@@ -1,0 +1,162 @@
+"""Properties that confluent-kafka takes, with values in librdkafka's forms."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from aioproducer.compat import confluent
+from aioproducer.compat.confluent import KafkaError, Producer
+from aioproducer.compat.confluent._settings import settings_of
+
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+CLIENTS = pytest.mark.parametrize("client", [confluent_kafka, confluent], ids=["theirs", "ours"])
+
+
+@CLIENTS
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"acks": "All"},
+        {"bootstrap.servers": "127.0.0.1:1,127.0.0.1:1"},
+        {"client.id": None},
+        {"compression.level": 0, "compression.type": "gzip"},
+        {"compression.level": 12, "compression.type": "gzip"},
+        {"compression.level": 5, "compression.type": "none"},
+        {"compression.type": "Snappy"},
+        {"delivery.timeout.ms": 0},
+        {"enable.idempotence": 1},
+        {"enable.idempotence": "t"},
+        {"linger.ms": 0.5},
+        {"max.in.flight": 10},
+        {"metadata.broker.list": "127.0.0.1:2"},
+        {"queue.buffering.max.messages": 0},
+        {"queue.buffering.max.ms": "0.5"},
+    ],
+    ids=str,
+)
+def test_properties_of_confluent_kafka_are_taken(client: Any, given: dict[str, Any]) -> None:
+    assert isinstance(client.Producer(NOWHERE | given), client.Producer)
+
+
+@CLIENTS
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"enable.idempotence": "yes"},
+        {"enable.idempotence": True, "max.in.flight": 10},
+        {"max.in.flight": 10, "transactional.id": "t"},
+        {"linger.ms": None},
+        {"linger.ms": "soon"},
+        {"security.protocol": "ssl", "ssl.ca.location": "/nowhere/ca.pem"},
+        {"statistics.interval.ms": "often"},
+        {"statistics.interval.ms": None},
+    ],
+    ids=str,
+)
+def test_properties_that_confluent_kafka_refuses_are_invalid(
+    client: Any, given: dict[str, Any]
+) -> None:
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        client.Producer(NOWHERE | given)
+    assert raised.value.args[0].code() == KafkaError._INVALID_ARG
+
+
+@pytest.mark.parametrize("more", [{}, {"client.id": "c", "queue.buffering.max.ms": 10}], ids=str)
+def test_old_name_of_the_servers_does_not_mean_kafka_0_8(
+    more: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        config = settings_of({"metadata.broker.list": "127.0.0.1:1"} | more).config
+    assert config.acks == "all"
+    assert config.producer_type == "async"
+    assert config.linger_ms == more.get("queue.buffering.max.ms", 5)
+    assert not caplog.records
+
+
+def test_last_name_of_the_servers_counts() -> None:
+    given = {"bootstrap.servers": "one", "metadata.broker.list": "two,two:9092"}
+    assert settings_of(given).config.bootstrap_servers == ("two:9092",)
+
+
+@pytest.mark.parametrize(
+    ("given", "option", "expected"),
+    [
+        ({"acks": "ALL"}, "acks", "all"),
+        ({"compression.codec": "GZIP"}, "compression_type", "gzip"),
+        ({"enable.idempotence": "0"}, "enable_idempotence", False),
+        ({"enable.idempotence": "T"}, "enable_idempotence", True),
+        ({"linger.ms": "0.2"}, "linger_ms", 1),
+        ({"linger.ms": 0.0}, "linger_ms", 0),
+        ({"linger.ms": " 7 "}, "linger_ms", 7),
+        ({"max.in.flight": 5}, "effective_idempotence", True),
+        ({"max.in.flight": "6"}, "effective_idempotence", False),
+        ({"max.in.flight": 6}, "max_in_flight_requests_per_connection", 6),
+    ],
+    ids=str,
+)
+def test_value_is_read_as_librdkafka_reads_it(
+    given: dict[str, Any], option: str, expected: object
+) -> None:
+    assert getattr(settings_of(NOWHERE | given).config, option) == expected
+
+
+@pytest.mark.parametrize(
+    ("codec", "given", "level"),
+    [
+        ("gzip", 0, 1),
+        ("gzip", "12", 9),
+        ("gzip", -1, None),
+        ("lz4", 17, 12),
+        ("zstd", 19, 19),
+        ("snappy", 0, None),
+        ("none", 5, None),
+    ],
+)
+def test_level_of_compression_is_brought_into_the_range_of_the_codec(
+    codec: str, given: object, level: int | None
+) -> None:
+    more = {"compression.level": given, "compression.type": codec}
+    assert settings_of(NOWHERE | more).config.compression_level == level
+
+
+def test_zero_is_no_limit_of_messages_and_of_their_time() -> None:
+    more = {"queue.buffering.max.messages": "0", "delivery.timeout.ms": 0}
+    settings = settings_of(NOWHERE | more)
+    assert settings.max_records == settings.config.delivery_timeout_ms == 2**31 - 1
+    assert settings_of(NOWHERE).max_records == 100_000
+
+
+def test_credentials_are_sent_with_their_white_space() -> None:
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanisms": "PLAIN",
+        "sasl.username": " user",
+        "sasl.password": "secret ",
+    }
+    ask = settings_of(NOWHERE | login).config.sasl_credentials
+    assert ask is not None
+    assert ask() == (" user", "secret ")
+
+
+def test_brokers_of_kerberos_are_named_as_librdkafka_names_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", ModuleType("gssapi"))
+    given = NOWHERE | {"security.protocol": "SASL_PLAINTEXT"}
+    assert settings_of(given).config.sasl_kerberos_service_name == "kafka"
+    other = settings_of(given | {"sasl.kerberos.service.name": "broker"})
+    assert other.config.sasl_kerberos_service_name == "broker"
+
+
+def test_file_that_is_no_certificate_is_refused_by_the_constructor(tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    file.write_text("no certificate")
+    with pytest.raises(confluent_kafka.KafkaException, match="neither PEM nor PKCS12"):
+        Producer(NOWHERE | {"security.protocol": "ssl", "ssl.ca.location": str(file)})
