@@ -17,7 +17,9 @@ from typing import Any, Final
 
 from aioproducer.compat._servers import servers_option
 from aioproducer.compat.kafka.partitioner import DefaultPartitioner
-from aioproducer.config import ProducerConfig
+from aioproducer.config import ROWS, Kind, ProducerConfig
+from aioproducer.config.option import plain
+from aioproducer.config.reading import option_set_by
 from aioproducer.errors import ConfigError, UnsupportedCodecError
 from aioproducer.records.codecs import codec_for
 from aioproducer.types import OAuthToken
@@ -95,7 +97,28 @@ _HERE: Final = {
 _DIFFERENT: Final = ("acks", "linger_ms", "reconnect_backoff_max_ms")
 """Options whose defaults differ from this producer's, where nothing else follows from them."""
 
+_LEFT_OUT: Final = {
+    "metric_reporters",
+    "sasl_kerberos_service_name",
+    "selector",
+    "socket_options",
+    "ssl_check_hostname",
+}
+"""Options whose default has another form here, or would ask for `security_protocol`."""
+
+_BESIDE_CONTEXT: Final = (
+    "ssl_check_hostname",
+    "ssl_cafile",
+    "ssl_certfile",
+    "ssl_keyfile",
+    "ssl_crlfile",
+    "ssl_password",
+    "ssl_ciphers",
+)
+"""Options that kafka-python ignores where there is an `ssl_context`."""
+
 _INT_MAX: Final = 2**31 - 1
+_MOST_IN_FLIGHT_IDEMPOTENT: Final = 5
 _OLD: Final = (0, 10)
 _numbers = itertools.count(1)
 
@@ -117,18 +140,21 @@ def producer_config(given: Mapping[str, Any], config: dict[str, Any]) -> Produce
     if config["acks"] == "all":
         config["acks"] = -1
     config["api_version"] = _version(config["api_version"])
+    ignored = _HERE.union(_BESIDE_CONTEXT if config["ssl_context"] is not None else ())
     options: dict[str, Any] = {
-        name: value
+        name: _whole(name, value)
         for name, value in given.items()
-        if value is not None and name not in _HERE and not _is_default(name, value)
+        if value is not None and name not in ignored and not _is_default(name, value)
     }
     for name in _DIFFERENT:
         if name != "acks" or name in given:
-            options[name] = config[name]
+            options[name] = _whole(name, config[name])
+    if config["sasl_mechanism"] == "GSSAPI":
+        options["sasl_kerberos_service_name"] = config["sasl_kerberos_service_name"]
+    if _excludes_idempotence(options):
+        options["enable_idempotence"] = False
     options["bootstrap_servers"] = servers_option(config["bootstrap_servers"])
     options["client_id"] = config["client_id"]
-    if options.get("retries", 0) == math.inf:
-        options["retries"] = _INT_MAX
     if "connections_max_idle_ms" in given and given["connections_max_idle_ms"] is None:
         options["connections_max_idle_ms"] = -1
     if config["sasl_oauth_token_provider"] is not None:
@@ -141,10 +167,24 @@ def producer_config(given: Mapping[str, Any], config: dict[str, Any]) -> Produce
 
 
 def _is_default(name: str, value: Any) -> bool:
-    """Return whether a value says what kafka-python does anyway, in a form that is its own."""
-    return name in {"metric_reporters", "selector", "socket_options"} and (
-        value == DEFAULT_CONFIG[name]
-    )
+    """Return whether a value is kafka-python's default, and the option may be left out."""
+    return name in _LEFT_OUT and value == DEFAULT_CONFIG[name]
+
+
+def _whole(name: str, value: Any) -> Any:
+    """Return a float as an int: a fraction is rounded up, infinity is the longest time."""
+    row = option_set_by(name, ROWS)
+    if type(value) is not float or math.isnan(value) or row is None or row.kind is Kind.DOUBLE:
+        return value
+    return math.ceil(max(-_INT_MAX, min(value, _INT_MAX)))
+
+
+def _excludes_idempotence(options: Mapping[str, Any]) -> bool:
+    """Return whether so many requests in flight switch idempotence off, as kafka-python does."""
+    if options.get("enable_idempotence") is not None or options.get("transactional_id") is not None:
+        return False
+    in_flight = plain(options.get("max_in_flight_requests_per_connection"))
+    return isinstance(in_flight, int) and in_flight > _MOST_IN_FLIGHT_IDEMPOTENT
 
 
 def _check_codec(name: Any) -> None:

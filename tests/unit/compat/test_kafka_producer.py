@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import ssl
 import threading
 import time
 import warnings
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 
 from aioproducer.compat.kafka import KafkaProducer, Partitioner, TopicPartition, errors
+from aioproducer.compat.kafka._settings import producer_config
 from aioproducer.compat.kafka.structs import OffsetAndMetadata
+from aioproducer.config import ProducerConfig
 from aioproducer.testing import ThreadedCluster
 
 with warnings.catch_warnings():
@@ -318,6 +321,64 @@ def test_keys_go_where_kafka_python_sends_them(producer: KafkaProducer) -> None:
         key = b"key-%d" % number
         expected = (murmur2(key) & 0x7FFFFFFF) % 2
         assert producer.send("t", b"v", key).get(WAIT_S).partition == expected
+
+
+CONTEXT = ssl.create_default_context()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"delivery_timeout_ms": float("inf")},
+        {"linger_ms": 0.5},
+        {"max_block_ms": float("inf")},
+        {"max_in_flight_requests_per_connection": 6},
+        {"request_timeout_ms": 1_000.5},
+        {"sasl_kerberos_service_name": "kafka"},
+        {"security_protocol": "SSL", "ssl_context": CONTEXT, "ssl_check_hostname": False},
+        {"security_protocol": "SSL", "ssl_context": CONTEXT, "ssl_cafile": "/nowhere/ca.pem"},
+        {"ssl_check_hostname": True},
+    ],
+    ids=str,
+)
+def test_options_of_kafka_python_are_taken(options: dict[str, Any]) -> None:
+    KafkaProducer(bootstrap_servers="127.0.0.1:1", api_version=(2, 8), **options).close()
+
+
+@pytest.mark.parametrize("more", [{"enable_idempotence": True}, {"transactional_id": "t"}], ids=str)
+def test_many_requests_in_flight_contradict_idempotence(more: dict[str, Any]) -> None:
+    with pytest.raises(kafka.errors.KafkaConfigurationError):
+        KafkaProducer(max_in_flight_requests_per_connection=6, **more)
+
+
+def config_of(**options: Any) -> ProducerConfig:
+    return producer_config(options, {**KafkaProducer.DEFAULT_CONFIG, **options})
+
+
+def test_float_is_rounded_up_and_infinity_is_the_longest_time() -> None:
+    config = config_of(linger_ms=0.5, delivery_timeout_ms=float("inf"), retries=float("inf"))
+    assert config.linger_ms == 1
+    assert config.delivery_timeout_ms == config.retries == 2**31 - 1
+
+
+def test_many_requests_in_flight_switch_idempotence_off() -> None:
+    assert not config_of(max_in_flight_requests_per_connection=6).effective_idempotence
+    assert config_of(max_in_flight_requests_per_connection=5).effective_idempotence
+
+
+def test_context_of_the_caller_replaces_other_options_of_tls() -> None:
+    config = config_of(
+        security_protocol="SSL", ssl_context=CONTEXT, ssl_check_hostname=False, ssl_ciphers="x"
+    )
+    assert config.ssl_context is CONTEXT
+    assert config.ssl_cipher_suites == ()
+
+
+def test_brokers_of_kerberos_are_named_as_kafka_python_names_them() -> None:
+    given = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}
+    assert config_of(**given).sasl_kerberos_service_name == "kafka"
+    named = config_of(**given, sasl_kerberos_service_name="broker")
+    assert named.sasl_kerberos_service_name == "broker"
 
 
 # -- transactions ----------------------------------------------------------------------------------
