@@ -37,7 +37,7 @@ class WakeupTimer:
         self._loop = loop
         self._future: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._on_timer: Generator[None, None, None]
+        self._on_timer = self._timer_calls()
         self._timer_at = inf
         self._woken = False
 
