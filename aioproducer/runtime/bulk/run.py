@@ -21,7 +21,7 @@ Invariants
 - All rows belong to the transaction that was open when the call began. When that accepts no more
   records, the call ends.
 - After a row has timed out (after `max_block_ms`, or twice that if the call was ahead), the next
-  row does not wait, until one is accepted.
+  row does not wait, until one has got a new batch.
 """
 
 from __future__ import annotations
@@ -276,7 +276,6 @@ class BulkRun:
                     delivery = self._appender.append_nowait(
                         *arguments, on_opened=on_opened, early=False, losses=self._losses
                     )
-                    self._may_wait = True
         except KafkaError as error:
             if parts is not None:
                 seen.refused(parts, error)
@@ -353,6 +352,7 @@ class BulkRun:
         batch, index = delivery.batch_and_index()
         tracked = self._outstanding.get(batch)
         if tracked is None:
+            self._may_wait = True  # there was memory for a batch
             builder = batch.builder
             if builder is None or batch.done:
                 self._fold_one(batch, number, index)

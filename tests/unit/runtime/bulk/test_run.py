@@ -1,0 +1,264 @@
+"""The waits and turns of one bulk call, and what it counts: `BulkRun` with rows of our making."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Collection, Generator
+from typing import Any
+
+import pytest
+from support.stage import Stage, play
+from support.turns import each_turn
+
+from aioproducer.errors import (
+    BufferExhaustedError,
+    BufferFullError,
+    KafkaTimeoutError,
+    WouldBlockError,
+)
+from aioproducer.records.bulk import OpenBatches
+from aioproducer.runtime.bulk.run import BulkRun
+
+
+class Rows:
+    """Rows of which some, as if they had been written, take `size` bytes each.
+
+    Args:
+        size: bytes of a row that `fill` takes.
+        stuck: rows that are left to the caller; None for all.
+
+    Attributes:
+        events: `("fill", first row)` and `("record", row)` in their order.
+        batches: the open batches that each `fill` was given.
+        arguments: what else the last `fill` was given, after the rows.
+    """
+
+    def __init__(self, size: int = 0, stuck: Collection[int] | None = None) -> None:
+        self.events: list[tuple[str, int]] = []
+        self.batches: list[list[OpenBatches | None]] = []
+        self.arguments: tuple[int, ...] = ()
+        self._size = size
+        self._stuck = stuck
+
+    def topics(self, start: int, stop: int, /) -> list[str | None]:
+        return [None]
+
+    def fill(
+        self,
+        batches: list[OpenBatches | None],
+        start: int,
+        stop: int,
+        number: int,
+        timestamp_ms: int,
+        size_limit: int,
+        budget: int,
+        /,
+    ) -> tuple[int, bool]:
+        self.events.append(("fill", start))
+        self.batches.append(batches)
+        self.arguments = (number, timestamp_ms, size_limit, budget)
+        row = start
+        while row < stop and budget > 0:
+            if self._stuck is None or row in self._stuck:
+                return row, True
+            row += 1
+            budget -= self._size
+        return row, False
+
+    def record(self, row: int) -> tuple[None, None, bytes, tuple[()], None, None]:
+        self.events.append(("record", row))
+        return None, None, b"%0300d" % row, (), None, None
+
+
+async def started(stage: Stage) -> BulkRun:
+    await stage.producer.start()
+    await stage.producer.warm_up(["t"])
+    return BulkRun(stage.engine)
+
+
+async def nothing() -> None:
+    """Feed no more rows."""
+
+
+def test_a_call_yields_after_each_mebibyte_of_rows_and_not_after_the_last_one() -> None:
+    async def act(stage: Stage) -> None:
+        run = await started(stage)
+        began = stage.loop.time()
+        with each_turn(lambda: run.result.count) as between_turns:
+            await run.feed(Rows(1 << 18, stuck=()), "t", 0, 20, 0)
+        assert (between_turns, run.result.count) == ([4, 8, 12, 16], 20)
+        assert stage.loop.time() == began
+        assert stage.engine.appender.fast_path.appended == 20
+        await stage.producer.close()
+
+    play(act)
+
+
+def test_rows_are_written_only_while_no_call_waits_for_memory() -> None:
+    async def act(stage: Stage) -> None:
+        run = await started(stage)
+        stage.broker.freeze()
+        for _ in range(2):
+            await stage.producer.send("t", bytes(300))
+        rows = Rows(1 << 18, stuck={0})
+        call = asyncio.create_task(run.feed(rows, "t", 0, 10, 0))
+        await asyncio.sleep(1)
+        assert rows.events == [("fill", 0), ("record", 0)]
+        other = asyncio.create_task(stage.producer.send("t", bytes(300)))
+        late = Rows(1 << 18, stuck={1})
+        later_call = asyncio.create_task(BulkRun(stage.engine).feed(late, "t", 0, 3, 0))
+        await asyncio.sleep(1)
+        assert late.events == [("record", 0)]
+        stage.broker.thaw()
+        await call
+        # Row 0 has got memory; the other call waits when row 5 comes, which queues for memory too.
+        assert rows.events[2:] == [("fill", 1), ("record", 5), ("fill", 6)]
+        await other
+        await later_call
+        assert late.events[1:] == [("fill", 1), ("record", 1), ("fill", 2)]
+        await stage.producer.close()
+
+    play(act, buffer_memory=800)
+
+
+def test_rows_are_written_up_to_buffer_max_records() -> None:
+    async def act(stage: Stage) -> None:
+        run = await started(stage)
+        await stage.producer.send_and_wait("t", b"before")
+        rows = Rows(stuck=())
+        call = asyncio.create_task(run.feed(rows, "t", 0, 10, 0))
+        await asyncio.sleep(1)
+        assert rows.events == [("fill", 0), ("record", 6)]
+        assert run.result.count == 7
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await stage.producer.close()
+
+    play(act, buffer_max_records=6)
+
+
+def test_rows_are_given_the_open_batches_of_their_topic_until_its_metadata_changes() -> None:
+    async def act(stage: Stage) -> None:
+        stage.create_topic("wide")
+        await stage.producer.start()
+        run = BulkRun(stage.engine)
+        rows = Rows()
+        await run.feed(rows, "wide", 0, 3, 0)
+        await stage.producer.flush()
+        stage.world.cluster.create_partitions("wide", 2)
+        while len(await stage.producer.partitions_for("wide")) < 2:
+            stage.engine.metadata.request_update(stage.loop.time())
+            stage.engine.metadata_task.wake()
+            await asyncio.sleep(0.1)
+        await run.feed(rows, "wide", 3, 5, 0)
+        await run.complete(nothing())
+        unknown, first, second, third, fourth = (batches[0] for batches in rows.batches)
+        assert unknown is None
+        assert first is not None
+        assert first is second
+        assert third is not None
+        assert third is not first
+        assert third is fourth
+        await stage.producer.close()
+
+    play(act)
+
+
+@pytest.mark.parametrize("largest_request", [700, 5000])
+def test_rows_are_given_the_bounds_of_a_record_and_the_time(largest_request: int) -> None:
+    async def act(stage: Stage) -> None:
+        run = await started(stage)
+        rows = Rows(stuck=())
+        await run.feed(rows, "t", 2, 3, 7)
+        time_ms = stage.engine.appender.wall_ms()
+        assert rows.arguments == (7, time_ms, min(largest_request, 1000), 1 << 20)
+        await stage.producer.close()
+
+    play(act, max_request_size=largest_request)
+
+
+def test_a_mark_is_complete_when_all_batches_before_it_have_their_outcome() -> None:
+    async def act(stage: Stage) -> None:
+        run = await started(stage)
+        stage.broker.freeze()
+        before = run.mark()
+        await run.feed(Rows(), "t", 0, 1, 0)
+        first = run.mark()
+        assert [run.is_complete(before), run.is_complete(first)] == [True, False]
+        stage.broker.thaw()
+        await stage.producer.flush()
+        assert run.is_complete(first)
+        stage.broker.freeze()
+        await run.feed(Rows(), "t", 1, 2, 0)
+        assert [run.is_complete(first), run.is_complete(run.mark())] == [True, False]
+        stage.broker.thaw()
+        assert (await run.complete(nothing())).delivered == 2
+        await stage.producer.close()
+
+    play(act)
+
+
+def test_a_call_waits_for_memory_again_once_a_row_was_accepted_after_a_timeout() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.warm_up(["t"])
+
+        async def items() -> AsyncIterator[bytes]:
+            for number in range(8):
+                if number in {0, 5}:
+                    stage.broker.freeze()
+                if number == 4:
+                    stage.broker.thaw()
+                    await producer.flush()
+                if number == 6:
+                    stage.loop.call_later(0.5, stage.broker.thaw)
+                yield b"%d" % number * 350
+
+        result = await producer.send_many("t", items())
+        errors = {failed.index: type(failed.error) for failed in result.failed}
+        assert errors == {2: BufferExhaustedError, 3: BufferFullError}
+        assert result.delivered == 6
+        await producer.close()
+
+    play(act, max_block_ms=1000)
+
+
+class Slow:
+    """A serialization that takes some seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.was_closed = False
+
+    def __await__(self) -> Generator[Any, None, bytes]:
+        yield from asyncio.sleep(self._seconds).__await__()
+        return b"%d" % self._seconds
+
+    def close(self) -> None:
+        self.was_closed = True
+
+
+def serialized(data: Slow | bytes) -> Awaitable[bytes] | bytes:
+    return data
+
+
+def test_after_a_timeout_an_item_with_a_slow_serializer_is_refused_at_once() -> None:
+    items = [Slow(5), Slow(2), b"ready", Slow(1)]
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.warm_up(["t"])
+        began = stage.loop.time()
+        result = await stage.producer.send_many("t", items)
+        errors = {failed.index: failed.error for failed in result.failed}
+        assert [*errors] == [0, 1]
+        assert isinstance(errors[0], KafkaTimeoutError)
+        assert isinstance(errors[1], WouldBlockError)
+        assert stage.values("t") == [b"ready", b"1"]
+        assert stage.loop.time() - began == pytest.approx(4, abs=0.1)
+        await stage.producer.close()
+
+    play(act, value_serializer=serialized, max_block_ms=3000)
+    assert [item.was_closed for item in items if isinstance(item, Slow)] == [False, True, False]
