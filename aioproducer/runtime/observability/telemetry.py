@@ -87,12 +87,12 @@ class TelemetryReporter:
         self._ledger = PointLedger(wall_ms() * _NS_PER_MS)
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
         self._timer: asyncio.TimerHandle | None = None
-        self._waiters: dict[asyncio.Future[None], None] = {}
+        self._news = asyncio.Event()
         self._closed = False
 
     def start(self) -> None:
         """Request a subscription in the next turn of the loop."""
-        self._timer = self._loop.call_at(self._loop.time(), self._on_timer)
+        self._wake_at(self._loop.time())
 
     async def client_instance_id(self, timeout: float) -> UUID:
         """Return the id that a broker gave this client, after at most `timeout` seconds.
@@ -106,12 +106,7 @@ class TelemetryReporter:
             async with asyncio.timeout(timeout):
                 while not self._telemetry.client_instance_id.int:
                     self._refuse_if_hopeless()
-                    news = self._loop.create_future()
-                    self._waiters[news] = None
-                    try:
-                        await news
-                    finally:
-                        self._waiters.pop(news, None)
+                    await self._news.wait()
         except TimeoutError:
             raise KafkaTimeoutError(
                 "no broker gave this client an instance id in time",
@@ -121,9 +116,9 @@ class TelemetryReporter:
 
     async def push_last(self) -> None:
         """Push once more if there is a subscription; wait at most `LAST_PUSH_S` seconds."""
-        self._stop_timer()
-        if self._telemetry.wanted is None or self._closed:
+        if self._closed:
             return
+        self._closed = True  # nothing is sent after the last push
         now = self._loop.time()
         node_id = self._client.ready_node(now)
         answer = None if node_id is None else self._push(node_id, now, terminating=True)
@@ -134,15 +129,14 @@ class TelemetryReporter:
         """Send nothing more, and end all waits."""
         self._closed = True
         self._stop_timer()
-        self._log_state()
+        self._wake_waiters()
 
     # -- private ---------------------------------------------------------------------------------
 
     def _on_timer(self) -> None:
-        self._timer = None
         now = self._loop.time()
         due_at = self._telemetry.next_at
-        if due_at > now:
+        if due_at > now:  # asyncio calls a timer early by as much as its clock is coarse
             self._wake_at(due_at)
             return
         try:
@@ -166,20 +160,18 @@ class TelemetryReporter:
 
     def _after(self, now: float) -> None:
         """Set the timer, unless a request is in flight, whose response sets it."""
-        self._log_state()
+        self._wake_waiters()
         due_at = self._telemetry.next_at
         if due_at < inf and not self._closed:
             pause = _RECHECK_SELDOM_S if self._telemetry.wanted is None else _RECHECK_S
             self._wake_at(due_at if due_at > now else now + pause)
 
     def _wake_at(self, when: float) -> None:
-        self._stop_timer()
         self._timer = self._loop.call_at(when, self._on_timer)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
 
     def _dial(self, now: float) -> None:
         node_id = self._client.least_loaded_node(now)
@@ -278,10 +270,9 @@ class TelemetryReporter:
                 advice="brokers do so from Kafka 3.7 on, with a ClientTelemetry metrics reporter",
             )
 
-    def _log_state(self) -> None:
-        for news in self._waiters:
-            if not news.done():
-                news.set_result(None)
+    def _wake_waiters(self) -> None:
+        self._news.set()
+        self._news.clear()
 
 
 def _compressed(data: bytes, number: int) -> tuple[int, bytes]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Callable
+from contextvars import Context
 from itertools import pairwise
 
 import pytest
@@ -12,6 +15,7 @@ from aioproducer.errors import (
     IllegalStateError,
     InvalidRequestError,
     KafkaTimeoutError,
+    ProducerClosedError,
     TelemetryTooLargeError,
     ThrottlingQuotaExceededError,
     UnknownSubscriptionIdError,
@@ -26,6 +30,7 @@ from aioproducer.testing.broker import (
     ReceivedMetrics,
     TelemetrySubscription,
 )
+from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.wire.api_keys import ApiKey
 
 SENT = "org.apache.kafka.producer.record.send.total"
@@ -66,6 +71,20 @@ def test_what_is_asked_for_is_pushed_at_the_interval_with_what_was_added_since()
         assert first.monotonic
         assert first.delta
         assert first.start_ns < first.time_ns == second.start_ns < second.time_ns
+
+    play(act, **ROOMY)
+
+
+def test_the_first_deltas_count_from_the_start_of_the_producer():
+    async def act(stage: Stage) -> None:
+        await asyncio.sleep(100)
+        received = subscribe(stage, SENT)
+        began_ms = stage.world.wall_ms()
+        async with stage.producer:
+            await send(stage, 3)
+            await asyncio.sleep(16)
+        (point,) = received[0].points[SENT]
+        assert began_ms - 1_000 < point.start_ns // 1_000_000 <= began_ms
 
     play(act, **ROOMY)
 
@@ -181,6 +200,37 @@ def test_a_push_opens_a_connection_and_a_question_for_a_subscription_does_not():
     play(act, connections_max_idle_ms=5_000, metadata_max_age_ms=3_600_000, **ROOMY)
 
 
+def test_a_push_that_needs_a_connection_is_a_second_late():
+    async def act(stage: Stage) -> None:
+        received = subscribe(stage, SENT, interval_ms=20_000)
+        async with stage.producer:
+            await asyncio.sleep(100)
+        gaps = [after.at_ms - before.at_ms for before, after in pairwise(received[:-1])]
+        assert len(gaps) >= 2
+        assert all(21_000 <= gap < 21_100 for gap in gaps)
+
+    play(act, connections_max_idle_ms=5_000, metadata_max_age_ms=3_600_000, **ROOMY)
+
+
+def test_every_10_s_a_subscription_that_is_due_is_asked_for_if_a_broker_is_connected():
+    async def act(stage: Stage) -> None:
+        telemetry = stage.world.cluster.telemetry
+        telemetry.subscription = TelemetrySubscription((), interval_ms=60_000)
+        asked = stage.faults.add(Fault(ConnectionFault(), api=GET, times=None))
+        async with stage.producer:
+            while not asked.struck:  # noqa: ASYNC110 - there is no event
+                await asyncio.sleep(0.01)
+            due_at = stage.loop.time() + 60
+            await asyncio.sleep(67)  # it was due, and no broker was connected
+            await send(stage, 1)
+            await asyncio.sleep(due_at + 9.9 - stage.loop.time())
+            assert asked.struck == 1
+            await asyncio.sleep(0.2)
+            assert asked.struck == 2
+
+    play(act, connections_max_idle_ms=5_000, metadata_max_age_ms=3_600_000, **ROOMY)
+
+
 def test_a_subscription_is_asked_for_within_10_s_of_a_connection():
     async def act(stage: Stage) -> None:
         telemetry = stage.world.cluster.telemetry
@@ -212,6 +262,36 @@ def test_a_changed_subscription_is_fetched_at_once_and_nothing_is_lost():
             await asyncio.sleep(45)
         assert [push.value(SENT) for push in received][:2] == [3, 4]
         assert len(received[1].points) > 1
+
+    play(act, **ROOMY)
+
+
+@pytest.mark.parametrize("api", [GET, PUSH])
+def test_one_request_is_in_flight_however_late_its_answer_is(api):
+    async def act(stage: Stage) -> None:
+        subscribe(stage)
+        late = stage.faults.delay(8_000, api, times=None)
+        async with stage.producer:
+            while not late.struck:  # noqa: ASYNC110 - there is no event
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(7)
+            assert late.struck == 1
+            stage.faults.remove(late)
+
+    play(act, **ROOMY)
+
+
+def test_a_request_for_a_subscription_whose_answer_is_lost_is_repeated_after_the_interval():
+    async def act(stage: Stage) -> None:
+        telemetry = stage.world.cluster.telemetry
+        telemetry.subscription = TelemetrySubscription((), interval_ms=10_000)
+        lost = stage.faults.add(Fault(ConnectionFault(answer=False, close=True), api=GET, skip=1))
+        asked = stage.faults.add(Fault(ConnectionFault(), api=GET, times=None))
+        async with stage.producer:
+            for number, requests in enumerate([(0, 1), (1, 1), (1, 2), (1, 3)]):
+                await asyncio.sleep(5 if number == 0 else 10)
+                assert (lost.struck, asked.struck) == requests
+                await send(stage, 1)  # the producer is connected
 
     play(act, **ROOMY)
 
@@ -295,6 +375,137 @@ def test_metrics_that_are_too_large_are_not_pushed(caplog):
 
     play(act, **ROOMY)
     assert "are not pushed: the brokers take 100 at most" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("max_bytes", "is_pushed"),
+    [
+        (lambda size: 0, True),  # no limit
+        (lambda size: 1, False),
+        (lambda size: size - 1, False),
+        (lambda size: size, True),
+    ],
+)
+def test_metrics_as_large_as_the_brokers_take_are_pushed(
+    max_bytes: Callable[[int], int], is_pushed: bool
+) -> None:
+    async def act(stage: Stage) -> None:
+        received = subscribe(stage, SENT, codecs=())
+        async with stage.producer:
+            await asyncio.sleep(16)
+            limit = max_bytes(len(received[0].data))
+            subscribe(stage, SENT, codecs=(), max_bytes=limit)
+            await asyncio.sleep(10)  # the next push is refused, as the subscription has changed
+            pushes = stage.faults.add(Fault(ConnectionFault(), api=PUSH, times=None))
+            await asyncio.sleep(30)
+            assert bool(pushes.struck) is is_pushed
+
+    play(act, **ROOMY)
+
+
+@pytest.mark.parametrize("options", [{"metrics": ("no.such.metric",)}, {"max_bytes": 10}])
+def test_metrics_that_are_not_pushed_are_read_once_per_interval(options):
+    readings = []
+
+    async def act(stage: Stage) -> None:
+        subscribe(stage, *options.pop("metrics", ()), **options)
+        orders = ApplicationMetric("orders", "shop-metrics", lambda: readings.append(1) or 1.0)
+        stage.producer.register_metric(orders)
+        async with stage.producer:
+            await asyncio.sleep(65)
+            assert 4 <= len(readings) <= 7
+
+    play(act, **ROOMY)
+
+
+def test_a_metric_that_cannot_be_encoded_stops_neither_telemetry_nor_records(caplog):
+    async def act(stage: Stage) -> None:
+        received = subscribe(stage)
+        broken = ApplicationMetric("orders", "shop-metrics", lambda: 1, tags={"shop": 1})
+        stage.producer.register_metric(broken)
+        async with stage.producer:
+            await send(stage, 3)
+            await asyncio.sleep(50)
+            assert 2 <= caplog.text.count("telemetry failed unexpectedly") <= 5
+            stage.producer.unregister_metric(broken)
+            await asyncio.sleep(30)
+            assert [push.value(SENT) for push in received][:1] == [3]
+
+    play(act, **ROOMY)
+
+
+class Laborious(VirtualLoop):
+    """Its clock may advance while something runs."""
+
+    spent = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.spent
+
+
+def test_metrics_that_take_long_to_read_are_read_less_often():
+    loop = Laborious(random.Random(1))
+
+    def count() -> float:
+        loop.spent += 0.5
+        return 1.0
+
+    async def act(stage: Stage) -> None:
+        received = subscribe(stage, interval_ms=1_000)
+        stage.producer.register_metric(ApplicationMetric("orders", "shop-metrics", count))
+        async with stage.producer:
+            await asyncio.sleep(60)
+        gaps = [after.at_ms - before.at_ms for before, after in pairwise(received[:-1])]
+        assert len(gaps) >= 3
+        assert all(10_000 <= gap < 20_000 for gap in gaps)
+
+    play(act, loop=loop, **ROOMY)
+
+
+class Hasty(VirtualLoop):
+    """Its timers are early by 10 ms, as on a coarse clock, unless they are set again."""
+
+    def __init__(self) -> None:
+        self._early: set[float] = set()
+        super().__init__(random.Random(1))
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: object,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        early = when if when in self._early else when - 0.01
+        self._early.add(when)
+        return super().call_at(early, callback, *args, context=context)
+
+
+def test_no_push_is_early_if_the_timers_of_the_loop_are():
+    async def act(stage: Stage) -> None:
+        received = subscribe(stage, SENT)
+        async with stage.producer:
+            await asyncio.sleep(60)
+        gaps = [after.at_ms - before.at_ms for before, after in pairwise(received[:-1])]
+        assert len(gaps) >= 3
+        assert all(10_000 <= gap < 10_100 for gap in gaps)
+
+    play(act, loop=Hasty(), **ROOMY)
+
+
+def test_nothing_is_pushed_after_the_last_push():
+    async def act(stage: Stage) -> None:
+        subscribe(stage, SENT, interval_ms=100)
+        await stage.producer.start()
+        await asyncio.sleep(1)
+        late = stage.faults.delay(300, PUSH, times=None)
+        while not late.struck:  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.25)
+        await stage.producer.close()
+        assert late.struck == 2
+
+    play(act, **ROOMY)
 
 
 def test_a_last_push_that_is_not_answered_delays_the_close_only_briefly():
@@ -384,5 +595,28 @@ def test_waiting_for_an_instance_id_is_bounded():
         async with stage.producer as producer:
             with pytest.raises(KafkaTimeoutError, match="after 2000 ms"):
                 await producer.client_instance_id(2)
+
+    play(act, **ROOMY)
+
+
+@pytest.mark.parametrize(
+    "reason", [ConnectionFault(answer=False), ErrorAnswer(ThrottlingQuotaExceededError.code)]
+)
+@pytest.mark.parametrize("timeout", [None, 0])
+def test_a_wait_for_an_instance_id_ends_with_the_producer(
+    timeout: float | None, reason: ConnectionFault | ErrorAnswer
+) -> None:
+    async def act(stage: Stage) -> None:
+        subscribe(stage)
+        stage.faults.add(Fault(reason, api=GET, times=None))
+        await stage.producer.start()
+        waiting = [asyncio.create_task(stage.producer.client_instance_id(100)) for _ in range(2)]
+        await asyncio.sleep(1)
+        began = stage.loop.time()
+        await stage.producer.close(timeout)
+        for each in waiting:
+            with pytest.raises(ProducerClosedError, match="during the wait"):
+                await each
+        assert stage.loop.time() - began < 1
 
     play(act, **ROOMY)
