@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from aioproducer._util.arguments import utf8_size
 from aioproducer._util.bounded_json import decoded_json
 from aioproducer.client.source_position import SourcePosition
 from aioproducer.errors import (
@@ -156,8 +158,7 @@ class LoadTransactions:
             await self._begin()
         if self._transaction is not None:
             content = {"source": self._source, **state.as_dict()}
-            text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
-            await self._position.write(self._transaction, state.settled.rows, text)
+            await self._position.write(self._transaction, state.settled.rows, _text_of(content))
             await self._commit_transaction()
             self._transaction, self.committed = None, state
 
@@ -168,3 +169,10 @@ class LoadTransactions:
             # It may be committed: there is nothing to abort, and the position has to be read anew.
             self._transaction, self.is_usable = None, False
             raise error.with_context(advice=_RUN_AGAIN) from error.__cause__
+
+
+def _text_of(content: Mapping[str, Any]) -> str:
+    """Return a position as JSON, which is short: brokers keep only so many characters."""
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+    # The name of a file may have bytes that are no text.
+    return text if utf8_size(text) >= 0 else json.dumps(content, separators=(",", ":"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -26,6 +27,7 @@ from aioproducer.errors import (
 )
 from aioproducer.loader import (
     BadRow,
+    FileSource,
     Loader,
     LoadOptions,
     LoadResult,
@@ -94,6 +96,28 @@ async def test_a_complete_load_is_not_loaded_again(brokers: EmbeddedCluster) -> 
     assert result.progress.read == 0
     assert result.state.settled.acknowledged == 10
     assert await visible(brokers) == list(range(10))
+
+
+def unnamed_file(folder: Path, content: str) -> str:
+    """Return the name of a new file, which has bytes that are no text."""
+    file = os.fsdecode(os.fsencode(folder) + b"/\xff.csv")
+    try:
+        Path(file).write_text(content)
+    except OSError:
+        pytest.skip("names of files are text here")
+    return file
+
+
+async def test_a_file_whose_name_is_no_text_is_loaded_once(
+    brokers: EmbeddedCluster, tmp_path: Path
+) -> None:
+    file = unnamed_file(tmp_path, "n\n0\n1\n")
+    for expected in (2, 0):
+        async with producer_of(brokers) as producer:
+            result = await Loader(producer, FileSource(file), "t", options()).run()
+        assert (result.complete, result.progress.acknowledged) == (True, expected)
+        assert result.state.position == Position(file, None, 2)
+    assert await visible(brokers) == [0, 1]
 
 
 async def test_another_transactional_id_is_another_load(brokers: EmbeddedCluster) -> None:
