@@ -10,6 +10,7 @@ import asyncio
 import atexit
 import base64
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -147,18 +148,29 @@ def _refused_row(
         content = original.select(list(part.columns)).to_pylist(maps_as_pydicts="strict")[0]
     else:
         content = original.column(part.part).to_pylist(maps_as_pydicts="strict")[0]
-    text = json.dumps(content, default=_as_text, ensure_ascii=False).encode()
+    text = json.dumps(_as_json(content), ensure_ascii=False).encode()
     row = read_row(encoded, number, columns)
     if row is not None:
         row = row._replace(key=text) if part.part == "key" else row._replace(value=text)
     return RefusedRow(failed.error, row, len(text), f"{part.part.upper()}_CONVERTER")
 
 
-def _as_text(content: Any) -> str:
-    """Return what JSON has no type for as text, bytes in base64."""
-    if isinstance(content, bytes):
-        return base64.b64encode(content).decode()
-    return str(content)
+def _as_json(content: Any) -> Any:
+    """Return a value with text for what JSON has no type for: bytes in base64, dates, NaN."""
+    if isinstance(content, Mapping):
+        return {_as_key(name): _as_json(each) for name, each in content.items()}
+    if isinstance(content, list):
+        return [_as_json(each) for each in content]
+    if isinstance(content, float):
+        return content if math.isfinite(content) else str(content)
+    if content is None or isinstance(content, str | int):
+        return content
+    return base64.b64encode(content).decode() if isinstance(content, bytes) else str(content)
+
+
+def _as_key(name: Any) -> str:
+    text = _as_json(name)
+    return text if isinstance(text, str) else json.dumps(text)
 
 
 def _encoded(

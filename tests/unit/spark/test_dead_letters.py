@@ -7,6 +7,7 @@ import json
 import logging
 import pickle
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -268,6 +269,40 @@ def test_a_key_that_does_not_fit_is_a_dead_letter_with_the_whole_row(
     (letter,) = kafka.records(letters)
     assert (json.loads(letter.key or b""), letter.value) == ({"id": 6, "at": None}, b"b")
     assert dict(letter.headers)["__connect.errors.stage"] == b"KEY_CONVERTER"
+
+
+def test_a_row_of_any_columns_is_a_dead_letter_in_json(kafka: EmbeddedKafka, registry: str) -> None:
+    topic, letters = kafka.topic(1), kafka.topic(1)
+    options = {
+        "value__format": "json-schema",
+        "value__schema": json.dumps(SCHEMA),
+        "auto__register__schemas": "true",
+        "schema__registry__url": registry,
+        "dead__letter__topic": letters,
+    }
+    maps = {
+        "days": (pa.date32(), [(date(2026, 1, 31), 0.5)]),
+        "raws": (pa.binary(), [(b"\xff", float("nan"))]),
+        "numbers": (pa.int32(), [(7, float("-inf"))]),
+    }
+    columns: dict[str, Any] = {"id": pa.array([6], pa.int64())}
+    for name, (kind, content) in maps.items():
+        columns[name] = pa.array([content], pa.map_(kind, pa.float64()))
+    fields = [("id", "bigint"), *((name, f"map<{name},double>") for name in maps)]
+    plan = plan_of(kafka, topic, "at-least-once", fields, **options)
+    report = written(plan, [pa.RecordBatch.from_pydict(columns)])
+    assert report.dead_letters == {"SerializationError": 1}
+
+    def refused(constant: str) -> None:
+        raise ValueError(f"{constant} is no JSON")
+
+    (letter,) = kafka.read(letters)[0]
+    assert json.loads(letter.value or b"", parse_constant=refused) == {
+        "id": 6,
+        "days": {"2026-01-31": 0.5},
+        "raws": {"/w==": "nan"},
+        "numbers": {"7": "-inf"},
+    }
 
 
 def test_a_registry_without_the_schema_is_no_dead_letter(
