@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioproducer.blocking import Producer
 from aioproducer.errors import (
+    CommitOutcomeUnknownError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
     KafkaTimeoutError,
@@ -119,7 +120,7 @@ class DirectEpochs:
     def _commit(self, producer: Producer, epoch: int) -> None:
         try:
             producer.commit_transaction()
-        except KafkaTimeoutError as error:
+        except (CommitOutcomeUnknownError, KafkaTimeoutError) as error:
             raise DecisionUnknownError(
                 f"whether epoch {epoch} is decided is not known: {error}", epoch=epoch
             ) from error

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from support.spark import EmbeddedKafka, embedded_kafka
 
-from aioproducer.errors import KafkaError, KafkaTimeoutError
+from aioproducer.errors import CommitOutcomeUnknownError, KafkaError, KafkaTimeoutError
 from aioproducer.spark.direct import DirectEpochs
 from aioproducer.spark.errors import (
     CheckpointBehindError,
@@ -161,8 +161,12 @@ def test_a_row_that_is_refused_leaves_nothing(kafka: EmbeddedKafka, direct: Dire
     assert kafka.numbers(topic) == list(range(10))
 
 
+@pytest.mark.parametrize("unknown", [KafkaTimeoutError, CommitOutcomeUnknownError])
 def test_a_commit_without_an_answer_is_found_out_by_the_next_call(
-    kafka: EmbeddedKafka, direct: DirectEpochs, monkeypatch: pytest.MonkeyPatch
+    kafka: EmbeddedKafka,
+    direct: DirectEpochs,
+    monkeypatch: pytest.MonkeyPatch,
+    unknown: type[KafkaError],
 ) -> None:
     topic = kafka.topic()
     write(direct, kafka, topic, 0)
@@ -171,7 +175,7 @@ def test_a_commit_without_an_answer_is_found_out_by_the_next_call(
 
     def lost() -> None:
         real()
-        raise KafkaTimeoutError("no answer")
+        raise unknown("no answer")
 
     monkeypatch.setattr(producer, "commit_transaction", lost)
     with pytest.raises(DecisionUnknownError, match="whether epoch 1 is decided is not known"):
