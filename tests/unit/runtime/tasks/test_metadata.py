@@ -101,6 +101,7 @@ class FakeClient:
         self.looks = 0
         self.rebootstrap_required: KafkaError | None = None
         self.cluster_ids: list[str | None] = []
+        self.throttled: dict[int, float] = {}
 
     def rebootstrap(self) -> None:
         self.set_nodes({})
@@ -185,7 +186,7 @@ class FakeClient:
         return future
 
     def throttled_for(self, node_id: int, now: float) -> float:
-        return 0.0
+        return self.throttled.get(node_id, 0.0)
 
     def connection_failures(self, node_id: int) -> KafkaError | None:
         return self.errors.get(node_id)
@@ -281,12 +282,18 @@ def loop() -> Iterator[VirtualLoop]:
     assert not complaints
 
 
-def play(loop: VirtualLoop, act: Callable[[World], Awaitable[None]], **options) -> World:
+def play(
+    loop: VirtualLoop,
+    act: Callable[[World], Awaitable[None]],
+    *,
+    in_background: bool = False,
+    **options,
+) -> World:
     """Runs a scene with a started task, and closes it."""
 
     async def scene() -> World:
         world = World(loop, **options)
-        world.task.start()
+        world.task.start(in_background=in_background)
         try:
             await act(world)
         finally:
@@ -477,14 +484,49 @@ def test_the_request_carries_the_timeout_and_the_flag_for_automatic_creation(loo
     play(loop, act, request_timeout_ms=7000, allow_auto_create_topics=False)
 
 
-def test_epochs_of_answers_below_version_9_are_not_trusted(loop):
+@pytest.mark.parametrize(("version", "epoch"), [(8, -1), (9, 5)])
+def test_epochs_of_answers_below_version_9_are_not_trusted(loop, version, epoch):
     async def act(world: World) -> None:
-        world.client.versions = (0, 8)
+        world.client.versions = (0, version)
         world.client.answer = lambda node_id, names: response(topic("t", epoch=5))
         await world.task.wait_for_topic("t", world.in_s(60))
-        assert world.metadata.leader_epoch("t", 0) == -1
+        assert world.metadata.leader_epoch("t", 0) == epoch
 
     play(loop, act)
+
+
+def test_a_broker_that_has_only_the_first_version_may_create_topics(loop):
+    async def act(world: World) -> None:
+        world.client.versions = (0, 0)
+        world.client.answer = answer_with(t=1)
+        await world.task.wait_for_topic("t", world.in_s(60))
+
+    play(loop, act)
+
+
+def test_a_broker_without_a_common_version_is_named_without_advice_about_topics(loop):
+    async def act(world: World) -> None:
+        world.client.versions = (0, -1)
+        with pytest.raises(UnsupportedVersionError, match="no common version"):
+            await world.task.wait_for_topic("t", world.in_s(60))
+
+    play(loop, act)
+
+
+def test_topics_that_are_wanted_as_well_are_part_of_the_next_request(loop):
+    async def act(world: World) -> None:
+        world.task.want_also(["early"])
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        assert world.client.asked() == [["early"]]
+        world.client.dial = lambda node_id: KafkaConnectionError("refused")
+        world.client.ready.clear()
+        world.metadata.request_update(loop.time())
+        await asyncio.sleep(30)
+        world.client.dial = lambda node_id: None
+        await asyncio.sleep(1)
+        assert world.client.asked()[1] == ["early"]
+
+    play(loop, act, metadata_max_idle_ms=5_000)
 
 
 def test_a_node_named_by_a_leader_hint_is_passed_to_the_client_at_once(loop):
@@ -494,6 +536,19 @@ def test_a_node_named_by_a_leader_hint_is_passed_to_the_client_at_once(loop):
         endpoint = NodeEndpoint(node_id=9, host="host9", port=9092)
         world.metadata.on_leader_hints({TopicPartition("t", 0): (9, 1)}, [endpoint])
         assert world.client.reported[-1] == {1, 2, 9}
+
+    play(loop, act)
+
+
+def test_after_the_end_neither_the_task_nor_its_listener_is_left(loop):
+    async def act(world: World) -> None:
+        world.client.answer = answer_with(t=1)
+        await world.task.wait_for_topic("t", world.in_s(60))
+        await world.task.close()
+        assert tasks_named(loop, "aioproducer-metadata") == []
+        endpoint = NodeEndpoint(node_id=9, host="host9", port=9092)
+        world.metadata.on_leader_hints({TopicPartition("t", 0): (9, 1)}, [endpoint])
+        assert world.client.reported == [{1, 2}]
 
     play(loop, act)
 
@@ -586,6 +641,18 @@ def test_a_start_without_a_name_that_resolves_ends_at_the_resolve_timeout(loop, 
     play(loop, act, bootstrap_resolve_timeout_ms=timeout_ms)
 
 
+def test_the_resolve_timeout_begins_with_the_start_and_has_passed_at_its_last_ms(loop):
+    async def act(world: World) -> None:
+        world.client.dial = unresolvable
+        with pytest.raises(BootstrapError) as caught:
+            await world.task.wait_for_bootstrap(world.in_s(60))
+        assert loop.time() == pytest.approx(100.02)
+        assert caught.value.elapsed_ms == 20
+
+    loop.now = 100.0
+    play(loop, act, bootstrap_resolve_timeout_ms=20)
+
+
 def test_a_name_that_appears_before_the_resolve_timeout_is_used(loop):
     async def act(world: World) -> None:
         world.client.dial = lambda node_id: None if loop.time() > 20 else unresolvable(node_id)
@@ -635,7 +702,7 @@ def test_a_start_at_servers_of_another_protocol_ends_at_once(loop):
         with pytest.raises(BootstrapError, match="no bootstrap server is a Kafka broker") as caught:
             await world.task.wait_for_bootstrap(world.in_s(60))
         assert caught.value.elapsed_ms == 20  # two attempts to connect, one after the other
-        assert isinstance(caught.value.__cause__, NotKafkaError)
+        assert "server -1 answers in HTTP" in str(caught.value.__cause__)
         with pytest.raises(BootstrapError, match="no bootstrap server is a Kafka broker"):
             await world.task.wait_for_topic("t", world.in_s(60))
         assert loop.time() < 52
@@ -685,6 +752,74 @@ def test_once_a_server_fails_otherwise_calls_wait_for_a_broker_again(loop):
     loop.run_until_complete(scene())
 
 
+@pytest.mark.parametrize(("version", "is_answered"), [(0, True), (1, False)])
+def test_only_the_first_version_may_list_no_brokers(loop, version, is_answered):
+    async def act(world: World) -> None:
+        world.client.versions = (0, version)
+        world.client.answer = lambda node_id, names: response(nodes=())
+        waiting = asyncio.create_task(world.task.wait_for_bootstrap(world.in_s(5)))
+        await asyncio.sleep(1)
+        assert waiting.done() is is_answered
+        await asyncio.wait([waiting])
+        assert (waiting.exception() is None) is is_answered
+
+    play(loop, act)
+
+
+def refusing(text: str) -> Callable[[int], KafkaError]:
+    return lambda node_id: AuthenticationError(text, node_id=node_id)
+
+
+def test_each_kind_of_refusal_of_a_start_in_the_background_is_logged_once(loop, caplog):
+    async def act(world: World) -> None:
+        reported: list[KafkaError] = []
+        world.task.on_fatal_error = reported.append
+        world.client.dial = refusing("wrong password")
+        await asyncio.sleep(5)
+        world.client.dial = lambda node_id: UnsupportedVersionError("too old")
+        await asyncio.sleep(5)
+        assert len(reported) > 10
+        assert {type(error) for error in reported} == {AuthenticationError, UnsupportedVersionError}
+        lines = [r.getMessage() for r in caplog.records if "cannot be used" in r.getMessage()]
+        assert ["wrong password" in line for line in lines] == [True, False]
+        world.client.dial = lambda node_id: None
+        await world.task.wait_for_bootstrap(None)
+
+    play(loop, act, in_background=True)
+
+
+@pytest.mark.parametrize("in_background", [False, True])
+def test_a_refusal_of_a_producer_that_has_started_is_one_failed_request(
+    loop, caplog, in_background
+):
+    async def act(world: World) -> None:
+        reported: list[KafkaError] = []
+        world.task.on_fatal_error = reported.append
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        world.client.answer = lambda node_id, names: UnsupportedVersionError("too old")
+        world.metadata.request_update(loop.time())
+        await asyncio.sleep(1)
+        assert reported == []
+        assert "fetching metadata failed: UNSUPPORTED_VERSION" in caplog.text
+        assert "metadata is fetched again" not in caplog.text
+        world.client.answer = lambda node_id, names: response()
+        await asyncio.sleep(2)
+        assert "metadata is fetched again" in caplog.text
+        assert "cannot be used" not in caplog.text
+
+    with caplog.at_level("INFO", "aioproducer.runtime"):
+        play(loop, act, in_background=in_background)
+
+
+def test_after_a_refusal_the_next_server_is_dialed_with_the_next_attempt(loop):
+    async def act(world: World) -> None:
+        world.client.dial = refusing("wrong password")
+        await asyncio.sleep(0.4)
+        assert [(round(at, 2), node) for at, node in world.client.dials] == [(0, -1), (0.11, -2)]
+
+    play(loop, act)
+
+
 def test_an_answer_that_refuses_the_client_wakes_waiters_at_once(loop):
     async def act(world: World) -> None:
         world.client.answer = lambda node_id, names: response(error=UNSUPPORTED_VERSION)
@@ -705,6 +840,34 @@ def test_the_timeout_names_brokers_once_they_are_known(loop, node):
         world.client.dial = lambda node_id: SilenceError()
         with pytest.raises(MetadataTimeoutError, match=f"broker {node} host{node}:9092: no route"):
             await world.task.wait_for_topic("t", world.in_s(5))
+
+    play(loop, act)
+
+
+def test_the_timeout_names_the_brokers_that_throttle_and_what_to_do(loop):
+    async def act(world: World) -> None:
+        world.client.answer = answer_with()
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        assert "client's quota" not in (world.metadata.explain("t", None).advice or "")
+        world.client.throttled = {1: 7.4}
+        with pytest.raises(MetadataTimeoutError) as caught:
+            await world.task.wait_for_topic("t", world.in_s(1))
+        assert caught.value.message.endswith("throttled by: broker 1 host1:9092 for another 7 s")
+        assert "raise the client's quota" in (caught.value.advice or "")
+
+    play(loop, act)
+
+
+def test_bootstrap_servers_are_named_while_no_broker_can_be_reached_and_only_then(loop):
+    async def act(world: World) -> None:
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        refused = KafkaConnectionError("refused")
+        world.client.errors = {-1: refused, -2: refused, 1: refused}
+        text = world.metadata.explain_failures().text
+        assert text == "connection failures: broker 1 host1:9092: refused"
+        world.client.errors[2] = refused
+        text = world.metadata.explain_failures().text
+        assert "broker 2 host2:9092: refused, bootstrap server boot1:1: refused" in text
 
     play(loop, act)
 
@@ -918,7 +1081,7 @@ def test_without_metadata_for_the_trigger_time_the_bootstrap_servers_are_asked_a
     play(loop, act, metadata_max_idle_ms=600_000)
 
 
-def test_a_broker_may_ask_to_start_over(loop):
+def test_a_broker_may_ask_to_start_over(loop, caplog):
     async def act(world: World) -> None:
         await world.task.wait_for_bootstrap(world.in_s(60))
         world.client.ready = {1, 2}
@@ -928,6 +1091,7 @@ def test_a_broker_may_ask_to_start_over(loop):
         world.metadata.request_update(loop.time())
         await asyncio.sleep(1)
         assert world.client.reported == [{1, 2}, set(), {5}]
+        assert "starting over from the bootstrap servers: the broker asked for it" in caplog.text
 
     play(loop, act)
 
@@ -1153,7 +1317,10 @@ def test_a_task_that_dies_passes_the_cause_to_every_waiter(loop):
         with pytest.raises(ProducerFailedError, match="a bug") as caught:
             await world.task.wait_for_topic("t", world.in_s(60))
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
+        await asyncio.sleep(0.1)
         assert [type(error) for error in world.ends] == [ProducerFailedError]
+        with pytest.raises(ProducerFailedError, match="a bug"):
+            await world.task.wait_for_topic("u", world.in_s(60))
 
     play(loop, act)
 

@@ -172,6 +172,30 @@ def test_a_coordinator_that_stops_is_replaced_while_its_calls_wait() -> None:
     perform(act, brokers=3)
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_the_log_has_the_failures_of_a_coordinator_and_their_end(
+    is_answered: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.begin_transaction()
+        await stage.producer.send_and_wait("t", b"x")
+        fault = (
+            stage.faults.error(ApiKey.END_TXN, COORDINATOR_LOAD_IN_PROGRESS, times=None)
+            if is_answered
+            else stage.faults.swallow(ApiKey.END_TXN, times=None)
+        )
+        committing = asyncio.create_task(stage.producer.commit_transaction())
+        await asyncio.sleep(20)
+        assert "EndTxn of transactional id 'tx' is repeated, 5 requests in a row" in caplog.text
+        assert "the transaction coordinator answers" not in caplog.text
+        stage.faults.remove(fault)
+        await committing
+        assert "the transaction coordinator answers" in caplog.text
+
+    with caplog.at_level(logging.INFO, logger="aioproducer"):
+        perform(act, request_timeout_ms=1_000)
+
+
 def test_a_fatal_error_of_transactions_is_the_failure_of_the_producer() -> None:
     async def act(stage: Stage) -> None:
         producer = stage.producer
@@ -214,8 +238,9 @@ def test_an_exception_while_a_response_is_handled_ends_the_producer() -> None:
         assert handler.has_failed
         assert stage.loop.time() - began < 10
         assert "transaction task failed with ZeroDivisionError" in str(caught.value.__cause__)
-        with pytest.raises(ProducerFailedError, match="ZeroDivisionError"):
+        with pytest.raises(ProducerFailedError, match="ZeroDivisionError") as refused:
             await producer.send("t", b"y")
+        assert isinstance(refused.value.__cause__, ZeroDivisionError)
         (reported,) = stage.loop.failures
         assert "ZeroDivisionError" in reported
         stage.loop.failures.clear()
