@@ -51,7 +51,7 @@ class UnretrievedFailures:
         self._seen_at = self._next_line_at = -inf
         self._interval_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._is_over = self._closes_soon = False
+        self._is_over = False
 
     def on_unretrieved(self, batch: ProducerBatch) -> None:
         """Report a failed batch that is being collected, in any thread; keep no reference to it."""
@@ -71,10 +71,9 @@ class UnretrievedFailures:
 
     def close(self) -> None:
         """Log the totals: the producer is closed."""
-        self._is_over, self._closes_soon = True, False
+        self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         self._write_sums()
         if self._totals:
             _log.error(
@@ -91,12 +90,8 @@ class UnretrievedFailures:
 
         For a producer that ends without `close()`: its loop may be about to end as well.
         """
-        self._is_over = True
-        if self._closes_soon:
-            return
         try:
             self._loop.call_soon(self.close)
-            self._closes_soon = True
         except RuntimeError:  # the loop is closed
             self.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import weakref
 
 import pytest
 from support.stage import Stage, play
@@ -17,6 +18,7 @@ from aioproducer.runtime.delivery.unhandled import UnretrievedFailures
 from aioproducer.wire.api_keys import ApiKey
 
 TOPIC_AUTHORIZATION_FAILED = 29
+PLACE = TopicPartition("t", 0)
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -250,3 +252,145 @@ def test_a_failure_when_an_interval_is_over_has_a_line_of_the_same_form(
     *each, end = lines(caplog)
     assert [line.split(" of a batch")[0] for line in each] == ["t-0: 1 of 2 record(s)"] * 4
     assert end.endswith("(t-0: 4)")
+
+
+def beginnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line.split(" record(s)")[0] for line in lines(caplog)]
+
+
+def report(failures: UnretrievedFailures, where: TopicPartition = PLACE) -> None:
+    failures.report_soon(where, 1, 1, KafkaError("refused"))
+
+
+def test_failures_after_the_close_are_logged_with_a_total_that_counts_only_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def act(stage: Stage) -> None:
+        failures = UnretrievedFailures(stage.loop, ProducerStats(), None)
+        for _ in range(3):
+            report(failures)
+        await asyncio.sleep(0)
+        failures.close()
+        failures.close()
+        assert beginnings(caplog) == [
+            "t-0: 1 of 1",
+            "2 more",
+            "the producer is closed; 3",
+        ]
+        caplog.clear()
+        await asyncio.sleep(100)
+        for topic in ("u", "v"):
+            report(failures, TopicPartition(topic, 0))
+        await asyncio.sleep(0.1)
+        line, others, end = lines(caplog)
+        assert line.startswith("u-0: 1 of 1 record(s)")
+        assert "(v-0: 1)" in others
+        assert end.startswith("the producer is closed; 2 record(s)")
+        assert end.endswith("(u-0: 1, v-0: 1)")
+        await asyncio.sleep(100)
+        assert len(lines(caplog)) == 3
+
+    with caplog.at_level(logging.ERROR, logger="aioproducer"):
+        play(act)
+
+
+def test_a_producer_that_ends_without_a_close_logs_its_totals_and_later_failures(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def act(stage: Stage) -> None:
+        failures = UnretrievedFailures(stage.loop, ProducerStats(), None)
+        report(failures)
+        failures.close_soon()
+        assert lines(caplog) == []
+        await asyncio.sleep(0)
+        assert beginnings(caplog) == [
+            "t-0: 1 of 1",
+            "the producer is closed; 1",
+        ]
+        report(failures)
+        await asyncio.sleep(0.1)
+        assert beginnings(caplog)[2:] == [
+            "1 more",
+            "the producer is closed; 1",
+        ]
+
+    with caplog.at_level(logging.ERROR, logger="aioproducer"):
+        play(act)
+
+
+def test_failures_after_the_end_of_the_loop_are_logged_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop, stats = asyncio.new_event_loop(), ProducerStats()
+    failures = UnretrievedFailures(loop, stats, None)
+    loop.close()
+    with caplog.at_level(logging.ERROR, logger="aioproducer"):
+        for _ in range(3):
+            report(failures)
+        assert stats.unretrieved_failures == 3
+        assert beginnings(caplog) == ["t-0: 1 of 1"]
+        failures.close_soon()
+        assert beginnings(caplog)[1:] == [
+            "2 more",
+            "the producer is closed; 3",
+        ]
+        report(failures)
+        assert beginnings(caplog)[3:] == [
+            "1 more",
+            "the producer is closed; 1",
+        ]
+
+
+def test_totals_name_the_ten_partitions_with_most_failures(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def act(stage: Stage) -> None:
+        failures = UnretrievedFailures(stage.loop, ProducerStats(), None)
+        for number in range(1, 13):
+            for _ in range(number):
+                report(failures, TopicPartition("t", number))
+        await asyncio.sleep(0)
+        failures.close()
+
+    with caplog.at_level(logging.ERROR, logger="aioproducer"):
+        play(act)
+    named = ", ".join(f"t-{number}: {number}" for number in range(12, 2, -1))
+    assert lines(caplog)[-1].endswith(f"({named}, and 2 more partition(s))")
+
+
+def test_a_minute_without_failures_begins_anew_with_the_shortest_interval() -> None:
+    logger = logging.getLogger("aioproducer.runtime")
+
+    async def act(stage: Stage) -> list[float]:
+        failures = UnretrievedFailures(stage.loop, ProducerStats(), None)
+        times = Times(stage.loop)
+        logger.addHandler(times)
+        try:
+            for pause in (60, 0.5, 9.5):
+                report(failures)
+                await asyncio.sleep(pause)
+        finally:
+            logger.removeHandler(times)
+            failures.close()
+        return times.noted
+
+    assert play(act) == [0, 60, 61]
+
+
+def test_no_error_is_kept_after_it_was_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def act(stage: Stage) -> None:
+        failures = UnretrievedFailures(stage.loop, ProducerStats(), None)
+        errors = [KafkaError("first"), KafkaError("second")]
+        kept = [weakref.ref(error) for error in errors]
+        for error in errors:
+            failures.report_soon(PLACE, 1, 1, error)
+        del error
+        errors.clear()
+        await asyncio.sleep(0.5)
+        assert [each() is not None for each in kept] == [False, True]  # its line is not written yet
+        await asyncio.sleep(1)
+        assert [each() for each in kept] == [None, None]
+        failures.close()
+
+    with caplog.at_level(logging.CRITICAL, logger="aioproducer"):  # a log record keeps it, too
+        play(act)
