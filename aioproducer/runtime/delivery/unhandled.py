@@ -90,6 +90,7 @@ class UnretrievedFailures:
 
         For a producer that ends without `close()`: its loop may be about to end as well.
         """
+        self._is_over = True
         try:
             self._loop.call_soon(self.close)
         except RuntimeError:  # the loop is closed

@@ -341,6 +341,22 @@ def test_failures_after_the_end_of_the_loop_are_logged_at_once(
         ]
 
 
+def test_failures_of_a_producer_whose_loop_ends_before_its_totals_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop = asyncio.new_event_loop()
+    failures = UnretrievedFailures(loop, ProducerStats(), None)
+    failures.close_soon()
+    loop.close()
+    with caplog.at_level(logging.ERROR, logger="aioproducer"):
+        report(failures)
+        report(failures)
+    assert beginnings(caplog) == [
+        *("t-0: 1 of 1", "the producer is closed; 1"),
+        *("1 more", "the producer is closed; 1"),
+    ]
+
+
 def test_totals_name_the_ten_partitions_with_most_failures(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
