@@ -42,6 +42,10 @@ class SchemaMismatch(Exception):  # noqa: N818 - it never leaves the serializers
         self.steps: list[str] = list(steps)
         self.ambiguous = ambiguous
 
+    def copy(self) -> SchemaMismatch:
+        """Return the same without the frames that it went through, to be raised again."""
+        return SchemaMismatch(self.reason, *self.steps, ambiguous=self.ambiguous)
+
     @property
     def path(self) -> str:
         """The path from the top: `a.b[2]`."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Self
 from uuid import UUID
 
 from aioproducer._util.varints import varint, zigzag
@@ -51,7 +51,7 @@ class AvroWriter:
         Raises:
             SchemaMismatch: The value does not fit the schema.
         """
-        out = bytearray()
+        out = _Output(_Attempts())
         try:
             self._write(out, dumped(data) if is_model(data) else data)
         except RecursionError:
@@ -204,6 +204,71 @@ def _map(write: Write) -> Write:
 # -- unions ----------------------------------------------------------------------------------------
 
 
+class _Attempts:
+    """The outcomes of attempts at branches, while a value is written.
+
+    A value may fit several branches, each of which leads to the same inner values. Without these
+    outcomes the time would be exponential in the depth of the value.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[Any, bytes | SchemaMismatch]] = {}
+        self._size = 0
+        self._depth = 0
+
+    def __enter__(self) -> Self:
+        self._depth += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._known.clear()
+            self._size = 0
+
+    def made(self, branch: _Branch, data: Any) -> bytes | SchemaMismatch:
+        """Return the encoding of a value by a branch, without its index, or why it does not fit.
+
+        Raises:
+            SchemaMismatch: There are too many attempts.
+        """
+        key = id(branch.write), id(data)
+        if key in self._known:
+            return self._known[key][1]
+        made: bytes | SchemaMismatch
+        out = _Output(self)
+        try:
+            branch.write(out, data)
+        except SchemaMismatch as mismatch:
+            if mismatch.ambiguous:
+                raise
+            made = mismatch.copy()
+        else:
+            made = bytes(out)
+            self._size += len(made)
+        self._size += _SIZE_OF_ATTEMPT
+        if self._size > _LARGEST_ATTEMPTS:
+            raise SchemaMismatch(
+                f"fits several types at too many levels; {_NAMING}", ambiguous=True
+            )
+        self._known[key] = data, made  # the value is kept, so that its id is not used again
+        return made
+
+
+class _Output(bytearray):
+    """The bytes of a value, and the attempts at branches that led to them."""
+
+    def __init__(self, attempts: _Attempts) -> None:
+        super().__init__()
+        self.attempts: _Attempts = attempts
+
+
+_SIZE_OF_ATTEMPT: Final = 500
+_LARGEST_ATTEMPTS: Final = 64 << 20
+"""The bytes of the outcomes that are kept: up to those of a value for each of its levels."""
+_NAMING: Final = "give (name, value), or an object whose class has the name"
+
+
 class _Branch:
     def __init__(self, index: int, schema: Any, write: Write) -> None:
         self.schema, self.write = schema, write
@@ -229,6 +294,7 @@ class _Union:
             for kind in ("record", "enum", "fixed")
             if sum(branch.kind == kind for branch in self._branches) > 1
         }
+        self._is_forked = sum(branch.kind in _FIELDS_KINDS for branch in self._branches) > 1
 
     def __call__(self, out: bytearray, data: Any) -> None:
         kind = data.__class__
@@ -245,19 +311,35 @@ class _Union:
             if len(self._orders) > 1000:  # classes that are made anew, again and again
                 self._orders.clear()
             order = self._orders[kind] = self._order(kind)
-        if self._several and self._put_named(out, data, order):
+        if self._is_forked or self._several:
+            with out.attempts if isinstance(out, _Output) else _Attempts() as attempts:
+                self._put_by_fit(out, data, order, attempts)
             return
-        mark = len(out)
+        failed: dict[_Branch, SchemaMismatch] = {}
         for branch in order:
-            try:
-                branch.put(out, data)
-            except SchemaMismatch as mismatch:
-                if mismatch.ambiguous:
-                    raise
-                del out[mark:]
-            else:
+            if _is_put(out, branch, data, failed):
                 return
-        self._refuse(data)
+        self._refuse(data, failed)
+
+    def _put_by_fit(
+        self, out: bytearray, data: Any, order: list[_Branch], attempts: _Attempts
+    ) -> None:
+        failed: dict[_Branch, SchemaMismatch] = {}
+        if self._put_named(out, data, order, attempts, failed):
+            return
+        for branch in order:
+            if branch in failed:
+                continue
+            if branch.kind not in _FIELDS_KINDS:
+                if _is_put(out, branch, data, failed):
+                    return
+                continue
+            made = attempts.made(branch, data)
+            if isinstance(made, bytes):
+                out += branch.prefix + made
+                return
+            failed[branch] = made
+        self._refuse(data, failed)
 
     def _order(self, kind: type) -> list[_Branch]:
         """Return the branches in the union's order, those for this Python type first."""
@@ -271,7 +353,14 @@ class _Union:
         found = [branch for branch in self._branches if is_named(branch.name, name)]
         return found[0] if len(found) == 1 else None
 
-    def _put_named(self, out: bytearray, data: Any, order: list[_Branch]) -> bool:
+    def _put_named(
+        self,
+        out: bytearray,
+        data: Any,
+        order: list[_Branch],
+        attempts: _Attempts,
+        failed: dict[_Branch, SchemaMismatch],
+    ) -> bool:
         """Write by the branch that a class's name, or the fit alone, chooses among named types."""
         for kind in self._several:
             branches = [branch for branch in order if branch.kind == kind]
@@ -282,15 +371,19 @@ class _Union:
             if len(chosen) == 1:
                 chosen[0].put(out, data)
                 return True
-            fitting = _fitting(chosen or branches, data)
+            fitting: list[tuple[_Branch, bytes]] = []
+            for branch in chosen or branches:
+                made = attempts.made(branch, data)
+                if isinstance(made, bytes):
+                    fitting.append((branch, made))
+                else:
+                    failed[branch] = made
             if len(fitting) > 1 and kind == "record":
                 fitting = _closest(fitting, data)
             if len(fitting) > 1:
                 names = " and ".join(branch.name for branch, _ in fitting)
                 raise SchemaMismatch(
-                    f"fits {names} equally, so it is ambiguous; give (name, value), or an object "
-                    "whose class has the name",
-                    ambiguous=True,
+                    f"fits {names} equally, so it is ambiguous; {_NAMING}", ambiguous=True
                 )
             if fitting:
                 out += fitting[0][0].prefix
@@ -315,18 +408,18 @@ class _Union:
                 return exact or found
         return []
 
-    def _refuse(self, data: Any) -> None:
+    def _refuse(self, data: Any, failed: Mapping[_Branch, SchemaMismatch]) -> None:
         likely = [branch for branch in self._branches if branch.kind != "null"]
         if data is not None and len(likely) == 1:
-            likely[0].put(bytearray(), data)  # raises what does not fit
+            raise failed[likely[0]].copy() from None
         fields = as_fields(data)
         details = []
         for branch in likely if fields is not None else ():
-            try:
-                branch.put(bytearray(), data)
-            except SchemaMismatch as mismatch:
-                if mismatch.steps:
-                    details.append(f"{branch.name}: {mismatch.path} {mismatch.reason}")
+            mismatch = failed[branch]
+            if mismatch.steps:
+                detail = f"{branch.name}: {mismatch.path} {mismatch.reason}"
+                # A reason has those of inner values, for each of the branches.
+                details.append(detail[:_LONGEST_DETAIL])
         expected = ", ".join(words(branch.schema) for branch in self._branches)
         names = [branch.name for branch in self._branches if branch.kind in ("record", "enum")]
         raise SchemaMismatch(
@@ -349,20 +442,24 @@ def _given(data: Any, names: Sequence[str]) -> str:
 
 _PLAIN: Final = frozenset({str, int, float, bool, bytes, type(None), dict, list, tuple})
 _EXACT_KINDS: Final = frozenset({"string", "bytes", "int", "long", "null", "boolean", "map"})
+_FIELDS_KINDS: Final = frozenset({"record", "map"})
+_LONGEST_DETAIL: Final = 500
 
 
-def _fitting(branches: Sequence[_Branch], data: Any) -> list[tuple[_Branch, bytes]]:
-    found = []
-    for branch in branches:
-        made = bytearray()
-        try:
-            branch.write(made, data)
-        except SchemaMismatch as mismatch:
-            if mismatch.ambiguous:
-                raise
-        else:
-            found.append((branch, bytes(made)))
-    return found
+def _is_put(
+    out: bytearray, branch: _Branch, data: Any, failed: dict[_Branch, SchemaMismatch]
+) -> bool:
+    """Write by a branch, or note why the value does not fit it."""
+    mark = len(out)
+    try:
+        branch.put(out, data)
+    except SchemaMismatch as mismatch:
+        if mismatch.ambiguous:
+            raise
+        del out[mark:]
+        failed[branch] = mismatch.copy()
+        return False
+    return True
 
 
 def _closest(fitting: list[tuple[_Branch, bytes]], data: Any) -> list[tuple[_Branch, bytes]]:

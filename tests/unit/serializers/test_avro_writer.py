@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+from collections import UserDict
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
@@ -524,6 +525,48 @@ def test_data_that_contains_itself_is_refused() -> None:
     data["next"] = data
     with pytest.raises(SchemaMismatch):
         encoded(schema, data)
+
+
+class Counted(UserDict[str, Any]):
+    """A mapping that counts how often a field of it is read."""
+
+    reads = 0
+
+    def __getitem__(self, key: str) -> Any:
+        self.reads += 1
+        return super().__getitem__(key)
+
+
+ADD_OR_SUB = ["null", "Add", record("Sub", ("next", ["null", "Add", "Sub"]), ("sign", "string"))]
+ADD = record("Add", ("next", ADD_OR_SUB), ("sign", "int"))
+LINK = record("Link", ("next", ["null", "Link"]), ("sign", "string"))
+FOLDER_OR_MAP = ["null", {"type": "map", "values": ["string", "Folder"]}, "Folder"]
+FOLDER = record("Folder", ("next", FOLDER_OR_MAP), ("sign", "string"))
+
+
+@pytest.mark.parametrize("top", [ADD, LINK, FOLDER])
+@pytest.mark.parametrize("sign", ["-", None])
+def test_the_types_of_a_deep_value_are_tried_in_linear_time(top: Any, sign: Any) -> None:
+    bottom = Counted(next=None, sign=sign)
+    data: Any = bottom
+    for _ in range(14):
+        data = {"next": data, "sign": "-"}
+    schema = record("Top", ("top", ["null", top]))
+    data["sign"] = 1 if top is ADD else "-"
+    if sign is None:
+        refused(schema, {"top": data})
+    else:
+        assert read(schema, encoded(schema, {"top": data}))
+    assert 0 < bottom.reads <= 10
+
+
+def test_attempts_at_branches_take_bounded_memory() -> None:
+    data: Any = {"next": None, "sign": "-" * (1 << 20)}
+    for _ in range(70):
+        data = {"next": data, "sign": "-"}
+    path, reason = refused(record("Top", ("top", ["null", ADD])), {"top": {**data, "sign": 1}})
+    assert path.startswith("top.next")
+    assert "fits several types at too many levels; give (name, value)" in reason
 
 
 async def test_the_refusal_of_a_serializer_has_the_path() -> None:
