@@ -474,9 +474,10 @@ def _closest(fitting: list[tuple[_Branch, bytes]], data: Any) -> list[tuple[_Bra
 def _distance(branch: _Branch, kind: type) -> int:
     """Return how well a branch fits a Python type: 0 exactly, 1 accepts it, 2 unlikely."""
     if branch.logical is not None:
-        if issubclass(kind, _LOGICAL_TYPES.get(branch.logical, ())):
-            return 0
-        return 1
+        types = _LOGICAL_TYPES.get(branch.logical, ())
+        # A datetime is a date to Python, which would lose its time.
+        is_whole = branch.logical != "date" or not issubclass(kind, datetime)
+        return 0 if issubclass(kind, types) and is_whole else 1
     if branch.kind == "record":
         return 0 if not issubclass(kind, _NOT_RECORDS) else 2
     if branch.kind == "enum" and issubclass(kind, Enum):

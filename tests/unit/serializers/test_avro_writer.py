@@ -333,6 +333,15 @@ def test_values_go_to_the_branch_of_their_type() -> None:
     assert encoded([{"type": "int", "logicalType": "date"}, "string"], "2026-01-01")[:1] == b"\x02"
 
 
+def test_a_datetime_in_a_union_keeps_its_time() -> None:
+    day = {"type": "int", "logicalType": "date"}
+    moment = {"type": "long", "logicalType": "timestamp-millis"}
+    noon = datetime.datetime(2026, 1, 2, 12, tzinfo=datetime.UTC)
+    for union in (["null", day, moment], ["null", moment, day]):
+        assert read(union, encoded(union, noon)) == noon
+        assert read(union, encoded(union, noon.date())) == noon.date()
+
+
 # -- defaults --------------------------------------------------------------------------------------
 
 DEFAULTS: list[tuple[Any, Any, bytes]] = [
