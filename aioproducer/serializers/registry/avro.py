@@ -10,8 +10,9 @@ themselves, without Avro's length in front.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
 from aioproducer.errors import ConfigError, SchemaRegistryError
@@ -22,6 +23,8 @@ from aioproducer.serializers.protocol import (
 )
 from aioproducer.serializers.registry.avro_leaves import SchemaMismatch
 from aioproducer.serializers.registry.avro_schema import (
+    NAMED,
+    PRIMITIVES,
     AvroSchemaError,
     check_nesting,
     resolve,
@@ -39,6 +42,11 @@ from aioproducer.serializers.registry.base import (
 from aioproducer.serializers.registry.client import SchemaRegistry
 from aioproducer.serializers.registry.schema import Schema, SchemaReference, decoded
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
+
+_NAME: Final = re.compile(r"[A-Za-z_][\w.]*")
+_DEFINITIONS: Final = tuple(NAMED)
+_WITHOUT_NAME: Final = PRIMITIVES | {"array", "map"}
+_OF_FASTAVRO: Final = frozenset({"__fastavro_parsed", "__named_schemas"})
 
 
 class AvroSerializer(RegistrySerializer):
@@ -115,6 +123,10 @@ class AvroSerializer(RegistrySerializer):
         if self._own is None:
             return None
         schema = json.loads(self._own.text)
+        while isinstance(schema, dict) and schema.get("type") not in _DEFINITIONS:
+            schema = schema.get("type")
+        if isinstance(schema, str):  # a reference has it, or it is no named type
+            return None if schema in _WITHOUT_NAME else schema
         if not isinstance(schema, dict) or "name" not in schema:
             return None
         name, namespace = schema["name"], schema.get("namespace")
@@ -172,13 +184,23 @@ def _raw(data: Any, context: SerializationContext) -> bytes:
 
 def _text(schema: str | Mapping[str, Any] | Sequence[Any]) -> str:
     """Return the schema as JSON, as the user wrote it where it was given as text."""
+    if isinstance(schema, str) and _NAME.fullmatch(schema):
+        return json.dumps(schema)  # a bare name such as `string`
     try:
-        text = schema if isinstance(schema, str) else json.dumps(schema)
+        text = schema if isinstance(schema, str) else json.dumps(_as_written(schema))
         check_nesting(json.loads(text))
     except (AvroSchemaError, RecursionError):
         raise ConfigError("this is no Avro schema: it is nested too deeply") from None
     except (TypeError, ValueError) as error:
-        if isinstance(schema, str):
-            return json.dumps(schema)  # a bare name such as `string`
-        raise ConfigError(f"this is no Avro schema: {error}") from None
+        what = "it is no JSON: " if isinstance(schema, str) else ""
+        raise ConfigError(f"this is no Avro schema: {what}{error}") from None
     return text
+
+
+def _as_written(schema: Any) -> Any:
+    """Return a schema without what `fastavro.parse_schema` adds, which registries would keep."""
+    if isinstance(schema, list | tuple):
+        return [_as_written(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {name: each for name, each in schema.items() if name not in _OF_FASTAVRO}

@@ -210,6 +210,38 @@ async def test_avro_schemas_may_refer_to_others(
     assert await made(latest, {"address": {"street": "s"}}) == prefix(2) + b"\x02s"
 
 
+@pytest.mark.parametrize("schema", ['"shop.Address"', "shop.Address", {"type": "shop.Address"}])
+async def test_a_schema_that_is_a_reference_has_its_name(
+    stub: StubSchemaRegistry, registry: SchemaRegistry, schema: Any
+) -> None:
+    stub.register("address", ADDRESS)
+    reference = SchemaReference("shop.Address", "address", 1)
+    serializer = AvroSerializer(
+        registry, schema, references=[reference], subject=record_name, auto_register=True
+    )
+    assert (await made(serializer, {"street": "s"}))[5:] == b"\x02s"
+    assert "POST /subjects/shop.Address/versions" in stub.requests
+
+
+@pytest.mark.parametrize("schema", [CUSTOMER, [CUSTOMER, "null"]])
+async def test_what_fastavro_adds_to_a_parsed_schema_is_not_registered(
+    stub: StubSchemaRegistry, registry: SchemaRegistry, schema: Any
+) -> None:
+    serializer = AvroSerializer(registry, fastavro.parse_schema(schema), auto_register=True)
+    await made(serializer, {"name": "a"})
+    text = (await registry.latest("orders-value")).schema.text
+    assert "shop.Customer" in text
+    assert "__" not in text
+
+
+@pytest.mark.parametrize("text", [json.dumps(CUSTOMER)[:-1] + ",}", "schemas/customer.avsc"])
+def test_a_text_that_is_no_json_is_refused_as_such(registry: SchemaRegistry, text: str) -> None:
+    for references in ([], [SchemaReference("shop.Address", "address", 1)]):
+        with pytest.raises(ConfigError, match=r"no Avro schema: it is no JSON: .*line 1") as caught:
+            AvroSerializer(registry, text, references=references)
+        assert text not in str(caught.value)
+
+
 # -- registering -----------------------------------------------------------------------------------
 
 
