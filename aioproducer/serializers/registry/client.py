@@ -42,6 +42,7 @@ from aioproducer.serializers.registry.http import (
     TokenFunction,
     addresses,
     check_headers,
+    check_login,
 )
 from aioproducer.serializers.registry.schema import (
     RegisteredSchema,
@@ -95,8 +96,8 @@ class SchemaRegistry:
         latest_ttl: seconds that the latest version of a subject is believed.
 
     Raises:
-        ConfigError: httpx is not installed, a url is none, both kinds of credentials are given, or
-            a number is too small.
+        ConfigError: httpx is not installed, a url is none, credentials are of both kinds or no
+            text, or a number is too small.
     """
 
     @hides_arguments
@@ -116,6 +117,7 @@ class SchemaRegistry:
         latest_cache_ttl_ms: int = 60_000,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
+        check_login(basic_auth, bearer_token)
         urls, basic_auth = addresses(url, basic_auth)
         if basic_auth is not None and bearer_token is not None:
             raise ConfigError("a schema registry takes basic_auth or bearer_token, not both")
@@ -165,7 +167,15 @@ class SchemaRegistry:
         await self.close()
 
     async def close(self) -> None:
-        """End what is under way and close the connections; what is known stays known."""
+        """End what is under way and close the connections; what is known stays known.
+
+        A client whose loop has ended may be closed in another one.
+
+        Raises:
+            WrongLoopError: its loop is another one, which still runs.
+        """
+        if self._loop is not None:
+            self._check_loop()
         tasks = [*self._in_background, *self._under_way.values()]
         for task in tasks:
             task.cancel()
@@ -498,6 +508,9 @@ def _size_of(key: tuple[Any, ...], answer: object) -> int:
 
 def _at_least(least: int, **options: int) -> None:
     for name, value in options.items():
+        if not isinstance(value, int | float):
+            kind = type(value).__name__
+            raise ConfigError(f"{name} of a schema registry is a number, not {kind}")
         if not least <= value < inf:
             raise ConfigError(f"{name} of a schema registry is at least {least}, not {value}")
 

@@ -19,7 +19,7 @@ import json
 import random
 import re
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
@@ -84,16 +84,25 @@ class RegistrySettings(Unpicklable):
 
 @hides_arguments
 def addresses(
-    given: str | Sequence[str], basic_auth: tuple[str, str] | None
+    given: object, basic_auth: tuple[str, str] | None
 ) -> tuple[tuple[str, ...], tuple[str, str] | None]:
     """Return the registry's addresses without credentials, and the credentials.
+
+    Args:
+        given: A text with commas, or several texts.
+        basic_auth: User and password, if they are not in an address.
 
     Raises:
         ConfigError: there is none, or one is no HTTP address.
     """
-    texts = given.split(",") if isinstance(given, str) else list(given)
+    texts = given.split(",") if isinstance(given, str) else given
     urls = []
-    for text in texts:
+    for text in texts if isinstance(texts, Iterable) else [texts]:
+        if not isinstance(text, str):
+            kind = type(text).__name__
+            raise ConfigError(
+                f"a schema registry's url is a text, not {kind}", advice="give str(url)"
+            )
         parts = _parts_of(text)
         if parts.username is not None and basic_auth is None:
             basic_auth = (unquote(parts.username), unquote(parts.password or ""))
@@ -293,14 +302,36 @@ def is_header_value(given: object) -> bool:
     return isinstance(given, str) and _HEADER_VALUE.fullmatch(given) is not None
 
 
-def check_headers(headers: Mapping[str, str], bearer_token: object) -> None:
+def check_login(basic_auth: Any, bearer_token: object) -> None:
+    """Refuse credentials that would fail only when they are sent; the error has no values.
+
+    Raises:
+        ConfigError: they are no texts, such as pydantic's `SecretStr`.
+    """
+    is_pair = isinstance(basic_auth, tuple | list) and len(basic_auth) == 2
+    if basic_auth is not None and not (
+        is_pair and all(isinstance(each, str) for each in basic_auth)
+    ):
+        raise ConfigError(
+            "basic_auth of a schema registry is a pair of texts, (user, password)",
+            advice="of a SecretStr give get_secret_value()",
+        )
+    if bearer_token is not None and not (isinstance(bearer_token, str) or callable(bearer_token)):
+        raise ConfigError(
+            "bearer_token of a schema registry is a text or a function, not "
+            f"{type(bearer_token).__name__}",
+            advice="of a SecretStr give get_secret_value()",
+        )
+
+
+def check_headers(headers: Mapping[Any, str], bearer_token: object) -> None:
     """Refuse headers that cannot be sent; the error has no values.
 
     Raises:
         ConfigError: a name or a value has characters that a header cannot have.
     """
     for place, (name, value) in enumerate(headers.items(), 1):
-        if not _HEADER_NAME.fullmatch(name):
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
             raise ConfigError(f"the name of header {place} for the schema registry is malformed")
         if not is_header_value(value):
             raise ConfigError(

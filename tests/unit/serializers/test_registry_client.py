@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+import pydantic
 import pytest
 
 from aioproducer.errors import (
@@ -297,6 +298,32 @@ def test_wrong_settings_are_refused() -> None:
         SchemaRegistry("http://registry", cache_capacity=0)
     with pytest.raises(ConfigError, match="retries of a schema registry is at least 0, not -1"):
         SchemaRegistry("http://registry", retries=-1)
+    with pytest.raises(ConfigError, match="request_timeout_ms of a schema registry is a number"):
+        SchemaRegistry("http://registry", request_timeout_ms="5")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="name of header 1"):
+        SchemaRegistry("http://registry", headers={1: "a"})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("url", [pydantic.HttpUrl("http://registry"), [b"http://registry"], 5])
+def test_an_url_that_is_no_text_is_refused(url: Any) -> None:
+    with pytest.raises(ConfigError, match=r"url is a text, not .*give str\(url\)"):
+        SchemaRegistry(url)
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        {"basic_auth": "me:opensesame"},
+        {"basic_auth": ("me", pydantic.SecretStr("opensesame"))},
+        {"basic_auth": ("me", None)},
+        {"bearer_token": pydantic.SecretStr("opensesame")},
+        {"bearer_token": b"opensesame"},
+    ],
+)
+def test_credentials_that_are_no_text_are_refused_at_once(login: Any) -> None:
+    with pytest.raises(ConfigError, match="of a schema registry is a") as caught:
+        SchemaRegistry("https://registry", **login)
+    assert "opensesame" not in str(caught.value)
 
 
 async def test_references_come_in_the_order_in_which_they_build_on_each_other() -> None:
@@ -324,6 +351,38 @@ def test_a_client_serves_one_loop_after_the_other() -> None:
         await registry.version("a", 1)
         with pytest.raises(WrongLoopError):
             await asyncio.to_thread(asyncio.run, registry.lookup("a", avro(OLD)))
+        await registry.close()
+
+    asyncio.run(elsewhere())
+
+
+class LoopBound(httpx.MockTransport):
+    """A transport that can be closed only in the loop of its connections, as one of sockets."""
+
+    loop: asyncio.AbstractEventLoop | None = None
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.loop = asyncio.get_running_loop()
+        return await super().handle_async_request(request)
+
+    async def aclose(self) -> None:
+        if self.loop is not None and self.loop is not asyncio.get_running_loop():
+            raise RuntimeError("another loop has the connections")
+        self.loop = None
+
+
+def test_a_client_may_be_closed_after_its_loop() -> None:
+    answer = {"id": 1, "version": 1, "schema": json.dumps(OLD)}
+    transport = LoopBound(lambda _: httpx.Response(200, json=answer))
+    registry = SchemaRegistry("http://registry", transport=transport)
+    asyncio.run(registry.ensure("a", avro(OLD)))
+    asyncio.run(registry.close())
+    asyncio.run(registry.ensure("b", avro(OLD)))
+
+    async def elsewhere() -> None:
+        await registry.ensure("c", avro(OLD))
+        with pytest.raises(WrongLoopError):
+            await asyncio.to_thread(asyncio.run, registry.close())
         await registry.close()
 
     asyncio.run(elsewhere())
