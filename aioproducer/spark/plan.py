@@ -33,7 +33,7 @@ from aioproducer.spark.exactly_once.writes import (
     prefix_for_job,
 )
 from aioproducer.spark.options import Guarantee, SourceOptions
-from aioproducer.spark.pool import Kind
+from aioproducer.spark.pool import Kind, is_task_id
 from aioproducer.spark.wording import option_errors
 from aioproducer.transaction_admin import TransactionAdmin
 
@@ -151,8 +151,8 @@ class SinkPlan:
             return
 
         async def ending() -> None:
-            async with TransactionAdmin(self.options.config()) as admin:
-                await admin.abort_orphans(f"{self.prefix}-")
+            async with _Orphans(self.options.config()) as orphans:
+                await orphans.end(self.prefix or "")
 
         with suppress(UnsupportedVersionError):  # not available before Kafka 3.0
             asyncio.run(ending())
@@ -200,6 +200,16 @@ class SinkPlan:
             used_once=self.job is not None and not self.options.own.get("job.id"),
             topic_timeout_s=self.options.topic_timeout_s,
         )
+
+
+class _Orphans(TransactionAdmin):
+    """The transactions of tasks that were killed."""
+
+    async def end(self, prefix: str) -> None:
+        """Abort what is open under the ids of this prefix's tasks."""
+        for each in await self.open_transactions(f"{prefix}-"):
+            if is_task_id(each.transactional_id, prefix):
+                await self._aborted(each)
 
 
 def _columns(

@@ -15,6 +15,7 @@ Invariants
 from __future__ import annotations
 
 import os
+import re
 import threading
 import uuid
 from abc import ABC, abstractmethod
@@ -32,6 +33,19 @@ _T = TypeVar("_T")
 
 _IDLE: Final = 4
 _CLOSE_S: Final = 10.0
+
+
+_RANDOM: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def new_task_id(prefix: str) -> str:
+    """Return a new transactional id with this prefix, for the tasks of one process."""
+    return f"{prefix}-{uuid.uuid4()}"
+
+
+def is_task_id(name: str, prefix: str) -> bool:
+    """Return whether `new_task_id` has made it: other programs may use ids that begin so, too."""
+    return name.startswith(f"{prefix}-") and bool(_RANDOM.fullmatch(name[len(prefix) + 1 :]))
 
 
 class Kind(NamedTuple):
@@ -112,7 +126,7 @@ class ProducerPool(Pool[Producer]):
         kind = Kind(frozenset(options.kafka.items()), id_prefix)
         producer = self.take(kind)
         if producer is None:
-            own = {} if id_prefix is None else {"transactional_id": f"{id_prefix}-{uuid.uuid4()}"}
+            own = {} if id_prefix is None else {"transactional_id": new_task_id(id_prefix)}
             producer = Producer(options.config(**own))
             producer.start()
         try:

@@ -25,7 +25,7 @@ from aioproducer.errors import (
 )
 from aioproducer.spark.errors import EpochNotPreparedError, EpochOverError, SupersededError
 from aioproducer.spark.exactly_once.calls import CALLERS
-from aioproducer.spark.pool import POOL
+from aioproducer.spark.pool import POOL, new_task_id
 from aioproducer.spark.reports.epochs import EpochReport, TransactionCounts
 from aioproducer.spark.rows import RowError
 from aioproducer.testing.admin import create_topic, delete_topic
@@ -189,7 +189,7 @@ def test_what_killed_tasks_have_left_open_is_ended_with_the_job(kafka: EmbeddedK
     options = {"delivery.guarantee": "task-transactions", "job.id": topic}
     writer = source(kafka, topic, **options).writer(SCHEMA, False)
     prefix = writer._plan.prefix
-    settings = {"bootstrap_servers": kafka.servers, "transactional_id": f"{prefix}-killed"}
+    settings = {"bootstrap_servers": kafka.servers, "transactional_id": new_task_id(prefix)}
     with Producer(**settings) as killed:
         killed.begin_transaction()
         killed.send_and_wait(topic, b"-5")
@@ -199,6 +199,24 @@ def test_what_killed_tasks_have_left_open_is_ended_with_the_job(kafka: EmbeddedK
         assert kafka.numbers(topic) == list(range(10))
         with pytest.raises(KafkaError):
             killed.commit_transaction()
+
+
+@pytest.mark.parametrize(
+    "name", ["eu", "eu-0b9e1d5c-7a3f-4c1e-9b60-2f6d1c0a8e77", f"w{'0' * 16}-0-1"]
+)
+def test_transactions_of_others_with_the_same_beginning_are_left_alone(
+    kafka: EmbeddedKafka, name: str
+) -> None:
+    topic = kafka.topic(1)
+    options = {"delivery.guarantee": "task-transactions", "transactional.id.prefix": topic}
+    made = source(kafka, topic, **options)
+    with Producer(bootstrap_servers=kafka.servers, transactional_id=f"{topic}-{name}") as other:
+        other.begin_transaction()
+        other.send_and_wait(topic, b"1")
+        copied(made.streamWriter(SCHEMA, False))  # as Spark does before the tasks of a micro-batch
+        other.send_and_wait(topic, b"2")
+        other.commit_transaction()
+    assert kafka.numbers(topic) == [1, 2]
 
 
 class Stream:
