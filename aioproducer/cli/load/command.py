@@ -19,7 +19,7 @@ from aioproducer.cli.groups import grouped
 from aioproducer.cli.load.engines import Engine, Wanted, choose
 from aioproducer.cli.load.options import EngineOptions, InputOptions, RecordOptions, RunOptions
 from aioproducer.cli.load.run import LoadJob, run_load
-from aioproducer.cli.load.spark import SparkJob, run_spark_load, without_identity
+from aioproducer.cli.load.spark import SparkJob, for_tasks, run_spark_load
 from aioproducer.cli.pointers import run_connected
 from aioproducer.config import ProducerConfig
 from aioproducer.config.permissions import pass_on
@@ -116,7 +116,7 @@ def _for_spark(
     return SparkLoadOptions(
         inputs=tuple(files),
         topic=topic,
-        kafka=without_identity(connection.given()),
+        kafka=for_tasks(connection.given()),
         formats=given.formats(),
         format=given.format_,
         mapping=wanted.mapping,

@@ -60,10 +60,13 @@ class SparkJob:
         return f"{first} and {more} more" if more else first
 
 
-def without_identity(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return producer options without the transactional id: tasks have their own."""
-    own = {"transactional.id", "transactional_id"}
-    return {name: value for name, value in properties.items() if name not in own}
+def for_tasks(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return producer options without those that tasks set themselves.
+
+    Files for Java's producer have its serializers, which mean bytes here and are refused there.
+    """
+    own = {"transactional_id", "key_serializer", "value_serializer"}
+    return {name: value for name, value in properties.items() if name.replace(".", "_") not in own}
 
 
 async def run_spark_load(job: SparkJob, interrupts: Interrupts) -> int:
