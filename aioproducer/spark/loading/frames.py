@@ -34,6 +34,9 @@ FILE: Final = "__file"
 BROKEN: Final = "__broken"
 """The column with the text of a CSV row that is none."""
 
+_NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
+"""What Spark and Hive call the folder of a null."""
+
 SETTINGS: Final[Mapping[str, str]] = {
     # The loader supports no time zone but this one.
     "spark.sql.session.timeZone": "UTC",
@@ -154,7 +157,10 @@ def _paths(spark: SparkSession, step: Step) -> DataFrame:
     return spark.createDataFrame(rows, schema).repartition(len(rows))
 
 
-def _folder_values(path: str, step: Step) -> list[str]:
+def _folder_values(path: str, step: Step) -> list[str | None]:
     found = dict(part.split("=", 1) for part in PurePosixPath(path).parts[:-1] if "=" in part)
-    values = {unescaped(name): unescaped(value) for name, value in found.items()}
+    values = {
+        unescaped(name): None if value == _NULL_FOLDER else unescaped(value)
+        for name, value in found.items()
+    }
     return [values[name] for name in step.partition_columns]

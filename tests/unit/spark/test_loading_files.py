@@ -17,6 +17,7 @@ from aioproducer.spark.loading.files import (
     digest,
     format_of,
 )
+from aioproducer.spark.loading.frames import _folder_values
 
 
 def step(*paths: str, root: str = "file:/in") -> Step:
@@ -66,6 +67,12 @@ def test_a_path_has_a_scheme_only_before_a_slash() -> None:
 def test_folders_below_the_root_name_columns() -> None:
     found = step("file:/y=0/in/year=2013/a%20b=1/x.csv", root="file:/y=0/in")
     assert found.partition_columns == ("year", "a b")
+
+
+def test_the_folder_of_a_null_is_a_null_for_files_that_spark_does_not_read() -> None:
+    paths = [f"file:/in/day={day}/a%20b=1/x.avro" for day in ("2026", "__HIVE_DEFAULT_PARTITION__")]
+    found = step(*paths)
+    assert [_folder_values(each, found) for each in paths] == [["2026", "1"], [None, "1"]]
 
 
 def test_paths_are_no_patterns() -> None:
