@@ -11,6 +11,7 @@ Invariants
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import sys
@@ -120,6 +121,9 @@ def print_facts(title: str, facts: Iterable[tuple[str, str]]) -> None:
 
 @contextmanager
 def _standard_output() -> Iterator[None]:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # As for standard error: a character that its encoding has not does not end the command.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         yield
         sys.stdout.flush()
