@@ -105,8 +105,15 @@ class LoadTransactions:
         """Whether the transaction should end."""
         if self._transaction is None:
             return False
+        return self._rows >= self._most_rows or self.due_in_s == 0
+
+    @property
+    def due_in_s(self) -> float | None:
+        """The seconds until the transaction should end; None while none is open."""
+        if self._transaction is None:
+            return None
         elapsed = asyncio.get_running_loop().time() - self._since
-        return self._rows >= self._most_rows or elapsed >= self._most_seconds
+        return max(0.0, self._most_seconds - elapsed)
 
     async def extend(self, rows: int) -> None:
         """Begin a transaction for so many rows, if none is open."""

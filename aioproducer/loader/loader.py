@@ -32,7 +32,7 @@ from aioproducer.loader.exactly_once import LoadTransactions
 from aioproducer.loader.mapping import MappedRecord, RowMapper
 from aioproducer.loader.options import LoadOptions, ProducerLike
 from aioproducer.loader.progress import BatchCounts, LoadResult, Progress
-from aioproducer.loader.reading import SourceReader
+from aioproducer.loader.reading import MappedBatch, SourceReader
 from aioproducer.loader.refusals import Refusals
 from aioproducer.loader.rejects import DeadLetterFile
 from aioproducer.loader.rows import BadRow, RowBatch, Source
@@ -247,7 +247,7 @@ class Loader:
         mapper = RowMapper(self._options.mapping, await self._partition_count())
         reader = SourceReader(self._source, mapper, self.state.position)
         try:
-            while (mapped := await reader.next()) is not None:
+            while (mapped := await self._next(reader)) is not None:
                 await self._send_or_fail(*mapped)
                 await self._save_now_and_then(reader)
             self._refusals.check_all_met()
@@ -258,6 +258,19 @@ class Loader:
         finally:
             # In transactions it may have to be read again.
             await reader.close(interrupt=self._transactions is None)
+
+    async def _next(self, reader: SourceReader) -> MappedBatch | None:
+        """Return the next batch; a transaction that is due meanwhile ends."""
+        transactions = self._transactions
+        if transactions is None:
+            return await reader.next()
+        reading = asyncio.ensure_future(reader.next())
+        try:
+            while not (await asyncio.wait({reading}, timeout=transactions.due_in_s))[0]:
+                await self._commit(transactions)
+            return reading.result()
+        finally:
+            reading.cancel()
 
     async def _partition_count(self) -> int:
         if not self._options.mapping.partition_by:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import os
+import threading
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -184,6 +185,30 @@ async def test_a_stopped_load_has_committed_what_it_sent_and_goes_on_there(
     result = await load(brokers, numbers(until=count + 500))
     assert result.progress.read == 500
     assert await visible(brokers) == list(range(count + 500))
+
+
+async def test_a_transaction_ends_in_time_while_the_source_has_no_row(
+    brokers: EmbeddedCluster,
+) -> None:
+    goes_on = threading.Event()
+
+    def rows() -> Iterator[dict[str, str]]:
+        yield from numbers(until=500)  # a batch
+        assert goes_on.wait(30)
+        yield {"n": "000500"}
+
+    async with producer_of(brokers) as producer, asyncio.timeout(20):
+        loader = Loader(producer, RowsSource(rows()), "t", options(transaction_s=0.05))
+        running = asyncio.create_task(loader.run())
+        try:
+            while loader.state.settled.rows < 500 and not running.done():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert await visible(brokers) == list(range(500))
+        finally:
+            goes_on.set()
+        result = await running
+    assert (result.complete, result.progress.acknowledged) == (True, 501)
+    assert await visible(brokers) == list(range(501))
 
 
 async def test_a_stop_at_any_step_loses_and_repeats_nothing(brokers: EmbeddedCluster) -> None:
