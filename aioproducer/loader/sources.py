@@ -10,6 +10,7 @@ import io
 import lzma
 import os
 import threading
+import time
 import zipfile
 import zlib
 from collections import Counter
@@ -58,6 +59,7 @@ _FORMAT_BY_SUFFIX = {
     ".log": "lines",
 }
 _ROWS_PER_BATCH = 500
+_LONGEST_BATCH_S = 0.1
 _Read: TypeAlias = Callable[[io.BufferedIOBase, int, ExitStack], Iterator[Chunk]]
 """`Format.read`."""
 
@@ -196,6 +198,8 @@ class RowsSource:
     same rows in the same order.
     """
 
+    _clock = staticmethod(time.monotonic)
+
     def __init__(self, rows: Iterable[Mapping[str, Any]], *, name: str = "rows") -> None:
         self._rows = rows
         self._name = name
@@ -219,9 +223,17 @@ class RowsSource:
         """See `Source`."""
         first_row = 1 if after is None else after.row + 1
         rows = islice(iter(self._rows), first_row - 1, None)
-        while not self._interrupted.is_set() and (batch := list(islice(rows, _ROWS_PER_BATCH))):
+        while not self._interrupted.is_set() and (batch := list(self._next_rows(rows))):
             yield RowBatch(self._name, None, first_row, batch, columns=None)
             first_row += len(batch)
+
+    def _next_rows(self, rows: Iterator[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """Yield a full batch, or what has come within a while: a generator may take its time."""
+        until = self._clock() + _LONGEST_BATCH_S
+        for row in islice(rows, _ROWS_PER_BATCH):
+            yield row
+            if self._clock() > until:
+                return
 
 
 def _member_batches(member: Member, read: _Read, skip: int, before: int) -> Iterator[RowBatch]:

@@ -5,6 +5,7 @@ import io
 import os
 import threading
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -233,3 +234,26 @@ def test_every_known_suffix_has_a_format(tmp_path: Path) -> None:
     for suffix, content in contents.items():
         assert rows_of(FileSource(write(tmp_path / f"t.{suffix}", content)))
     assert set(FORMATS) == {"csv", "tsv", "ndjson", "parquet", "orc", "avro", "lines"}
+
+
+def test_rows_that_come_slowly_are_passed_on_before_a_batch_is_full() -> None:
+    now = 0.0
+
+    class Source(RowsSource):
+        _clock = staticmethod(lambda: now)
+
+    def rows() -> Iterator[dict[str, int]]:
+        nonlocal now
+        for number in range(1010):
+            now += 1.0 if number < 5 else 0.001
+            yield {"n": number}
+
+    batches = list(Source(rows()).batches())
+    assert [each["n"] for batch in batches for each in batch.fields] == list(range(1010))
+    sizes = [len(batch.fields) for batch in batches]
+    assert sizes[:5] == [1] * 5
+    assert max(sizes) <= 102
+    assert [batch.first_row for batch in batches[:7]] == [1, 2, 3, 4, 5, 6, 6 + sizes[5]]
+    now = 0.0
+    fast = list(Source({"n": number} for number in range(1010)).batches())
+    assert [len(batch.fields) for batch in fast] == [500, 500, 10]
