@@ -36,6 +36,7 @@ from aioproducer.records import murmur2
 from aioproducer.types import HeaderPairs
 
 _Getter = Callable[[Any], Any]
+_VALUE_FORMATS = ("json", "raw")
 
 
 class MappedRecord(NamedTuple):
@@ -83,6 +84,12 @@ class RecordMapping:
     value_encoder: Callable[[Mapping[str, Any]], bytes] | None = None
 
     def __post_init__(self) -> None:
+        for name, columns in (("key", self.key), ("partition_by", self.partition_by)):
+            if isinstance(columns, str):  # its characters would be taken for columns
+                raise MappingError(f"{name} takes a tuple of columns: ({columns!r},)")
+        if self.value_format not in _VALUE_FORMATS:
+            known = " or ".join(_VALUE_FORMATS)
+            raise MappingError(f"value_format is {known}, not {self.value_format!r}")
         if self.partition is not None and self.partition_by:
             raise MappingError("a partition column and partition-by columns exclude each other")
         if self.timestamp_unit not in get_args(TimestampUnit):
@@ -180,7 +187,7 @@ class _CompiledMapping:
 
     def _headers(self, fields: Fields) -> HeaderPairs:
         own = tuple((name, to_bytes(get(fields))) for name, get in self._header_columns)
-        return self._mapping.headers + own
+        return (*self._mapping.headers, *own)
 
     def _chosen_partition(self, fields: Fields) -> int | None:
         if self._partition is not None:

@@ -140,8 +140,20 @@ def test_batches_with_other_columns_are_mapped_by_name() -> None:
         {"partition": "a", "partition_by": ("b",)},
         {"value": "a", "value_format": "raw"},
         {"timestamp_unit": "days"},
+        {"value_format": "xml"},
     ],
 )
 def test_contradictory_mappings_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(MappingError):
         RecordMapping(**options)  # type: ignore[arg-type]
+
+
+def test_a_text_in_place_of_columns_is_refused() -> None:
+    for name in ("key", "partition_by"):
+        with pytest.raises(MappingError, match=rf"{name} takes a tuple of columns: \('id',\)"):
+            RecordMapping(**{name: "id"})
+
+
+def test_headers_may_be_a_list() -> None:
+    record = only(batch_of(["1", "2"]), headers=[("h", b"x")], header_columns=[("b", "b")])
+    assert record.headers == (("h", b"x"), ("b", b"2"))
