@@ -10,14 +10,15 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from aioproducer.cli.sessions import abort_stream
 from aioproducer.client.producer import Producer
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import BootstrapError
-from aioproducer.net.dial.dialer import Dialer
+from aioproducer.net.dial.dialer import Address, Dialer
 from aioproducer.runtime.settings import make_plain_dialer
 
 _LISTENING_S = 5.0
@@ -46,13 +47,7 @@ async def wait_for_listener(config: ProducerConfig, *, within_s: float = _LISTEN
     reasons: dict[str, str] = {}
     try:
         async with asyncio.timeout(within_s):
-            while True:
-                found = await asyncio.gather(
-                    *(_listens(dialer, host, port, reasons) for host, port in servers)
-                )
-                if any(found):
-                    return
-                await asyncio.sleep(_PAUSE_S)
+            await _first(_listener(dialer, host, port, reasons) for host, port in servers)
     except TimeoutError:
         listed = "; ".join(
             f"{host}:{port} {reasons.get(f'{host}:{port}', 'does not answer')}"
@@ -61,18 +56,41 @@ async def wait_for_listener(config: ProducerConfig, *, within_s: float = _LISTEN
         raise BootstrapError(f"cannot reach the cluster: {listed}") from None
 
 
-async def _listens(dialer: Dialer, host: str, port: int, reasons: dict[str, str]) -> bool:
-    try:
-        for address in await dialer.resolve(host, port, canonical=False):
-            try:
-                _, writer = await dialer.connect(
-                    address, server_hostname=host, limit=_READ_AHEAD_BYTES
-                )
-            except OSError as error:
-                reasons[f"{host}:{port}"] = (error.strerror or str(error)).lower()
-                continue
-            await abort_stream(writer)
+async def _listener(dialer: Dialer, host: str, port: int, reasons: dict[str, str]) -> bool:
+    """Return once a server accepts a connection at one of its addresses."""
+    while True:
+        if await _listens(dialer, host, port, reasons):
             return True
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def _listens(dialer: Dialer, host: str, port: int, reasons: dict[str, str]) -> bool:
+    async def accepts(address: Address) -> bool:
+        try:
+            _, writer = await dialer.connect(address, server_hostname=host, limit=_READ_AHEAD_BYTES)
+        except OSError as error:
+            reasons[f"{host}:{port}"] = (error.strerror or str(error)).lower()
+            return False
+        await abort_stream(writer)
+        return True
+
+    try:
+        addresses = await dialer.resolve(host, port, canonical=False)
     except OSError as error:
         reasons[f"{host}:{port}"] = (error.strerror or str(error)).lower()
-    return False
+        return False
+    return await _first(map(accepts, addresses))
+
+
+async def _first(attempts: Iterable[Coroutine[Any, Any, bool]]) -> bool:
+    """Return whether one of them succeeds, without a wait for the others: these may hang."""
+    running = [asyncio.ensure_future(each) for each in attempts]
+    try:
+        for done in asyncio.as_completed(running):
+            if await done:
+                return True
+        return False
+    finally:
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

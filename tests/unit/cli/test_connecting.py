@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -37,3 +38,30 @@ async def test_one_listening_server_is_enough(closed_port: int) -> None:
         port = server.sockets[0].getsockname()[1]
         servers = f"127.0.0.1:{closed_port},127.0.0.1:{port}"
         await wait_for_listener(ProducerConfig(bootstrap_servers=servers), within_s=5)
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A port at which connections are neither accepted nor refused: its queue is full."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.socket())
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(3):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            with suppress(BlockingIOError):
+                waiting.connect(server.getsockname())
+        yield server.getsockname()[1]
+
+
+async def test_a_server_that_does_not_answer_holds_up_no_other(silent_port: int) -> None:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        servers = f"127.0.0.1:{silent_port},127.0.0.1:{port}"
+        await wait_for_listener(ProducerConfig(bootstrap_servers=servers), within_s=5)
+    with pytest.raises(BootstrapError, match=f"127.0.0.1:{silent_port} does not answer"):
+        await wait_for_listener(
+            ProducerConfig(bootstrap_servers=f"127.0.0.1:{silent_port}"), within_s=0.3
+        )
