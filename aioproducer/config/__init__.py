@@ -141,9 +141,10 @@ class ProducerConfig(SecurityOptions):
             properties = with_values(properties, permissions)
         from aioproducer.config.legacy_aliases import are_of_0_8
 
-        options = _from_text(properties)
+        codec = _codec_of(overriding) or _codec_of(properties)
+        options = _from_text(properties, codec)
         permissions.check_options(options)
-        options |= _by_our_names({**overriding})
+        options |= _by_our_names({**overriding}, codec)
         options = options if left_out is None else left_out(options) | options
         return cls._of_0_8(properties, options) if are_of_0_8(properties) else cls(**options)
 
@@ -233,7 +234,8 @@ class ProducerConfig(SecurityOptions):
     @hides_arguments
     def replace(self, **options: Unpack[ProducerOptions]) -> Self:
         """Return a configuration with the same explicit options, `options` overriding them."""
-        return type(self)(**(self._chosen() | _by_our_names({**options})))
+        codec = _codec_of(options) or self.compression_type
+        return type(self)(**(self._chosen() | _by_our_names({**options}, codec)))
 
     @property
     def bootstrap(self) -> tuple[tuple[str, int], ...]:
@@ -353,18 +355,27 @@ ROWS: Final[Mapping[str, Option]] = MappingProxyType(
 """Every option by each of its names, with underscores."""
 
 
-def _by_our_names(options: dict[str, Any]) -> dict[str, Any]:
+def _by_our_names(options: dict[str, Any], codec: object = None) -> dict[str, Any]:
     """Return options given by keyword under our names."""
     if options.keys() <= OPTIONS.keys():
         return options
     # Imported only for another client's names.
     from aioproducer.config.reading import options_of
 
-    return options_of(options, ROWS, as_text=False)
+    return options_of(options, ROWS, as_text=False, codec=codec)
 
 
-def _from_text(properties: Mapping[str, object]) -> dict[str, Any]:
+def _from_text(properties: Mapping[str, object], codec: object = None) -> dict[str, Any]:
     """Return the options that properties set, under our names."""
     from aioproducer.config.reading import options_of
 
-    return options_of(properties, ROWS, as_text=True)
+    return options_of(properties, ROWS, as_text=True, codec=codec)
+
+
+def _codec_of(options: Mapping[str, Any]) -> object:
+    """Return the compression type that options set under any name; None if they do not."""
+    if options.keys() <= OPTIONS.keys():
+        return options.get("compression_type")
+    from aioproducer.config.reading import codec_of
+
+    return codec_of(options, ROWS)

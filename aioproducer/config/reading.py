@@ -21,7 +21,11 @@ _CODEC: Final = "compression_type"
 
 
 def options_of(
-    given: Mapping[str, object], rows: Mapping[str, Option], *, as_text: bool
+    given: Mapping[str, object],
+    rows: Mapping[str, Option],
+    *,
+    as_text: bool,
+    codec: object = None,
 ) -> dict[str, Any]:
     """Return the options that are set, by our names.
 
@@ -29,6 +33,7 @@ def options_of(
         given: Values by name: ours or another client's, with dots or underscores.
         rows: Our options by every name of ours, with underscores.
         as_text: Whether values that are a str are text to be read, as those of files are.
+        codec: The compression type in force, if these options are not all.
 
     Raises:
         ConfigError: A name is unknown or refused, or a value is of the wrong type, or two names
@@ -37,7 +42,23 @@ def options_of(
     reading = _Reading(rows, as_text=as_text)
     for name, value in given.items():
         reading.read(name, value)
-    return reading.options()
+    return reading.options(codec)
+
+
+def codec_of(given: Mapping[Any, object], rows: Mapping[str, Option]) -> object:
+    """Return the compression type that options set under any name; None if they do not.
+
+    Raises:
+        ConfigError: as `options_of`.
+    """
+    named = {
+        name: value
+        for name, value in given.items()
+        if isinstance(name, str)
+        and (row := option_set_by(name, rows)) is not None
+        and row.name == _CODEC
+    }
+    return options_of(named, rows, as_text=True).get(_CODEC) if named else None
 
 
 class _Given(NamedTuple):
@@ -67,13 +88,14 @@ class _Reading:
         else:
             self._read_foreign(name, value)
 
-    def options(self) -> dict[str, Any]:
+    def options(self, codec: object = None) -> dict[str, Any]:
         """Return what was read; warn once of all that has no effect."""
         options = {
             name: self._chosen(self._rows[name], given) for name, given in self._found.items()
         }
+        codec = plain(codec or options.get(_CODEC, self._rows[_CODEC].default))
         for name, value, alias in self._for_codec:
-            self._add_level(name, value, alias, options)
+            self._add_level(name, value, alias, options, str(codec))
         if self._without_effect:
             reasons = self._without_effect.items()
             _log.warning(
@@ -142,10 +164,11 @@ class _Reading:
                 self._without_effect.setdefault(f"{first.name} is given", []).append(each.name)
         return first.value
 
-    def _add_level(self, name: str, value: object, alias: Alias, options: dict[str, Any]) -> None:
-        """Give one level for whichever codec to the codec chosen; -1 is the codec's default."""
-        codec = plain(options.get(_CODEC, self._rows[_CODEC].default))
-        row = self._rows.get(alias.option.replace("*", str(codec)))
+    def _add_level(
+        self, name: str, value: object, alias: Alias, options: dict[str, Any], codec: str
+    ) -> None:
+        """Give one level for whichever codec to the codec in force; -1 is the codec's default."""
+        row = self._rows.get(alias.option.replace("*", codec))
         level = _converted(name, value, alias, row or self._rows[_CODEC])
         if level == -1:
             return

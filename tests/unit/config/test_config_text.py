@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioproducer.config import ProducerConfig
+from aioproducer.config import ProducerConfig, configured
 from aioproducer.config.properties import parse_properties
 from aioproducer.errors import ConfigError
 from aioproducer.serializers import StringSerializer
@@ -96,6 +96,20 @@ def test_a_compression_level_needs_a_codec_that_has_levels():
         properties(compression_type="snappy", compression_level="3")
     with pytest.raises(ConfigError, match=r"compression\.level must be an int"):
         properties(compression_type="zstd", compression_level="high")
+
+
+def test_a_compression_level_is_for_the_codec_that_is_in_force_after_all_was_read():
+    zstd = properties(compression_type="zstd")
+    assert zstd.replace(**{"compression.level": 5}).compression_level == 5
+    both = {"compression.level": 6, "compression.codec": "gzip"}
+    assert zstd.replace(**both).compression_level == 6
+    given = {"bootstrap.servers": "a:1", "compression.level": "7"}
+    for name in ("compression_type", "compression.codec"):
+        assert configured(given, {name: "lz4"}).compression_level == 7
+    own = configured(given | {"compression.type": "gzip"}, {"compression_type": "zstd"})
+    assert (own.compression_level, own.compression_gzip_level) == (7, -1)
+    named = {"bootstrap.servers": "a:1", "compression.type": "zstd"}
+    assert configured(named, {"compression_level": 9}).compression_level == 9
 
 
 def test_a_foreign_number_that_is_none_is_refused():
