@@ -291,6 +291,12 @@ class ProducerConfig(SecurityOptions):
             raise TypeError(f"a ProducerConfig with {secrets[0]} is not pickled: it is a secret")
         return super(SecurityOptions, self).__reduce_ex__(protocol)
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self  # it never changes, and a copy within the process shows no secret
+
     def __repr__(self) -> str:
         if not hasattr(self, "explicitly_set"):
             return "ProducerConfig(<not complete>)"  # in frames of the constructor

@@ -1,5 +1,6 @@
 """Values, rules between options, and the configuration object."""
 
+import copy
 import inspect
 import pickle
 import random
@@ -260,6 +261,19 @@ def test_a_config_pickles_and_compares_by_value():
     assert hash(copied) == hash(original)
     assert copied.explicitly_set == {"bootstrap_servers", "client_id", "acks"}
     assert copied != config(client_id="me", acks=0)
+
+
+def test_a_config_with_a_secret_is_copied_with_what_has_it():
+    original = config(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="PLAIN",
+        sasl_username="me",
+        sasl_password="hunter2",
+    )
+    assert copy.copy(original) is original
+    assert copy.deepcopy({"kafka": original})["kafka"] is original
+    with pytest.raises(TypeError, match="is not pickled"):
+        pickle.dumps(original)
 
 
 def test_replace_keeps_choices_and_lets_rules_work_again():
