@@ -50,10 +50,18 @@ def with_values(properties: Mapping[str, object], permissions: Permissions) -> d
     """
     providers = _providers(properties, permissions)
     return {
-        name: _replaced(name, value, providers) if isinstance(value, str) else value
+        name: _with_lookups(name, value, providers)
         for name, value in properties.items()
         if name not in NAMES and not name.startswith(_PREFIX)
     }
+
+
+def _with_lookups(name: str, value: object, providers: Mapping[str, _Lookup]) -> object:
+    if isinstance(value, str):
+        return _replaced(name, value, providers)
+    if isinstance(value, list | tuple):
+        return [_with_lookups(name, each, providers) for each in value]
+    return value
 
 
 def _replaced(name: str, text: str, providers: Mapping[str, _Lookup]) -> str:
@@ -76,6 +84,8 @@ def _value(name: str, placeholder: str, lookup: _Lookup, path: str, key: str) ->
         return lookup(path, key)
     except ConfigError as error:
         reason, advice = error.message, error.advice
+    except UnicodeDecodeError:
+        reason, advice = "the file is not UTF-8", None
     except (LookupError, OSError, ValueError) as error:
         reason, advice = getattr(error, "strerror", None) or error.args[0], None
     raise ConfigError(
@@ -85,7 +95,12 @@ def _value(name: str, placeholder: str, lookup: _Lookup, path: str, key: str) ->
 
 def _providers(properties: Mapping[str, object], permissions: Permissions) -> dict[str, _Lookup]:
     """Return the providers, by the names that the properties give."""
-    named = [name for each in NAMES for name in str(properties.get(each, "")).split(",")]
+    given = [properties.get(each) or () for each in NAMES]
+    named = [
+        str(name)
+        for each in given
+        for name in (each if isinstance(each, list | tuple) else str(each).split(","))
+    ]
     return {
         name.strip(): _provider(name.strip(), properties, permissions)
         for name in named
@@ -155,7 +170,7 @@ def _file_entry(check: _Allowed) -> _Lookup:
         if not path:
             raise ValueError("the file is not named, as in ${file:PATH:KEY}")
         check(Path(path))
-        entries = parse_properties(Path(path).read_text(encoding="utf-8"))
+        entries = parse_properties(Path(path).read_text(encoding="utf-8-sig"))
         if name not in entries:
             raise LookupError("the file has no such key")
         return entries[name]

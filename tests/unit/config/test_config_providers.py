@@ -48,6 +48,40 @@ def test_variables_of_the_process_may_have_placeholders(secret: str) -> None:
     assert config.client_id == secret
 
 
+@pytest.mark.parametrize("shape", [list, tuple])
+def test_providers_and_values_may_be_in_a_sequence(
+    shape: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_BROKER", "one")
+    config = ProducerConfig.from_properties(
+        {
+            "config.providers": shape(["file", " env "]),
+            "bootstrap.servers": shape(["${env:KAFKA_BROKER}:1", "two:2"]),
+        },
+        allow=("env",),
+    )
+    assert config.bootstrap_servers == ("one:1", "two:2")
+
+
+def test_no_providers_are_none() -> None:
+    properties = {"bootstrap.servers": "one:1", "config.providers": None, "client.id": "${env:A}"}
+    assert ProducerConfig.from_properties(properties).client_id == "${env:A}"
+
+
+def test_file_of_entries_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "a.properties").write_text("user = jane\n", encoding="utf-8-sig")
+    config = read(config_providers="file", client_id=f"${{file:{tmp_path}/a.properties:user}}")
+    assert config.client_id == "jane"
+
+
+@pytest.mark.parametrize("provider", ["file", "dir"])
+def test_file_that_is_not_utf_8_is_named_as_the_reason(provider: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"user=\xff")
+    place = {"file": f"{tmp_path}/a:user", "dir": f"{tmp_path}:a"}[provider]
+    with pytest.raises(ConfigError, match="the file is not UTF-8"):
+        read(config_providers=provider, client_id=f"${{{provider}:{place}}}")
+
+
 def test_entries_of_files_and_whole_files_are_looked_up(tmp_path: Path) -> None:
     (tmp_path / "a.properties").write_text("user = jane\n", encoding="utf-8")
     (tmp_path / "b").write_text("doe", encoding="utf-8")
