@@ -134,6 +134,9 @@ def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
     if location is None and settings.truststore_certificates is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         return
+    # As in Java, each certificate of the store is trusted: an intermediate one without its root,
+    # and the broker's own.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if location is not None and os.path.isdir(location):  # noqa: PTH112 - no error of long names
         _check_directory(location)
         context.load_verify_locations(capath=location)

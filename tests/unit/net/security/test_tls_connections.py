@@ -84,6 +84,31 @@ async def test_trust_may_be_given_in_every_form(
         assert isinstance(await attempt(evidence, **options, **trust), RecordMetadata)
 
 
+@pytest.mark.parametrize("trusted", ["intermediate", "own"])
+async def test_each_certificate_of_the_trust_store_is_trusted_without_its_root(
+    brokers: Brokers, authority: Authority, evidence: Evidence, trusted: str
+) -> None:
+    intermediate = Authority("intermediate", signer=Authority("root"))
+    broker = intermediate.issue("broker", "127.0.0.1")
+    pem = intermediate.pem if trusted == "intermediate" else broker.certificate_pem
+    async with brokers(broker) as cluster:
+        options = tls(cluster, authority, ssl_truststore_certificates=pem)
+        assert isinstance(await attempt(evidence, **options), RecordMetadata)
+
+
+@pytest.mark.parametrize("reason", ["expired", "another host"])
+async def test_trusted_certificate_of_a_broker_is_still_checked(
+    brokers: Brokers, authority: Authority, evidence: Evidence, reason: str
+) -> None:
+    host = "127.0.0.1" if reason == "expired" else "broker.example"
+    broker = authority.issue("broker", host, expired=reason == "expired")
+    async with brokers(broker) as cluster:
+        trust = {"ssl_truststore_certificates": broker.certificate_pem}
+        error = await refused(evidence, **tls(cluster, authority, **trust))
+    assert type(error) is TlsError
+    assert reason in str(error)
+
+
 async def test_without_a_trust_store_the_systems_authorities_are_trusted(
     brokers: Brokers,
     authority: Authority,
