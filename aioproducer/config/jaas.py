@@ -75,7 +75,7 @@ def parse_jaas(line: str, mechanism: str) -> JaasLogin:
             mechanism's.
     """
     tokens = _tokens(line)
-    if len(tokens) < 3 or tokens[1] not in _FLAGS or tokens[-1] != ";":
+    if len(tokens) < 3 or tokens[1].lower() not in _FLAGS or tokens[-1] != ";":
         raise ConfigError(
             f"{_NAME} must be of the form: module required name=value ... ;",
             advice="give the line itself, not the path of a file that has it, with ; at its end",

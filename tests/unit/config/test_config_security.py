@@ -224,6 +224,7 @@ def test_librdkafkas_names_are_understood() -> None:
         (f'{PLAIN} required /* x */ username="a" // y\n ;', {"username": "a"}),
         (rf'{PLAIN} required username="a\"b\\c";', {"username": 'a"b\\c'}),
         (f"{PLAIN} optional;", {}),
+        (f"{PLAIN} REQUIRED username=a;", {"username": "a"}),
     ],
 )
 def test_jaas_lines_are_read_as_java_does(line: str, expected: dict[str, str]) -> None:
