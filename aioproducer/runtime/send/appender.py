@@ -76,9 +76,9 @@ class AppenderSettings:
 
     max_block: float
     max_request_size: int
-    enqueue_ms: int | None = None
-    hashes_keys: bool = True
-    sticks: bool = True
+    enqueue_ms: int | None
+    hashes_keys: bool
+    sticks: bool
 
 
 class RecordAppender:
@@ -193,7 +193,6 @@ class RecordAppender:
     def close(self, error: KafkaError) -> None:
         """Accept no more records; calls that wait for serializers raise this error."""
         self.fast_path.close()
-        self.batch_appender.drop_spare()
         self.serializing.close(error)
 
     async def append(
@@ -483,11 +482,11 @@ class RecordAppender:
             try:
                 self._check_open(transaction_number)
                 delivery = early.try_append(record) if early.takes(topic) else None
-                if delivery is None and early.takes(topic):
-                    return early.open(record, buffer, size)
             except KafkaError:
                 self._memory.pool.deallocate(buffer, size)
                 raise
+            if delivery is None and early.takes(topic):
+                return early.open(record, buffer, size)
             self._memory.pool.deallocate(buffer, size)
         return delivery
 
@@ -500,13 +499,7 @@ class RecordAppender:
             return delivery
         size = self.batch_appender.batch_bytes(record)
         buffer = self._memory.pool.try_allocate(size)
-        if buffer is None:
-            return None
-        try:
-            return early.open(record, buffer, size)
-        except KafkaError:
-            self._memory.pool.deallocate(buffer, size)
-            raise
+        return None if buffer is None else early.open(record, buffer, size)
 
     async def _append_in_line(
         self, record: OutgoingRecord, deadline: float | None, transaction_number: int

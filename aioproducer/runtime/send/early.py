@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from aioproducer.core.batching.batch import NO_PARTITION, ProducerBatch
 from aioproducer.core.batching.outgoing import OutgoingRecord
 from aioproducer.core.metadata.cluster import ZERO_ID
-from aioproducer.errors import InvalidPartitionError, KafkaError, SerializationError
+from aioproducer.errors import InvalidPartitionError, KafkaError
 from aioproducer.records import record_size_bound
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.types import TopicMetadata, TopicPartition
@@ -119,34 +119,22 @@ class EarlyRecords:
         last = batches[-1]
         if self._loop.time() - last.batch.created_at > _LONGEST_SPAN_S:
             last.batch.close()
-        try:
-            if not last.batch.try_append(record):
-                return None
-        except (TypeError, ValueError) as error:
-            raise SerializationError(str(error), topic=record.meta.name) from error
+        if not last.batch.try_append(record):
+            return None
         last.partitions.append(record.partition)
         return self._batch_appender.early_delivery(record, last.batch)
 
     def open(self, record: OutgoingRecord, buffer: bytearray, size: int) -> Delivery:
-        """Append to a new batch on this buffer.
-
-        Raises:
-            SerializationError: key, value or headers are of wrong types; the caller has to give the
-                buffer back.
-        """
+        """Append to a new batch on this buffer."""
         try:
             return self._open(record, buffer, size)
-        except BaseException as error:
-            if not isinstance(error, KafkaError):
-                self._sender_task.on_interrupt(error)  # as in `BatchAppender.open`
+        except BaseException as interrupt:
+            self._sender_task.on_interrupt(interrupt)  # as in `BatchAppender.open`
             raise
 
     def _open(self, record: OutgoingRecord, buffer: bytearray, size: int) -> Delivery:
         topic, now = record.meta.name, self._loop.time()
-        try:
-            batch = self._accumulator.open_early(record, now, buffer=buffer, size=size)
-        except (TypeError, ValueError) as error:
-            raise SerializationError(str(error), topic=topic) from error
+        batch = self._accumulator.open_early(record, now, buffer=buffer, size=size)
         early = _EarlyBatch(batch, [record.partition])
         self._topics.setdefault(topic, deque()).append(early)
         batch.add_listener(early, self._discard)
