@@ -160,6 +160,16 @@ async def test_removed_callbacks_leave_no_listener():
     bench.end()
 
 
+async def test_removing_a_callback_from_a_delivery_that_has_none_removes_nothing() -> None:
+    bench, (delivery, done) = await opened(2)
+    assert delivery.remove_done_callback(print) == 0
+    done.add_done_callback(lambda _: None)
+    bench.complete_oldest()
+    await turns()
+    assert done.remove_done_callback(print) == 0
+    bench.end()
+
+
 @pytest.mark.filterwarnings("ignore:.*iscoroutinefunction.* is deprecated:DeprecationWarning")
 async def test_coroutine_functions_are_no_callbacks():
     async def coroutine(delivery): ...
@@ -307,6 +317,22 @@ async def test_cancel_calls_the_callbacks_and_may_be_given_a_message():
     assert not delivery.cancel()
     assert messages[0] == ("because",)
     assert (await delivery).offset == 0
+    bench.end()
+
+
+async def test_message_of_a_cancellation_is_not_kept_after_its_callbacks_were_called() -> None:
+    bench, (delivery,) = await opened()
+    assert delivery.cancel("because")
+    with pytest.raises(asyncio.CancelledError, match="because"):
+        delivery.result()
+    await turns()
+    delivery.add_done_callback(lambda _: None)
+    for ask in (delivery.result, delivery.exception):
+        with pytest.raises(asyncio.CancelledError) as raised:
+            ask()
+        assert raised.value.args == ()
+    bench.complete_oldest()
+    await turns()
     bench.end()
 
 
