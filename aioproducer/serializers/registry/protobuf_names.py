@@ -117,7 +117,7 @@ def _path_in_source(text: str, wanted: str) -> list[int] | None:
         entered: _Scope | None = None
         if token == "package" and len(scopes) == 1 and len(after) > 1 and after[1] == ";":
             scopes[0].name = after[0]
-        elif (token == "message" and after[1:2] == ["{"]) or (
+        elif (token == "message" and after[1:2] == ["{"] and after[0].isidentifier()) or (
             token == "group" and after[1:2] == ["="]
         ):
             opening = after[0]

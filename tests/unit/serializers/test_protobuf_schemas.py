@@ -95,6 +95,7 @@ package test;
 } */
 import "message Wrong { }";
 option (deep) = { message { a: 1 } };
+option (deeper) = { message: { a: 1 } };
 enum Kind { NONE = 0; }
 message New { string message = 1; map<string, int32> by_name = 2; message In {} }
 message Other {
