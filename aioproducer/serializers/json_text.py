@@ -5,7 +5,8 @@ Not here: schemas.
 
 Invariant: the three write equivalent JSON of None, bool, int, float, str, dict, list, tuple, set,
 dataclasses, enumerations, UUIDs, dates and times (RFC 3339, UTC as `Z`), `Decimal` (as text), bytes
-(base64) and Pydantic's models. The libraries themselves differ in what else they take.
+(base64) and Pydantic's models. The libraries themselves differ in what else they take: NaN and
+infinity are `null` with msgspec and orjson, and refused by the standard library.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum
+from functools import partial
 from typing import Any, Final, Literal
 from uuid import UUID
 
@@ -26,6 +28,12 @@ from aioproducer.serializers.protocol import SerializationContext, serialization
 JsonLibrary = Literal["msgspec", "orjson", "json"]
 """What writes JSON; `json` is the standard library's."""
 
+_Hook = Callable[[Any], Any]
+_BASES: Final[dict[type, _Hook]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+}
 _LIBRARIES: tuple[JsonLibrary, ...] = ("msgspec", "orjson", "json")
 
 
@@ -41,7 +49,7 @@ class JsonSerializer:
     """
 
     def __init__(self, library: JsonLibrary | None = None) -> None:
-        self._encode = _encoder(library)
+        self._encode = _encoder(library, _plain)
 
     def serialize(self, data: Any, context: SerializationContext) -> bytes | None:
         """See `Serializer`."""
@@ -57,13 +65,20 @@ class JsonSerializer:
             ) from error
 
 
-def _encoder(library: JsonLibrary | None) -> Callable[[Any], bytes]:
+def json_by_alias(library: JsonLibrary | None) -> JsonSerializer:
+    """Return a serializer that writes the fields of Pydantic's models by their aliases."""
+    made = JsonSerializer(library)
+    made._encode = _encoder(library, partial(_plain, by_alias=True))
+    return made
+
+
+def _encoder(library: JsonLibrary | None, plain: _Hook) -> Callable[[Any], bytes]:
     makers = {"msgspec": _with_msgspec, "orjson": _with_orjson, "json": _with_json}
     if library is not None and library not in makers:
         raise ConfigError(f"there is no JSON library {library!r}; known are {', '.join(makers)}")
     for name in _LIBRARIES if library is None else (library,):
         try:
-            return makers[name]()
+            return makers[name](plain)
         except ImportError as error:
             if library is not None:
                 raise ConfigError(
@@ -73,24 +88,29 @@ def _encoder(library: JsonLibrary | None) -> Callable[[Any], bytes]:
     raise AssertionError("the standard library is always there")  # pragma: no cover
 
 
-def _with_msgspec() -> Callable[[Any], bytes]:
+def _with_msgspec(plain: _Hook) -> Callable[[Any], bytes]:
     import msgspec
 
-    return msgspec.json.Encoder(enc_hook=_plain).encode
+    return msgspec.json.Encoder(enc_hook=plain).encode
 
 
 _ORJSON_VALUES: Final = ("Integer exceeds", "str is not valid", "Recursion limit")
+_ORJSON_ZONE: Final = "datetime.time must not have tzinfo"
 
 
-def _with_orjson() -> Callable[[Any], bytes]:
+def _with_orjson(plain: _Hook) -> Callable[[Any], bytes]:
     import orjson
 
-    options = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
+    # Of a dataclass, orjson writes attributes that are no fields, and no fields such as `_id`.
+    options = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS
 
     def encode(data: Any) -> bytes:
         try:
-            return orjson.dumps(data, default=_plain, option=options)
+            return orjson.dumps(data, default=plain, option=options)
         except TypeError as error:  # its only one, for values that do not fit as well
+            if str(error).startswith(_ORJSON_ZONE):
+                slower = options | orjson.OPT_PASSTHROUGH_DATETIME
+                return orjson.dumps(data, default=plain, option=slower)
             if str(error).startswith(_ORJSON_VALUES):
                 raise ValueError(str(error)) from None
             raise
@@ -98,9 +118,9 @@ def _with_orjson() -> Callable[[Any], bytes]:
     return encode
 
 
-def _with_json() -> Callable[[Any], bytes]:
+def _with_json(plain: _Hook) -> Callable[[Any], bytes]:
     encoder = json.JSONEncoder(
-        ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain
+        ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=plain
     )
 
     def encode(data: Any) -> bytes:
@@ -109,7 +129,7 @@ def _with_json() -> Callable[[Any], bytes]:
     return encode
 
 
-def _plain(data: Any) -> Any:
+def _plain(data: Any, *, by_alias: bool = False) -> Any:
     """Convert something that a library does not support into types of JSON."""
     if isinstance(data, UUID | Decimal):
         return str(data)
@@ -119,13 +139,16 @@ def _plain(data: Any) -> Any:
         return data.isoformat()
     if isinstance(data, Enum):
         return data.value
-    if isinstance(data, set | frozenset):
+    if isinstance(data, set | frozenset | tuple):
         return list(data)
+    for kind in (str, int, float):
+        if isinstance(data, kind):  # of a subclass, which not every library takes
+            return _BASES[kind](data)
     if isinstance(data, bytes | bytearray | memoryview):
         return base64.b64encode(data).decode("ascii")
     if dataclasses.is_dataclass(data) and not isinstance(data, type):
         return {field.name: getattr(data, field.name) for field in dataclasses.fields(data)}
     dump = getattr(data, "model_dump", None)
     if callable(dump):  # Pydantic's
-        return dump(mode="json")
+        return dump(mode="json", by_alias=True) if by_alias else dump(mode="json")
     raise TypeError(f"{type(data).__name__} has no form in JSON")

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pydantic
@@ -29,6 +29,34 @@ class Colour(Enum):
 class Point:
     x: int
     y: float | None
+
+
+@dataclass
+class Entry:
+    _id: int
+
+    def __post_init__(self) -> None:
+        self.cached = True
+
+
+class Pair(NamedTuple):
+    left: int
+    right: int
+
+
+class Label(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "shown"
+
+
+class Count(int):
+    pass
+
+
+class Share(float):
+    pass
 
 
 class Customer(pydantic.BaseModel):
@@ -59,6 +87,9 @@ AGREED = [
     ({3}, [3]),
     (b"\x00\xff", "AP8="),
     (Customer(name="a", years=3), {"name": "a", "age": 3}),
+    (Entry(1), {"_id": 1}),
+    ([Pair(1, 2), Label("a"), Count(2), Share(0.5)], [[1, 2], "a", 2, 0.5]),
+    ({"at": NOON.timetz(), "on": NOON}, {"at": "12:00:00Z", "on": "2026-01-02T12:00:00Z"}),
 ]
 
 
