@@ -78,8 +78,14 @@ def bounded_check(size: int) -> Iterator[None]:
         _left.reset(token)
 
 
-def check_schema(kind: Any, schema: Any, size: int) -> None:
+def check_schema(kind: Any, schema: Any, size: int, *, formats: bool = True) -> None:
     """Check a schema of so many bytes against its metaschema, within bounds.
+
+    Args:
+        kind: The class of its validators.
+        schema: Its JSON.
+        size: How long it is.
+        formats: Whether its patterns must be regular expressions of Python.
 
     Raises:
         SchemaError: It is no schema.
@@ -89,7 +95,8 @@ def check_schema(kind: Any, schema: Any, size: int) -> None:
     from jsonschema.validators import validator_for
 
     meta = with_bounded_patterns(validator_for(kind.META_SCHEMA, kind))
-    validator = meta(kind.META_SCHEMA, format_checker=kind.FORMAT_CHECKER)
+    checker = kind.FORMAT_CHECKER if formats else None
+    validator = meta(kind.META_SCHEMA, format_checker=checker)
     try:
         with bounded_check(size):
             error = best_match(validator.iter_errors(schema))

@@ -16,7 +16,7 @@ from typing import Any, Final
 from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
 from aioproducer._util.printable import printable
 from aioproducer.errors import ConfigError, SchemaRegistryError
-from aioproducer.serializers.json_text import JsonLibrary, JsonSerializer
+from aioproducer.serializers.json_text import JsonLibrary, JsonSerializer, json_by_alias
 from aioproducer.serializers.protocol import SerializationContext, serialization_error
 from aioproducer.serializers.registry.base import (
     Encode,
@@ -85,7 +85,9 @@ class JsonSchemaSerializer(RegistrySerializer):
         super().__init__(registry, use)
         with needed("jsonschema", "for JsonSchemaSerializer", install=SCHEMA_REGISTRY):
             import jsonschema
-        self._json = JsonSerializer(library)
+        # The schema of a model has the aliases of its fields.
+        is_model = hasattr(schema, "model_json_schema")
+        self._json = json_by_alias(library) if is_model else JsonSerializer(library)
         self._validate = validate
         self._own: Schema | None = None
         if schema is None:
@@ -96,8 +98,9 @@ class JsonSchemaSerializer(RegistrySerializer):
         try:
             content = json.loads(text)
             kind = jsonschema.validators.validator_for(content, _default_dialect())
-            check_schema(kind, content, len(text))
-            check_patterns([content])
+            check_schema(kind, content, len(text), formats=validate)
+            if validate:  # others may have patterns that Python does not understand
+                check_patterns([content])
         except (ValueError, TypeError, PatternError, jsonschema.exceptions.SchemaError) as error:
             reason = error.message if hasattr(error, "message") else str(error)
             shown = printable(reason, _LONGEST_SHOWN)
@@ -200,6 +203,8 @@ def _no_schema(reason: str) -> SchemaRegistryError:
 
 
 def _words(error: Any, originals: Mapping[str, str]) -> str:
+    if error.validator is None:  # the schema `false`
+        return f"is not allowed; given is {_kind_of(error.instance)}"
     if error.validator == "required" and isinstance(error.validator_value, list):
         missing = [name for name in error.validator_value if name not in error.instance]
         return f"lacks {_named(missing)}"

@@ -676,6 +676,35 @@ async def test_a_pydantic_model_is_a_json_schema(
 # -- Protobuf --------------------------------------------------------------------------------------
 
 
+class Shipment(pydantic.BaseModel):
+    order_id: int = pydantic.Field(alias="orderId")
+
+
+@pytest.mark.parametrize("library", ["msgspec", "orjson", "json"])
+async def test_a_model_is_written_by_the_aliases_of_its_schema(
+    registry: SchemaRegistry, library: Any
+) -> None:
+    serializer = JsonSchemaSerializer(registry, Shipment, auto_register=True, library=library)
+    assert await made(serializer, Shipment(orderId=1)) == prefix(1) + b'{"orderId":1}'
+
+
+async def test_a_pattern_of_another_dialect_goes_without_validation(
+    registry: SchemaRegistry,
+) -> None:
+    schema = {"type": "string", "pattern": r"^\p{L}+$"}
+    with pytest.raises(ConfigError, match="is not a 'regex'"):
+        JsonSchemaSerializer(registry, schema)
+    serializer = JsonSchemaSerializer(registry, schema, auto_register=True, validate=False)
+    assert await made(serializer, "abc") == prefix(1) + b'"abc"'
+
+
+async def test_a_property_that_must_not_be_there_is_refused(registry: SchemaRegistry) -> None:
+    schema = {"properties": {"old": False}}
+    serializer = JsonSchemaSerializer(registry, schema, auto_register=True)
+    with pytest.raises(SerializationError, match="value: is not allowed; given is an integer"):
+        await made(serializer, {"old": 1})
+
+
 async def test_protobuf_registers_what_it_imports(
     stub: StubSchemaRegistry, registry: SchemaRegistry
 ) -> None:
