@@ -15,7 +15,7 @@ import asyncio
 import threading
 import warnings
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from concurrent.futures import wait as wait_for_futures
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
@@ -68,6 +68,11 @@ class LoopThread:
         """Whether the caller runs in this thread."""
         return threading.get_ident() == self._ident and not self.forked
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it was started in this process and has not ended."""
+        return self._thread is not None and self._thread.is_alive() and not self.forked
+
     def post(self, callback: Callable[[], object]) -> bool:
         """Run a callback in the loop, soon; False when the loop has ended."""
         if self._loop is None or self.forked:
@@ -110,7 +115,12 @@ class LoopThread:
         """Wait for what was begun; raise if the thread ends before."""
         while not wait_for_futures((future,), _CHECK_INTERVAL_S).done:
             self.check_alive()
-        return future.result()
+        try:
+            return future.result()
+        except CancelledError:
+            if self._end is None or not self._end.is_set():
+                raise
+        raise _ended()  # the loop has cancelled what was left
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine in the loop; `outcome_of` waits for its end."""
@@ -147,7 +157,7 @@ class LoopThread:
                 "this producer was started before fork(); its thread is the parent's",
                 advice="create a producer in each process after the fork",
             )
-        if self._thread is None or not self._thread.is_alive():
+        if not self.is_alive:
             raise _ended()
 
     def check_may_wait(self) -> None:

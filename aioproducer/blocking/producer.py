@@ -454,13 +454,20 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
         )
 
     def _read(self, at: Callable[[], T]) -> T:
-        if self._state is not _State.RUNNING or self._thread.is_here:
+        if self._thread.is_here:
+            return at()
+        if self._state is not _State.RUNNING and not self._thread.is_alive:
             return at()
 
         async def looking() -> T:
             return at()
 
-        return self._thread.call(looking())
+        try:
+            return self._thread.call(looking())
+        except ProducerClosedError:
+            if self._state is _State.RUNNING:
+                raise
+        return at()  # the loop has ended meanwhile
 
     def _send_in_turn(
         self,

@@ -40,6 +40,7 @@ from aioproducer.errors import (
     TransactionAbortedError,
     WouldBlockError,
 )
+from aioproducer.metrics import ApplicationMetric
 from aioproducer.runtime.bulk.send_many import SendManyInterruptedError
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
@@ -355,6 +356,47 @@ def test_closing_while_others_send_ends_every_wait(brokers: Brokers) -> None:
         assert not thread.is_alive()
     assert all(handle.exception(0) is None for handle in handles)
     assert len(brokers.values("t")[0]) == len(handles) + 1
+
+
+def test_metrics_are_read_in_the_loops_thread_while_it_closes(brokers: Brokers) -> None:
+    threads: list[str] = []
+
+    def reading() -> float:
+        threads.append(threading.current_thread().name)
+        return 1.0
+
+    producer = Producer(bootstrap_servers=brokers.address)
+    producer.start()
+    producer.register_metric(ApplicationMetric("read", "shop-metrics", reading))
+    producer.send_and_wait("t", b"")
+    brokers.freeze()
+    producer.send("t", b"")
+    closing = threading.Thread(target=producer.close)
+    closing.start()
+    eventually(lambda: "closed" in repr(producer))
+    assert producer.all_metrics()
+    assert producer.statistics().state
+    brokers.thaw()
+    closing.join(WAIT_S)
+    assert {name.partition(" ")[0] for name in threads} == {"aioproducer"}
+    assert producer.all_metrics()
+
+
+def test_a_call_that_the_closing_cuts_off_says_so(brokers: Brokers) -> None:
+    producer = Producer(bootstrap_servers=brokers.address)
+    producer.start()
+    started = threading.Event()
+
+    async def endless() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(producer.run, endless)
+        assert started.wait(WAIT_S)
+        producer.close()
+        with pytest.raises(ProducerClosedError, match="thread has ended"):
+            call.result(WAIT_S)
 
 
 def test_closing_with_a_short_timeout_fails_what_is_left(brokers: Brokers) -> None:
