@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -44,6 +45,8 @@ _run = partial(_about, "Run")
 _spark = partial(_about, "Spark")
 
 _UNITS = ("s", "ms", "us", "ns")
+_LONGEST_NAME = 200
+"""Bytes: file systems have names of up to 255, and a state is written under a longer one first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,4 +338,8 @@ def _default_state(files: Sequence[str], topic: str) -> Path | None:
     if not os.access(Path(), os.W_OK):
         return None
     name = "stdin" if files[0] == "-" else Path(files[0]).name
-    return Path(f"{name}.{topic.replace('/', '_')}.load-state.json")
+    of_load = f"{name}.{topic.replace('/', '_')}"
+    if len(of_load.encode("utf-8", "surrogateescape")) > _LONGEST_NAME:
+        digest = sha256(of_load.encode("utf-8", "surrogateescape")).hexdigest()
+        of_load = f"{of_load[:40]}-{digest[:16]}"
+    return Path(f"{of_load}.load-state.json")
