@@ -105,6 +105,19 @@ def load(spark: Any, embedded: EmbeddedKafka) -> Load:
     return run
 
 
+def test_a_load_that_is_stopped_before_its_first_step_writes_nothing(
+    spark: Any, embedded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    file, topic = tmp_path / "a.ndjson", embedded.topic(1)
+    file.write_text('{"n": 1}\n')
+    kafka = {"bootstrap.servers": embedded.servers}
+    load = SparkLoad(spark, SparkLoadOptions((str(file),), topic, kafka, FORMATS))
+    load.stop()
+    result = load.run()
+    assert (result.state.steps, result.state.done, result.state.complete) == (1, 0, False)
+    assert embedded.records(topic) == []
+
+
 def load_here(kafka: EmbeddedKafka, files: list[Path], topic: str, **options: Any) -> None:
     async def run() -> None:
         source = FileSource(

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 _REPORT_INTERVAL_S: Final = 0.5
 
 
+class _StoppedError(Exception):
+    """`SparkLoad.stop` was called."""
+
+
 @dataclass(frozen=True, slots=True)
 class SparkLoadResult:
     """The result of a load.
@@ -142,9 +146,13 @@ class SparkLoad:
         self._progress = Progress(input_total=sum(step.size for step in steps))
         with self._dead_letter() as dead_letter:
             for number, step in enumerate(steps):
+                self._check_not_stopped()
                 self._skip_or_load(number, step, to_records, dead_letter)
-                if self._is_stopped.is_set():
-                    return
+
+    def _check_not_stopped(self) -> None:
+        """Raise once the load is stopped: Spark cancels only jobs that run by then."""
+        if self._is_stopped.is_set():
+            raise _StoppedError
 
     def _skip_or_load(
         self,
@@ -210,6 +218,7 @@ class SparkLoad:
 
     def _write(self, records: DataFrame, options: Mapping[str, str]) -> tuple[int, int]:
         """Write records; how many they are, and how many bytes of keys and values."""
+        self._check_not_stopped()
         from pyspark.sql import Observation
         from pyspark.sql.functions import expr
 
