@@ -41,7 +41,7 @@ class PerfPlan:
         """How many records are sent without a pause between them."""
         if self.throughput <= 0:
             return _RECORDS_PER_TURN
-        return max(1, min(_RECORDS_PER_TURN, int(self.throughput * _TURN_S)))
+        return max(1, int(min(_RECORDS_PER_TURN, self.throughput * _TURN_S)))
 
 
 def percentiles_ms(latencies_s: Sequence[float]) -> Iterator[tuple[str, float]]:

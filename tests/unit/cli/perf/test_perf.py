@@ -83,6 +83,12 @@ def test_a_limited_rate_is_spread_evenly(throughput: float, records: int) -> Non
     assert max(map(abs, late)) <= 0.02
 
 
+def test_a_rate_without_a_limit_sends_as_fast_as_it_goes() -> None:
+    for throughput in (0.0, 1e9, float("inf"), float("nan")):
+        times, took = sent_at(PerfPlan("t", 300, 10, throughput))
+        assert (len(times), took < 1) == (300, True)
+
+
 def test_a_stopped_run_does_not_wait_for_its_next_record() -> None:
     times, took = sent_at(PerfPlan("t", 10, 10, 0.1), stop_at=15.0)
     assert (len(times), took < 16) == (2, True)
