@@ -8,6 +8,7 @@ streaming, no pushed filter, and one task per partition.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -41,6 +42,17 @@ _COLUMNS: Final = {
     "timestampType": "INT",
     "headers": _HEADERS,
 }
+_TEXT: Final = r"(?:string(?: collate \w+)?|varchar\(\d+\)|char\(\d+\))"
+_INTEGER: Final = "tinyint|smallint|int|bigint"
+_ALLOWED: Final = {
+    "BINARY": "binary",
+    "STRING": _TEXT,
+    "INT": _INTEGER,
+    "BIGINT": _INTEGER,
+    "TIMESTAMP": "timestamp",
+    _HEADERS: rf"array<struct<key:{_TEXT},value:binary>>",
+}
+"""Types that a schema of the user's may name for each type, as `simpleString()` writes them."""
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _JOIN_S: Final = 5.0
@@ -54,6 +66,24 @@ def columns_read(options: SourceOptions) -> str:
 def _named_columns(options: SourceOptions) -> dict[str, str]:
     left_out = set() if options.include_headers else {"headers"}
     return {name: kind for name, kind in _COLUMNS.items() if name not in left_out}
+
+
+def check_kinds(fields: Sequence[tuple[str, str]]) -> None:
+    """Refuse types that Spark would make of records without a word: `b'...'` for text.
+
+    Args:
+        fields: The columns of a read and their types, as `simpleString()` writes them.
+
+    Raises:
+        ConfigError: One has another type than Kafka's records.
+    """
+    for name, kind in fields:
+        wanted = _COLUMNS.get(name)
+        if wanted is not None and not re.fullmatch(_ALLOWED[wanted], kind):
+            raise ConfigError(
+                f"column {name!r} of a read is {wanted.lower()}, not {kind}",
+                advice=f"leave out schema(...), and cast the column: col({name!r}).cast(...)",
+            )
 
 
 def columns_of_table(options: SourceOptions, kept: Mapping[str, str]) -> StructType:

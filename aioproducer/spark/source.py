@@ -62,8 +62,9 @@ class AioproducerSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Read a topic from some offsets to others; for verification and backfills."""
         from aioproducer.spark.options import SourceOptions
-        from aioproducer.spark.reader import TopicReader
+        from aioproducer.spark.reader import TopicReader, check_kinds
 
+        check_kinds(_fields(schema))
         options = SourceOptions.parse(self._known("read", schema), "read")
         return TopicReader(options, schema.fieldNames())
 

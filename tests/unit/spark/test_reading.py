@@ -47,6 +47,48 @@ def test_an_empty_answer_is_an_error_of_this_package(query: Any, answer: Any) ->
         query.read(answer)
 
 
+def reader_of(**kinds: Any) -> Any:
+    from pyspark.sql.types import StructField, StructType
+
+    from aioproducer.spark import AioproducerSource
+
+    schema = StructType([StructField(name, kind) for name, kind in kinds.items()])
+    return AioproducerSource(OPTIONS).reader(schema)
+
+
+def headers_of(value: Any) -> Any:
+    from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+
+    return ArrayType(
+        StructType([StructField("key", StringType()), StructField("value", value)]), False
+    )
+
+
+def test_a_schema_with_other_types_is_refused() -> None:
+    from pyspark.sql import types
+
+    wrong: dict[str, tuple[Any, str]] = {
+        "value": (types.StringType(), "binary, not string"),
+        "key": (types.IntegerType(), "binary, not int"),
+        "timestamp": (types.TimestampNTZType(), "timestamp, not timestamp_ntz"),
+        "topic": (types.BinaryType(), "string, not binary"),
+        "headers": (headers_of(types.StringType()), "value:string"),
+    }
+    for name, (kind, reason) in wrong.items():
+        with pytest.raises(ConfigError, match=f"column '{name}' of a read is .*{reason}"):
+            reader_of(**{name: kind})
+    with pytest.raises(ConfigError, match="there is no column 'text' in Kafka"):
+        reader_of(text=types.StringType())
+
+
+def test_a_schema_may_name_some_of_the_columns() -> None:
+    from pyspark.sql import types
+
+    reader_of(value=types.BinaryType(), topic=types.StringType(), offset=types.LongType())
+    reader_of(partition=types.LongType(), timestampType=types.IntegerType())
+    reader_of(headers=headers_of(types.BinaryType()), timestamp=types.TimestampType())
+
+
 @pytest.mark.parametrize("time", [2**63 - 1, -(2**63), 253_402_300_800_000, -62_135_596_800_001])
 def test_a_time_that_is_no_date_does_not_end_a_read(time: int) -> None:
     fetched = Fetched([], TimestampType.CREATE_TIME)
