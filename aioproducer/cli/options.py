@@ -10,7 +10,7 @@ defaults.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -134,7 +134,7 @@ class Connection:
             rich_help_panel="Connection",
             autocompletion=_property_names,
         ),
-    ] = None
+    ] = field(default=None, repr=False)  # may be secrets
     allow: Annotated[
         Texts,
         typer.Option(

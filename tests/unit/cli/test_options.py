@@ -71,3 +71,7 @@ def test_an_option_that_is_given_as_a_file_is_not_shown() -> None:
     with pytest.raises(ConfigError, match="-X NAME=VALUE") as caught:
         Connection(config_file=given).config()
     assert "Tr0ub4dor" not in str(caught.value)
+
+
+def test_no_repr_shows_what_was_given_as_an_option() -> None:
+    assert "hunter2" not in repr(Connection(properties=["sasl.password=hunter2"]))
