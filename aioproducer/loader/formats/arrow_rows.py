@@ -6,11 +6,13 @@ Owns: how columns become rows, the error without pyarrow. Not here: files, Kafka
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.chunks import too_few_rows
+from aioproducer.loader.rows import BadRow, Fields
+from aioproducer.loader.values import to_json
 
 _MAX_ROWS = 1000
 _MAX_VALUES = 4 << 20
@@ -22,6 +24,36 @@ def fields_of(batch: Any) -> list[tuple[Any, ...]]:
     """Return the rows of a `pyarrow.RecordBatch`, as Python's own values."""
     values = (_decoded(column).to_pylist() for column in batch.columns)
     return list(zip(*values, strict=True)) if batch.num_columns else [()] * batch.num_rows
+
+
+def rows_of(batch: Any) -> list[Fields | BadRow]:
+    """Return the rows of a `pyarrow.RecordBatch`; one with a value that Python has not is bad.
+
+    Such are times after the year 9999, and nanoseconds where pandas is not installed.
+    """
+    try:
+        return list(fields_of(batch))
+    except (ValueError, OverflowError):
+        columns = {
+            name: _decoded(column)
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        }
+        return [_row(columns, number) for number in range(batch.num_rows)]
+
+
+def _row(columns: Mapping[str, Any], number: int) -> Fields | BadRow:
+    values: dict[str, Any] = {}
+    reason = ""
+    for name, column in columns.items():
+        try:
+            values[name] = column[number].as_py()
+        except (ValueError, OverflowError) as error:
+            reason = reason or f"column {name!r} cannot be read: {error}"
+            shown = " ".join(str(column.slice(number, 1)).split())
+            values[name] = shown.removeprefix("[ ").removesuffix(" ]")
+    if not reason:
+        return tuple(values.values())
+    return BadRow(reason, to_json(values).encode())
 
 
 def parts_after(skip: int, batches: Iterable[Any], first_row: int = 1) -> Iterator[Any]:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from aioproducer.loader.errors import RejectedRowError, SourceError
-from aioproducer.loader.formats.arrow_rows import fields_of
+from aioproducer.loader.formats.arrow_rows import fields_of, rows_of
 from aioproducer.loader.formats.avro import avro_rows
 from aioproducer.loader.formats.chunks import Chunk
 from aioproducer.loader.formats.lines import cut_lines
@@ -105,7 +105,7 @@ class RowsToRecords:
 
     def _table(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
         files, batch = _without(batch, FILE)
-        yield files, _rows(Chunk(1, fields_of(batch), tuple(batch.schema.names)))
+        yield files, _rows(Chunk(1, rows_of(batch), tuple(batch.schema.names)))
 
     def _csv(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
         files, batch = _without(batch, FILE)

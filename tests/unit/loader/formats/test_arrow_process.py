@@ -19,7 +19,7 @@ import pyarrow
 import pytest
 from pyarrow import orc, parquet
 
-from aioproducer.loader import FileSource
+from aioproducer.loader import BadRow, FileSource
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.arrow_process import ArrowProcess
 from aioproducer.loader.formats.chunks import Chunk
@@ -150,14 +150,14 @@ def test_texts_that_are_not_utf8_are_an_error(tmp_path: Path, process: ArrowProc
         rows(process, path)
 
 
-def test_values_that_python_does_not_have_are_an_error(
+def test_values_that_python_does_not_have_make_bad_rows(
     tmp_path: Path, process: ArrowProcess
 ) -> None:
     path = tmp_path / "a.parquet"
-    times = pyarrow.array([2**62], pyarrow.timestamp("us"))
+    times = pyarrow.array([2**62, 0], pyarrow.timestamp("us"))
     parquet.write_table(pyarrow.table({"a": times}), path)
-    with pytest.raises(SourceError, match="not readable as Parquet"):
-        rows(process, path)
+    (_, bad), (number, _) = rows(process, path)
+    assert (type(bad), number) == (BadRow, 2)
 
 
 @pytest.mark.parametrize(

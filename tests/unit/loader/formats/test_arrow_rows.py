@@ -1,0 +1,42 @@
+"""Rows out of Arrow's record batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from aioproducer.loader import BadRow, FileSource, Position
+from aioproducer.loader.formats.arrow_rows import rows_of
+from loader.fakes import rows_of as rows_with_positions
+
+
+def batch_of_times(*micros: int | None) -> pa.RecordBatch:
+    columns = {
+        "id": pa.array(range(len(micros)), pa.int64()),
+        "raw": pa.array([b"\xff"] * len(micros), pa.binary()),
+        "at": pa.array(micros, pa.timestamp("us", "UTC")),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def test_a_row_with_a_time_that_python_has_not_is_bad_and_the_others_are_read() -> None:
+    first, bad, last = rows_of(batch_of_times(0, 2**62, None))
+    assert not isinstance(first, BadRow)
+    assert not isinstance(last, BadRow)
+    assert (next(iter(first)), list(last)) == (0, [2, b"\xff", None])
+    assert isinstance(bad, BadRow)
+    assert bad.reason.startswith("column 'at' cannot be read: ")
+    assert bad.raw.startswith(b'{"id":1,"raw":"')
+    assert str(2**62).encode() in bad.raw
+
+
+def test_a_parquet_file_with_such_a_row_is_read_to_its_end(tmp_path: Path) -> None:
+    file = str(tmp_path / "t.parquet")
+    parquet.write_table(pa.Table.from_batches([batch_of_times(*[0] * 1500, 2**62, 0)]), file)
+    found = rows_with_positions(FileSource(file))
+    assert [position.row for position, _ in found] == list(range(1, 1503))
+    assert [position.row for position, row in found if isinstance(row, BadRow)] == [1501]
+    rest = rows_with_positions(FileSource(file), Position(file, None, 1500))
+    assert rest == found[1500:]
