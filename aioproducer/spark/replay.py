@@ -25,7 +25,7 @@ _MOST_PASSES: Final = 20
 
 
 class Refusal(NamedTuple):
-    """Why a row is not sent again.
+    """The reason why a row is not sent again.
 
     Attributes:
         error: The reason.

@@ -38,7 +38,7 @@ class PerfPlan:
 
     @property
     def records_per_turn(self) -> int:
-        """How many records are sent without a pause between them."""
+        """The number of records that are sent without a pause between them."""
         if self.throughput <= 0:
             return _RECORDS_PER_TURN
         return max(1, int(min(_RECORDS_PER_TURN, self.throughput * _TURN_S)))

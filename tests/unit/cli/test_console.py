@@ -1,4 +1,4 @@
-"""What commands print, whatever standard output is."""
+"""The output of commands, whatever standard output is."""
 
 from __future__ import annotations
 
