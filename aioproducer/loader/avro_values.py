@@ -156,8 +156,8 @@ def _fitted(value: Any, schema: Any, path: str) -> Any:
         }
     if kind == "array" and isinstance(value, list | tuple):
         return [_fitted(each, schema["items"], f"{path}[]") for each in value]
-    if kind == "map" and isinstance(value, Mapping):
-        return {key: _fitted(each, schema["values"], path) for key, each in value.items()}
+    if kind == "map" and (isinstance(value, Mapping) or _is_pairs(value)):
+        return {key: _fitted(each, schema["values"], path) for key, each in dict(value).items()}
     if not isinstance(value, str):
         return value
     logical = schema.get("logicalType") if isinstance(schema, dict) else None
@@ -166,6 +166,13 @@ def _fitted(value: Any, schema: Any, path: str) -> Any:
         return value if parse is None else parse(value)
     except (ValueError, KeyError, ArithmeticError):
         raise ValueError(f"field {path}: the text is no {logical or kind}") from None
+
+
+def _is_pairs(value: Any) -> bool:
+    """Return whether it is a map as pyarrow gives it."""
+    return isinstance(value, list) and all(
+        isinstance(each, tuple) and len(each) == 2 for each in value
+    )
 
 
 def _fitted_to_one(value: Any, schemas: list[Any], path: str) -> Any:

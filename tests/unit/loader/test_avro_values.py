@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 
 from aioproducer.errors import ConfigError, SchemaRegistryError
@@ -124,3 +125,24 @@ async def test_a_schema_with_rules_for_writers_is_refused_without_the_option(
         assert "`--ignore-schema-rules`" in str(caught.value)
         values = await avro_values(registry, "t", schema, register=register, ignore_rules=True)
         assert values.schema_id == 1
+
+
+def test_a_map_of_a_parquet_file_is_a_map() -> None:
+    counts = {"type": "map", "values": ["null", "long"]}
+    fields = [{"name": "counts", "type": counts}, {"name": "maybe", "type": ["null", counts]}]
+    schema = {"type": "record", "name": "Row", "fields": fields}
+    values = AvroValues(7, json.dumps(schema))
+    kind = pa.map_(pa.string(), pa.int64())
+    columns = {"counts": [[("a", 1), ("b", None)], []], "maybe": [None, [("c", 2)]]}
+    table = pa.table({name: pa.array(column, kind) for name, column in columns.items()})
+    parsed = fastavro.parse_schema(schema)
+    found = [
+        fastavro.schemaless_reader(io.BytesIO(values(row)[5:]), parsed, None)
+        for row in table.to_pylist()
+    ]
+    assert found == [
+        {"counts": {"a": 1, "b": None}, "maybe": None},
+        {"counts": {}, "maybe": {"c": 2}},
+    ]
+    with pytest.raises(ValueError, match="counts must be map, not list"):
+        values({"counts": [["a", 1]], "maybe": None})
