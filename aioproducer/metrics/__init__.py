@@ -75,4 +75,13 @@ class ApplicationMetric(LiveMetric):
     """A metric of the application's own, read whenever metrics are handed out (KIP-1076).
 
     `read` is called often; it must be quick and must not wait. One that raises is left out.
+
+    Raises:
+        TypeError: Name, group, description or a tag is no text: exporters would fail as a whole.
     """
+
+    def __post_init__(self) -> None:
+        texts = (self.name, self.group, self.description, *self.tags, *self.tags.values())
+        for text in texts:
+            if not isinstance(text, str):
+                raise TypeError(f"names and tags of a metric are text, not {text!r}")
