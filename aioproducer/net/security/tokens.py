@@ -17,7 +17,7 @@ import base64
 import binascii
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Protocol
 
@@ -34,11 +34,17 @@ _LAST_MOMENT = 253_402_300_799  # the end of the year 9999, in seconds
 def as_token(given: object, extensions: Mapping[str, str] | None = None) -> OAuthToken:
     """Return the token from a user's function, which may return an OAuthToken or a str.
 
+    Args:
+        given: What the function has returned.
+        extensions: Those of the options, for a token without its own.
+
     Raises:
         AuthenticationError: the value has another type.
     """
     if isinstance(given, OAuthToken):
-        return given
+        return (
+            replace(given, extensions=extensions) if extensions and not given.extensions else given
+        )
     if not isinstance(given, str):
         raise AuthenticationError(
             f"a token must be a str or an OAuthToken, not {type(given).__name__}"

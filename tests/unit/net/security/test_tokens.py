@@ -204,6 +204,11 @@ def test_a_token_of_the_user_is_used_as_it_is() -> None:
     assert as_token(token, {"c": "d"}) is token
 
 
+def test_a_token_of_the_user_without_extensions_gets_those_of_the_options() -> None:
+    token = as_token(OAuthToken("opaque", 1234.5), {"c": "d"})
+    assert (token.value, token.expires_at, token.extensions) == ("opaque", 1234.5, {"c": "d"})
+
+
 # -- the message -----------------------------------------------------------------------------------
 
 
