@@ -44,7 +44,8 @@ def parse_pem(text: str, password: str | None = None) -> PemStore:
     variables.
 
     Raises:
-        ConfigError: the certificates are TRUSTED CERTIFICATE blocks of OpenSSL.
+        ConfigError: the certificates are TRUSTED CERTIFICATE blocks of OpenSSL, or a block has
+            characters that are not ASCII.
     """
     text = text.replace("\\r", "").replace("\\n", "\n")
     if _TRUSTED in text:
@@ -162,6 +163,11 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
 
 def _block(label: str, body: str) -> str:
     """Return one PEM block with normal line ends and unchanged headers (`Proc-Type` ...)."""
+    if not body.isascii():
+        raise ConfigError(
+            f"a block {label} has characters that are not ASCII",
+            advice="copy it anew from its file: some of them are invisible",
+        )
     if ":" not in body:
         joined = "".join(body.split())
         body = "\n".join(joined[at : at + _LINE] for at in range(0, len(joined), _LINE))

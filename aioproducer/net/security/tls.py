@@ -80,10 +80,14 @@ class TlsContexts:
 
     async def current(self) -> ssl.SSLContext:
         """Return the context for the next connection."""
-        seen = _fingerprint(self._settings.files)
-        if seen != self._seen:
+        seen, before = _fingerprint(self._settings.files), self._seen
+        if seen != before:
             self._seen = seen
-            await self._reload()
+            try:
+                await self._reload()
+            except BaseException:
+                self._seen = before  # such as the end of the connection's time: read them again
+                raise
         return self._context
 
     async def _reload(self) -> None:
@@ -250,7 +254,7 @@ def client_subject(settings: TlsSettings) -> str | None:
     store = _identity(settings)
     if store is None or not store.certificates:
         return None
-    return read_certificate(ssl.PEM_cert_to_DER_cert(store.certificates[0])).subject
+    return read_certificate(ssl.PEM_cert_to_DER_cert(leaf_first(store.certificates)[0])).subject
 
 
 @contextmanager

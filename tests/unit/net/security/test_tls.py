@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import ssl
@@ -191,8 +192,8 @@ def test_no_certificate_or_secret_is_shown() -> None:
 def test_the_subject_of_the_client_is_that_of_its_first_certificate(tmp_path: Path) -> None:
     assert client_subject(TlsSettings()) is None
     assert client_subject(TlsSettings(keystore_certificate_chain="nothing")) is None
-    chain = ME.certificate_pem + AUTHORITY.pem
-    assert client_subject(TlsSettings(keystore_certificate_chain=chain)) == "CN=me"
+    for chain in (ME.certificate_pem + AUTHORITY.pem, AUTHORITY.pem + ME.certificate_pem):
+        assert client_subject(TlsSettings(keystore_certificate_chain=chain)) == "CN=me"
     path = ME.pem_file(tmp_path / "me.pem")
     assert client_subject(TlsSettings(keystore_location=str(path))) == "CN=me"
 
@@ -262,6 +263,20 @@ def test_only_five_of_the_suites_that_protect_nothing_are_named() -> None:
     assert caught.value.message.count(", ") == 5  # one of them in the sentence
 
 
+def test_text_with_an_invisible_character_is_refused() -> None:
+    def spoilt(pem: str) -> str:
+        return f"{pem[:70]}\u200b{pem[70:]}"
+
+    pair = {"keystore_certificate_chain": ME.certificate_pem, "keystore_key": ME.key_pem()}
+    for given in (
+        {"truststore_certificates": spoilt(AUTHORITY.pem)},
+        pair | {"keystore_certificate_chain": spoilt(ME.certificate_pem)},
+        pair | {"keystore_key": spoilt(ME.key_pem())},
+    ):
+        with pytest.raises(ConfigError, match="not ASCII"):
+            make_context(TlsSettings(**given))
+
+
 # -- reading again ---------------------------------------------------------------------------------
 
 
@@ -293,3 +308,30 @@ async def test_a_file_is_read_again_whatever_has_changed(tmp_path: Path, kind: s
 @pytest.mark.parametrize("option", ["truststore_location", "keystore_location", "key_location"])
 def test_every_file_of_the_options_is_watched(option: str) -> None:
     assert TlsSettings(**{option: "/a"}).files == ("/a",)
+
+
+async def test_file_with_an_invisible_character_leaves_the_last_context_in_use(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_text(AUTHORITY.pem)
+    contexts = TlsContexts(TlsSettings(truststore_location=str(path)))
+    first = await contexts.current()
+    path.write_text(f"{AUTHORITY.pem[:70]}\u200b{AUTHORITY.pem[70:]}", encoding="utf-8")
+    assert await contexts.current() is first
+
+
+async def test_changed_file_is_read_after_a_connection_that_was_given_up_meanwhile(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_text(AUTHORITY.pem)
+    contexts = TlsContexts(TlsSettings(truststore_location=str(path)))
+    first = await contexts.current()
+    path.write_text(AUTHORITY.pem * 2)
+    connecting = asyncio.create_task(contexts.current())
+    await asyncio.sleep(0)  # it begins to read
+    connecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await connecting
+    assert await contexts.current() is not first
