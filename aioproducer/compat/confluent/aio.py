@@ -262,14 +262,22 @@ class AIOProducer:
             raise RuntimeError(f"{what} has been closed")
 
     async def _flush(self, timeout: float) -> int:
-        async def flush() -> None:
-            while self._reports.count:
-                await self._loop_side.flush()
-
         with translating(), suppress(TimeoutError):
             async with asyncio.timeout(limit_of(timeout)):
-                await flush()
+                while self._reports.count:
+                    await self._flush_once()
         return self._reports.count
+
+    async def _flush_once(self) -> None:
+        """Flush; end early when every record has its outcome, also without a connection."""
+        flushed = asyncio.ensure_future(self._loop_side.flush())
+        emptied = self._reports.emptied()
+        try:
+            await asyncio.wait({flushed, emptied}, return_when=asyncio.FIRST_COMPLETED)
+            if flushed.done():
+                flushed.result()
+        finally:
+            flushed.cancel()
 
     async def _call(
         self, name: str, work: Callable[[LoopSide], Coroutine[Any, Any, None]], timeout: float
@@ -303,6 +311,7 @@ class _Outcomes(Reports):
         super().__init__(error_cb, max_records, max_bytes)
         self.unseen: int = 0
         self._next: asyncio.Future[None] | None = None
+        self._emptied: asyncio.Future[None] | None = None
 
     def add(self, report: Callable[[], object] | Group) -> None:
         """Call it."""
@@ -317,12 +326,21 @@ class _Outcomes(Reports):
             waiting, self._next = self._next, None
             if waiting is not None and not waiting.done():
                 waiting.set_result(None)
+            if self._emptied is not None and not self.count:
+                self._emptied.set_result(None)
+                self._emptied = None
 
     async def next(self) -> None:
         """Return after the next outcome."""
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._next)
+
+    def emptied(self) -> asyncio.Future[None]:
+        """Return a future, not to be cancelled, that is done when no outcome is missing."""
+        if self._emptied is None:
+            self._emptied = asyncio.get_running_loop().create_future()
+        return self._emptied
 
 
 def __getattr__(name: str) -> Any:

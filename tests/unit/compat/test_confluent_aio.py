@@ -74,6 +74,18 @@ async def test_flush_returns_what_is_left_when_its_timeout_ends() -> None:
     await producer.close()
 
 
+@pytest.mark.timeout(60)
+async def test_flush_ends_when_the_records_have_failed_although_no_broker_was_reached() -> None:
+    producer = AIOProducer(NOWHERE | {"message.timeout.ms": 50, "linger.ms": 0})
+    futures = [await producer.produce(topic, "v") for topic in ("t", "other")]
+    assert await producer.flush() == 0
+    for future in futures:
+        with pytest.raises(confluent_kafka.KafkaException) as raised:
+            await future
+        assert raised.value.args[0].code() == KafkaError._MSG_TIMED_OUT
+    await producer.close()
+
+
 async def test_refused_record_raises_what_confluent_kafka_raises(producer: AIOProducer) -> None:
     future = await producer.produce("small", b"x" * 1000)
     with pytest.raises(confluent_kafka.KafkaException) as raised:
