@@ -260,7 +260,7 @@ class Delivery:
         batch = self._batch
         found = batch.outcome_of(self._index)
         if found is None:  # pragma: no cover - exception() has raised
-            raise asyncio.InvalidStateError("the delivery is not done yet")
+            raise RuntimeError("the delivery has neither an error nor an outcome")
         outcome, place = found
         receipt = self._receipt_type(
             *batch.topic_partition_of(self._index), outcome.base_offset, outcome.log_append_time_ms
