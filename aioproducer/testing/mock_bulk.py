@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from aioproducer.errors import IllegalStateError, InvalidTopicError, KafkaError
+from aioproducer.errors import (
+    IllegalStateError,
+    InvalidTopicError,
+    KafkaError,
+    SerializationError,
+)
 from aioproducer.records.arrow import ArrowSource
 from aioproducer.runtime.bulk.result import (
     FailedRecord,
@@ -26,12 +31,14 @@ from aioproducer.runtime.observability.interceptors import (
 
 if TYPE_CHECKING:
     from aioproducer.records.arrow import ArrowColumns
+    from aioproducer.types import Record
 
 T = TypeVar("T")
 
 
 async def send_many(
     send: Callable[..., Awaitable[Delivery]],
+    interceptor_chain: InterceptorChain,
     topic: str,
     items: Iterable[Item] | AsyncIterable[Item],
     partition: int | None,
@@ -39,7 +46,12 @@ async def send_many(
     """Send every item, then wait for all outcomes; see `Producer.send_many`."""
 
     async def accept(item: Item) -> Delivery:
-        return await _send_item(send, topic, item, partition)
+        try:
+            record = as_record(item)
+        except SerializationError as error:
+            interceptor_chain.refused((topic, None, None, (), partition, None), error)
+            raise
+        return await _send_record(send, topic, record, partition)
 
     return await _send_all(_each(items), accept)
 
@@ -100,10 +112,9 @@ async def _send_all(
     return result
 
 
-async def _send_item(
-    send: Callable[..., Awaitable[Delivery]], topic: str, item: Item, partition: int | None
+async def _send_record(
+    send: Callable[..., Awaitable[Delivery]], topic: str, record: Record, partition: int | None
 ) -> Delivery:
-    record = as_record(item)
     return await send(
         record.topic or topic,
         record.value,

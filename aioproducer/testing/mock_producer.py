@@ -291,7 +291,7 @@ class MockProducer(Producer):
     ) -> SendManyResult:
         """See `Producer.send_many`; without `auto_complete` some other task completes them."""
         self._admit()
-        return await send_many(self.send, topic, items, partition)
+        return await send_many(self.send, self._interceptor_chain, topic, items, partition)
 
     async def send_arrow(
         self,

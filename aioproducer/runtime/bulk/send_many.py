@@ -155,7 +155,12 @@ class _ItemRows:
 
     def record(self, row: int) -> RowParts | PendingParts:
         """Return one item as the arguments of `send()`."""
-        record = as_record(self.items[row])
+        try:
+            record = as_record(self.items[row])
+        except SerializationError as error:
+            unread = (self._topic, None, None, (), self._partition, None)
+            self._interceptor_chain.refused(unread, error)
+            raise
         topic = record.topic or self._topic
         partition = self._partition if record.partition is None else record.partition
         if self._interceptor_chain.sees_records:

@@ -341,6 +341,35 @@ def test_every_row_of_a_bulk_call_is_seen_and_reported():
     play(act, **intercepted(Exclaim(), witness))
 
 
+def is_reported(witness: Witness) -> None:
+    """Check the calls for the second of two items, a tuple that is no record."""
+    assert len(witness.sent) == 1
+    ((metadata, error, headers),) = [each for each in witness.reported if each[1] is not None]
+    assert metadata == RecordMetadata("t", 0, None, -1, TimestampType.CREATE_TIME, -1, -1)
+    assert isinstance(error, SerializationError)
+    assert headers == ()
+
+
+def test_an_item_that_is_no_record_is_reported_with_topic_and_partition_of_the_call() -> None:
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            result = await producer.send_many("t", [b"x", (b"k",)], partition=0)
+        assert [failed.index for failed in result.failed] == [1]
+        is_reported(witness)
+
+    play(act, **intercepted(witness))
+
+
+async def test_a_mock_producer_reports_an_item_that_is_no_record() -> None:
+    witness = Witness()
+    async with MockProducer(interceptor_classes=[witness]) as producer:
+        result = await producer.send_many("t", [b"x", (b"k",)], partition=0)
+    assert [failed.index for failed in result.failed] == [1]
+    is_reported(witness)
+
+
 @pytest.mark.parametrize(
     ("value", "key", "sizes"),
     [(None, None, (-1, -1)), (b"", b"", (0, 0)), (b"vv", None, (-1, 2)), (None, b"k", (1, -1))],
