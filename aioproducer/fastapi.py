@@ -22,15 +22,18 @@ with required(__name__, "fastapi"):
 
 from aioproducer.client.producer import Producer
 from aioproducer.starlette import (
+    PROXY_HEADERS,
     LivePage,
     ProducerLifespan,
     Refusal,
     answer_kafka_errors,
     producer_of,
     publish_quietly,
+    take_token,
 )
 
 __all__ = [
+    "PROXY_HEADERS",
     "LivePage",
     "ProducerDependency",
     "ProducerLifespan",
@@ -38,6 +41,7 @@ __all__ = [
     "answer_kafka_errors",
     "producer_of",
     "publish_quietly",
+    "take_token",
 ]
 
 ProducerDependency: TypeAlias = Annotated[Producer, Depends(producer_of)]

@@ -231,9 +231,13 @@ async def _prepare(producer: Producer, topics: Sequence[str]) -> None:
 def _given_by(override: Callable[..., object]) -> dict[str, Producer]:
     """Return the producer of a dependency override, if that needs no request."""
     try:
-        inspect.signature(override).bind()
+        signature = inspect.signature(override)
+        signature.bind()
     except (TypeError, ValueError):
         return {}
+    defaults = [type(each.default) for each in signature.parameters.values()]
+    if any(kind.__module__.partition(".")[0] == "fastapi" for kind in defaults):
+        return {}  # FastAPI fills them in, such as `Depends(...)`
     if inspect.iscoroutinefunction(override) or inspect.isgeneratorfunction(override):
         return {}
     found = override()

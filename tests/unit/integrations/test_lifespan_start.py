@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from support.waiting import until
@@ -345,8 +345,11 @@ def test_a_mock_can_fail_and_is_used_by_several_clients() -> None:
     assert [record.value for record in mock.history] == [b"1", b"3"]
 
 
-@pytest.mark.parametrize("kind", ["generator", "asynchronous", "per_request"])
+@pytest.mark.parametrize("kind", ["generator", "asynchronous", "per_request", "with_dependency"])
 def test_every_kind_of_override_works(kind: str) -> None:
+    def with_dependency(client_id: str = Depends(lambda: "of-a-test")) -> MockProducer:
+        return MockProducer(client_id=client_id.lower())
+
     def generator() -> Any:
         yield MockProducer()
 

@@ -18,6 +18,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from support.waiting import until
 
+import aioproducer.fastapi
+import aioproducer.starlette
 from aioproducer import Persistence, Producer, ProducerConfig
 from aioproducer.errors import (
     BufferExhaustedError,
@@ -195,6 +197,13 @@ async def test_a_mounted_application_finds_the_producer_in_the_servers_state() -
         transport = httpx.ASGITransport(with_state)
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             assert (await client.post("/inner/", content=b"1")).status_code == 200
+
+
+def test_names_of_the_starlette_package_are_in_the_fastapi_module() -> None:
+    fastapi, starlette = aioproducer.fastapi, aioproducer.starlette
+    for name in starlette.__all__:
+        assert getattr(fastapi, name) is getattr(starlette, name)
+        assert name in fastapi.__all__
 
 
 async def test_fastapi_injects_the_producer_and_tests_can_replace_it() -> None:
