@@ -50,10 +50,14 @@ async def wait_for_listener(config: ProducerConfig, *, within_s: float = _LISTEN
             await _first(_listener(dialer, host, port, reasons) for host, port in servers)
     except TimeoutError:
         listed = "; ".join(
-            f"{host}:{port} {reasons.get(f'{host}:{port}', 'does not answer')}"
-            for host, port in servers
+            f"{place} {reasons.get(place, 'does not answer')}"
+            for place in (_place(host, port) for host, port in servers)
         )
         raise BootstrapError(f"cannot reach the cluster: {listed}") from None
+
+
+def _place(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def _listener(dialer: Dialer, host: str, port: int, reasons: dict[str, str]) -> bool:
@@ -69,7 +73,7 @@ async def _listens(dialer: Dialer, host: str, port: int, reasons: dict[str, str]
         try:
             _, writer = await dialer.connect(address, server_hostname=host, limit=_READ_AHEAD_BYTES)
         except OSError as error:
-            reasons[f"{host}:{port}"] = (error.strerror or str(error)).lower()
+            reasons[_place(host, port)] = (error.strerror or str(error)).lower()
             return False
         await abort_stream(writer)
         return True
@@ -77,7 +81,7 @@ async def _listens(dialer: Dialer, host: str, port: int, reasons: dict[str, str]
     try:
         addresses = await dialer.resolve(host, port, canonical=False)
     except OSError as error:
-        reasons[f"{host}:{port}"] = (error.strerror or str(error)).lower()
+        reasons[_place(host, port)] = (error.strerror or str(error)).lower()
         return False
     return await _first(map(accepts, addresses))
 

@@ -205,6 +205,24 @@ class Connection:
         return allowed
 
 
+def without_transactions(config: ProducerConfig, *, otherwise: str = "") -> ProducerConfig:
+    """Return the configuration of a command that sends without transactions.
+
+    Args:
+        config: The configuration.
+        otherwise: What the advice names besides leaving the option out.
+
+    Raises:
+        ConfigError: It has a transactional id, as a file of an application may.
+    """
+    if config.transactional_id is None:
+        return config
+    raise ConfigError(
+        "transactional.id is given, and this command sends without transactions",
+        advice=f"leave transactional.id out{otherwise}",
+    )
+
+
 def _from_file(path: Path) -> dict[str, str]:
     if "=" in str(path) and not path.exists():
         # Meant for -X: the value may be a password, and is not shown.

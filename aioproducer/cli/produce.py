@@ -66,7 +66,7 @@ def produce(
         headers=options.headers(header),
     )
     job = LoadJob(
-        config=connection.config(),
+        config=options.without_transactions(connection.config()),
         source=FileSource("-", format=LinesFormat(key_separator=key_separator or None)),
         topic=topic,
         connection=connection,

@@ -130,6 +130,11 @@ class Loader:
             return LoadResult(self.progress, self.state)
         self._dead_letter = self._open_dead_letter(before)
         self._window = self._new_window(before)
+        try:
+            self._save(before)  # to find out before anything is sent whether it can be written
+        except LoaderError:
+            self._close_dead_letter()
+            raise
         reporting = asyncio.create_task(self._report())
         try:
             await self._run()
@@ -400,8 +405,11 @@ class Loader:
         try:
             self._save(state)
         finally:
-            if self._dead_letter is not None:
-                self._dead_letter.close()
+            self._close_dead_letter()
+
+    def _close_dead_letter(self) -> None:
+        if self._dead_letter is not None:
+            self._dead_letter.close()
 
     async def _report(self) -> None:
         while True:

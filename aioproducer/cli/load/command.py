@@ -92,6 +92,8 @@ def load(
         )
         pass_on(connection.allowed())
         return run_connected(partial(run_spark_load, spark_job), connection)
+    if not run.exactly_once:
+        options.without_transactions(named, otherwise=", or add --exactly-once")
     job = LoadJob(
         config=named,
         source=given.source(files),

@@ -79,7 +79,7 @@ def perf(
     plan = PerfPlan(topic, num_records, record_size, throughput)
     run = partial(
         _perf,
-        connection.config(),
+        options.without_transactions(connection.config()),
         plan,
         wait=partial(await_topic, connection=connection, within_s=topic_timeout),
         as_json=as_json,

@@ -6,7 +6,7 @@ Owns: how columns become rows, the error without pyarrow. Not here: files, Kafka
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from aioproducer.loader.errors import SourceError
@@ -34,26 +34,23 @@ def rows_of(batch: Any) -> list[Fields | BadRow]:
     try:
         return list(fields_of(batch))
     except (ValueError, OverflowError):
-        columns = {
-            name: _decoded(column)
-            for name, column in zip(batch.schema.names, batch.columns, strict=True)
-        }
-        return [_row(columns, number) for number in range(batch.num_rows)]
+        columns = [_decoded(column) for column in batch.columns]
+        return [_row(batch.schema.names, columns, number) for number in range(batch.num_rows)]
 
 
-def _row(columns: Mapping[str, Any], number: int) -> Fields | BadRow:
-    values: dict[str, Any] = {}
+def _row(names: Sequence[str], columns: Sequence[Any], number: int) -> Fields | BadRow:
+    values: list[Any] = []
     reason = ""
-    for name, column in columns.items():
+    for name, column in zip(names, columns, strict=True):
         try:
-            values[name] = column[number].as_py()
+            values.append(column[number].as_py())
         except (ValueError, OverflowError) as error:
             reason = reason or f"column {name!r} cannot be read: {error}"
             shown = " ".join(str(column.slice(number, 1)).split())
-            values[name] = shown.removeprefix("[ ").removesuffix(" ]")
+            values.append(shown.removeprefix("[ ").removesuffix(" ]"))
     if not reason:
-        return tuple(values.values())
-    return BadRow(reason, to_json(values).encode())
+        return tuple(values)
+    return BadRow(reason, to_json(dict(zip(names, values, strict=True))).encode())
 
 
 def parts_after(skip: int, batches: Iterable[Any], first_row: int = 1) -> Iterator[Any]:

@@ -146,7 +146,7 @@ class CsvFormat:
         if self.delimiter == self.quote:
             raise ConfigError(f"the CSV delimiter and quote cannot both be {self.quote!r}")
         if twice := _twice(self.columns or ()):
-            raise ConfigError(f"the CSV columns name {twice} more than once")
+            raise ConfigError(f"the CSV columns name {', '.join(twice)} more than once")
         try:
             line_feed = "\n".encode(self.encoding)
             b"\n".decode(self.encoding, "surrogateescape")  # as rows are read
@@ -243,7 +243,7 @@ class _CsvReader:
             raise SourceError(f"the CSV header is longer than {most:,} bytes") from None
         self._begin_row()
         if twice := _twice(columns):
-            raise SourceError(f"the CSV header names {twice} more than once")
+            raise SourceError(f"the CSV header names {', '.join(twice)} more than once")
         return columns
 
     def _row(self, width: int) -> Fields | BadRow | None:
@@ -280,9 +280,9 @@ class _CsvReader:
         return BadRow(reason, text.encode(self._options.encoding, "surrogateescape"))
 
 
-def _twice(names: Sequence[str]) -> str:
-    """Return the names that are there more than once, as text."""
-    return ", ".join(sorted(name for name, count in Counter(names).items() if count > 1))
+def _twice(names: Sequence[str]) -> list[str]:
+    """Return the names that are there more than once, to be shown."""
+    return sorted(name or "''" for name, count in Counter(names).items() if count > 1)
 
 
 def _too_long(line: bytes, limit: int) -> BadRow:

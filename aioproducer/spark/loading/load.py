@@ -138,6 +138,7 @@ class SparkLoad:
             asyncio.run(_check_files(config, options.load_id, self._state))
         elif options.state is not None:
             self._state = self._state.resumed(options.state, goes_on=options.resume)
+            self._state.write(options.state)  # to find out now whether it can be written
         partitions = 0
         if options.mapping.partition_by:
             partitions = asyncio.run(_partition_count(config, options.topic))

@@ -21,12 +21,13 @@ def closed_port() -> Iterator[int]:
 
 
 async def test_refused_connections_are_reported_for_each_server(closed_port: int) -> None:
-    servers = f"127.0.0.1:{closed_port},localhost:{closed_port}"
+    servers = f"127.0.0.1:{closed_port},localhost:{closed_port},[::1]:{closed_port}"
     with pytest.raises(BootstrapError) as caught:
         await wait_for_listener(ProducerConfig(bootstrap_servers=servers), within_s=0.3)
     text = str(caught.value)
     assert f"127.0.0.1:{closed_port} connect" in text
     assert f"localhost:{closed_port} " in text
+    assert f"[::1]:{closed_port} " in text
 
 
 async def test_one_listening_server_is_enough(closed_port: int) -> None:

@@ -128,6 +128,8 @@ def test_an_argument_too_many_is_shown(capsys: pytest.CaptureFixture[str]) -> No
         (["topics", "create", "t", "--topic-config", "a=\udcff"], "is not valid UTF-8"),
         (["doctor", "-t", "\udcff"], "is not valid UTF-8"),
         (["perf", "-t", "\udcff"], "is not valid UTF-8"),
+        (["perf", "-t", "t", "-X", "transactional.id=a"], "sends without transactions"),
+        (["produce", "-t", "t", "-X", "transactional.id=a"], "leave transactional.id out"),
     ],
 )
 def test_impossible_option_is_explained_in_a_line(
@@ -149,6 +151,16 @@ def test_missing_file_is_found_before_the_cluster_is_asked(
         "aioproducer: engine: local (single files of moderate size)",
         "aioproducer: cannot read missing.csv: no such file or directory",
     ]
+
+
+def test_a_load_with_a_transactional_id_is_one_exactly_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["load", "missing.csv", "--topic", "t", "-X", "transactional.id=a"]
+    code, _, err = run(capsys, *command)
+    assert code == ExitCode.USAGE
+    assert "leave transactional.id out, or add --exactly-once" in err
+    assert run(capsys, *command, "--exactly-once")[0] == ExitCode.INPUT
 
 
 def test_bug_is_one_line_unless_debugging(

@@ -498,6 +498,16 @@ def failure_in_virtual_time(loader: Loader) -> MetadataTimeoutError | None:
     return run_virtual(act)
 
 
+async def test_a_state_file_that_cannot_be_written_is_found_before_anything_is_sent(
+    tmp_path: Path,
+) -> None:
+    producer, letters = FakeProducer(), tmp_path / "letters"
+    options = LoadOptions(KEYED, state=tmp_path / "missing" / "state", dead_letter=letters)
+    with pytest.raises(StateError, match="cannot write the state file"):
+        await Loader(producer, lines_file(tmp_path, 3), "t", options).run()
+    assert producer.sent == []
+
+
 def test_rows_for_a_missing_topic_are_counted_as_failed_after_a_short_wait(tmp_path: Path) -> None:
     producer = WithoutTopic(after_s=60)
     options = LoadOptions(KEYED, topic_timeout_s=10)

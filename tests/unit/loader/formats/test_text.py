@@ -106,6 +106,8 @@ def test_csv_other_dialects_are_read() -> None:
 def test_csv_header_that_names_a_column_twice_is_refused() -> None:
     with pytest.raises(SourceError, match="a more than once"):
         read_format(CsvFormat(), b"a,b,a\n1,2,3\n")
+    with pytest.raises(SourceError, match="the CSV header names '' more than once"):
+        read_format(CsvFormat(), b"a,,\n1,2,3\n")
 
 
 def test_csv_without_anything_has_no_rows() -> None:
