@@ -461,7 +461,7 @@ class ProducerEngine:
         await self.metadata_task.wait_for_bootstrap(deadline)
         if not initialized:
             return
-        await asyncio.wait([self._connector], timeout=max(0, deadline - self.loop.time()))
+        await asyncio.wait([self._connector], timeout=deadline - self.loop.time())
         self.check_usable()
         self._raise_obstacle()
 

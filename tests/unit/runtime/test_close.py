@@ -12,6 +12,7 @@ from support.stage import Stage, play
 from support.waiting import until
 
 from aioproducer import Producer
+from aioproducer.errors import ProducerClosedError
 from aioproducer.testing.broker import TelemetrySubscription
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.world.loop import VirtualLoop
@@ -30,6 +31,92 @@ def test_what_a_close_gives_up_is_reported_although_the_producer_object_is_kept(
         gc.collect()
         await asyncio.sleep(0)
         assert stage.producer.metrics()["unretrieved_failure_total"] == 3
+
+    play(act)
+
+
+def test_a_close_delivers_what_was_accepted_without_linger_within_its_time() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.warm_up(["t"])
+        delivery = await stage.producer.send("t", b"v")
+        await stage.producer.close(1)
+        assert stage.loop.time() < 0.5
+        assert (await delivery).offset == 0
+
+    play(act, linger_ms=60_000)
+
+
+def test_a_close_without_time_delivers_nothing() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.warm_up(["t"])
+        delivery = await stage.producer.send("t", b"v")
+        began = stage.loop.time()
+        await stage.producer.close(0)
+        assert stage.loop.time() - began < 0.01
+        with pytest.raises(ProducerClosedError):
+            await delivery
+        assert stage.values("t") == []
+
+    play(act, linger_ms=60_000)
+
+
+def test_a_close_gives_up_at_its_time_what_is_not_delivered() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.send_and_wait("t", b"delivered")
+        stage.lose()
+        delivery = await stage.producer.send("t", b"given up")
+        began = stage.loop.time()
+        await stage.producer.close(2)
+        assert stage.loop.time() - began == pytest.approx(2.0, abs=0.01)
+        with pytest.raises(ProducerClosedError):
+            await delivery
+
+    play(act)
+
+
+def test_a_close_that_is_cancelled_gives_up_what_is_not_delivered() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.send_and_wait("t", b"delivered")
+        stage.lose()
+        delivery = await stage.producer.send("t", b"given up")
+        closing = asyncio.create_task(stage.producer.close())
+        await asyncio.sleep(2)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        began = stage.loop.time()
+        await stage.producer.close()
+        assert stage.loop.time() - began < 0.01
+        with pytest.raises(ProducerClosedError):
+            await delivery
+
+    play(act)
+
+
+def test_a_close_ends_the_calls_that_wait_while_it_delivers_what_was_accepted() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.warm_up(["t"])
+        stage.broker.freeze()
+        accepted = await stage.producer.send("t", b"accepted")
+        topics = ["t"] * 9 + ["unknown"]
+        sending = [asyncio.create_task(stage.producer.send(t, bytes(150))) for t in topics]
+        await asyncio.sleep(1)
+        waiting = [task for task in sending if not task.done()]
+        closing = asyncio.create_task(stage.producer.close())
+        await asyncio.sleep(0.1)
+        assert len(waiting) > 2
+        for task in waiting:
+            assert task.done()
+            assert isinstance(task.exception(), ProducerClosedError)
+        assert not closing.done()
+        stage.broker.thaw()
+        await closing
+        assert (await accepted).offset == 0
 
     play(act)
 
@@ -71,7 +158,10 @@ async def send_what_does_not_leave(stage: Stage) -> None:
     await asyncio.sleep(0.1)
 
 
-def test_a_failed_producer_waits_a_second_at_most_for_bytes_that_do_not_leave() -> None:
+@pytest.mark.parametrize(("acks", "seconds"), [(0, 1.0), (1, 0.0)])
+def test_a_failed_producer_waits_a_second_at_most_for_bytes_that_are_not_acknowledged(
+    acks: int, seconds: float
+) -> None:
     async def act(stage: Stage) -> None:
         await send_what_does_not_leave(stage)
         (task,) = [t for t in stage.engine.tasks() if t.get_name() == "aioproducer-metadata"]
@@ -79,9 +169,9 @@ def test_a_failed_producer_waits_a_second_at_most_for_bytes_that_do_not_leave() 
         await asyncio.sleep(0.1)
         began = stage.loop.time()
         await stage.producer.close()
-        assert stage.loop.time() - began == pytest.approx(1)
+        assert stage.loop.time() - began == pytest.approx(seconds, abs=0.01)
 
-    play(act, acks=0, enable_idempotence=False, window=100)
+    play(act, acks=acks, enable_idempotence=False, window=100)
 
 
 def test_a_close_does_not_wait_for_bytes_whose_record_it_has_given_up() -> None:
@@ -124,11 +214,23 @@ def test_records_of_a_producer_whose_loop_is_closed_are_given_up(
 
     loop.run_until_complete(send())
     loop.close()
+    given_up = "3 record(s) are given up, as the event loop is closed"
     for _ in range(2):
         stage.engine.close_soon()
-    assert stage.engine.closing
-    given_up = "3 record(s) are given up, as the event loop is closed"
-    assert [record.getMessage() for record in caplog.records].count(given_up) == 1
+        assert stage.engine.closing
+        assert [record.getMessage() for record in caplog.records].count(given_up) == 1
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # it was not closed
+def test_nothing_is_logged_of_a_closed_loop_whose_producer_has_no_records(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop = VirtualLoop(random.Random(1))
+    stage = Stage(loop)
+    loop.run_until_complete(stage.producer.start())
+    loop.close()
+    stage.engine.close_soon()
+    assert "given up" not in caplog.text
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # it was not closed
@@ -188,6 +290,16 @@ def compressing_producer(servers: str) -> Producer:
         compression_type="gzip",
         compression_threads_threshold_bytes=0,
     )
+
+
+async def test_a_close_ends_the_threads_that_compress() -> None:
+    async with EmbeddedCluster(brokers=1) as cluster:
+        producer = compressing_producer(cluster.bootstrap_servers)
+        await producer.start()
+        await producer.send_and_wait("t", b"v")
+        assert compressing()
+        await producer.close()
+        await until(lambda: not compressing())
 
 
 async def test_a_producer_that_is_dropped_while_its_loop_ends_ends_its_threads() -> None:
