@@ -74,6 +74,8 @@ def object_from_text(name: str, text: str) -> object:
     """
     if name in _TAKES_NAMES or (name in _TAKES_WORDS and "." not in text):
         return text
+    if name == "interceptor_classes" and not text:  # Java's default
+        return ()
     known = _JAVA_CLASSES.get(name)
     if known is None:
         raise ConfigError(f"{name} cannot be given as text; pass the object in code")

@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from aioproducer._util.printable import printable
 from aioproducer._util.secrets import hides_arguments
@@ -38,7 +38,7 @@ _Lookup = Callable[[str, str], str]
 
 
 @hides_arguments
-def with_values(properties: Mapping[str, object], permissions: Permissions) -> dict[str, object]:
+def with_values(properties: Mapping[Any, object], permissions: Permissions) -> dict[Any, object]:
     """Return the properties with placeholders looked up, without those that declare the providers.
 
     Args:
@@ -52,7 +52,7 @@ def with_values(properties: Mapping[str, object], permissions: Permissions) -> d
     return {
         name: _with_lookups(name, value, providers)
         for name, value in properties.items()
-        if name not in NAMES and not name.startswith(_PREFIX)
+        if name not in NAMES and not (isinstance(name, str) and name.startswith(_PREFIX))
     }
 
 

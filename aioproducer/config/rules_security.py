@@ -59,6 +59,11 @@ def _check_paths(values: dict[str, Any]) -> None:
         path = values[name]
         if path is None:
             continue
+        if not path:
+            raise ConfigError(
+                f"{name} is empty",
+                advice="give a path, or leave it out; a variable that is not set is empty",
+            )
         is_pem = "-----BEGIN" in path
         if is_pem or "\0" in path or "\n" in path or len(path) > _LONGEST_PATH:
             what = "PEM text" if is_pem else "something else"

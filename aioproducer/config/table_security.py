@@ -32,6 +32,7 @@ _ASSERTION: Final = "KIP-1258"
 _PEM: Final = "KIP-651"
 _STORES: Final = one_of_ignoring_case("JKS", "PKCS12", "PEM")
 _TLS: Final = ("TLSv1.2", "TLSv1.3")
+_HIGHEST: Final = one_of_ignoring_case(*_TLS)
 _VERSIONS: Final = Constraint(
     "some of TLSv1.2 and TLSv1.3", lambda names: bool(names) and set(names) <= set(_TLS)
 )
@@ -236,7 +237,10 @@ class SecurityOptions(CoreOptions):
         "TLSv1.3",
         Kind.STRING,
         "The highest TLS version.",
-        one_of_ignoring_case("TLSv1.2", "TLSv1.3"),
+        # Java's default before Kafka 2.6 names no version.
+        _HIGHEST._replace(
+            canonical=lambda value: _TLS[-1] if value == "TLS" else _HIGHEST.canonical(value)
+        ),
     )
     ssl_cipher_suites: Sequence[str] = option(
         (), Kind.LIST, "The cipher suites allowed, in Java's names or OpenSSL's."

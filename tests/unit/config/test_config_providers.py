@@ -63,6 +63,11 @@ def test_providers_and_values_may_be_in_a_sequence(
     assert config.bootstrap_servers == ("one:1", "two:2")
 
 
+def test_name_that_is_no_text_is_refused_beside_providers() -> None:
+    with pytest.raises(ConfigError, match="must be a str, not 1"):
+        ProducerConfig.from_properties({1: "x", "config.providers": "env"})  # type: ignore[dict-item]
+
+
 def test_no_providers_are_none() -> None:
     properties = {"bootstrap.servers": "one:1", "config.providers": None, "client.id": "${env:A}"}
     assert ProducerConfig.from_properties(properties).client_id == "${env:A}"

@@ -335,3 +335,18 @@ def test_a_secret_in_place_of_a_path_is_refused_and_not_shown(name: str, content
         ProducerConfig(bootstrap_servers="b:1", security_protocol="SASL_SSL", **{name: content})
     assert f"{name} must be the path of a file" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ssl_truststore_location", "ssl_keystore_location", "sasl_oauthbearer_assertion_file"],
+)
+def test_an_empty_path_is_refused_by_the_name_of_its_option(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{name} is empty -> give a path"):
+        ProducerConfig(bootstrap_servers="a:1", security_protocol="SASL_SSL", **{name: ""})
+
+
+@pytest.mark.parametrize(("given", "kept"), [("TLS", "TLSv1.3"), ("tlsv1.2", "TLSv1.2")])
+def test_the_highest_version_of_tls_may_be_javas_old_default(given: str, kept: str) -> None:
+    config = ProducerConfig(bootstrap_servers="a:1", security_protocol="SSL", ssl_protocol=given)
+    assert config.ssl_protocol == kept

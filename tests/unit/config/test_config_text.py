@@ -71,6 +71,12 @@ def test_librdkafkas_names_mean_the_same_options():
     ).replace(client_id=read.client_id)
 
 
+def test_no_interceptors_may_be_written_as_java_has_them():
+    assert properties(interceptor_classes=" ").interceptor_classes == ()
+    with pytest.raises(ConfigError, match="interceptor_classes cannot be given as text"):
+        properties(interceptor_classes="com.example.Interceptor")
+
+
 def test_one_option_under_two_names_with_different_values_is_refused():
     with pytest.raises(ConfigError, match="linger_ms is given twice"):
         ProducerConfig.from_properties(
