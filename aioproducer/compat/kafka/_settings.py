@@ -97,6 +97,9 @@ _HERE: Final = {
 _DIFFERENT: Final = ("acks", "linger_ms", "reconnect_backoff_max_ms")
 """Options whose defaults differ from this producer's, where nothing else follows from them."""
 
+_FILES: Final = {"ssl_cafile", "ssl_certfile", "ssl_crlfile"}
+"""Options of which kafka-python takes an empty text for none."""
+
 _LEFT_OUT: Final = {
     "metric_reporters",
     "sasl_kerberos_service_name",
@@ -168,6 +171,8 @@ def producer_config(given: Mapping[str, Any], config: dict[str, Any]) -> Produce
 
 def _is_default(name: str, value: Any) -> bool:
     """Return whether a value is kafka-python's default, and the option may be left out."""
+    if name in _FILES and value == "":
+        return True
     return name in _LEFT_OUT and value == DEFAULT_CONFIG[name]
 
 

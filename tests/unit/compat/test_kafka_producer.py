@@ -337,6 +337,7 @@ CONTEXT = ssl.create_default_context()
         {"sasl_kerberos_service_name": "kafka"},
         {"security_protocol": "SSL", "ssl_context": CONTEXT, "ssl_check_hostname": False},
         {"security_protocol": "SSL", "ssl_context": CONTEXT, "ssl_cafile": "/nowhere/ca.pem"},
+        {"security_protocol": "SSL", "ssl_cafile": "", "ssl_certfile": "", "ssl_crlfile": ""},
         {"ssl_check_hostname": True},
     ],
     ids=str,
