@@ -321,7 +321,7 @@ class ProducerEngine:
 
     # -- life ------------------------------------------------------------------------------------
 
-    async def start(self, *, init_transactions: bool = True) -> None:
+    async def start(self, *, init_transactions: bool) -> None:
         """Start the tasks and wait until a broker has answered.
 
         That takes at most `call_timeout_ms`, or `bootstrap_resolve_timeout_ms` if that is longer.
@@ -347,7 +347,7 @@ class ProducerEngine:
         if self.telemetry is not None and not self.closing:
             self.telemetry.start()
 
-    def start_in_background(self, *, init_transactions: bool = True) -> None:
+    def start_in_background(self, *, init_transactions: bool) -> None:
         """Start the tasks; one of them does the rest of `start`, without a time limit."""
         if self.transactions is None:
             self._accept_early()

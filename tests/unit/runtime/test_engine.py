@@ -14,6 +14,7 @@ from aioproducer.errors import (
     NotConnectedError,
     RecordsFailedError,
 )
+from aioproducer.testing.broker import TelemetrySubscription
 from aioproducer.wire.api_keys import ApiKey
 
 # -- a start that waits ----------------------------------------------------------------------------
@@ -146,6 +147,34 @@ def test_a_close_ends_the_initialization_in_the_background_and_logs_no_error(
 
     play(act, transactional_id="txn", max_block_ms=3_000)
     assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
+
+
+@pytest.mark.parametrize("pushes", [True, False])
+def test_a_start_in_the_background_pushes_metrics_if_the_options_say_so(pushes: bool) -> None:
+    async def act(stage: Stage) -> None:
+        telemetry = stage.world.cluster.telemetry
+        telemetry.subscription = TelemetrySubscription(("",), interval_ms=1_000)
+        await stage.producer.start(wait=False)
+        await asyncio.sleep(5)
+        assert bool(telemetry.received) is pushes
+        assert (stage.producer.health().state, stage.producer.health().error) == ("running", None)
+        await stage.producer.close()
+
+    play(act, buffer_memory=1 << 20, enable_metrics_push=pushes)
+
+
+def test_the_last_push_of_metrics_is_made_although_records_have_failed() -> None:
+    async def act(stage: Stage) -> None:
+        telemetry = stage.world.cluster.telemetry
+        telemetry.subscription = TelemetrySubscription(("",), interval_ms=1_000)
+        await stage.producer.start()
+        await asyncio.sleep(5)
+        await stage.producer.send("t", b"v")
+        stage.producer.purge()
+        await stage.producer.close()
+        assert telemetry.received[-1].terminating
+
+    play(act, buffer_memory=1 << 20)
 
 
 # -- totals ----------------------------------------------------------------------------------------
