@@ -80,6 +80,8 @@ class AvroSerializer(RegistrySerializer):
         ConfigError: fastavro is not installed, the schema is none, or options contradict.
     """
 
+    _schema_type = "AVRO"
+
     def __init__(
         self,
         registry: SchemaRegistry,

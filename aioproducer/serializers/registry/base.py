@@ -34,6 +34,7 @@ from aioproducer.serializers.registry.client import SchemaRegistry
 from aioproducer.serializers.registry.schema import (
     RegisteredSchema,
     Schema,
+    SchemaType,
     refuse_rules,
     schema_error,
 )
@@ -88,6 +89,8 @@ class Plan:
 class RegistrySerializer(ABC):
     """A serializer whose payloads begin with a schema's id."""
 
+    _schema_type: SchemaType
+    """The type of the schemas that it writes by."""
     _format: str | None = None
     """In which form the registry gives the latest schema, where it has several."""
 
@@ -158,6 +161,12 @@ class RegistrySerializer(ABC):
         use, registry = self._use, self._registry
         if use.use_latest_version:
             latest = await registry.latest(subject, schema_format=self._format)
+            if latest.schema.type != self._schema_type:
+                raise schema_error(
+                    context,
+                    f"the registered schema is {latest.schema.type}, not {self._schema_type}: "
+                    f"version {latest.version} of subject {subject}",
+                )
             return await self._plan_of(latest, time.monotonic() + registry.latest_ttl)
         schema = await self._schema(context)
         if use.auto_register:

@@ -64,6 +64,8 @@ class JsonSchemaSerializer(RegistrySerializer):
         ConfigError: jsonschema is not installed, the schema is none, or options contradict.
     """
 
+    _schema_type = "JSON"
+
     def __init__(
         self,
         registry: SchemaRegistry,

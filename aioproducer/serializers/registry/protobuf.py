@@ -104,6 +104,7 @@ class ProtobufSerializer(RegistrySerializer):
         self._path = message_indexes(index_path(self._descriptor))
 
     _format = "serialized"
+    _schema_type = "PROTOBUF"
 
     def _name(self) -> str | None:
         return str(self._descriptor.full_name)

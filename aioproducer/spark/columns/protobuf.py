@@ -44,6 +44,7 @@ class RowProtobufSerializer(RegistrySerializer):
     """
 
     _format = "serialized"
+    _schema_type = "PROTOBUF"
 
     def __init__(
         self,

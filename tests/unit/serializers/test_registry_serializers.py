@@ -277,6 +277,22 @@ async def test_the_latest_version_writes_whatever_it_is(stub: StubSchemaRegistry
     assert await made(serializer, {"street": "s"}) == prefix(2) + b"\x02s\x02"
 
 
+@pytest.mark.parametrize(
+    ("kind", "make"),
+    [
+        ("JSON", lambda registry: AvroSerializer(registry, use_latest_version=True)),
+        ("AVRO", lambda registry: JsonSchemaSerializer(registry, use_latest_version=True)),
+        ("AVRO", lambda registry: ProtobufSerializer(registry, Order, use_latest_version=True)),
+    ],
+)
+async def test_a_newest_schema_of_another_type_is_refused(
+    stub: StubSchemaRegistry, registry: SchemaRegistry, kind: str, make: Any
+) -> None:
+    stub.register("orders-value", {"type": "string"}, schemaType=kind)
+    with pytest.raises(SchemaRegistryError, match=f"the registered schema is {kind}, not"):
+        await made(make(registry), "text")
+
+
 async def test_an_outage_of_the_registry_stops_no_call_with_a_cached_schema(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
