@@ -12,6 +12,7 @@ from aioproducer.errors import (
     BootstrapError,
     KafkaTimeoutError,
     NotConnectedError,
+    ProducerFailedError,
     RecordsFailedError,
 )
 from aioproducer.testing.broker import TelemetrySubscription
@@ -238,5 +239,52 @@ def test_a_flush_that_raises_failures_counts_those_since_the_last_one() -> None:
             assert (failed.count, failed.topic, failed.partition) == (len(topics), topics[-1], 0)
             assert await stage.engine.flush(raise_failures=True) == 0
         await producer.close()
+
+    play(act)
+
+
+# -- waits and failures ----------------------------------------------------------------------------
+
+
+def test_a_purge_returns_how_many_records_it_has_failed() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.warm_up(["t"])
+        for _ in range(3):
+            await stage.producer.send("t", b"v")
+        assert stage.producer.purge() == 3
+        assert stage.producer.purge() == 0
+        await stage.producer.close()
+
+    play(act)
+
+
+def test_batches_are_sent_without_linger_while_a_call_waits_for_memory() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.warm_up(["t", "u"])
+        began = stage.loop.time()
+        for topic in ["t", "u"] * 5:
+            await stage.producer.send(topic, bytes(100), partition=0)
+        assert stage.loop.time() - began < 1
+        await stage.producer.close()
+
+    play(act, linger_ms=60_000, buffer_memory=400)
+
+
+def test_a_call_that_waits_for_metadata_fails_with_the_producer() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        stage.broker.freeze()
+        sending = asyncio.create_task(stage.producer.send("t", b"v"))
+        await asyncio.sleep(1)
+        (sender,) = [t for t in stage.engine.tasks() if t.get_name() == "aioproducer-sender"]
+        sender.cancel()
+        with pytest.raises(ProducerFailedError, match="was cancelled from outside"):
+            await sending
+        assert stage.loop.time() < 2
+        with pytest.raises(ProducerFailedError, match="was cancelled from outside"):
+            await stage.producer.send("t", b"v")
+        await stage.producer.close()
 
     play(act)
