@@ -340,7 +340,7 @@ CONTEXT = ssl.create_default_context()
         {"security_protocol": "SSL", "ssl_cafile": "", "ssl_certfile": "", "ssl_crlfile": ""},
         {"ssl_check_hostname": True},
     ],
-    ids=str,
+    ids=" ".join,
 )
 def test_options_of_kafka_python_are_taken(options: dict[str, Any]) -> None:
     KafkaProducer(bootstrap_servers="127.0.0.1:1", api_version=(2, 8), **options).close()
