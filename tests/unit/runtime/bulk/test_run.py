@@ -13,11 +13,19 @@ from support.turns import each_turn
 from aioproducer.errors import (
     BufferExhaustedError,
     BufferFullError,
+    IllegalStateError,
     KafkaTimeoutError,
+    ProducerClosedError,
+    RecordTooLargeError,
+    SerializationError,
+    TopicAuthorizationFailedError,
     WouldBlockError,
 )
 from aioproducer.records.bulk import OpenBatches
+from aioproducer.runtime.bulk.result import SendManyInterruptedError
 from aioproducer.runtime.bulk.run import BulkRun
+from aioproducer.types import TopicPartition
+from aioproducer.wire.api_keys import ApiKey
 
 
 class Rows:
@@ -74,6 +82,14 @@ async def started(stage: Stage) -> BulkRun:
     await stage.producer.start()
     await stage.producer.warm_up(["t"])
     return BulkRun(stage.engine)
+
+
+class RefusedRows(Rows):
+    """Rows that cannot be sent."""
+
+    def record(self, row: int) -> tuple[None, None, bytes, tuple[()], None, None]:
+        super().record(row)
+        raise SerializationError("refused")
 
 
 async def nothing() -> None:
@@ -262,3 +278,241 @@ def test_after_a_timeout_an_item_with_a_slow_serializer_is_refused_at_once() -> 
 
     play(act, value_serializer=serialized, max_block_ms=3000)
     assert [item.was_closed for item in items if isinstance(item, Slow)] == [False, True, False]
+
+
+def test_a_call_yields_after_a_hundred_refusals() -> None:
+    async def act(stage: Stage) -> None:
+        run = await started(stage)
+        began = stage.loop.time()
+        with each_turn(lambda: len(run.result.failed)) as between_turns:
+            await run.feed(RefusedRows(), "t", 0, 250, 0)
+        assert (between_turns, run.result.count) == ([100, 200], 250)
+        assert stage.loop.time() == began
+        await stage.producer.close()
+
+    play(act)
+
+
+def test_a_refused_row_gives_the_rows_after_it_no_right_to_overtake() -> None:
+    async def act(stage: Stage) -> None:
+        run = await started(stage)
+        stage.broker.freeze()
+        calls = [asyncio.create_task(stage.producer.send("t", bytes(300))) for _ in range(3)]
+        await asyncio.sleep(1)
+        rows = RefusedRows()
+        await run.feed(rows, "t", 0, 3, 0)
+        assert rows.events == [("record", 0), ("record", 1), ("record", 2)]
+        stage.broker.thaw()
+        await asyncio.gather(*calls)
+        await stage.producer.close()
+
+    play(act, buffer_memory=800)
+
+
+def test_the_records_of_a_split_batch_are_counted_with_their_offsets() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.send_and_wait("t", b"before")
+        await stage.producer.send("t", b"in the same batch")
+        stage.faults.error(ApiKey.PRODUCE, RecordTooLargeError.code)
+        result = await stage.producer.send_many("t", [b"%020d" % number for number in range(20)])
+        assert (result.count, result.delivered) == (20, 20)
+        assert result.offsets == {TopicPartition("t", 0): (2, 21)}
+        assert len(stage.batches("t")) > 2
+        await stage.producer.close()
+
+    play(act, batch_size=16_384, buffer_memory=1 << 17)
+
+
+def test_each_record_of_a_failed_batch_is_listed_and_retrieved() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.send_and_wait("t", b"before")
+        first = await stage.producer.send("t", b"in the same batch")
+        stage.faults.error(ApiKey.PRODUCE, TopicAuthorizationFailedError.code, times=None)
+        result = await stage.producer.send_many("t", [b"v"] * 20)
+        assert [failed.index for failed in result.failed] == list(range(20))
+        assert result.offsets == {}
+        with pytest.raises(TopicAuthorizationFailedError):
+            await first
+        assert stage.producer.metrics()["unretrieved_failure_total"] == 0
+        await stage.producer.close()
+
+    play(act, batch_size=16_384, buffer_memory=1 << 17)
+
+
+def test_offsets_begin_with_the_first_item_of_the_call_in_a_batch() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.warm_up(["t"])
+        for _ in range(3):
+            await stage.producer.send("t", b"before")
+        result = await stage.producer.send_many("t", [b"v"] * 2)
+        await stage.producer.close()
+        assert result.offsets == {TopicPartition("t", 0): (3, 4)}
+        assert len(stage.batches("t")) == 1
+
+    play(act)
+
+
+def test_refusals_that_the_caller_commits_without_do_not_fail_the_transaction() -> None:
+    class OneTooLarge(Rows):
+        def record(self, row: int) -> tuple[None, None, bytes, tuple[()], None, None]:
+            return None, None, b"v" * (5000 if row == 1 else 1), (), None, None
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.begin_transaction()
+        run = BulkRun(stage.engine, spares=(RecordTooLargeError,))
+        result = await run.complete(run.feed(OneTooLarge(), "t", 0, 3, 0))
+        assert [failed.index for failed in result.failed] == [1]
+        await stage.producer.commit_transaction()
+        assert stage.values("t") == [b"v", b"v"]
+        await stage.producer.close()
+
+    play(act, transactional_id="tx")
+
+
+def test_an_item_that_comes_in_another_transaction_is_not_sent() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.begin_transaction()
+
+        async def items() -> AsyncIterator[bytes]:
+            yield b"first"
+            await producer.abort_transaction()
+            await producer.begin_transaction()
+            yield b"second"
+
+        with pytest.raises(SendManyInterruptedError) as caught:
+            await producer.send_many("t", items())
+        assert isinstance(caught.value.__cause__, IllegalStateError)
+        assert caught.value.result.count == 1
+        await producer.commit_transaction()
+        await producer.close()
+        assert b"second" not in stage.values("t")
+
+    play(act, transactional_id="tx")
+
+
+def test_a_call_whose_rows_have_no_outcome_raises() -> None:
+    async def act(stage: Stage) -> None:
+        run = await started(stage)
+        with pytest.raises(SendManyInterruptedError, match="hid 3 outcome") as caught:
+            await run.complete(run.feed(Rows(stuck=()), "t", 0, 3, 0))
+        assert (caught.value.result.count, caught.value.result.delivered) == (3, 0)
+        await stage.producer.close()
+
+    play(act)
+
+
+def test_failures_after_a_call_was_cancelled_are_reported_as_not_awaited() -> None:
+    async def act(stage: Stage) -> None:
+        run = await started(stage)
+        stage.broker.freeze()
+        call = asyncio.create_task(run.complete(run.feed(Rows(), "t", 0, 2, 0)))
+        await asyncio.sleep(1)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        stage.faults.error(ApiKey.PRODUCE, TopicAuthorizationFailedError.code, times=None)
+        stage.broker.thaw()
+        await stage.producer.flush()
+        del call
+        await stage.producer.close()
+        assert run.result.failed == []
+        assert stage.producer.metrics()["unretrieved_failure_total"] > 0
+
+    play(act)
+
+
+def test_a_call_does_not_wait_for_the_linger_of_its_last_batch() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.warm_up(["t"])
+        began = stage.loop.time()
+        await stage.producer.send_many("t", [b"v"] * 3)
+        assert stage.loop.time() - began < 1
+        await stage.producer.close()
+
+    play(act, linger_ms=10_000)
+
+
+def test_without_linger_rows_share_a_batch_though_the_call_yields() -> None:
+    async def act(stage: Stage) -> None:
+        run = await started(stage)
+        await run.complete(run.feed(Rows(), "t", 0, 2500, 0))
+        await stage.producer.close()
+        assert [batch.count for batch in stage.batches("t")] == [2500]
+
+    play(act, linger_ms=0, batch_size=1 << 20, buffer_memory=1 << 22)
+
+
+def test_without_linger_open_batches_are_sent_while_a_row_waits_for_memory() -> None:
+    async def act(stage: Stage) -> None:
+        stage.create_topic("wide", leaders=(1,) * 5)
+        await stage.producer.start()
+        await stage.producer.warm_up(["wide"])
+        began = stage.loop.time()
+        items = [(None, b"v", None, None, partition) for partition in range(5)]
+        result = await stage.producer.send_many("wide", [*items, (None, b"v" * 600, None, None, 0)])
+        assert result.delivered == 6
+        assert stage.loop.time() - began < 1
+        await stage.producer.close()
+
+    play(act, linger_ms=0)
+
+
+def test_records_of_a_call_need_no_batch_size() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        assert (await stage.producer.send_many("t", [b"v"] * 3)).delivered == 3
+        await stage.producer.close()
+
+    play(act, batch_size=0)
+
+
+def test_a_row_that_comes_after_the_close_is_not_counted() -> None:
+    async def act(stage: Stage) -> None:
+        run = await started(stage)
+        stage.lose()
+        call = asyncio.create_task(run.complete(run.feed(Rows(), "t", 0, 100, 0)))
+        await asyncio.sleep(20)
+        await stage.producer.close(0)
+        with pytest.raises(SendManyInterruptedError) as caught:
+            await call
+        assert isinstance(caught.value.__cause__, ProducerClosedError)
+        assert caught.value.result.count == stage.engine.appender.fast_path.appended
+
+    play(
+        act,
+        buffer_memory=100_000,
+        batch_size=500,
+        max_request_size=1000,
+        max_in_flight_requests_per_connection=1,
+    )
+
+
+def test_errors_of_a_result_keep_no_frames() -> None:
+    def serializer(value: bytes) -> bytes:
+        if value == b"bad":
+            raise LookupError("no such value")
+        return value
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.warm_up(["t"])
+        stage.broker.freeze()
+        items = [b"bad", *[bytes(400)] * 3]
+        call = asyncio.create_task(stage.producer.send_many("t", items))
+        await asyncio.sleep(3)
+        stage.broker.thaw()
+        bad, late = [failed.error for failed in (await call).failed]
+        assert isinstance(bad.__cause__, LookupError)
+        assert isinstance(late.__context__, TimeoutError)
+        for error in (bad, bad.__cause__, late, late.__context__):
+            assert error.__traceback__ is None
+        await stage.producer.close()
+
+    play(act, value_serializer=serializer, max_block_ms=1000)
