@@ -1,4 +1,4 @@
-"""What a whole batch waits for, what refuses it, and where it goes: as a record of `send()`."""
+"""Whole batches: their waits, refusals and partitions are those of a record of `send()`."""
 
 from __future__ import annotations
 
