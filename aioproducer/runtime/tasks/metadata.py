@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from aioproducer._util import log
@@ -115,7 +116,7 @@ class MetadataTask:
         self._may_create_topics = config.allow_auto_create_topics
         self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
         self._resolve_timeout_ms = config.bootstrap_resolve_timeout_ms
-        self._started_at: float
+        self._started_at = -inf
         self._bootstrap = {
             -i: Node(-i, host, port) for i, (host, port) in enumerate(config.bootstrap, start=1)
         }
@@ -125,13 +126,13 @@ class MetadataTask:
         self._closing = False
         self._wakeup = WakeupTimer(loop)
         self._answer: asyncio.Future[Message | None] | None = None
-        self._answer_version: int
+        self._answer_version = 0
         self._sent = 0
-        self._asked: list[str] | None
+        self._asked: list[str] | None = None
         """The topics of the request, None for all topics in use."""
         self._reported_nodes: Mapping[int, Node] | None = None
         self._reported_fatal: dict[int, KafkaError] = {}
-        self._in_background: bool
+        self._in_background = False
         self._logged_error: type[KafkaError] | None = None
         self.on_fatal_error: Callable[[KafkaError], None] | None = None
         """Called with each error that is not retriable while a start in the background goes on."""

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from aioproducer.core.metadata.cluster import check_topic_name
 from aioproducer.errors import (
     BootstrapError,
     InvalidPartitionError,
@@ -157,6 +158,7 @@ class MetadataWaiters:
     # -- private ---------------------------------------------------------------------------------
 
     async def _wait_for(self, topic: str, partition: int | None, deadline: float) -> TopicMetadata:
+        check_topic_name(topic)
         known = await self._wait(topic, partition, deadline)
         if known is None:
             raise RuntimeError(f"a wait for topic {topic!r} ended without the topic")

@@ -421,7 +421,7 @@ def test_metrics_that_are_not_pushed_are_read_once_per_interval(options):
 def test_a_metric_that_cannot_be_encoded_stops_neither_telemetry_nor_records(caplog):
     async def act(stage: Stage) -> None:
         received = subscribe(stage)
-        broken = ApplicationMetric("orders", "shop-metrics", lambda: 1, tags={"shop": 1})
+        broken = ApplicationMetric("orders", "shop-metrics", lambda: 1, tags={"shop": "\ud800"})
         stage.producer.register_metric(broken)
         async with stage.producer:
             await send(stage, 3)
