@@ -3,7 +3,9 @@
 Owns: the public calls, the checks that let a mistake be raised by the call that made it, the
 thread's lifetime, fork and the interpreter's exit. Not here: batches, requests, connections.
 
-    new --start()--> running --close()--> closed
+    new --start()--> starting --> running --close()--> closed
+
+A close meanwhile ends a start.
 
 Invariants
 - `send()` costs no trip to the loop, unless the topic is new, or its partition or time unusual.
@@ -17,6 +19,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
@@ -62,6 +65,7 @@ _TIMESTAMPS = 2**63
 
 class _State(Enum):
     NEW = "not started"
+    STARTING = "starting"
     RUNNING = "running"
     CLOSED = "closed"
 
@@ -102,6 +106,8 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
         self._thread = LoopThread(f"aioproducer {settings.client_id}")
         self._state = _State.NEW
         self._state_lock = threading.Lock()
+        self._starting: Future[LoopSideProducer] | None = None
+        self._is_unwanted = False
         self._started: Started[LoopSideProducer] | None = None
         self._admit: Callable[[], object] | None = None
 
@@ -133,7 +139,11 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
     # -- life ------------------------------------------------------------------------------------
 
     def start(self, *, init_transactions: bool = True, wait: bool = True) -> None:
-        """Connect to the cluster; wait and raise as `aioproducer.Producer.start`."""
+        """Connect to the cluster; wait and raise as `aioproducer.Producer.start`.
+
+        Raises:
+            ProducerClosedError: another thread has closed it meanwhile.
+        """
         self._thread.check_may_wait()
         with self._state_lock:
             if self._state is not _State.NEW:
@@ -141,23 +151,27 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
                     f"a producer starts once; this one is {self._state.value}",
                     advice="create a new Producer",
                 )
-            self._state = _State.CLOSED
+            self._state = _State.STARTING
             self._thread.start()
             try:
-                loop_side = self._thread.call(self._start(init_transactions, wait))
+                loop_side = self._begun(self._start(init_transactions, wait))
             except BaseException:
+                self._state = _State.CLOSED
                 self._thread.stop(_JOIN_S)
                 raise
             if loop_side.engine.transactions is not None:
                 self._admit = loop_side.engine.transactions.check_send
             self._started = Started(self._thread, loop_side, self._exit_timeout)
             self._state = _State.RUNNING
+        if self._is_unwanted:  # since the last check
+            self.close(0)
+            raise _closed_meanwhile()
 
     def close(self, timeout: float | None = None) -> None:
         """Deliver what was handed over, then release everything; safe to call again.
 
         An open transaction is aborted, unless it is prepared. A `send()` that waits for memory
-        meanwhile raises `ProducerClosedError`.
+        meanwhile, or a `start()`, raises `ProducerClosedError`.
 
         Args:
             timeout: seconds to wait for deliveries; what is left then fails with
@@ -175,6 +189,13 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
             self._state = _State.CLOSED
             return
         self._thread.check_may_wait()
+        # No lock: a signal handler may close the producer in the thread that starts it. So `start`
+        # reads this after it has set the state.
+        self._is_unwanted = True
+        if self._state is _State.STARTING:
+            if self._starting is not None:
+                self._starting.cancel()
+            return
         self._state = _State.CLOSED
         if self._started is not None:
             self._started.close(timeout)
@@ -438,6 +459,18 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
             loop_side.engine.check_usable()
         return loop_side
 
+    def _begun(self, work: Coroutine[Any, Any, LoopSideProducer]) -> LoopSideProducer:
+        """Wait for the start, which `close` may cancel."""
+        starting = self._starting = self._thread.begin(work)
+        try:
+            if self._is_unwanted:
+                raise _closed_meanwhile()
+            return self._thread.outcome_of(starting)
+        except CancelledError:
+            raise _closed_meanwhile() from None
+        finally:
+            starting.cancel()
+
     async def _start(self, init_transactions: bool, wait: bool) -> LoopSideProducer:
         await self._producer.start(init_transactions=init_transactions, wait=wait)
         return LoopSideProducer(self._producer, self._thread)
@@ -445,7 +478,7 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
     def _refuse(self) -> NoReturn:
         if self._thread.forked:
             self._thread.check_alive()
-        if self._state is _State.NEW:
+        if self._state in {_State.NEW, _State.STARTING}:
             raise IllegalStateError(
                 "the producer is not started", advice="call start() first, or use `with`"
             )
@@ -525,3 +558,9 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
 
 def _is_in_range(number: object, limit: int) -> bool:
     return number.__class__ is int and 0 <= number < limit
+
+
+def _closed_meanwhile() -> ProducerClosedError:
+    return ProducerClosedError(
+        "the producer was closed while it started", advice="create a new producer"
+    )

@@ -744,3 +744,63 @@ def test_the_example_stores_every_reading(
     program = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "threads.py"))
     assert program["main"](brokers.address) == 0
     assert "4000 of 4000" in capsys.readouterr().out
+
+
+@pytest.fixture
+def silent_server() -> Iterator[socket.socket]:
+    """A server that accepts connections and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(WAIT_S)
+        yield server
+
+
+def _for_server(server: socket.socket) -> Producer:
+    host, port = server.getsockname()
+    return Producer(bootstrap_servers=f"{host}:{port}", max_block_ms=60_000)
+
+
+def test_a_close_ends_a_start_of_another_thread(silent_server: socket.socket) -> None:
+    producer = _for_server(silent_server)
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(producer.start)
+        with silent_server.accept()[0]:
+            producer.close()
+            with pytest.raises(ProducerClosedError, match="while it started"):
+                starting.result(WAIT_S)
+    assert "closed" in repr(producer)
+    with pytest.raises(ProducerClosedError):
+        producer.send("t", b"v")
+
+
+def test_a_signal_handler_may_close_a_producer_that_its_thread_starts(
+    silent_server: socket.socket,
+) -> None:
+    producer = _for_server(silent_server)
+    before = signal.signal(signal.SIGUSR1, lambda *_: producer.close())
+
+    def signal_once_it_dials() -> None:
+        with silent_server.accept()[0]:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            signalling = pool.submit(signal_once_it_dials)
+            with pytest.raises(ProducerClosedError, match="while it started"):
+                producer.start()
+            signalling.result(WAIT_S)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_send_while_the_producer_starts_says_that_it_is_not_started(
+    silent_server: socket.socket,
+) -> None:
+    producer = _for_server(silent_server)
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(producer.start)
+        with silent_server.accept()[0]:
+            with pytest.raises(IllegalStateError, match="not started"):
+                producer.send("t", b"v")
+            producer.close()
+        with pytest.raises(ProducerClosedError):
+            starting.result(WAIT_S)

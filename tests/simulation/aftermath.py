@@ -20,7 +20,7 @@ from simulation.ledger import CallState, Entry, Ledger
 _TASK = -2
 _KEYS, _TWO_REQUESTS = 4, 2
 _MOST_TOPICS = 40
-"""Each record for another topic may wait for its metadata, and a run may have hundreds of topics."""
+"""Each may have to wait for its metadata, and a run may have hundreds."""
 _PORT = 9092
 _SHORT_AGE_MS = 2000
 _SLACK_S = 1.0
