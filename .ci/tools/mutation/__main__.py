@@ -90,10 +90,10 @@ def run(
     def judge(mutant: sampling.Mutant, question: Question, answer: Answer) -> report.Outcome:
         change = mutant.change
         reliable = [test for test in question.tests if test not in unreliable]
-        is_open = not answer.in_place or mutant in at_import or answer.killer in unreliable
-        if answer.killer is not None and not is_open:
+        is_certain = mutant not in at_import and answer.killer not in unreliable
+        if answer.killer is not None and is_certain:
             return report.Outcome(mutant, "killed")
-        if reliable and is_open:
+        if reliable:  # in a fresh process, where what runs at import is changed as well
             durations = [reached.seconds[test] for test in reliable]
             if not trial.survives(ROOT / mutant.path, change.number, reliable, durations):
                 return report.Outcome(mutant, "killed")

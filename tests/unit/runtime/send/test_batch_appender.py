@@ -51,3 +51,26 @@ def test_a_loop_of_sends_opens_512_kib_of_batches_between_two_turns(is_lost, lin
         await producer.close(0)
 
     play(act, linger_ms=linger_ms, batch_size=16_384, buffer_memory=1 << 24)
+
+
+@pytest.mark.usefixtures("fast_path_form")
+async def test_an_acknowledgement_has_no_size_for_a_key_or_value_that_is_not_there():
+    bench = Bench(fast=True)
+    bench.know(a=1)
+    sizes = []
+    for key, value in [(b"key", None), (None, b"v"), (b"key", None), (None, b"v")]:
+        delivery = await bench.producer.send("a", value, key)
+        sizes.append((delivery._key_size, delivery._value_size))
+    assert sizes == [(3, -1), (-1, 1)] * 2
+    bench.end()
+
+
+@pytest.mark.usefixtures("fast_path_form")
+async def test_the_first_record_of_a_topic_may_name_its_partition():
+    bench = Bench(fast=True)
+    bench.know(a=2)
+    first = await bench.producer.send("a", b"v", partition=1)
+    keyless = [(await bench.producer.send("a", b"v")).partition for _ in range(3)]
+    assert first.partition == 1
+    assert len(set(keyless)) == 1
+    bench.end()
