@@ -764,7 +764,7 @@ class ProducerEngine:
     def _on_metadata_update(self) -> None:
         self._latencies.retain(self.metadata.cluster.nodes)
         old = are_old(self.client.highest_version(ApiKey.PRODUCE))
-        self.appender.set_takes_headers(not old)
+        self.appender.takes_headers = not old
         self.accumulator.growth_per_record = MESSAGE_GROWTH if old else 0
         cluster = self.metadata.cluster
         self.interceptor_chain.on_cluster(ClusterInfo(cluster.cluster_id, cluster.nodes))

@@ -153,11 +153,16 @@ class RecordAppender:
         """
         return self.fast_path.waiting
 
-    def set_takes_headers(self, takes: bool) -> None:
-        """Set whether the brokers can store headers (since 0.11).
+    @property
+    def takes_headers(self) -> bool:
+        """Whether the brokers can store headers (since 0.11).
 
         If not, no record takes the fast path, which does not check for headers.
         """
+        return self._check.takes_headers
+
+    @takes_headers.setter
+    def takes_headers(self, takes: bool) -> None:
         self._check.takes_headers = takes
         if not takes:
             self.batch_appender.drop_spare()

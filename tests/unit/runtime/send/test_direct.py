@@ -52,7 +52,7 @@ def test_headers_that_the_brokers_lack_do_not_get_into_a_spare_batch() -> None:
                 await producer.send_and_wait("t", b"v")
                 await asyncio.sleep(0.01)
             assert producer._engine is not None
-            producer._engine.appender.set_takes_headers(False)
+            producer._engine.appender.takes_headers = False
             with pytest.raises(UnsupportedVersionError):
                 await producer.send("t", b"v", headers=[("h", b"v")])
             for _ in range(3):
