@@ -6,6 +6,7 @@ PYTHONPATH=.ci python -m tools.mutation [--mutants 1500] [--seed 1] [--folders c
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import os
 import time
@@ -93,11 +94,14 @@ def run(
         is_certain = mutant not in at_import and answer.killer not in unreliable
         if answer.killer is not None and is_certain:
             return report.Outcome(mutant, "killed")
+        name = "not reached"
         if reliable:  # in a fresh process, where what runs at import is changed as well
             durations = [reached.seconds[test] for test in reliable]
-            if not trial.survives(ROOT / mutant.path, change.number, reliable, durations):
-                return report.Outcome(mutant, "killed")
-        name = "survived" if reliable else "not reached"
+            with contextlib.suppress(trial.NotImportedError):
+                survives = trial.survives(ROOT / mutant.path, change.number, reliable, durations)
+                name = "survived" if survives else "killed"
+        if name == "killed":
+            return report.Outcome(mutant, name)
         print(f"{name}: {mutant.path}:{change.line}: {change.before} -> {change.after}", flush=True)
         return report.Outcome(mutant, name)
 

@@ -37,6 +37,10 @@ _LEAST_SECONDS = 60.0
 PASSED, NOTHING_RAN = int(pytest.ExitCode.OK), int(pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
+class NotImportedError(Exception):
+    """The tests do not import the module."""
+
+
 class _Finder:
     """An import hook: one file has other code."""
 
@@ -82,7 +86,7 @@ def survives(file: Path, number: int, tests: Sequence[str], seconds: Sequence[fl
         seconds: How long each of them takes without the change.
 
     Raises:
-        RuntimeError: No test ran.
+        NotImportedError: No test imports the module.
     """
     longest = max(_LEAST_SECONDS, 10 * max(seconds))
     arguments = [*PYTEST_ARGUMENTS, "-x", f"--timeout={longest:.0f}", *tests]
@@ -101,7 +105,7 @@ def survives(file: Path, number: int, tests: Sequence[str], seconds: Sequence[fl
     limit = STARTING_SECONDS + longest + 5 * sum(seconds)
     outcome = in_child(run_changed, limit, quiet=True)
     if outcome == NOTHING_RAN:
-        raise RuntimeError(f"none of these tests ran {file}: {' '.join(tests[:5])}")
+        raise NotImportedError(f"none of these tests ran {file}: {' '.join(tests[:5])}")
     return outcome == PASSED or in_child(run, limit, quiet=True) != PASSED
 
 
