@@ -366,7 +366,7 @@ def _waits_for_topics(e: Evidence) -> Iterator[tuple[float, float]]:
         if isinstance(entry.error, DeliveryTimeoutError) and entry.settled_at is not None:
             until = entry.settled_at + timeout
             if not e.cluster.has_had(entry.topic, entry.settled_at, until):
-                yield entry.settled_at, until
+                yield entry.asked_at, until  # `send_many` returns after all its records
 
 
 def _refused_in_calm(e: Evidence) -> Iterator[str]:
