@@ -1,4 +1,4 @@
-"""The texts that may be used as a host.
+"""The texts that may be used as a host, and how one is written with its port.
 
 Host names and addresses come from brokers, too: what does not pass here reaches no resolver, no
 proxy and no request.
@@ -27,6 +27,11 @@ def is_host(text: str) -> bool:
         return _is_international(text)
     zone = getattr(address, "scope_id", None)
     return zone is None or _ZONE.fullmatch(zone) is not None
+
+
+def host_and_port(host: str, port: int) -> str:
+    """Return `host:port`, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_this_machine(text: str) -> bool:

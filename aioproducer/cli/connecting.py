@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from aioproducer._util.hosts import host_and_port
 from aioproducer.cli.sessions import abort_stream
 from aioproducer.client.producer import Producer
 from aioproducer.config import ProducerConfig
@@ -51,13 +52,9 @@ async def wait_for_listener(config: ProducerConfig, *, within_s: float = _LISTEN
     except TimeoutError:
         listed = "; ".join(
             f"{place} {reasons.get(place, 'does not answer')}"
-            for place in (_place(host, port) for host, port in servers)
+            for place in (host_and_port(host, port) for host, port in servers)
         )
         raise BootstrapError(f"cannot reach the cluster: {listed}") from None
-
-
-def _place(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def _listener(dialer: Dialer, host: str, port: int, reasons: dict[str, str]) -> bool:
@@ -73,7 +70,7 @@ async def _listens(dialer: Dialer, host: str, port: int, reasons: dict[str, str]
         try:
             _, writer = await dialer.connect(address, server_hostname=host, limit=_READ_AHEAD_BYTES)
         except OSError as error:
-            reasons[_place(host, port)] = (error.strerror or str(error)).lower()
+            reasons[host_and_port(host, port)] = (error.strerror or str(error)).lower()
             return False
         await abort_stream(writer)
         return True
@@ -81,7 +78,7 @@ async def _listens(dialer: Dialer, host: str, port: int, reasons: dict[str, str]
     try:
         addresses = await dialer.resolve(host, port, canonical=False)
     except OSError as error:
-        reasons[_place(host, port)] = (error.strerror or str(error)).lower()
+        reasons[host_and_port(host, port)] = (error.strerror or str(error)).lower()
         return False
     return await _first(map(accepts, addresses))
 

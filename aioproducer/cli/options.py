@@ -16,6 +16,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from aioproducer._util.arguments import utf8_size
 from aioproducer.cli.registry_login import URL as REGISTRY_URL
 from aioproducer.cli.registry_login import KeysOfFile, is_of_registry
 from aioproducer.config import ROWS, ProducerConfig
@@ -39,10 +40,8 @@ def kafka_text(text: str | None) -> str | None:
     Raises:
         ConfigError: It has bytes that are no UTF-8, as an argument may.
     """
-    try:
-        (text or "").encode()
-    except UnicodeEncodeError:
-        raise ConfigError(f"{text!r} is not valid UTF-8, and Kafka has no other text") from None
+    if text is not None and utf8_size(text) < 0:
+        raise ConfigError(f"{text!r} is not valid UTF-8, and Kafka has no other text")
     return text
 
 

@@ -25,7 +25,7 @@ Values = dict[str, Any]
 """The value of every option, by name; rules adjust it in place."""
 
 _INT_MAX: Final = 2**31 - 1
-_MAX_IN_FLIGHT_IDEMPOTENT: Final = 5
+MAX_IN_FLIGHT_IDEMPOTENT: Final = 5
 _PARTITIONERS: Final = (
     "default",
     "murmur2",
@@ -74,10 +74,10 @@ def idempotence_requested(values: Values, chosen: frozenset[str]) -> bool:
             advice="leave acks and retries at their defaults, or set enable_idempotence=False",
         )
     in_flight = values["max_in_flight_requests_per_connection"]
-    if in_flight > _MAX_IN_FLIGHT_IDEMPOTENT:
+    if in_flight > MAX_IN_FLIGHT_IDEMPOTENT:
         raise ConfigError(
             f"max_in_flight_requests_per_connection={in_flight} excludes idempotence, which allows "
-            f"at most {_MAX_IN_FLIGHT_IDEMPOTENT}; set enable_idempotence=False to have more"
+            f"at most {MAX_IN_FLIGHT_IDEMPOTENT}; set enable_idempotence=False to have more"
         )
     return not conflicts
 

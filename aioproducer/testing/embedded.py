@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from aioproducer._util import log
+from aioproducer._util.hosts import host_and_port
 from aioproducer.errors import IllegalStateError
 from aioproducer.testing.broker import (
     BrokerSpec,
@@ -110,10 +111,7 @@ class EmbeddedCluster:
     @property
     def bootstrap_servers(self) -> str:
         """`host:port` of every broker, up or down."""
-        return ",".join(
-            f"[{node.host}]:{node.port}" if ":" in node.host else f"{node.host}:{node.port}"
-            for node in self.state.brokers.values()
-        )
+        return ",".join(host_and_port(node.host, node.port) for node in self.state.brokers.values())
 
     @property
     def faults(self) -> FaultScript:

@@ -12,7 +12,6 @@ from aioproducer.errors import (
     IllegalStateError,
     InvalidTopicError,
     KafkaError,
-    SerializationError,
 )
 from aioproducer.records.arrow import ArrowSource
 from aioproducer.runtime.bulk.result import (
@@ -46,11 +45,8 @@ async def send_many(
     """Send every item, then wait for all outcomes; see `Producer.send_many`."""
 
     async def accept(item: Item) -> Delivery:
-        try:
+        with interceptor_chain.reporting_errors((topic, None, None, (), partition, None)):
             record = as_record(item)
-        except SerializationError as error:
-            interceptor_chain.refused((topic, None, None, (), partition, None), error)
-            raise
         return await _send_record(send, topic, record, partition)
 
     return await _send_all(_each(items), accept)

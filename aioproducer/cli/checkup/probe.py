@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from aioproducer._util.hosts import host_and_port
 from aioproducer.cli.checkup import handshake_failures as failures
 from aioproducer.cli.checkup import requests
 from aioproducer.cli.checkup.findings import CheckFailedError, Finding, Status
@@ -38,7 +39,7 @@ class BrokerProbe:
     """A probe to the broker at one place."""
 
     def __init__(self, context: ProbeContext, host: str, port: int) -> None:
-        self.place: str = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.place: str = host_and_port(host, port)
         self._context = context
         self._host = host
         self._port = port

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Any, Final
 
+from aioproducer.compat._idempotence import excludes_idempotence
 from aioproducer.config import OPTIONS, ROWS, Kind, Option
 from aioproducer.config.option import int_of, plain
 from aioproducer.config.reading import option_set_by
@@ -23,7 +24,6 @@ _WORDS: Final = ("acks", "compression_type")
 _UNLIMITED: Final = 2**31 - 1
 """What librdkafka's 0 means for some properties."""
 _WITHOUT_LIMIT: Final = ("buffer_max_records", "delivery_timeout_ms")
-_MOST_IN_FLIGHT_IDEMPOTENT: Final = 5
 
 
 def as_ours(given: Mapping[Any, Any]) -> dict[str, Any]:
@@ -43,7 +43,8 @@ def as_ours(given: Mapping[Any, Any]) -> dict[str, Any]:
         elif row.name != "client_id" or value is not None:
             read[name] = by_option[row.name] = _value(row, value)
     _clamp_level(read, by_option)
-    if _excludes_idempotence(by_option):
+    in_flight = _number(by_option.get("max_in_flight_requests_per_connection"))
+    if excludes_idempotence(by_option, in_flight):
         read["enable_idempotence"] = False
     return read
 
@@ -112,11 +113,3 @@ def _clamp_level(read: dict[str, Any], by_option: Mapping[str, Any]) -> None:
         read[_LEVEL] = max(lowest, min(level, highest))
     else:
         del read[_LEVEL]
-
-
-def _excludes_idempotence(by_option: Mapping[str, Any]) -> bool:
-    """Return whether so many requests in flight need librdkafka's default, no idempotence."""
-    if by_option.get("enable_idempotence") is not None or by_option.get("transactional_id"):
-        return False
-    in_flight = _number(by_option.get("max_in_flight_requests_per_connection"))
-    return in_flight is not None and in_flight > _MOST_IN_FLIGHT_IDEMPOTENT

@@ -121,10 +121,7 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         if not has_servers:
             rest[_SERVERS] = "nowhere.invalid:9092"
         times: dict[str, Any] = {name: rest.pop(name) for name in _TIME_LIMITS if name in rest}
-        # A configuration dict is code here, as with confluent-kafka.
-        read = ProducerConfig.from_properties(rest, allow=("url", "file", "aws"))
-        if credentials_with_space := verbatim(rest):
-            read = read.replace(**credentials_with_space)
+        read = _config_of(rest)
         options: dict[str, Any] = {
             name: value for name, value in _DEFAULTS.items() if name not in read.explicitly_set
         }
@@ -159,6 +156,13 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         has_servers,
         credentials,
     )
+
+
+def _config_of(properties: Mapping[str, Any]) -> ProducerConfig:
+    # A configuration dict is code here, as with confluent-kafka.
+    read = ProducerConfig.from_properties(properties, allow=("url", "file", "aws"))
+    credentials_with_space = verbatim(properties)
+    return read.replace(**credentials_with_space) if credentials_with_space else read
 
 
 def _interval(value: Any) -> float:

@@ -15,6 +15,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from aioproducer.compat._idempotence import excludes_idempotence
 from aioproducer.compat._servers import servers_option
 from aioproducer.compat.kafka.partitioner import DefaultPartitioner
 from aioproducer.config import ROWS, Kind, ProducerConfig
@@ -121,7 +122,6 @@ _BESIDE_CONTEXT: Final = (
 """Options that kafka-python ignores where there is an `ssl_context`."""
 
 _INT_MAX: Final = 2**31 - 1
-_MOST_IN_FLIGHT_IDEMPOTENT: Final = 5
 _OLD: Final = (0, 10)
 _numbers = itertools.count(1)
 
@@ -154,7 +154,8 @@ def producer_config(given: Mapping[str, Any], config: dict[str, Any]) -> Produce
             options[name] = _whole(name, config[name])
     if config["sasl_mechanism"] == "GSSAPI":
         options["sasl_kerberos_service_name"] = config["sasl_kerberos_service_name"]
-    if _excludes_idempotence(options):
+    in_flight = plain(options.get("max_in_flight_requests_per_connection"))
+    if excludes_idempotence(options, in_flight if isinstance(in_flight, int) else None):
         options["enable_idempotence"] = False
     options["bootstrap_servers"] = servers_option(config["bootstrap_servers"])
     options["client_id"] = config["client_id"]
@@ -182,14 +183,6 @@ def _whole(name: str, value: Any) -> Any:
     if type(value) is not float or math.isnan(value) or row is None or row.kind is Kind.DOUBLE:
         return value
     return math.ceil(max(-_INT_MAX, min(value, _INT_MAX)))
-
-
-def _excludes_idempotence(options: Mapping[str, Any]) -> bool:
-    """Return whether so many requests in flight switch idempotence off, as kafka-python does."""
-    if options.get("enable_idempotence") is not None or options.get("transactional_id") is not None:
-        return False
-    in_flight = plain(options.get("max_in_flight_requests_per_connection"))
-    return isinstance(in_flight, int) and in_flight > _MOST_IN_FLIGHT_IDEMPOTENT
 
 
 def _check_codec(name: Any) -> None:

@@ -15,7 +15,7 @@ import ipaddress
 import socket
 from typing import NamedTuple, Protocol
 
-from aioproducer._util.hosts import is_host
+from aioproducer._util.hosts import host_and_port, is_host
 from aioproducer.config.proxy_url import ProxyUrl
 from aioproducer.net.dial.proxies import ProxyFailedError, pass_through
 
@@ -38,7 +38,7 @@ class Address(NamedTuple):
     """The proxy; None for a direct connection."""
 
     def __str__(self) -> str:
-        place = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        place = host_and_port(self.host, self.port)
         return place if self.via is None else f"{place} through the proxy {self.via}"
 
 

@@ -310,12 +310,16 @@ def test_every_file_of_the_options_is_watched(option: str) -> None:
     assert TlsSettings(**{option: "/a"}).files == ("/a",)
 
 
+def watched_store(folder: Path) -> tuple[Path, TlsContexts]:
+    path = folder / "ca.pem"
+    path.write_text(AUTHORITY.pem)
+    return path, TlsContexts(TlsSettings(truststore_location=str(path)))
+
+
 async def test_file_with_an_invisible_character_leaves_the_last_context_in_use(
     tmp_path: Path,
 ) -> None:
-    path = tmp_path / "ca.pem"
-    path.write_text(AUTHORITY.pem)
-    contexts = TlsContexts(TlsSettings(truststore_location=str(path)))
+    path, contexts = watched_store(tmp_path)
     first = await contexts.current()
     path.write_text(f"{AUTHORITY.pem[:70]}\u200b{AUTHORITY.pem[70:]}", encoding="utf-8")
     assert await contexts.current() is first
@@ -324,9 +328,7 @@ async def test_file_with_an_invisible_character_leaves_the_last_context_in_use(
 async def test_changed_file_is_read_after_a_connection_that_was_given_up_meanwhile(
     tmp_path: Path,
 ) -> None:
-    path = tmp_path / "ca.pem"
-    path.write_text(AUTHORITY.pem)
-    contexts = TlsContexts(TlsSettings(truststore_location=str(path)))
+    path, contexts = watched_store(tmp_path)
     first = await contexts.current()
     path.write_text(AUTHORITY.pem * 2)
     connecting = asyncio.create_task(contexts.current())

@@ -212,14 +212,22 @@ def test_a_push_that_needs_a_connection_is_a_second_late():
     play(act, connections_max_idle_ms=5_000, metadata_max_age_ms=3_600_000, **ROOMY)
 
 
+def count_subscription_requests(stage: Stage) -> Fault:
+    """Ask for no metric every 60 s; return what counts the requests for a subscription."""
+    stage.world.cluster.telemetry.subscription = TelemetrySubscription((), interval_ms=60_000)
+    return stage.faults.add(Fault(ConnectionFault(), api=GET, times=None))
+
+
+async def first_request(asked: Fault) -> None:
+    while not asked.struck:  # noqa: ASYNC110 - there is no event
+        await asyncio.sleep(0.01)
+
+
 def test_every_10_s_a_subscription_that_is_due_is_asked_for_if_a_broker_is_connected():
     async def act(stage: Stage) -> None:
-        telemetry = stage.world.cluster.telemetry
-        telemetry.subscription = TelemetrySubscription((), interval_ms=60_000)
-        asked = stage.faults.add(Fault(ConnectionFault(), api=GET, times=None))
+        asked = count_subscription_requests(stage)
         async with stage.producer:
-            while not asked.struck:  # noqa: ASYNC110 - there is no event
-                await asyncio.sleep(0.01)
+            await first_request(asked)
             due_at = stage.loop.time() + 60
             await asyncio.sleep(67)  # it was due, and no broker was connected
             await send(stage, 1)
@@ -233,12 +241,9 @@ def test_every_10_s_a_subscription_that_is_due_is_asked_for_if_a_broker_is_conne
 
 def test_a_subscription_is_asked_for_within_10_s_of_a_connection():
     async def act(stage: Stage) -> None:
-        telemetry = stage.world.cluster.telemetry
-        telemetry.subscription = TelemetrySubscription((), interval_ms=60_000)
-        asked = stage.faults.add(Fault(ConnectionFault(), api=GET, times=None))
+        asked = count_subscription_requests(stage)
         async with stage.producer:
-            while not asked.struck:  # noqa: ASYNC110 - there is no event
-                await asyncio.sleep(0.01)
+            await first_request(asked)
             await asyncio.sleep(60.1)  # it was due, and no broker was connected
             assert asked.struck == 1
             await send(stage, 1)

@@ -115,14 +115,18 @@ async def with_a_record_in_flight(stage: Stage) -> None:
     await asyncio.sleep(1)
 
 
+async def requests_of_three_records(stage: Stage) -> int:
+    before = stage.engine.stats.requests_sent
+    sent = [stage.producer.send_nowait("two", b"v", partition=0) for _ in range(3)]
+    for delivery in sent:
+        await delivery
+    return stage.engine.stats.requests_sent - before
+
+
 def test_records_that_follow_one_that_left_at_once_are_gathered() -> None:
     async def act(stage: Stage) -> None:
         await with_a_record_in_flight(stage)
-        before = stage.engine.stats.requests_sent
-        sent = [stage.producer.send_nowait("two", b"v", partition=0) for _ in range(3)]
-        for delivery in sent:
-            await delivery
-        assert stage.engine.stats.requests_sent - before == 2
+        assert await requests_of_three_records(stage) == 2
         stage.world.brokers[2].thaw()
         await stage.producer.close()
 
@@ -133,11 +137,7 @@ def test_records_that_follow_an_acknowledgement_are_gathered() -> None:
     async def act(stage: Stage) -> None:
         await with_a_record_in_flight(stage)
         await stage.producer.send_nowait("two", b"v", partition=0)
-        before = stage.engine.stats.requests_sent
-        sent = [stage.producer.send_nowait("two", b"v", partition=0) for _ in range(3)]
-        for delivery in sent:
-            await delivery
-        assert stage.engine.stats.requests_sent - before == 1
+        assert await requests_of_three_records(stage) == 1
         stage.world.brokers[2].thaw()
         await stage.producer.close()
 
