@@ -217,6 +217,12 @@ def test_chosen_tests_begin_with_the_nearest_and_fit_into_the_time() -> None:
     ]
 
 
+def test_the_tests_of_both_implementations_mirror_the_pure_one() -> None:
+    near, far = (f"tests/unit/runtime/send/test_{name}.py::a" for name in ("fast_paths", "direct"))
+    path = "aioproducer/runtime/send/_fast_path_py.py"
+    assert chosen([far, near], path, {near: 1.0, far: 1.0}, 10.0) == [near, far]
+
+
 def test_the_first_test_is_chosen_even_if_it_is_too_long() -> None:
     seconds = {"tests/unit/core/test_stats.py::b": 80.0}
     assert chosen(list(seconds), "aioproducer/core/stats.py", seconds, 10.0) == list(seconds)

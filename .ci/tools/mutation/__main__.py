@@ -28,11 +28,12 @@ def chosen(
     """Of tests in this order, first those that mirror the module; as many as fit into the limit.
 
     After the files of the module's name come those of its folder, then those of the folders above.
-    One at least: a mutant without any would count as not reached.
+    The tests of `_x_py.py` are those of `x`, which it implements. One test at least: a mutant
+    without any would count as not reached.
     """
     mirror = Path("tests/unit", *Path(path).parts[1:])
     near = [f"{folder}/" for folder in mirror.parents]
-    near.append(f"{mirror.parent}/test_{mirror.stem.strip('_')}")
+    near.append(f"{mirror.parent}/test_{mirror.stem.strip('_').removesuffix('_py')}")
     ordered = sorted(tests, key=lambda test: -sum(map(test.startswith, near)))
     spent = itertools.accumulate(seconds[test] for test in ordered)
     fitting = [test for test, so_far in zip(ordered, spent, strict=True) if so_far <= limit]
