@@ -164,21 +164,19 @@ class NetworkClient:
         return any(link.versions is not None for link in self._links())
 
     def has_no_live_connections(self) -> bool:
-        """Return whether no connection is left, the last one was lost and a node may be up.
+        """Return whether no connection is left, and the last one was lost.
 
-        Brokers that close connections may be down: only a new connection shows that. A connection
-        that this client closed because it was idle is not lost.
+        Its broker may be down or not: only a new connection shows that. A connection that this
+        client closed because it was idle is not lost.
         """
         lost_at = ready_at = -_INFINITY
-        healthy = False
         for links in (self._brokers, self._bootstrap):
             for link in links.values():
                 if link.versions is not None or link.is_dialing:
                     return False  # usually at the first link; called for every response
-                healthy |= link.is_healthy
                 lost_at = max(lost_at, link.lost_at)
                 ready_at = max(ready_at, link.ready_since)
-        return healthy and lost_at > ready_at
+        return lost_at > ready_at
 
     def ready_at(self, node_id: int, now: float) -> float:
         """Return the loop time of the next check; inf while only an event can change the state."""

@@ -79,7 +79,11 @@ def test_the_whole_chain_that_a_peer_shows_is_read(private: bool) -> None:
     assert [each.subject for each in shown_chain(peer)] == ["CN=broker", "CN=Test CA"]
 
 
-@pytest.mark.parametrize(("own", "subjects"), [(DER, ["CN=broker"]), (None, []), (b"?", [])])
+@pytest.mark.parametrize(
+    ("own", "subjects"),
+    [(DER, ["CN=broker"]), (None, []), (b"?", [])],
+    ids=["its own", "none", "not readable"],
+)
 def test_of_a_peer_without_a_chain_the_own_certificate_is_read(
     own: bytes | None, subjects: list[str]
 ) -> None:

@@ -64,7 +64,7 @@ async def test_brokers_that_are_gone_are_found_out_at_the_next_dial() -> None:
         await asyncio.sleep(0.1)
         assert await it.connect() is not None
         assert not it.client.any_ready()
-        assert not it.client.has_no_live_connections()
+        assert it.client.has_no_live_connections(), "it may come back"
 
 
 @pytest.mark.parametrize(("asks", "lasts_s"), [(True, 0.5), (False, 300)])
@@ -83,7 +83,7 @@ def test_a_connection_that_was_short_or_useless_counts_as_a_failure(
             await it.wait_for_state(NodeState.BACKING_OFF)
             assert isinstance(it.client.connection_failures(1), NodeDisconnectedError)
             assert not it.client.any_ready()
-            assert not it.client.has_no_live_connections()
+            assert it.client.has_no_live_connections()
 
     run()
 

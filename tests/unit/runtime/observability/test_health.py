@@ -76,12 +76,40 @@ def test_health_names_the_last_failure_to_reach_a_broker_until_it_is_back() -> N
             found = producer.health()
             assert (found.ready, found.state, found.error) == (False, "running", None)
             assert found.nodes[1].state != "ready"
-            assert "the connection was reset" in (found.nodes[1].last_error or "")
+            assert "connection refused" in (found.nodes[1].last_error or "")
             stage.revive()
             await producer.send_and_wait("t", b"v")
             found = producer.health()
             assert found.ready
             assert found.nodes[1].last_error is None
+
+    play(act)
+
+
+def test_a_producer_whose_broker_was_down_is_ready_again_without_a_send() -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.send_and_wait("t", b"v")
+            stage.crash()
+            await asyncio.sleep(60)
+            assert not producer.health().ready
+            stage.revive()
+            await asyncio.sleep(3)
+            assert producer.health().ready
+
+    play(act)
+
+
+def test_a_producer_that_has_sent_nothing_is_ready_again_after_its_connection_was_reset() -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await asyncio.sleep(60)
+            stage.crash()
+            await asyncio.sleep(1)
+            assert not producer.health().ready
+            stage.revive()
+            await asyncio.sleep(3)
+            assert producer.health().ready
 
     play(act)
 
