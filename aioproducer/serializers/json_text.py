@@ -95,7 +95,10 @@ def _with_msgspec(plain: _Hook) -> Callable[[Any], bytes]:
 
 
 _ORJSON_VALUES: Final = ("Integer exceeds", "str is not valid", "Recursion limit")
-_ORJSON_ZONE: Final = "datetime.time must not have tzinfo"
+_ORJSON_ZONES: Final = (
+    "datetime.time must not have tzinfo",
+    "datetime's timezone library is not supported",  # in older versions
+)
 
 
 def _with_orjson(plain: _Hook) -> Callable[[Any], bytes]:
@@ -108,7 +111,7 @@ def _with_orjson(plain: _Hook) -> Callable[[Any], bytes]:
         try:
             return orjson.dumps(data, default=plain, option=options)
         except TypeError as error:  # its only one, for values that do not fit as well
-            if str(error).startswith(_ORJSON_ZONE):
+            if str(error).startswith(_ORJSON_ZONES):
                 slower = options | orjson.OPT_PASSTHROUGH_DATETIME
                 return orjson.dumps(data, default=plain, option=slower)
             if str(error).startswith(_ORJSON_VALUES):
@@ -134,7 +137,8 @@ def _plain(data: Any, *, by_alias: bool = False) -> Any:
     if isinstance(data, UUID | Decimal):
         return str(data)
     if isinstance(data, datetime.datetime | datetime.time):
-        return data.isoformat().replace("+00:00", "Z")
+        text = data.isoformat()
+        return f"{text[:-6]}Z" if text.endswith("+00:00") else text
     if isinstance(data, datetime.date):
         return data.isoformat()
     if isinstance(data, Enum):

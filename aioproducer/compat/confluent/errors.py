@@ -50,6 +50,9 @@ _TEXTS: Final = {
 }
 """Texts that do not follow from the name."""
 
+_NO_INSTANCES: Final = 1 << 7
+"""`Py_TPFLAGS_DISALLOW_INSTANTIATION`."""
+
 Text = str
 """`str` is a method below."""
 
@@ -191,11 +194,16 @@ def shared_error_class(own: Any) -> Any:
 
 
 def shared_class(own: Any) -> Any:
-    """Return the class to make instances of: also confluent-kafka's, where that is loaded."""
+    """Return the class to make instances of: also confluent-kafka's, where that is loaded.
+
+    Before 2.13, only confluent-kafka itself can make a `Message`.
+    """
     if issubclass(own, BaseException):
         return _shared_class(own, "confluent_kafka")
     theirs = counterpart("confluent_kafka", own.__name__)
-    return own if theirs is None else _joined(own, theirs)
+    if theirs is None or theirs.__flags__ & _NO_INSTANCES:
+        return own
+    return _joined(own, theirs)
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -322,6 +323,17 @@ def test_message_keeps_what_was_set_and_pickles(cluster: ThreadedCluster) -> Non
     assert (copied.value(), copied.offset()) == (b"decoded", message.offset())
     with pytest.raises(AttributeError, match="no attribute 'colour'"):
         message.colour  # noqa: B018
+
+
+def test_a_version_that_makes_no_messages_for_others_gets_ours(
+    monkeypatch: pytest.MonkeyPatch, cluster: ThreadedCluster
+) -> None:
+    monkeypatch.setattr(confluent_kafka, "Message", types.GeneratorType)  # nor of this type
+    seen: list[Any] = []
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+        producer.produce("one", b"v", on_delivery=lambda *outcome: seen.append(outcome))
+    ((error, message),) = seen
+    assert (error, message.value()) == (None, b"v")
 
 
 def test_message_of_a_failure_pickles(cluster: ThreadedCluster) -> None:

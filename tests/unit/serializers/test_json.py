@@ -102,6 +102,12 @@ def test_libraries_agree(library: JsonLibrary, data: Any, expected: Any) -> None
     assert b" " not in made
 
 
+def test_an_offset_with_seconds_is_no_utc() -> None:
+    zone = datetime.timezone(datetime.timedelta(seconds=30))
+    made = JsonSerializer("json").serialize(NOON.astimezone(zone), VALUE)
+    assert made == b'"2026-01-02T12:00:30+00:00:30"'
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_what_has_no_form_is_refused(library: JsonLibrary) -> None:
     with pytest.raises(SerializationError, match="value: is no JSON: TypeError"):
