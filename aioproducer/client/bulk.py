@@ -42,8 +42,8 @@ class BulkSendMixin(ProducerLifecycle):
 
         Returns:
             Counts, the offsets per partition, and each failed item with its error. An item that
-            is refused (too large, not serializable) counts as failed; the others go on, except in
-            a transaction: that cannot be committed any more.
+            is refused (too large, not serializable, the partitioner raises) counts as failed; the
+            others go on, except in a transaction: that cannot be committed any more.
 
         Raises:
             SendManyInterruptedError: the items raised, or the producer was closed or failed

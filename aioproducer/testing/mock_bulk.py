@@ -27,6 +27,7 @@ from aioproducer.runtime.observability.interceptors import (
     InterceptorChain,
     ShownParts,
 )
+from aioproducer.runtime.send.validation import partitioner_error
 
 if TYPE_CHECKING:
     from aioproducer.records.arrow import ArrowColumns
@@ -41,6 +42,8 @@ async def send_many(
     topic: str,
     items: Iterable[Item] | AsyncIterable[Item],
     partition: int | None,
+    *,
+    has_partitioner: bool,
 ) -> SendManyResult:
     """Send every item, then wait for all outcomes; see `Producer.send_many`."""
 
@@ -49,7 +52,7 @@ async def send_many(
             record = as_record(item)
         return await _send_record(send, topic, record, partition)
 
-    return await _send_all(_each(items), accept)
+    return await _send_all(_each(items), accept, has_partitioner=has_partitioner)
 
 
 async def send_arrow(
@@ -58,6 +61,8 @@ async def send_arrow(
     topic: str | None,
     data: object,
     columns: ArrowColumns,
+    *,
+    has_partitioner: bool,
 ) -> SendManyResult:
     """Send every row, then wait for all outcomes; see `Producer.send_arrow`."""
     check_topic(topic, columns)
@@ -78,13 +83,16 @@ async def send_arrow(
         return take(parts)
 
     try:
-        return await _send_all(rows(), accept)
+        return await _send_all(rows(), accept, has_partitioner=has_partitioner)
     finally:
         source.close()
 
 
 async def _send_all(
-    items: AsyncIterable[T], accept: Callable[[T], Awaitable[Delivery]]
+    items: AsyncIterable[T],
+    accept: Callable[[T], Awaitable[Delivery]],
+    *,
+    has_partitioner: bool,
 ) -> SendManyResult:
     result = SendManyResult()
     accepted: list[tuple[int, Delivery]] = []
@@ -98,6 +106,10 @@ async def _send_all(
                 raise
             except KafkaError as error:
                 result.failed.append(FailedRecord(number, error))
+            except Exception as raised:
+                if not has_partitioner:
+                    raise
+                result.failed.append(FailedRecord(number, partitioner_error(raised)))
     except Exception as error:
         broken = error
     for number, delivery in accepted:

@@ -291,7 +291,14 @@ class MockProducer(Producer):
     ) -> SendManyResult:
         """See `Producer.send_many`; without `auto_complete` some other task completes them."""
         self._admit()
-        return await send_many(self.send, self._interceptor_chain, topic, items, partition)
+        return await send_many(
+            self.send,
+            self._interceptor_chain,
+            topic,
+            items,
+            partition,
+            has_partitioner=not isinstance(self._config.partitioner, str),
+        )
 
     async def send_arrow(
         self,
@@ -308,7 +315,14 @@ class MockProducer(Producer):
         """See `Producer.send_arrow`; without `auto_complete` some other task completes the rows."""
         self._admit()
         columns = ArrowColumns(value, key, headers, partition, timestamp, topic_column)
-        return await send_arrow(self._take, self._interceptor_chain, topic, data, columns)
+        return await send_arrow(
+            self._take,
+            self._interceptor_chain,
+            topic,
+            data,
+            columns,
+            has_partitioner=not isinstance(self._config.partitioner, str),
+        )
 
     async def flush(self, timeout: float | None = None, *, raise_failures: bool = False) -> int:
         """Acknowledge everything that waits, as Java's mock does; raise what failed before."""

@@ -6,7 +6,8 @@ batches, until a row finds no room. So only `send()` allocates memory, opens bat
 transactions. Not here: the source of the rows.
 
 Invariants
-- Every row is counted once, as delivered or as failed. Memory per row is freed with its batch.
+- Every row is counted once, as delivered or as failed, also one for which a partitioner raises.
+  Memory per row is freed with its batch.
   After an exception of a signal handler inside the call, rows may be uncounted, none is counted
   twice, and the call raises.
 - Rows are written directly only while no call queues for memory, or right after a row of this call
@@ -48,6 +49,7 @@ from aioproducer.runtime.send.appender import LOSSES
 from aioproducer.runtime.send.batch_appender import RECORDS_PER_TURN
 from aioproducer.runtime.send.gathering import Gathering
 from aioproducer.runtime.send.serialization_queue import discard
+from aioproducer.runtime.send.validation import partitioner_error
 from aioproducer.runtime.settings import appender_settings
 from aioproducer.types import TopicPartition
 
@@ -276,9 +278,12 @@ class BulkRun:
                     delivery = self._appender.append_nowait(
                         *arguments, on_opened=on_opened, early=False, losses=self._losses
                     )
-        except KafkaError as error:
+        except BaseException as raised:
+            error = self._refusal_of(raised, parts)
             if parts is not None:
-                seen.refused(parts, error)
+                seen.refused(parts, error or raised)
+            if error is None:
+                raise
             self.result.failed.append(FailedRecord(number, _without_frames(error)))
             if self._engine.transactions is not None and not isinstance(error, self._spares):
                 # No call raises the error: the transaction must not commit without the row.
@@ -295,6 +300,16 @@ class BulkRun:
         sticks = self._sticks and partition is None and (key is None or not self._hashes_keys)
         self._track(delivery, number, self._target(name), sticks)
         return True
+
+    def _refusal_of(self, raised: BaseException, parts: RowParts | None) -> KafkaError | None:
+        """Return the error of one row; None if the call cannot go on."""
+        if isinstance(raised, KafkaError):
+            return raised
+        if not isinstance(raised, Exception) or isinstance(raised, MemoryError):
+            return None
+        if parts is None or isinstance(self._engine.config.partitioner, str):
+            return None
+        return partitioner_error(raised)
 
     async def _finished(self, topic: str, row: RowParts | PendingParts) -> RowParts:
         if not self._may_wait:

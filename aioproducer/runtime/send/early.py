@@ -20,6 +20,7 @@ from aioproducer.core.metadata.cluster import ZERO_ID
 from aioproducer.errors import InvalidPartitionError, KafkaError
 from aioproducer.records import record_size_bound
 from aioproducer.records.batch import HEADER_SIZE
+from aioproducer.runtime.send.validation import partitioner_error
 from aioproducer.types import TopicMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -255,9 +256,7 @@ class _Spread:
         size = record_size_bound(key, value, headers) + HEADER_SIZE
         record = OutgoingRecord(self._meta, given, timestamp_ms, key, value, headers, size)
         if not isinstance(error, KafkaError):
-            cause = error
-            error = InvalidPartitionError(f"the partitioner raised {cause!r}")
-            error.__cause__ = cause
+            error = partitioner_error(error)
         where = NO_PARTITION if given is None else given
         part = _Part(where, created_at, size, [record], error)
         self.parts.append(part)

@@ -187,6 +187,13 @@ def partition_index(partition: object, topic: str) -> int:
     return number
 
 
+def partitioner_error(cause: Exception) -> InvalidPartitionError:
+    """Return the error of a record for which the partitioner raised, where no call raises that."""
+    error = InvalidPartitionError(f"the partitioner raised {cause!r}")
+    error.__cause__ = cause
+    return error
+
+
 def _chosen_partition(chosen: object, meta: TopicMetadata) -> int:
     """Return the partition that a partitioner chose; raise if the topic does not have it."""
     number = partition_index(chosen, meta.name)

@@ -7,6 +7,7 @@ import inspect
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from aioproducer import Producer, Record, TopicPartition
@@ -201,6 +202,23 @@ async def test_send_many_counts() -> None:
         with pytest.raises(SendManyInterruptedError) as caught:
             await producer.send_many("t", broken())
         assert caught.value.result.delivered == 1
+
+
+async def test_item_for_which_the_partitioner_raises_fails_alone() -> None:
+    def choose(topic: str, key: bytes | None, value: bytes | None, meta: object) -> int:
+        return (value or b"")[0] % 1
+
+    async with MockProducer(partitioner=choose) as producer:
+        table = pa.table({"value": [b"a", b"", b"c"]})
+        for result in (
+            await producer.send_many("t", [b"a", b"", b"c"]),
+            await producer.send_arrow("t", table),
+        ):
+            assert (result.count, result.delivered) == (3, 2)
+            (failed,) = result.failed
+            assert failed.index == 1
+            assert isinstance(failed.error, InvalidPartitionError)
+            assert isinstance(failed.error.__cause__, IndexError)
 
 
 async def test_errors_are_raised_by_the_calls_they_are_scripted_for() -> None:

@@ -7,12 +7,14 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from itertools import chain, groupby
 
+import pyarrow as pa
 import pytest
 from support.stage import Stage, play
 
 from aioproducer import Record
 from aioproducer.errors import (
     IllegalStateError,
+    InvalidPartitionError,
     RecordTooLargeError,
     SerializationError,
     TopicAuthorizationFailedError,
@@ -141,6 +143,52 @@ def test_items_before_one_that_raises_are_delivered() -> None:
         await stage.producer.close()
 
     play(act)
+
+
+def choosing(topic: str, key: bytes | None, value: bytes | None, meta: object) -> int:
+    """A partitioner that cannot handle an empty value."""
+    return (value or b"")[0] % 1
+
+
+@pytest.mark.parametrize("call", ["send_many", "send_arrow"])
+def test_an_item_for_which_the_partitioner_raises_fails_alone(call: str) -> None:
+    async def act(stage: Stage) -> None:
+        items = [b"a", b"", b"c"]
+        rows = pa.table({"value": items}) if call == "send_arrow" else items
+        async with stage.producer as producer:
+            result = await getattr(producer, call)("t", rows)
+        assert (result.count, result.delivered) == (3, 2)
+        (failed,) = result.failed
+        assert failed.index == 1
+        assert isinstance(failed.error, InvalidPartitionError)
+        assert isinstance(failed.error.__cause__, IndexError)
+        assert stage.values("t") == [b"a", b"c"]
+
+    play(act, partitioner=choosing)
+
+
+def test_an_item_for_which_the_partitioner_raises_fails_the_transaction() -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            with pytest.raises(TransactionAbortableError, match="the partitioner raised"):
+                async with producer.transaction():
+                    with contextlib.suppress(SendManyInterruptedError):
+                        await producer.send_many("t", [b"a", b""])
+
+    play(act, partitioner=choosing, transactional_id="x")
+
+
+def test_a_call_is_interrupted_by_a_lack_of_memory_also_in_a_partitioner() -> None:
+    def choose(*_: object) -> int:
+        raise MemoryError
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            with pytest.raises(SendManyInterruptedError) as caught:
+                await producer.send_many("t", [b"a", b"b"])
+            assert isinstance(caught.value.__cause__, MemoryError)
+
+    play(act, partitioner=choose)
 
 
 def test_an_asynchronous_source_is_asked_for_one_item_at_a_time() -> None:

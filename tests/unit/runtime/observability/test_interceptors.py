@@ -341,6 +341,38 @@ def test_every_row_of_a_bulk_call_is_seen_and_reported():
     play(act, **intercepted(Exclaim(), witness))
 
 
+@pytest.mark.parametrize("call", ["send_many", "send_arrow"])
+def test_a_row_that_waits_when_a_bulk_call_is_cancelled_is_reported(call: str) -> None:
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            rows = pa.table({"value": [b"v"]}) if call == "send_arrow" else [b"v"]
+            sending = asyncio.create_task(getattr(producer, call)("unknown", rows))
+            await asyncio.sleep(0.1)
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sending
+            assert len(witness.sent) == 1
+            assert [type(error) for _, error, _ in witness.reported] == [asyncio.CancelledError]
+
+    play(act, **intercepted(witness, allow_auto_create_topics=False))
+
+
+def test_a_row_of_a_bulk_call_whose_serializer_waits_at_its_end_is_reported() -> None:
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await producer.send_many("t", ["v"])
+        assert len(witness.sent) == 1
+        assert [type(error) for _, error, _ in witness.reported] == [asyncio.CancelledError]
+
+    play(act, **intercepted(witness, value_serializer=reversing_later))
+
+
 def is_reported(witness: Witness) -> None:
     """Check the calls for the second of two items, a tuple that is no record."""
     assert len(witness.sent) == 1
