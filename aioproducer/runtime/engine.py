@@ -483,6 +483,7 @@ class ProducerEngine:
 
     async def warm_up_later(self, topics: Sequence[str]) -> None:
         """Call `warm_up` after a start in the background, which requests the topics in any case."""
+        topics = tuple(topics)
         for topic in topics:
             self.metadata.add_topic(topic, self.loop.time())
         if self._connector is not None:
@@ -492,6 +493,7 @@ class ProducerEngine:
 
     async def warm_up(self, topics: Sequence[str], deadline: float) -> None:
         """Wait until every topic has metadata, then connect to their leaders."""
+        topics = tuple(topics)  # an iterator, too, is read once
         for topic in topics:
             self.metadata.add_topic(topic, self.loop.time())
         self.metadata_task.wake()

@@ -100,7 +100,7 @@ class ProducerLifespan:
         if isinstance(warm_up, str):
             raise TypeError(f"warm_up takes a sequence of topic names, such as [{warm_up!r}]")
         self._in_background = start == "background"
-        self._warm_up = warm_up
+        self._warm_up = tuple(warm_up)
         self._close_timeout_s = timeout_of(close_timeout_s, "close_timeout_s")
         self._inner = inner or (lambda app: nullcontext())
 

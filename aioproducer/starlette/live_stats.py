@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from aioproducer.core.batching.batch import name_of
 from aioproducer.core.stats import TopicStats
 from aioproducer.errors import KafkaError
 from aioproducer.metrics.durations import DurationCounts
@@ -255,7 +256,7 @@ def _bytes_rate(earlier: BrokerStatistics | None, now: BrokerStatistics, elapsed
 
 def _failures(statistics: Statistics, refused: Iterable[Failure]) -> list[dict[str, Any]]:
     lost = (
-        Failure("{}-{}".format(*each.topic_partition), each.records, each.age_s, each.error)
+        Failure(name_of(each.topic_partition), each.records, each.age_s, each.error)
         for each in statistics.recent_failures
     )
     newest_first = sorted([*lost, *refused], key=lambda failure: failure.age_s)

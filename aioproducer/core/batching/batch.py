@@ -36,6 +36,11 @@ _MOST_GROWTH = 10
 """Bytes by which a record may grow in another batch: timestamps are deltas to the first one's."""
 
 
+def name_of(where: TopicPartition) -> str:
+    """Return a partition's name for people: the topic's while that has no metadata."""
+    return where.topic if where.partition == NO_PARTITION else f"{where.topic}-{where.partition}"
+
+
 class BatchOutcome(NamedTuple):
     """Result of a batch: the offset at which it is written, or the error.
 

@@ -19,14 +19,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from contextvars import Context, copy_context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aioproducer._checks.callables import makes_coroutines
+from aioproducer.core.batching.batch import ProducerBatch, name_of
 from aioproducer.errors import KafkaError, WrongLoopError
 from aioproducer.types import RecordMetadata, TimestampType
-
-if TYPE_CHECKING:
-    from aioproducer.core.batching.batch import ProducerBatch
 
 DoneCallback = Callable[["Delivery"], object]
 
@@ -336,14 +334,13 @@ class Delivery:
         return loop
 
     def __repr__(self) -> str:
-        topic, partition = self._batch.topic_partition
         if self._batch.outcome is None:
             state = "cancelled" if self._cancelled else "pending"
         elif self._batch.record_error(self._index) is None:
             state = "acknowledged"
         else:
             state = "failed"
-        return f"<Delivery {topic}-{partition} {state}>"
+        return f"<Delivery {name_of(self._batch.topic_partition_of(self._index))} {state}>"
 
 
 def wake(future: object) -> None:

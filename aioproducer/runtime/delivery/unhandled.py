@@ -19,7 +19,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from aioproducer._util import log
-from aioproducer.core.batching.batch import NO_PARTITION, ProducerBatch
+from aioproducer.core.batching.batch import ProducerBatch, name_of
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError
 from aioproducer.types import TopicPartition
@@ -107,7 +107,7 @@ class UnretrievedFailures:
             _log.error(
                 "%s: %d of %d record(s) of a batch failed and their deliveries were not awaited: "
                 "%s",
-                _named(where),
+                name_of(where),
                 unseen,
                 of,
                 error,
@@ -149,12 +149,8 @@ class UnretrievedFailures:
             self._last_error = None
 
 
-def _named(where: TopicPartition) -> str:
-    return where.topic if where.partition == NO_PARTITION else f"{where.topic}-{where.partition}"
-
-
 def _listed(counts: Counter[TopicPartition]) -> str:
     """Return the partitions with most failures, each with their number, as text."""
-    named = [f"{_named(where)}: {n}" for where, n in counts.most_common(_MOST_PARTITIONS_NAMED)]
+    named = [f"{name_of(where)}: {n}" for where, n in counts.most_common(_MOST_PARTITIONS_NAMED)]
     others = len(counts) - len(named)
     return ", ".join(named) + (f", and {others} more partition(s)" if others else "")

@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from aioproducer._util import log
+from aioproducer.core.batching.batch import ProducerBatch, name_of
 
 if TYPE_CHECKING:
     from aioproducer.core.batching.accumulator import RecordAccumulator
-    from aioproducer.core.batching.batch import ProducerBatch
     from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.types import TopicPartition
 
@@ -76,7 +76,7 @@ class Flushing:
         left = counts.total()
         if left:
             lines = [
-                f"{where.topic}-{where.partition}: {count}, {self._cause(oldest[where])}"
+                f"{name_of(where)}: {count}, {self._cause(oldest[where])}"
                 for where, count in counts.most_common(_MOST_PARTITIONS_LISTED)
             ]
             if len(counts) > len(lines):

@@ -109,11 +109,13 @@ def test_failures_of_batches_and_refusals_are_one_list_newest_first() -> None:
         refusals.note(BufferExhaustedError("no room", topic="events"), 90.0)
     refusals.note(BufferFullError("no wait"), 99.0)
     lost = FailureStatistics(PLACE, 12, 5.0, "late")
-    found = LiveStats().take(replace(NOW, recent_failures=(lost,)), {}, 100.0, refusals)
+    early = FailureStatistics(TopicPartition("events", -1), 1, 7.0, "not connected")
+    found = LiveStats().take(replace(NOW, recent_failures=(lost, early)), {}, 100.0, refusals)
     assert found["records"]["refused"] == 4
     rows = [(each["where"], each["records"], each["age_s"]) for each in found["failures"]]
-    assert rows == [("", 1, 1.0), ("events-3", 12, 5.0), ("events", 3, 10.0)]
-    assert "no room" in found["failures"][2]["error"]
+    without_partition = [("events", 1, 7.0), ("events", 3, 10.0)]
+    assert rows == [("", 1, 1.0), ("events-3", 12, 5.0), *without_partition]
+    assert "no room" in found["failures"][3]["error"]
 
 
 def test_refusals_of_many_kinds_take_bounded_room() -> None:

@@ -258,6 +258,17 @@ def test_warm_up_connects_to_every_leader_also_to_broker_0() -> None:
     play(act, brokers=2, first_node=0)
 
 
+def test_warm_up_takes_an_iterator_of_topics() -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            topics: Any = iter(["t", "u"])
+            await producer.warm_up(topics)
+            for topic in ("t", "u"):
+                await producer.send_nowait(topic, b"v")
+
+    play(act, **ROOMY)
+
+
 # -- sizes and memory --------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from itertools import groupby
 from typing import Any
 
@@ -64,6 +65,26 @@ def test_records_go_to_the_partitions_that_were_given_and_fill_few_batches() -> 
         await stage.producer.close()
 
     play(act, batch_size=400)
+
+
+def test_a_record_has_no_partition_in_texts_before_it_gets_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def act(stage: Stage) -> None:
+        stage.create_topic("wide", (1, 1))
+        await connecting(stage)
+        delivery = await stage.producer.send("wide", b"v", partition=1)
+        assert repr(delivery) == "<Delivery wide pending>"
+        assert await stage.producer.flush(1) == 1
+        stage.revive()
+        await delivery
+        assert repr(delivery) == "<Delivery wide-1 acknowledged>"
+        await stage.producer.close()
+
+    with caplog.at_level(logging.WARNING, logger="aioproducer"):
+        play(act)
+    (line,) = [text for text in caplog.messages if text.startswith("flush(")]
+    assert "(wide: 1, " in line
 
 
 def test_a_record_for_a_missing_partition_fails_alone() -> None:
