@@ -51,6 +51,7 @@ from aioproducer.runtime.delivery._delivery cimport (
 
 from collections.abc import Coroutine
 from sys import version_info
+from types import CoroutineType
 from warnings import warn
 
 from aioproducer.runtime.send.validation import SECONDS
@@ -531,6 +532,29 @@ cdef class SendCall:
     def __getattr__(self, name):
         # `__name__` and `__qualname__`, for the repr of a task.
         return getattr(self.method, name)
+
+    # `inspect.iscoroutine` asks for the class, and `inspect.getcoroutinestate` for three of the
+    # others; task groups of anyio call both. Frame and await are those of the method's coroutine.
+
+    @property
+    def __class__(self):
+        return CoroutineType
+
+    @property
+    def cr_running(self):
+        return False
+
+    @property
+    def cr_suspended(self):
+        return self.state == DELEGATED
+
+    @property
+    def cr_frame(self):
+        return getattr(self.inner, "cr_frame", None)
+
+    @property
+    def cr_await(self):
+        return self.inner.cr_await  # no attribute if it waits for a delivery: there is no frame
 
     cdef bint takes(self, tuple names, PyObject *const *args, Py_ssize_t count) except -1:
         """Store arguments given by name after `count` others; return False for unexpected names."""

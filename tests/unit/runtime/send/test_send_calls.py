@@ -54,11 +54,34 @@ async def test_call_is_a_coroutine_that_does_nothing_before_it_is_awaited():
     bench = await opened()
     call = bench.producer.send("a", b"second")
     assert asyncio.iscoroutine(call)
+    assert inspect.iscoroutine(call)
     assert isinstance(call, Coroutine)
     assert call.__name__ == "send"
     assert bench.fast_path.appended == 1
     delivery = await asyncio.create_task(call)
     assert (bench.fast_path.appended, delivery.partition) == (2, 0)
+    bench.end()
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("send_and_wait", 1), ("send", 100), ("send_and_wait", 100)]
+)
+async def test_call_tells_task_groups_whether_it_has_started(name, size, capsys):
+    bench = await opened(batch_size=120, buffer_memory=250)
+    call = getattr(bench.producer, name)("a", bytes(size))
+    waiting = {inspect.CORO_RUNNING, inspect.CORO_SUSPENDED}
+    assert inspect.getcoroutinestate(call) not in waiting
+    task = asyncio.create_task(call)
+    await asyncio.sleep(0)
+    assert inspect.getcoroutinestate(call) == inspect.CORO_SUSPENDED
+    task.print_stack(file=sys.stdout)
+    if size > 1:  # it waits for memory
+        assert f"in {name}" in capsys.readouterr().out
+        assert inspect.iscoroutine(call.cr_await)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert inspect.getcoroutinestate(call) == inspect.CORO_CLOSED
     bench.end()
 
 
