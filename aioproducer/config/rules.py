@@ -176,6 +176,11 @@ def _resolve_partitioner(values: Values, chosen: frozenset[str]) -> None:
             f"partitioner must be a function, an object with a partition method or one of {names}, "
             f"not {given!r}"
         )
+    if makes_coroutines(given) or makes_coroutines(getattr(given, "partition", None)):
+        raise ConfigError(
+            f"partitioner must be a plain function, not a coroutine function: {given!r}",
+            advice="look up what it needs before send(), and pass it in the key or as partition=",
+        )
 
 
 def _check_callables(values: Values, chosen: frozenset[str]) -> None:

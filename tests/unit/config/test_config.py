@@ -1,6 +1,7 @@
 """Values, rules between options, and the configuration object."""
 
 import copy
+import functools
 import inspect
 import pickle
 import random
@@ -93,6 +94,23 @@ def test_a_partitioner_may_be_a_name_a_function_or_an_object_but_no_class():
     assert config(partitioner=len).partitioner is len
     for bad in ("sticky", Fixed, 5, None):
         with pytest.raises(ConfigError, match="partitioner"):
+            config(partitioner=bad)
+
+
+def test_a_partitioner_whose_result_would_have_to_be_awaited_is_refused():
+    async def look_up(topic, key, value, cluster):
+        return 0
+
+    class Asynchronous:
+        async def partition(self, topic, key, value, cluster):
+            return 0
+
+    class Callable:
+        async def __call__(self, topic, key, value, cluster):
+            return 0
+
+    for bad in (look_up, functools.partial(look_up), Asynchronous(), Callable()):
+        with pytest.raises(ConfigError, match="partitioner must be a plain function"):
             config(partitioner=bad)
 
 
