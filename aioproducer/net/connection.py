@@ -34,6 +34,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from aioproducer._util import log
+from aioproducer._util.tasks import start_later
 from aioproducer.errors import (
     KafkaConnectionError,
     KafkaError,
@@ -124,7 +125,9 @@ class Connection:
         self._timer_at = 0.0
         self._is_failed = False
         self._flush_task: asyncio.Task[None] | None = None
-        self._reader_task = self._loop.create_task(self._read(), name=f"aioproducer-read-{node_id}")
+        self._reader_task = start_later(
+            self._loop, self._read(), name=f"aioproducer-read-{node_id}"
+        )
         if max_idle_s is not None:
             self._wake_at(self._last_used + max_idle_s, self._last_used)
 
@@ -335,6 +338,7 @@ class Connection:
     async def finish(self) -> None:
         """Wait until all written bytes have left the process; write nothing afterwards."""
         await self.flush()
+        self._finish_flushed()
         if self.error is None and self.uses_tls:
             # TLS has another buffer, which is not counted: only an orderly close flushes it.
             self._writer.close()
@@ -488,8 +492,8 @@ class Connection:
         if self.error is not None:
             return
         if self._flush_task is None:
-            self._flush_task = self._loop.create_task(
-                self._report_flush(), name=f"aioproducer-flush-{self.node_id}"
+            self._flush_task = start_later(
+                self._loop, self._report_flush(), name=f"aioproducer-flush-{self.node_id}"
             )
         elif not self._transport.is_closing():
             self._set_marks(self._bytes_after_first())
@@ -509,12 +513,16 @@ class Connection:
                 await self._flush_all_but(self._bytes_after_first)
         finally:
             self._flush_task = None
-        while self._unflushed and self._is_flushed(self._unflushed[0]):
-            self._unflushed.popleft().finish_soon(self._loop, None)
+        self._finish_flushed()
         if self._unflushed:
             self._watch_flush()
         if self.error is None:
             self._observer.capacity_freed()
+
+    def _finish_flushed(self) -> None:
+        """Finish the acks=0 requests whose bytes have left the process."""
+        while self._unflushed and self._is_flushed(self._unflushed[0]):
+            self._unflushed.popleft().finish_soon(self._loop, None)
 
     # -- time -------------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ from collections.abc import Awaitable, Callable
 
 from aioproducer._util import log
 from aioproducer._util.backoff import ExponentialBackoff
+from aioproducer._util.tasks import start_later
 from aioproducer.errors import (
     AuthenticationError,
     KafkaConnectionError,
@@ -225,8 +226,8 @@ class BrokerLink:
         loop = asyncio.get_running_loop()
         self._dial_timer = loop.call_at(now + DIAL_TIMEOUT_S, self._around.on_event)
         work = self._renew if connected else self._establish
-        self._dial_task = loop.create_task(
-            self._dial(work), name=f"aioproducer-dial-{self.node.id}"
+        self._dial_task = start_later(
+            loop, self._dial(work), name=f"aioproducer-dial-{self.node.id}"
         )
         self._tasks.add(self._dial_task)
         self._dial_task.add_done_callback(self._tasks.discard)

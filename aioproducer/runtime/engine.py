@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aioproducer._util import log
+from aioproducer._util.tasks import start_later
 from aioproducer.core.batching.accumulator import RecordAccumulator
 from aioproducer.core.batching.batch import NO_PARTITION
 from aioproducer.core.batching.buffer_pool import BufferPool
@@ -352,8 +353,8 @@ class ProducerEngine:
         if self.transactions is None:
             self._accept_early()
         self._begin(in_background=True)
-        self._connector = self.loop.create_task(
-            self._connect(init_transactions), name="aioproducer-connect"
+        self._connector = start_later(
+            self.loop, self._connect(init_transactions), name="aioproducer-connect"
         )
         self._connector.add_done_callback(self._on_connector_done)
 
@@ -589,7 +590,7 @@ class ProducerEngine:
             if self.telemetry is not None:
                 self.telemetry.close()
         else:
-            self._close_task = self.loop.create_task(self.close(), name="aioproducer-close")
+            self._close_task = start_later(self.loop, self.close(), name="aioproducer-close")
 
     def drop(self) -> None:
         """Give everything up at once: the loop is closed."""
@@ -624,7 +625,7 @@ class ProducerEngine:
         """Wait until a closer has ended, even if closers are cancelled meanwhile."""
         while True:
             if self._closer is None or _was_cut_off(self._closer):
-                self._closer = self.loop.create_task(self._close(), name="aioproducer-close")
+                self._closer = start_later(self.loop, self._close(), name="aioproducer-close")
             try:
                 return await asyncio.shield(self._closer)
             except asyncio.CancelledError:
@@ -637,8 +638,8 @@ class ProducerEngine:
         """Do the work of `close`; it can be repeated after a cancellation."""
         try:
             if self.failure is None and not self._drain_is_cut:
-                self._drain = self.loop.create_task(
-                    self._finish_for_close(), name="aioproducer-drain"
+                self._drain = start_later(
+                    self.loop, self._finish_for_close(), name="aioproducer-drain"
                 )
                 await asyncio.gather(self._drain, return_exceptions=True)
         finally:

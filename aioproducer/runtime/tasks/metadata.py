@@ -17,6 +17,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from aioproducer._util import log
+from aioproducer._util.tasks import start_later
 from aioproducer.core.metadata.requests import MetadataNodes, MetadataRequests
 from aioproducer.core.sending.actions import NoBrokerReady, Rebootstrap, RequestMetadata
 from aioproducer.core.sending.reasons import Reason
@@ -150,7 +151,7 @@ class MetadataTask:
         """
         self._in_background = in_background
         self._started_at = self._loop.time()
-        self._task = self._loop.create_task(self._run(), name="aioproducer-metadata")
+        self._task = start_later(self._loop, self._run(), name="aioproducer-metadata")
         # No `except` in the task: cancelled before its first step it would not run.
         self._task.add_done_callback(self._on_task_done)
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aioproducer._util import log
+from aioproducer._util.tasks import start_later
 from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.core.batching.buffer_pool import NO_CEILING
 from aioproducer.core.sending.actions import Connect, Dispatch, RequestIdentity
@@ -173,7 +174,7 @@ class SenderTask:
 
     def start(self) -> None:
         """Start the task."""
-        self._task = self._loop.create_task(self._run(), name="aioproducer-sender")
+        self._task = start_later(self._loop, self._run(), name="aioproducer-sender")
         # No `finally` in the task: cancelled before its first step it would not run.
         self._task.add_done_callback(self._on_task_done)
 
@@ -394,8 +395,8 @@ class SenderTask:
         if is_encoded:
             self._dispatch(node_id, batches, version, now)
             return
-        task = self._loop.create_task(
-            self._encoder.encode(batches, magic), name="aioproducer-encode"
+        task = start_later(
+            self._loop, self._encoder.encode(batches, magic), name="aioproducer-encode"
         )
         # Until then the node counts as busy: its requests are sent in the order they were drained.
         self._preparing[task] = node_id, batches

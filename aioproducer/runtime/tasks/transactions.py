@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from aioproducer._util import log
+from aioproducer._util.tasks import start_later
 from aioproducer.core.sending.actions import Connect, CoordinatorUnreachable, RequestOfCoordinator
 from aioproducer.core.transactions.manager import TransactionManager
 from aioproducer.core.transactions.operations import Operation, OperationKind
@@ -123,7 +124,7 @@ class TransactionTask:
 
     def start(self) -> None:
         """Start the task."""
-        self._task = self._loop.create_task(self._run(), name="aioproducer-transactions")
+        self._task = start_later(self._loop, self._run(), name="aioproducer-transactions")
         self._task.add_done_callback(self._on_task_done)
 
     def turn_at(self, at: float, now: float) -> None:

@@ -8,6 +8,7 @@ import math
 
 import pytest
 from support import hostile
+from support.eager import start_tasks_eagerly
 from support.hostile import Peer, after_handshake
 
 from aioproducer.errors import (
@@ -482,6 +483,16 @@ async def test_disconnecting_a_dial_abandons_it_and_another_may_follow() -> None
         dialer.servers["broker"] = obedient
         assert await it.connect() is None
         assert len(dialer.dials) == 3
+
+
+@virtual_time
+async def test_a_dial_that_fails_at_once_is_over_also_with_eager_tasks() -> None:
+    async with harness(MemoryDialer({}), {1: ("a", 1)}) as it:
+        start_tasks_eagerly()
+        it.client.set_bootstrap([("x", 1)])
+        await it.connect(1)
+        assert not it.client.is_dialing(1)
+        assert it.client.least_loaded_node(it.now) == -1
 
 
 # -- losing connections ---------------------------------------------------------------------------
@@ -1069,6 +1080,20 @@ async def test_close_lets_written_requests_without_answer_out() -> None:
         assert await written is None
         await asyncio.sleep(1)
         assert len(received) == 1000
+
+
+@virtual_time
+async def test_close_with_eager_tasks_completes_what_was_written() -> None:
+    dialer = MemoryDialer({"broker": silent})
+    async with harness(dialer) as it:
+        await it.connect()
+        start_tasks_eagerly()
+        dialer.connections[0].stall()
+        request = PreparedRequest(ProduceRequest, lambda *_: [b"x" * 1000], expect_response=False)
+        written = it.client.send(1, request, now=it.now)
+        it.loop.call_later(2, dialer.connections[0].resume)
+        await it.client.close(5)
+        assert await written is None
 
 
 @virtual_time

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.eager import start_tasks_eagerly
 from support.hostile import Peer
 
 from aioproducer.errors import (
@@ -123,6 +124,23 @@ async def test_pipelined_requests_get_their_answers_in_order() -> None:
         assert it.connection.in_flight == 0
         assert 1 <= it.observer.freed <= 5
         assert it.observer.responses == answers
+
+
+@virtual_time
+async def test_a_stream_that_has_ended_already_fails_its_connection_also_with_eager_tasks() -> None:
+    start_tasks_eagerly()
+    loop = asyncio.get_running_loop()
+    near, far = memory_pair()
+    near[0].feed_eof()
+    observer = Observer()
+    connection = Connection(
+        *near, node_id=1, observer=observer, loop_time=loop.time, max_idle_s=540.0
+    )
+    await connection.wait_closed()
+    assert [type(error) for error, _ in observer.ended] == [NodeDisconnectedError]
+    assert connection.is_over
+    assert connection._reader_task.exception() is None
+    far[1].transport.abort()
 
 
 @virtual_time
