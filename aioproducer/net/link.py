@@ -37,6 +37,7 @@ from collections.abc import Awaitable, Callable
 from aioproducer._util import log
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer._util.tasks import start_later
+from aioproducer._util.hosts import host_and_port
 from aioproducer.errors import (
     AuthenticationError,
     KafkaConnectionError,
@@ -152,7 +153,7 @@ class BrokerLink:
     @property
     def _place(self) -> str:
         """Rate limit key of warnings: a broker may be a bootstrap server as well."""
-        return f"{self.node.host}:{self.node.port}"
+        return host_and_port(self.node.host, self.node.port)
 
     def state(self, now: float) -> NodeState:
         """Return the state, including backoff and throttling."""
@@ -633,7 +634,7 @@ class BrokerLink:
 
 def _called(node: Node) -> str:
     """Return the name of a broker for log lines."""
-    where = f"{node.host}:{node.port}"
+    where = host_and_port(node.host, node.port)
     return f"node {node.id} ({where})" if node.id >= 0 else f"bootstrap server {where}"
 
 

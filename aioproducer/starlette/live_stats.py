@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from aioproducer._util.hosts import host_and_port
 from aioproducer.core.batching.batch import name_of
 from aioproducer.core.stats import TopicStats
 from aioproducer.errors import KafkaError
@@ -239,7 +240,7 @@ def _brokers(before: _Sample, sample: _Sample) -> Iterator[dict[str, Any]]:
         earlier = before.statistics.brokers.get(node_id)
         yield {
             "id": node_id,
-            "address": f"{broker.host}:{broker.port}",
+            "address": host_and_port(broker.host, broker.port),
             "state": broker.state,
             "in_flight": broker.in_flight,
             "latency_avg_ms": broker.latency_avg_ms,

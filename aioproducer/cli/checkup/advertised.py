@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from aioproducer._util.hosts import host_and_port
 from aioproducer.cli.checkup.findings import CheckFailedError, Finding, Status
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.net.advice import advertised_advice
@@ -41,7 +42,8 @@ def shared(nodes: Iterable[Node]) -> Iterator[Finding]:
     counts = Counter((node.host, node.port) for node in nodes)
     for (host, port), count in counts.most_common(_MOST_SHARED):
         if count > 1:
+            place = host_and_port(host, port)
             failure = CheckFailedError(
-                "address-shared", f"{count} brokers advertise {host}:{port}", status=Status.WARN
+                "address-shared", f"{count} brokers advertise {place}", status=Status.WARN
             )
-            yield failure.finding("advertised", f"{host}:{port}")
+            yield failure.finding("advertised", place)

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from aioproducer._util.hosts import host_and_port
 from aioproducer.errors import (
     ConnectionSetupTimeoutError,
     KafkaConnectionError,
@@ -108,7 +109,7 @@ def _failure(
         reasons.append(f"and {len(failures) - _ATTEMPTS_SHOWN} more")
     text = "; ".join(reasons) or "the name has no address"
     failure = kind(
-        f"cannot connect to {node.host}:{node.port} ({text})",
+        f"cannot connect to {host_and_port(node.host, node.port)} ({text})",
         node_id=node.id,
         elapsed_ms=elapsed_ms,
     )

@@ -17,6 +17,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from aioproducer._util import log
+from aioproducer._util.hosts import host_and_port
 from aioproducer._util.tasks import start_later
 from aioproducer.core.metadata.requests import MetadataNodes, MetadataRequests
 from aioproducer.core.sending.actions import NoBrokerReady, Rebootstrap, RequestMetadata
@@ -485,7 +486,7 @@ class MetadataTask:
 
 def _place(node: Node) -> str:
     kind = f"broker {node.id}" if node.id >= 0 else "bootstrap server"
-    return f"{kind} {node.host}:{node.port}"
+    return f"{kind} {host_and_port(node.host, node.port)}"
 
 
 def _shortened(reasons: list[str]) -> str:

@@ -148,6 +148,11 @@ def test_addresses_that_brokers_share_are_reported_up_to_a_number() -> None:
     assert len(list(shared(nodes[:9]))) == 4
 
 
+def test_an_address_of_ipv6_that_brokers_share_has_brackets() -> None:
+    (finding,) = shared([Node(1, "2001:db8::1", 9092), Node(2, "2001:db8::1", 9092)])
+    assert finding.about == "[2001:db8::1]:9092"
+
+
 def test_replicas_that_lag_are_a_warning_that_names_the_partitions() -> None:
     topic = described(3, 2, 3, 2)
     (finding,) = topic_findings("t", topic, {"min.insync.replicas": "2"}, acks="all")

@@ -96,6 +96,12 @@ def test_brokers_come_by_id_with_what_they_were_sent_since() -> None:
     assert (rows[1]["state"], rows[1]["address"]) == ("backing_off", "kafka:9092")
 
 
+def test_an_address_of_ipv6_has_brackets() -> None:
+    broker = replace(BROKER, host="2001:db8::1")
+    (row,) = LiveStats().take(replace(NOW, brokers={1: broker}), {}, 0.0)["brokers"]
+    assert row["address"] == "[2001:db8::1]:9092"
+
+
 def test_a_broker_that_was_dropped_meanwhile_sent_nothing_negative() -> None:
     figures = LiveStats()
     figures.take(replace(NOW, brokers={1: BROKER}), {}, 0.0)

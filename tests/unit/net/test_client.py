@@ -555,20 +555,22 @@ async def test_repeated_failures_are_logged_ever_more_rarely(
 
 
 @pytest.mark.parametrize(
-    ("node_id", "name"),
+    ("node_id", "host", "name"),
     [
-        (0, "node 0 (broker:9092)"),
-        (7, "node 7 (broker:9092)"),
-        (-1, "bootstrap server broker:9092"),
+        (0, "broker", "node 0 (broker:9092)"),
+        (7, "broker", "node 7 (broker:9092)"),
+        (7, "::1", "node 7 ([::1]:9092)"),
+        (-1, "broker", "bootstrap server broker:9092"),
+        (-1, "::1", "bootstrap server [::1]:9092"),
     ],
 )
 def test_the_log_names_brokers_by_their_ids_and_bootstrap_servers_by_their_addresses(
-    node_id: int, name: str, caplog: pytest.LogCaptureFixture
+    node_id: int, host: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     @virtual_time
     async def run() -> None:
-        async with harness(MemoryDialer({}), {max(node_id, 0): ("broker", 9092)}) as it:
-            it.client.set_bootstrap([("broker", 9092)])
+        async with harness(MemoryDialer({}), {max(node_id, 0): (host, 9092)}) as it:
+            it.client.set_bootstrap([(host, 9092)])
             await it.connect(node_id)
 
     with caplog.at_level(logging.WARNING, "aioproducer.net"):

@@ -53,12 +53,14 @@ class Addresses:
         return object(), object()
 
 
-async def attempted(dialer: Any, unproven: Address | None = None) -> Address:
+async def attempted(
+    dialer: Any, unproven: Address | None = None, host: str = "kafka.example"
+) -> Address:
     """The address that accepts, within 30 s."""
     opened: list[Streams] = []
     address = await open_stream(
         dialer,
-        Node(1, "kafka.example", 9092),
+        Node(1, host, 9092),
         canonical=False,
         timeout_s=30,
         loop_time=asyncio.get_running_loop().time,
@@ -101,6 +103,11 @@ def test_the_failures_of_a_few_addresses_are_named(count: int, words: str) -> No
         asyncio.run(attempted(Addresses(*[REFUSED] * count)))
     assert type(caught.value) is (KafkaConnectionError if count else NameResolutionError)
     assert str(caught.value).count("connection refused") == min(count, 4)
+
+
+def test_an_address_of_ipv6_is_reported_in_brackets() -> None:
+    with pytest.raises(KafkaConnectionError, match=r"cannot connect to \[2001:db8::1\]:9092 "):
+        asyncio.run(attempted(Addresses(REFUSED), host="2001:db8::1"))
 
 
 def test_a_name_that_cannot_be_resolved_is_reported() -> None:
