@@ -4,6 +4,7 @@
              the token is reused     |  the next use fetches a new token; |  the fetch
                                      |  if that fails, the old is used    |  must succeed
 
+A token that a broker has refused is replaced at its next use, whatever its age is by this clock.
 Tokens are fetched when a connection authenticates, not in the background: brokers end sessions with
 their tokens, and re-authentication (KIP-368) comes at 0.85 of a session at the earliest.
 
@@ -92,7 +93,7 @@ class RefreshPolicy:
         if life > self.min_period_s + self.buffer_s:
             earliest, latest = fetched_at + self.min_period_s, expires_at - self.buffer_s
             moment = max(earliest, min(moment, latest))
-        return moment
+        return min(moment, expires_at)
 
 
 class TokenSource(Protocol):
@@ -100,6 +101,9 @@ class TokenSource(Protocol):
 
     async def token(self) -> OAuthToken:
         """Return a token that has not expired."""
+
+    def on_refused(self, token: OAuthToken) -> None:
+        """Handle the refusal of a token by a broker."""
 
 
 class CachedTokens:
@@ -120,6 +124,7 @@ class CachedTokens:
         self._lock = asyncio.Lock()
         self._current: OAuthToken | None = None
         self._replace_at = 0.0
+        self._fetched_at = 0.0
 
     async def token(self) -> OAuthToken:
         """Return the current token, or a new one if that is due.
@@ -141,6 +146,15 @@ class CachedTokens:
                 _logger.warning("keeping the OAuth token that ends soon: %s", error)
                 return current
 
+    def on_refused(self, token: OAuthToken) -> None:
+        """Replace a token that a broker has refused at the next use, once in `min_period_s`.
+
+        It may have been revoked, or this machine's clock is slow.
+        """
+        age = self._clock() - self._fetched_at
+        if token is self._current and not 0 <= age < self._policy.min_period_s:
+            self._replace_at = 0.0
+
     async def _renew(self) -> OAuthToken:
         fetched_at = self._clock()
         token = await self._fetch()
@@ -152,5 +166,6 @@ class CachedTokens:
                 advice="check the token's source, and this machine's clock",
             )
         self._replace_at = self._policy.moment(fetched_at, token.expires_at, self._rng)
+        self._fetched_at = fetched_at
         self._current = token
         return token

@@ -163,6 +163,9 @@ class Tokens:
     async def token(self) -> OAuthToken:
         return OAuthToken(TOKEN, None, {"other": TOKEN[::-1]})
 
+    def on_refused(self, token: OAuthToken) -> None:
+        """Its tokens do not change."""
+
 
 @pytest.mark.parametrize("mechanism", [Plain(plain), OAuthBearer(Tokens())])
 @pytest.mark.parametrize(
@@ -183,7 +186,7 @@ async def test_a_short_part_of_a_token_may_be_quoted_one_of_20_bytes_may_not(
 ) -> None:
     """Words such as `auth` and the name of a host help to understand a refusal."""
 
-    class Extended:
+    class Extended(Tokens):
         async def token(self) -> OAuthToken:
             return OAuthToken(TOKEN, None, {"a": value})
 

@@ -3,8 +3,9 @@
 One module per mechanism; `authentication` exchanges the tokens with the broker.
 
 A mechanism's `exchange` is an async generator: it yields each token for the broker and receives the
-broker's response; it ends after a success and raises `AuthenticationError` otherwise. It runs once
-per authentication, so that rotated credentials are used from the next one on.
+broker's response, or has the broker's refusal raised in it; it ends after a success and raises
+`AuthenticationError` otherwise. It runs once per authentication, so that rotated credentials are
+used from the next one on.
 """
 
 from __future__ import annotations

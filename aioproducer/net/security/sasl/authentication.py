@@ -103,7 +103,11 @@ async def _exchange(mechanism: Mechanism, host: str, carry: _Carry) -> None:
     async with aclosing(mechanism.exchange(host)) as exchange:
         token = await anext(exchange)
         while True:
-            answer = await carry(token)
+            try:
+                answer = await carry(token)
+            except AuthenticationError as error:
+                await exchange.athrow(error)
+                raise
             try:
                 token = await exchange.asend(answer)
             except StopAsyncIteration:

@@ -36,14 +36,17 @@ class OAuthBearer:
             if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value) or name == "auth":
                 raise AuthenticationError(f"{name!r} is no usable SASL extension")
             extensions.append(f"{name}={value}{_SEPARATOR}")
-        answer = yield (
-            f"n,,{_SEPARATOR}auth=Bearer {token.value}{_SEPARATOR}{''.join(extensions)}{_SEPARATOR}"
-        ).encode()
-        if answer:
-            # The broker answers this with the actual error, which ends the exchange.
-            yield _SEPARATOR.encode()
-            status = without_secrets(_status(answer), [token.value, *token.extensions.values()])
-            raise AuthenticationError(f"the broker refused the OAuth token: {status[:_SHOWN]}")
+        message = f"auth=Bearer {token.value}{_SEPARATOR}{''.join(extensions)}{_SEPARATOR}"
+        try:
+            answer = yield f"n,,{_SEPARATOR}{message}".encode()
+            if answer:
+                # The broker answers this with the actual error, which ends the exchange.
+                yield _SEPARATOR.encode()
+                status = without_secrets(_status(answer), [token.value, *token.extensions.values()])
+                raise AuthenticationError(f"the broker refused the OAuth token: {status[:_SHOWN]}")
+        except AuthenticationError:
+            self._tokens.on_refused(token)
+            raise
 
 
 def _status(answer: bytes) -> str:

@@ -81,6 +81,24 @@ async def test_tokens_and_answers_are_exchanged_until_the_mechanism_has_no_more(
     assert mechanism.answers == [b"1", b"2"]
 
 
+@virtual_time
+async def test_a_mechanism_gets_the_refusal_of_its_token() -> None:
+    seen: list[Exception] = []
+
+    class Observed(Mechanism):
+        async def exchange(self, host: str) -> AsyncGenerator[bytes, bytes]:
+            try:
+                yield b"one"
+            except AuthenticationError as refusal:
+                seen.append(refusal)
+                raise
+
+    answer = SaslAuthenticateResponse(error_code=58, error_message="no")
+    error, _ = await outcome(Observed(), answer)
+    assert isinstance(error, SaslAuthenticationFailedError)
+    assert [type(each) for each in seen] == [SaslAuthenticationFailedError]
+
+
 @pytest.mark.parametrize("tokens", [(), (b"one",)])
 @virtual_time
 async def test_an_error_of_the_code_that_gives_the_credentials_is_retriable(

@@ -106,6 +106,45 @@ async def test_while_fetching_fails_the_old_token_does_until_its_end() -> None:
     assert (await tokens.token()).value == "token-2"
 
 
+@pytest.mark.parametrize("passed_s", [60, 700, -1])
+async def test_a_token_that_a_broker_has_refused_is_replaced_at_its_next_use(
+    passed_s: float,
+) -> None:
+    """The clock may be slow, or may have been set back."""
+    clock, _, tokens = cached(min_period_s=60.0)
+    refused = await tokens.token()
+    clock.now += passed_s
+    tokens.on_refused(refused)
+    assert (await tokens.token()).value == "token-2"
+    assert (await tokens.token()).value == "token-2"
+
+
+async def test_refused_tokens_cost_one_fetch_in_the_least_period() -> None:
+    clock, source, tokens = cached(min_period_s=60.0)
+    for _ in range(100):
+        tokens.on_refused(await tokens.token())
+        clock.now += 1.5
+    assert source.count == 3
+
+
+async def test_the_refusal_of_an_earlier_token_does_not_replace_the_next() -> None:
+    clock, _, tokens = cached(min_period_s=60.0)
+    earlier = await tokens.token()
+    clock.now += 800
+    assert (await tokens.token()).value == "token-2"
+    clock.now += 100
+    tokens.on_refused(earlier)
+    assert (await tokens.token()).value == "token-2"
+
+
+async def test_a_token_is_not_used_after_its_end_whatever_the_refresh_window() -> None:
+    """A short life has no bounds by `min_period_s` and `buffer_s`."""
+    clock, _, tokens = cached(window_factor=1.0, window_jitter=0.25, buffer_s=2000.0)
+    assert (await tokens.token()).value == "token-1"
+    clock.now += 1000
+    assert (await tokens.token()).value == "token-2"
+
+
 @pytest.mark.parametrize("life_s", [-1, 0])
 async def test_a_token_that_has_ended_already_is_refused(life_s: float) -> None:
     _, _, tokens = cached(life_s)
@@ -215,9 +254,13 @@ def test_a_token_of_the_user_without_extensions_gets_those_of_the_options() -> N
 class Fixed:
     def __init__(self, token: OAuthToken) -> None:
         self._token = token
+        self.refused: list[OAuthToken] = []
 
     async def token(self) -> OAuthToken:
         return self._token
+
+    def on_refused(self, token: OAuthToken) -> None:
+        self.refused.append(token)
 
 
 async def test_token_and_extensions_are_sent_as_rfc_7628_has_them() -> None:
@@ -261,11 +304,13 @@ async def test_the_status_of_a_refused_token_is_shown_without_the_token(
     answer: object, reason: str
 ) -> None:
     token = OAuthToken("abc.def", None, {"logicalCluster": "lkc-1234"})
-    exchange = OAuthBearer(Fixed(token)).exchange("broker")
+    tokens = Fixed(token)
+    exchange = OAuthBearer(tokens).exchange("broker")
     await anext(exchange)
     await exchange.asend(json.dumps(answer).encode())
     with pytest.raises(AuthenticationError, match=f"refused the OAuth token: {reason} ->"):
         await exchange.asend(b"")
+    assert tokens.refused == [token]
 
 
 @given(st.binary(min_size=1))
