@@ -12,7 +12,7 @@ States: open -> failed (once; `error` has the cause).
     unexpected, out of order, malformed     failed(ProtocolError)
     end of stream, reset                    failed(NodeDisconnectedError)
     a request reaches its deadline          failed(NodeDisconnectedError from RequestTimeoutError)
-    nothing in flight for `max_idle_s`      failed(IdleConnectionError)
+    `max_idle_s` without a request          failed(IdleConnectionError), not in a handshake
     `abort(error)`                          failed(error)
 
 Invariants
@@ -103,6 +103,8 @@ class Connection:
         self.error: KafkaError | None = None
         self.is_foreign: bool = False
         """True if bytes were received that are not a Kafka response."""
+        self.in_handshake: bool = False
+        """True while it is not closed for being idle: credentials may take long to get."""
         self._reader = reader
         self._writer = writer
         self._transport = writer.transport
@@ -556,7 +558,7 @@ class Connection:
                 idle = oldest.deadline if self._max_idle_s is None else now + self._max_idle_s
                 self._wake_at(min(oldest.deadline, idle), now)
         elif self._max_idle_s is not None:
-            idle_until = self._last_used + self._max_idle_s
+            idle_until = (now if self.in_handshake else self._last_used) + self._max_idle_s
             if idle_until <= now:
                 self.abort(IdleConnectionError("closed after being idle", node_id=self.node_id))
             else:

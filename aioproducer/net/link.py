@@ -36,8 +36,8 @@ from collections.abc import Awaitable, Callable
 
 from aioproducer._util import log
 from aioproducer._util.backoff import ExponentialBackoff
-from aioproducer._util.tasks import start_later
 from aioproducer._util.hosts import host_and_port
+from aioproducer._util.tasks import start_later
 from aioproducer.errors import (
     AuthenticationError,
     KafkaConnectionError,
@@ -516,6 +516,7 @@ class BrokerLink:
     async def _agree(self, session: Session, steps: Callable[[Session], Awaitable[object]]) -> None:
         """Run the steps and become READY; abort the connection if they fail."""
         connection = session.connection
+        connection.in_handshake = True
         try:
             await steps(session)
             if connection.error is not None:
@@ -523,6 +524,7 @@ class BrokerLink:
         except BaseException:
             connection.abort(self._disconnect_error("the handshake failed"))
             raise
+        connection.in_handshake = False
         self._setup_succeeded(session)
 
     def _handshake_deadline(self) -> float:

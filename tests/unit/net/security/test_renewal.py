@@ -134,6 +134,26 @@ async def test_an_unused_connection_is_not_renewed_and_may_idle_out() -> None:
 
 
 @virtual_time
+async def test_a_connection_that_waits_for_credentials_is_not_idle() -> None:
+    async def give() -> SaslCredentials:
+        await asyncio.sleep(8)
+        return SaslCredentials("me", "password")
+
+    dialer = MemoryDialer({"broker": Broker()})
+    async with harness(dialer, sasl=Plain(give), connections_max_idle_s=5.0) as it:
+        assert await it.connect() is None
+        while it.client.is_ready(1, it.now):
+            await it.ask()
+            await asyncio.sleep(4)
+        assert await it.connect() is None
+        assert len(dialer.dials) == 1
+        await asyncio.sleep(4.9)
+        assert it.client.state(1) is NodeState.READY
+        await asyncio.sleep(0.2)
+        assert it.client.state(1) is NodeState.DISCONNECTED
+
+
+@virtual_time
 async def test_a_connection_that_proved_useful_is_so_after_a_renewal() -> None:
     async with connected() as (broker, it):
         await it.ask()
