@@ -101,10 +101,18 @@ class LoopSide:
     def _wake(self, record: Record) -> None:
         self._draining = True
         if not self._thread.post(self._drain):
+            self._draining = False  # the next record is refused as well
+            self._inbox.clear()
             self._reports.release(record)
             with translating():
                 self._thread.check_alive()
                 raise ProducerClosedError("the producer is closed")
+
+    def after_fork_in_child(self) -> None:
+        """Have every record refused in a forked child, whose loop is the parent's."""
+        self._draining = False
+        self._inbox.clear()
+        self._reports.after_fork_in_child()
 
     def brokers(self) -> Iterable[Node]:
         """Return the brokers known now."""

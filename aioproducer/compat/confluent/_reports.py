@@ -203,6 +203,12 @@ class Reports:
 
     # -- in any thread ---------------------------------------------------------------------------
 
+    def after_fork_in_child(self) -> None:
+        """Replace the locks, which a thread that does not exist here may have held."""
+        self._lock = threading.RLock()
+        self._wake = threading.Condition()
+        self._pollers = 0
+
     def wake(self) -> None:
         """Let waiting threads check again."""
         if self._pollers:

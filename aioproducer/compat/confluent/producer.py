@@ -40,6 +40,15 @@ _new: Final = tuple.__new__
 
 _EXIT_TIMEOUT_S: Final = 10.0
 _SLICE_S: Final = 0.05
+_CHECK_S: Final = 1.0
+
+
+class _Started(Started[LoopSide]):
+    """A producer's thread, whose queue is dropped after a fork as well."""
+
+    def after_fork_in_child(self) -> None:
+        super().after_fork_in_child()
+        self.loop_side.after_fork_in_child()
 
 
 class Producer(ClosedOnLeaving):
@@ -78,7 +87,7 @@ class Producer(ClosedOnLeaving):
         self._thread = LoopThread(f"aioproducer {settings.config.client_id}")
         self._thread.start()
         self._loop_side = LoopSide(settings, self._thread, self._reports)
-        self._started = Started(self._thread, self._loop_side, _EXIT_TIMEOUT_S)
+        self._started = _Started(self._thread, self._loop_side, _EXIT_TIMEOUT_S)
         self._thread.post(self._loop_side.begin)
         self._closing = threading.Lock()
         self._calls = TransactionalCalls(self._transactional)
@@ -200,6 +209,7 @@ class Producer(ClosedOnLeaving):
 
         Raises:
             Exception: What a callback raised; the others are called next time.
+            KafkaException: The producer is another process's: this one was forked from it.
             RuntimeError: The producer is closed.
         """
         if timeout == 0 and self._is_plain and not (self._reports.ready or self._reports.silent):
@@ -209,9 +219,11 @@ class Producer(ClosedOnLeaving):
         deadline = None if limit is None else time.monotonic() + limit
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            served = self._serve(left)
-            if served or left == 0.0:
+            served = self._serve(_CHECK_S if left is None else min(left, _CHECK_S))
+            if served or left == 0.0 or self._closed:
                 return served
+            with translating():
+                self._thread.check_alive()
 
     def flush(self, timeout: float = -1) -> int:
         """Send without lingering, wait for the outcomes and call the callbacks.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import threading
 import time
@@ -15,7 +16,10 @@ import pytest
 from aioproducer import ConsumerGroupMetadata
 from aioproducer.compat import confluent
 from aioproducer.compat.confluent import KafkaError, KafkaException, Message, Producer
+from aioproducer.compat.confluent._loop_side import LoopSide
+from aioproducer.compat.confluent._reports import Record, Reports
 from aioproducer.compat.confluent._settings import settings_of
+from aioproducer.errors import ForkedError
 from aioproducer.testing import ThreadedCluster, TopicSpec
 
 WAIT_S = 20.0
@@ -792,3 +796,58 @@ def test_exception_pickles_with_its_error(producer: Producer) -> None:
     copy = pickle.loads(pickle.dumps(raised.value))
     assert isinstance(copy, KafkaException)
     assert copy.args[0].code() == KafkaError._NOT_CONFIGURED
+
+
+# -- fork ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_each_record_of_a_forked_child_is_refused_and_the_parent_goes_on(
+    cluster: ThreadedCluster,
+) -> None:
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+        producer.produce("one", "before")
+        assert producer.flush(WAIT_S) == 0
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for value in (b"1", b"2", "3"):
+                try:
+                    producer.produce("one", value)
+                except KafkaException as error:
+                    refused += error.args[0].code() == KafkaError._STATE
+            try:
+                producer.poll()
+            except KafkaException:
+                refused += 1
+            os._exit(refused)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
+        producer.produce("one", "after")
+        assert producer.flush(WAIT_S) == 0
+    assert cluster.values("one")[-2:] == [b"before", b"after"]
+
+
+@pytest.mark.timeout(30)
+def test_record_is_refused_in_a_child_that_was_forked_while_records_were_handed_on() -> None:
+    reports = Reports(None, 10, 1000)
+    loop_side = LoopSide(settings_of(NOWHERE), Ended(), reports)
+    loop_side._draining = True  # as at the fork
+    holder = threading.Thread(target=reports._lock.acquire)  # which does not exist in the child
+    holder.start()
+    holder.join()
+    loop_side.after_fork_in_child()
+    for _ in range(2):
+        with pytest.raises(KafkaException):
+            loop_side.put(Record("t", b"v", None, None, None, None, 1, 0.0, None))
+    assert (reports.count, len(loop_side._inbox)) == (0, 0)
+
+
+class Ended:
+    """The thread of a parent process."""
+
+    def post(self, callback: Callable[[], object]) -> bool:
+        return False
+
+    def check_alive(self) -> None:
+        raise ForkedError("the thread is the parent's")
