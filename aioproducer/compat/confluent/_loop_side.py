@@ -28,6 +28,7 @@ from aioproducer.errors import (
     BootstrapError,
     BufferExhaustedError,
     DeliveryTimeoutError,
+    InvalidPartitionError,
     KafkaError,
     MetadataTimeoutError,
     ProducerClosedError,
@@ -117,6 +118,18 @@ class LoopSide:
     def brokers(self) -> Iterable[Node]:
         """Return the brokers known now."""
         return () if self._metadata is None else self._metadata.cluster.nodes.values()
+
+    def check_partition(self, topic: str, partition: int) -> None:
+        """Raise if a topic is known and has no such partition; in any thread.
+
+        Raises:
+            InvalidPartitionError: There is none.
+        """
+        count = self._partition_count(topic)
+        if count and not 0 <= partition < count:
+            raise InvalidPartitionError(
+                f"there is no partition {partition}: the topic has {count}", topic=topic
+            )
 
     # -- in the loop -----------------------------------------------------------------------------
 
@@ -318,6 +331,8 @@ class LoopSide:
             if partition is None:
                 return False
         try:
+            if partition is not None:
+                self.check_partition(record.topic, partition)
             delivery = producer.send_nowait(
                 record.topic,
                 record.value,
@@ -371,7 +386,10 @@ class LoopSide:
                 while (producer := self.producer) is not None:
                     partition = record.partition
                     try:
-                        if partition is None and self._crc32_keys and record.key is not None:
+                        if partition is not None:
+                            await producer.warm_up([record.topic])
+                            self.check_partition(record.topic, partition)
+                        elif self._crc32_keys and record.key is not None:
                             await producer.warm_up([record.topic])
                             partition = self._partition_of(record.topic, record.key)
                         delivery = await producer.send(

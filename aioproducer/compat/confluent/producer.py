@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -29,6 +30,7 @@ from aioproducer.compat.confluent._transactions import TransactionalCalls
 from aioproducer.compat.confluent._translation import translated, translating
 from aioproducer.compat.confluent.errors import KafkaError
 from aioproducer.compat.confluent.message import Headers
+from aioproducer.errors import InvalidPartitionError
 from aioproducer.records import record_size_bound
 
 Callback = Callable[[Any, Any], object]
@@ -121,7 +123,8 @@ class Producer(ClosedOnLeaving):
 
         Raises:
             BufferError: `queue.buffering.max.messages` or `.kbytes` is reached: call `poll()`.
-            KafkaException: The record is too large, or no transaction is open.
+            KafkaException: The record is too large, a known topic has no such partition, or no
+                transaction is open.
             TypeError: A part has a type that cannot be sent.
             RuntimeError: The producer is closed.
         """
@@ -145,6 +148,8 @@ class Producer(ClosedOnLeaving):
         record = record_of(topic, value, key, partition, timestamp, headers, handler, self._limit)
         if self._transactional:
             self._check_transaction()
+        if record.partition is not None:
+            self._check_partition(record.topic, record.partition)
         self._loop_side.put(record)
 
     def produce_batch(
@@ -412,6 +417,15 @@ class Producer(ClosedOnLeaving):
         with translating():
             check()
 
+    def _check_partition(self, topic: str, partition: int) -> None:
+        try:
+            self._loop_side.check_partition(topic, partition)
+        except InvalidPartitionError as error:
+            raise errors.exception(
+                KafkaError._UNKNOWN_PARTITION,
+                f"Unable to produce message: {errors.text_of(KafkaError._UNKNOWN_PARTITION)}",
+            ) from error
+
     def _flush(self, timeout: float | None) -> int:
         deadline = None if timeout is None else time.monotonic() + timeout
         while self._reports.count:
@@ -572,11 +586,10 @@ def _check_message(index: int, message: Any) -> None:
 
 
 def _number(given: Any, bits: int, text: str) -> int:
-    if not isinstance(given, int):
-        raise TypeError(f"{type(given).__name__!r} object cannot be interpreted as an integer")
-    if not -(1 << bits) <= given < 1 << bits:
+    number = operator.index(given)
+    if not -(1 << bits) <= number < 1 << bits:
         raise OverflowError(text)
-    return given
+    return number
 
 
 def _pairs_of(headers: Any) -> Headers:

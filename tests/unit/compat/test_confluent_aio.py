@@ -93,6 +93,19 @@ async def test_refused_record_raises_what_confluent_kafka_raises(producer: AIOPr
     assert raised.value.args[0].code() == confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE
 
 
+async def test_partition_that_does_not_exist_fails_its_record_and_delays_no_other(
+    producer: AIOProducer,
+) -> None:
+    for _ in ("the topic is new", "it is known"):
+        wrong = await producer.produce("t", "v", partition=7)
+        right = await producer.produce("t", "v")
+        async with asyncio.timeout(WAIT_S):  # less than the 60 s of `max.block.ms`
+            with pytest.raises(confluent_kafka.KafkaException) as raised:
+                await wrong
+            await right
+        assert raised.value.args[0].code() == KafkaError._UNKNOWN_PARTITION
+
+
 async def test_callback_comes_before_the_future_is_done(producer: AIOProducer) -> None:
     seen: list[Any] = []
     future = await producer.produce("t", "v", on_delivery=lambda e, m: seen.append((e, m)))

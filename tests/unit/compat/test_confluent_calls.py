@@ -396,3 +396,27 @@ def test_outcome_is_reported_once_though_the_batch_reports_it_twice() -> None:
         reports._on_batch(group)
     assert reports.count == 0
     assert reports.serve(0) == 1
+
+
+class Index:
+    """A number as those of numpy are."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __index__(self) -> int:
+        return self.number
+
+
+@CLIENTS
+@pytest.mark.parametrize("number", [Index(1), True], ids=["index", "bool"])
+def test_numbers_of_other_types_are_taken_for_partition_and_timestamp(
+    cluster: ThreadedCluster, client: Any, number: Any
+) -> None:
+    seen: list[Any] = []
+    producer = client.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer.produce(
+        "t", "v", partition=number, timestamp=number, on_delivery=lambda e, m: seen.append(m)
+    )
+    assert producer.flush(WAIT_S) == 0
+    assert [(m.partition(), m.timestamp()[1]) for m in seen] == [(1, 1)]

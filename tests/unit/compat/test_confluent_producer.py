@@ -266,16 +266,37 @@ def test_record_that_the_broker_refuses_fails_with_its_code(producer: Producer) 
     assert codes == {1000: confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE, 1: None}
 
 
-def test_partition_that_does_not_exist_is_reported_in_the_callback(
-    cluster: ThreadedCluster,
+@pytest.mark.parametrize("partition", [7, -5])
+def test_partition_that_a_new_topic_does_not_have_is_reported_in_the_callback(
+    producer: Producer, partition: int
 ) -> None:
     seen = Outcomes()
-    options = {"bootstrap.servers": cluster.bootstrap_servers, "max.block.ms": 100}
-    with Producer(options) as producer:
-        producer.produce("one", "v", partition=7, on_delivery=seen)
-        producer.produce("one", "v", partition=0, on_delivery=seen)
-        assert producer.flush(WAIT_S) == 0
+    producer.produce("one", "v", partition=partition, on_delivery=seen)
+    producer.produce("one", "v", partition=0, on_delivery=seen)
+    assert producer.flush(WAIT_S) == 0  # less than the 60 s of `max.block.ms`
     assert [e and e.code() for e in seen.errors] == [KafkaError._UNKNOWN_PARTITION, None]
+
+
+CLIENTS = pytest.mark.parametrize("client", [confluent_kafka, confluent], ids=["theirs", "ours"])
+
+
+@CLIENTS
+@pytest.mark.parametrize("partition", [7, -5])
+def test_partition_that_a_known_topic_does_not_have_is_refused_at_once(
+    cluster: ThreadedCluster, client: Any, partition: int
+) -> None:
+    seen = Outcomes()
+    producer = client.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer.produce("one", "v", on_delivery=seen)
+    assert producer.flush(WAIT_S) == 0
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        producer.produce("one", "v", partition=partition, on_delivery=seen)
+    error = raised.value.args[0]
+    assert error.name() == "_UNKNOWN_PARTITION"
+    assert error.str() == "Unable to produce message: Local: Unknown partition"
+    producer.produce("one", "v", on_delivery=seen)
+    assert producer.flush(WAIT_S) == 0
+    assert seen.errors == [None, None]
 
 
 @pytest.mark.parametrize(
