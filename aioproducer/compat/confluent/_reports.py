@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aioproducer._util import log
 from aioproducer.compat.confluent import errors
-from aioproducer.compat.confluent._translation import translated
+from aioproducer.compat.confluent._translation import reported
 from aioproducer.compat.confluent.message import (
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
@@ -223,8 +223,8 @@ class Reports:
     def error(self, error: OwnError) -> None:
         """Report an error that concerns no single record."""
         if self._error_cb is not None:
-            callback, reported = self._error_cb, translated(error)
-            self.add(lambda: callback(reported))
+            callback, given = self._error_cb, reported(error)
+            self.add(lambda: callback(given))
 
     # -- in the loop's thread --------------------------------------------------------------------
 
@@ -291,7 +291,7 @@ class Reports:
 
 
 def _call_back(record: Record, error: OwnError, partition: int | None, at: float) -> None:
-    reported = translated(error)
+    given = reported(error)
     timestamp = (TIMESTAMP_NOT_AVAILABLE, -1)
     if record.timestamp_ms is not None:
         timestamp = (TIMESTAMP_CREATE_TIME, record.timestamp_ms)
@@ -302,11 +302,11 @@ def _call_back(record: Record, error: OwnError, partition: int | None, at: float
         record.key,
         record.value,
         record.headers,
-        reported,
+        given,
         timestamp,
         at - record.since,
     )
-    record.on_delivery(reported, message)
+    record.on_delivery(given, message)
 
 
 def _delivered(message_class: type[Message], record: Record, delivery: Delivery, at: float) -> Any:

@@ -60,6 +60,16 @@ def translated(error: ours.KafkaError) -> KafkaError:
     )
 
 
+def reported(error: ours.KafkaError) -> KafkaError:
+    """Return what callbacks get of this error.
+
+    As with librdkafka, only errors of calls are `retriable()` or `txn_requires_abort()`. Programs
+    take a retriable error in a callback for one that is not final.
+    """
+    made = translated(error)
+    return errors.error(made.code(), made.str(), fatal=made.fatal())
+
+
 @contextmanager
 def translating() -> Iterator[None]:
     """Raise what the block raises in confluent-kafka's terms."""

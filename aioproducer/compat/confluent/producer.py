@@ -240,7 +240,7 @@ class Producer(ClosedOnLeaving):
             The number of records whose outcome has not been reported yet.
 
         Raises:
-            Exception: What a callback raised.
+            Exception: What the first callback raised that did; the others have been called.
             RuntimeError: The producer is closed.
         """
         self._check_open()
@@ -427,19 +427,35 @@ class Producer(ClosedOnLeaving):
             ) from error
 
     def _flush(self, timeout: float | None) -> int:
+        """Flush; what the first callback raises is raised when all have been called."""
+        raised: list[Exception] = []
+
+        def serve(limit: float | None, enough: Callable[[], bool] | None = None) -> int:
+            try:
+                return self._serve(limit, enough)
+            except Exception as error:
+                raised.append(error)
+                return 1
+
+        left = self._wait_for_outcomes(timeout, serve)
+        if raised:
+            raise raised[0]
+        return left
+
+    def _wait_for_outcomes(self, timeout: float | None, serve: Callable[..., int]) -> int:
         deadline = None if timeout is None else time.monotonic() + timeout
         while self._reports.count:
             flushed = self._submit(self._loop_side.flush())
             try:
                 while self._reports.count and not flushed.done():
                     left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                    self._serve(left, partial(self._is_flushed, flushed))
+                    serve(left, partial(self._is_flushed, flushed))
                     if left == 0.0:
                         return self._reports.count
             finally:
                 flushed.cancel()
             # Nothing is left to wait for but callbacks, perhaps those of another thread.
-            if self._reports.count and not self._reports.serve(_SLICE_S):
+            if self._reports.count and not serve(_SLICE_S):
                 with translating():
                     self._thread.check_alive()
             if deadline is not None and time.monotonic() >= deadline:

@@ -380,7 +380,7 @@ def test_exception_in_the_middle_of_a_batch_leaves_the_rest_for_the_next_poll(
             producer.produce("one", str(number), on_delivery=reported)
         for _ in range(2):
             with pytest.raises(ZeroDivisionError):
-                producer.flush(WAIT_S)
+                producer.poll(WAIT_S)
         assert len(producer) == 0
         assert producer.poll(0.1) == 0
     assert seen == [0, 1, 2, 3, 4]
@@ -420,3 +420,52 @@ def test_numbers_of_other_types_are_taken_for_partition_and_timestamp(
     )
     assert producer.flush(WAIT_S) == 0
     assert [(m.partition(), m.timestamp()[1]) for m in seen] == [(1, 1)]
+
+
+@CLIENTS
+def test_error_of_a_record_is_not_retriable_and_does_not_ask_for_an_abort(client: Any) -> None:
+    seen: list[Any] = []
+    producer = client.Producer(NOWHERE | {"message.timeout.ms": 100, "linger.ms": 0})
+    producer.produce("t", "v", on_delivery=lambda error, message: seen.append(error))
+    assert producer.flush(WAIT_S) == 0
+    (error,) = seen
+    assert error.name() == "_MSG_TIMED_OUT"
+    assert (error.fatal(), error.retriable(), error.txn_requires_abort()) == (False, False, False)
+
+
+# -- exceptions of callbacks -----------------------------------------------------------------------
+
+
+@CLIENTS
+def test_flush_calls_every_callback_before_it_raises_what_one_has_raised(
+    cluster: ThreadedCluster, client: Any
+) -> None:
+    seen: list[Any] = []
+
+    def failing(error: Any, message: Any) -> None:
+        seen.append(message.value())
+        raise ZeroDivisionError(message.value())
+
+    producer = client.Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
+    for number in range(3):
+        producer.produce("one", str(number), on_delivery=failing)
+    producer.produce("t", "last", partition=0, on_delivery=failing)
+    with pytest.raises(ZeroDivisionError):
+        producer.flush(WAIT_S)
+    assert sorted(seen) == [b"0", b"1", b"2", b"last"]
+    assert len(producer) == 0
+    assert producer.flush(WAIT_S) == 0
+
+
+def test_close_after_a_callback_has_raised_has_delivered_all(cluster: ThreadedCluster) -> None:
+    def failing(error: Any, message: Any) -> None:
+        raise ZeroDivisionError
+
+    before = len(cluster.values("one"))
+    options = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 60_000}
+    producer = Producer(options)
+    producer.produce("t", "v", on_delivery=failing)
+    producer.produce("one", "v", on_delivery=failing)
+    with pytest.raises(ZeroDivisionError):
+        producer.close()
+    assert len(cluster.values("one")) == before + 1
