@@ -8,10 +8,13 @@ A delivery is awaited in two steps: `message = await (await producer.produce("or
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+import inspect
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, Final, Self
 
+from aioproducer._util import log
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat.confluent import errors
@@ -24,6 +27,7 @@ from aioproducer.compat.confluent._cluster import (
 from aioproducer.compat.confluent._loop_side import LoopSide
 from aioproducer.compat.confluent._reports import Group, Reports
 from aioproducer.compat.confluent._settings import settings_of
+from aioproducer.compat.confluent._statistics import Clock
 from aioproducer.compat.confluent._transactions import TransactionalCalls
 from aioproducer.compat.confluent._translation import translated, translating
 from aioproducer.compat.confluent.errors import KafkaError
@@ -31,6 +35,10 @@ from aioproducer.compat.confluent.message import Message
 from aioproducer.compat.confluent.producer import in_time, limit_of, record_of
 
 __all__ = ["AIOProducer"]
+
+_log = log.get("producer")
+_closing: Final[set[asyncio.Future[None]]] = set()
+"""Producers that are being closed: the loop has only weak references to tasks."""
 
 
 class AIOProducer:
@@ -40,7 +48,8 @@ class AIOProducer:
 
     Args:
         producer_conf: librdkafka's properties with confluent-kafka's callbacks, which are called
-            in the loop.
+            in the loop. Of these, `error_cb`, `stats_cb` and `on_delivery` may be coroutine
+            functions.
         max_workers: No effect, as the other three: there are no threads and no second buffer.
         executor: No effect.
         batch_size: No effect.
@@ -65,6 +74,11 @@ class AIOProducer:
         del max_workers, executor, batch_size, buffer_timeout
         loop = asyncio.get_running_loop()
         settings = settings_of(producer_conf)
+        self._callbacks = _Callbacks()
+        settings = settings._replace(
+            error_cb=self._callbacks.logged(settings.error_cb, "error_cb"),
+            stats_cb=self._callbacks.logged(settings.stats_cb, "stats_cb"),
+        )
         self._settings = settings
         self._limit = settings.config.max_request_size
         self._transactional = settings.config.transactional_id is not None
@@ -72,7 +86,13 @@ class AIOProducer:
         self._loop_side = LoopSide(settings, _Loop(loop), self._reports)
         self._loop_side.begin()
         self._calls = TransactionalCalls(self._transactional)
+        self._loop = loop
         self._closed = False
+        self._end: asyncio.Future[None] | None = None
+        self._clock = Clock(settings, self._reports)
+        self._timer: asyncio.TimerHandle | None = None
+        if self._clock.is_on:
+            _report_statistics(weakref.ref(self))
 
     async def produce(
         self,
@@ -105,12 +125,12 @@ class AIOProducer:
         """
         self._check_open()
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        callback = on_delivery or self._settings.on_delivery
+        callback, callbacks = on_delivery or self._settings.on_delivery, self._callbacks
 
         def on_outcome(error: Any, message: Any) -> None:
             try:
                 if callback is not None:
-                    callback(error, message)
+                    callbacks.finish(callback(error, message), "on_delivery")
             except Exception as raised:
                 if not future.done():
                     future.set_exception(raised)
@@ -236,18 +256,30 @@ class AIOProducer:
         self._settings.credentials.change(username, password)
 
     async def close(self) -> None:
-        """Deliver what was handed over, and release everything; safe to call again."""
-        if self._closed and not hasattr(self, "_inside"):
+        """Deliver what was handed over, and release everything; safe to call again.
+
+        Cancelling it does not end that: a further call waits for it.
+        """
+        if self._closed and self._end is None:
             return
         self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._end is None:
+            self._end = _begin_close(self._loop_side)
         with translating():
-            await self._loop_side.close(None)
+            await asyncio.shield(self._end)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
+
+    def __del__(self) -> None:
+        if not self._closed:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(_begin_close, self._loop_side)
 
     def __len__(self) -> int:
         return 0 if self._closed else self._reports.count
@@ -287,6 +319,59 @@ class AIOProducer:
         limit = limit_of(timeout)
         with self._calls.making(name), translating():
             await in_time(work(self._loop_side), limit)
+
+
+def _begin_close(loop_side: LoopSide) -> asyncio.Future[None]:
+    end = asyncio.ensure_future(loop_side.close(None))
+    _closing.add(end)
+    end.add_done_callback(_closing.discard)
+    return end
+
+
+def _report_statistics(reference: weakref.ref[AIOProducer]) -> None:
+    """Report statistics each time they are due, until the producer is closed or dropped."""
+    producer = reference()
+    if producer is None or producer._closed:
+        return
+    producer._clock.report_if_due(producer._loop_side)
+    left = producer._clock.left()
+    producer._timer = producer._loop.call_later(left, _report_statistics, reference)
+
+
+class _Callbacks:
+    """Calls of the application's callbacks, which may be coroutine functions.
+
+    confluent-kafka's `AIOProducer` takes only these; here other functions work as well.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def logged(self, callback: Any, name: str) -> Callable[[Any], None] | None:
+        """Return how to call a callback so that what it raises is logged; None without one."""
+        if callback is None:
+            return None
+
+        def call(argument: Any) -> None:
+            try:
+                self.finish(callback(argument), name)
+            except Exception:
+                _log.exception("%s raised", name)
+
+        return call
+
+    def finish(self, result: Any, name: str) -> None:
+        """Await in the background what a callback has returned, if it can be awaited."""
+        if inspect.isawaitable(result):
+            task = asyncio.get_running_loop().create_task(self._awaited(result, name))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _awaited(self, result: Awaitable[Any], name: str) -> None:
+        try:
+            await result
+        except Exception:
+            _log.exception("%s raised", name)
 
 
 class _Loop:

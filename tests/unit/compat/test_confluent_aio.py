@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -196,6 +198,89 @@ async def test_close_delivers_and_ends_the_producer(cluster: EmbeddedCluster) ->
     for call in (producer.produce("t", "v"), producer.flush(), producer.poll()):
         with pytest.raises(RuntimeError, match="Producer has been closed"):
             await call
+
+
+async def test_each_call_of_close_returns_when_all_is_delivered(cluster: EmbeddedCluster) -> None:
+    producer = AIOProducer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 60_000})
+    future = await producer.produce("t", "v")
+    cancelled = asyncio.create_task(producer.close())
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.gather(cancelled, return_exceptions=True)
+    assert cancelled.cancelled()
+    assert not future.done()
+    await asyncio.gather(producer.close(), producer.close())
+    assert future.done()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_dropped_producer_that_has_reached_no_broker_ends_its_tasks() -> None:
+    producer = AIOProducer(NOWHERE)
+    await asyncio.sleep(0)
+    begun = asyncio.all_tasks() - {asyncio.current_task()}
+    assert begun
+    del producer
+    gc.collect()
+    async with asyncio.timeout(WAIT_S):
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others)
+    assert all(task.done() for task in begun)
+
+
+# -- callbacks of the configuration ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("raises", [False, True], ids=["returns", "raises"])
+@pytest.mark.parametrize("kind", ["function", "coroutine function"])
+async def test_error_cb_is_called_again_whatever_it_is_and_does(
+    caplog: pytest.LogCaptureFixture, kind: str, raises: bool
+) -> None:
+    errors: asyncio.Queue[Any] = asyncio.Queue()
+
+    def error_cb(error: Any) -> None:
+        errors.put_nowait(error)
+        if raises:
+            raise confluent_kafka.KafkaException(error)
+
+    async def error_coroutine(error: Any) -> None:
+        error_cb(error)
+
+    callback = error_cb if kind == "function" else error_coroutine
+    async with AIOProducer(NOWHERE | {"max.block.ms": 10, "error_cb": callback}):
+        async with asyncio.timeout(WAIT_S):
+            codes = [(await errors.get()).code() for _ in range(2)]
+        await asyncio.sleep(0)
+    assert codes == [KafkaError._ALL_BROKERS_DOWN] * 2
+    assert ("error_cb raised" in caplog.messages) is raises
+
+
+@pytest.mark.parametrize("kind", ["function", "coroutine function"])
+async def test_stats_cb_is_called_without_any_call(cluster: EmbeddedCluster, kind: str) -> None:
+    texts: asyncio.Queue[str] = asyncio.Queue()
+
+    async def stats_coroutine(text: str) -> None:
+        texts.put_nowait(text)
+
+    options = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "client.id": "measured",
+        "statistics.interval.ms": 10,
+        "stats_cb": texts.put_nowait if kind == "function" else stats_coroutine,
+    }
+    async with AIOProducer(options), asyncio.timeout(WAIT_S):
+        for _ in range(2):
+            assert json.loads(await texts.get())["client_id"] == "measured"
+
+
+async def test_on_delivery_may_be_a_coroutine_function(producer: AIOProducer) -> None:
+    seen: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def reported(error: Any, message: Any) -> None:
+        seen.put_nowait((error, message))
+
+    message = await (await producer.produce("t", "v", on_delivery=reported))
+    async with asyncio.timeout(WAIT_S):
+        assert await seen.get() == (None, message)
 
 
 async def test_poll_waits_for_an_outcome(producer: AIOProducer) -> None:
