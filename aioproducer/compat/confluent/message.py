@@ -25,9 +25,10 @@ class Message:
         value: bytes | None = None,
         headers: Headers | None = None,
         error: KafkaError | None = None,
-        timestamp: tuple[int, int] = (TIMESTAMP_NOT_AVAILABLE, -1),
+        timestamp: tuple[int, int] = (TIMESTAMP_NOT_AVAILABLE, 0),
         latency: float | None = None,
         leader_epoch: int | None = None,
+        delivery_count: int | None = None,
     ) -> None:
         self._topic = topic
         self._partition = partition
@@ -39,6 +40,7 @@ class Message:
         self._timestamp = timestamp
         self._latency = latency
         self._leader_epoch = leader_epoch
+        self._delivery_count = delivery_count
 
     def topic(self) -> str | None:
         """Return the topic's name."""
@@ -60,6 +62,14 @@ class Message:
         """Return the value as it was sent."""
         return self._value
 
+    def deserialized_key(self) -> Any:
+        """Return the key: what was produced is not deserialized."""
+        return self._key
+
+    def deserialized_value(self) -> Any:
+        """Return the value: what was produced is not deserialized."""
+        return self._value
+
     def headers(self) -> Headers | None:
         """Return the headers as pairs; None if there are none."""
         return self._headers
@@ -79,6 +89,18 @@ class Message:
     def leader_epoch(self) -> int | None:
         """Return None: the answer to a Produce request has no epoch."""
         return self._leader_epoch
+
+    def delivery_count(self) -> int | None:
+        """Return None: only consumers of share groups count deliveries."""
+        return self._delivery_count
+
+    def set_topic(self, value: str | None) -> None:
+        """Replace the topic."""
+        self._topic = value
+
+    def set_error(self, value: KafkaError | None) -> None:
+        """Replace the error."""
+        self._error = value
 
     def set_headers(self, value: Headers | None) -> None:
         """Replace the headers."""
@@ -104,6 +126,7 @@ class Message:
             self._timestamp,
             self._latency,
             self._leader_epoch,
+            self._delivery_count,
         )
         return Message, parts
 

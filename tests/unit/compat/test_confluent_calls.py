@@ -13,7 +13,7 @@ import confluent_kafka.admin
 import pytest
 
 from aioproducer.compat import confluent
-from aioproducer.compat.confluent import KafkaError, Message, Producer
+from aioproducer.compat.confluent import KafkaError, Message, Producer, errors
 from aioproducer.compat.confluent._reports import Group, Reports
 from aioproducer.compat.confluent._settings import settings_of
 from aioproducer.testing import ThreadedCluster
@@ -469,3 +469,56 @@ def test_close_after_a_callback_has_raised_has_delivered_all(cluster: ThreadedCl
     with pytest.raises(ZeroDivisionError):
         producer.close()
     assert len(cluster.values("one")) == before + 1
+
+
+# -- messages --------------------------------------------------------------------------------------
+
+
+@CLIENTS
+def test_message_has_every_method_and_each_setter_changes_what_its_getter_returns(
+    client: Any,
+) -> None:
+    message = client.Message(
+        "t", 1, 2, b"k", b"v", [("h", b"x")], None, (1, 5), 0.5, 3, delivery_count=4
+    )
+    if client is confluent:  # as the producer makes them
+        message = errors.shared_class(Message)(*message.__reduce__()[1])
+        assert isinstance(message, confluent_kafka.Message)
+    got = {
+        name: getattr(message, name)()
+        for name in dir(confluent_kafka.Message)
+        if not name.startswith(("_", "set_"))
+    }
+    assert got == {
+        "topic": "t",
+        "partition": 1,
+        "offset": 2,
+        "key": b"k",
+        "value": b"v",
+        "deserialized_key": b"k",
+        "deserialized_value": b"v",
+        "headers": [("h", b"x")],
+        "error": None,
+        "timestamp": (1, 5),
+        "latency": 0.5,
+        "leader_epoch": 3,
+        "delivery_count": 4,
+    }
+    error = client.KafkaError(3)
+    for name, value in {
+        "topic": "u",
+        "key": b"l",
+        "value": b"w",
+        "headers": [("i", b"y")],
+        "error": error,
+    }.items():
+        getattr(message, f"set_{name}")(value)
+        assert getattr(message, name)() == value
+    assert {f"set_{name}" for name in ("topic", "key", "value", "headers", "error")} == {
+        name for name in dir(confluent_kafka.Message) if name.startswith("set_")
+    }
+
+
+@CLIENTS
+def test_message_without_a_timestamp_has_none(client: Any) -> None:
+    assert client.Message().timestamp() == (confluent_kafka.TIMESTAMP_NOT_AVAILABLE, 0)

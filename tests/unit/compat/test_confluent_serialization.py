@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -108,6 +110,118 @@ def test_closed_producer_calls_no_serializer() -> None:
 def test_serializer_is_callable() -> None:
     with pytest.raises(TypeError, match="a serializer is callable"):
         SerializingProducer(NOWHERE | {"key.serializer": 5})
+
+
+# -- builders of serializers, as of confluent-kafka 2.16 -------------------------------------------
+
+CLIENTS = pytest.mark.parametrize("client", [confluent_kafka, confluent], ids=["theirs", "ours"])
+
+
+class Built:
+    """A serializer that a builder has made."""
+
+    def __init__(self, text: str, *, fails: bool = False) -> None:
+        self.text = text
+        self.fails = fails
+        self.closed = 0
+        self.resolver: Any = None
+
+    def __call__(self, obj: Any, ctx: Any) -> str:
+        return f"{self.text} {obj}"
+
+    def set_cluster_id_resolver(self, resolver: Any) -> None:
+        self.resolver = resolver
+
+    def close(self) -> None:
+        self.closed += 1
+        if self.fails:
+            raise ZeroDivisionError(self.text)
+
+
+class Builder:
+    """Builds a serializer from properties that begin with a prefix."""
+
+    def __init__(self, prefix: str, made: Built) -> None:
+        self.prefix, self.made = prefix, made
+        self.is_key: bool | None = None
+        self.seen: dict[str, Any] = {}
+
+    def build(self, conf: dict[str, Any], is_key: bool) -> Any:
+        self.seen, self.is_key = dict(conf), is_key
+        return self.made, {k: v for k, v in conf.items() if not k.startswith(self.prefix)}
+
+
+@CLIENTS
+def test_builders_make_serializers_from_the_configuration_and_close_ends_them(
+    cluster: ThreadedCluster, client: Any
+) -> None:
+    keys, values, seen = Builder("one.", Built("k")), Builder("two.", Built("v")), []
+    plain = {"bootstrap.servers": cluster.bootstrap_servers, "one.x": 1, "two.x": 2}
+    builders = {"key.serializer.builder": keys, "value.serializer.builder": values}
+    with client.SerializingProducer(plain | builders) as producer:
+        producer.produce("t", key=1, value=2, on_delivery=lambda e, m: seen.append(m))
+        assert producer.flush(WAIT_S) == 0
+        assert values.made.resolver() == producer.cluster_id(WAIT_S)
+        assert (keys.made.closed, values.made.closed) == (0, 0)
+    assert (keys.made.closed, values.made.closed) == (1, 1)
+    assert [(m.key(), m.value()) for m in seen] == [(b"k 1", b"v 2")]
+    assert (keys.is_key, values.is_key) == (True, False)
+    assert keys.seen == values.seen == plain
+    producer.close()
+    assert values.made.closed == 1
+
+
+@CLIENTS
+def test_serializers_of_builders_are_closed_where_the_configuration_is_wrong(client: Any) -> None:
+    builder = Builder("one.", Built("k"))
+    with pytest.raises(confluent_kafka.KafkaException):
+        client.SerializingProducer(NOWHERE | {"key.serializer.builder": builder, "nonsense": 1})
+    assert builder.made.closed == 1
+
+
+@CLIENTS
+def test_every_serializer_of_a_builder_is_closed_although_one_fails(client: Any) -> None:
+    keys, values = Built("k", fails=True), Built("v", fails=True)
+    options = {
+        "key.serializer.builder": Builder("one.", keys),
+        "value.serializer.builder": Builder("two.", values),
+    }
+    producer = client.SerializingProducer(NOWHERE | options)
+    with pytest.raises(ZeroDivisionError, match="k"):
+        producer.close()
+    assert (keys.closed, values.closed) == (1, 1)
+
+
+@CLIENTS
+@pytest.mark.parametrize("made", [None, (Built("k"),), (Built("k"), None)], ids=["a", "b", "c"])
+def test_builder_that_returns_something_else_is_refused(client: Any, made: Any) -> None:
+    builder = Builder("one.", Built("k"))
+    builder.build = lambda conf, is_key: made  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match=r"key.serializer.builder (must return|returned)"):
+        client.SerializingProducer(NOWHERE | {"key.serializer.builder": builder})
+
+
+@CLIENTS
+def test_serializer_beside_its_builder_is_refused(client: Any) -> None:
+    options = {"value.serializer": Built("v"), "value.serializer.builder": Builder("", Built("v"))}
+    with pytest.raises(ValueError, match="Cannot configure both"):
+        client.SerializingProducer(NOWHERE | options)
+
+
+@CLIENTS
+def test_serializing_producer_is_generic_and_takes_its_configuration_by_name(client: Any) -> None:
+    client.SerializingProducer[str, bytes](conf=NOWHERE).close()
+
+
+def test_serializer_does_not_keep_its_producer_alive() -> None:
+    serializer = Built("v")
+    producer = SerializingProducer(NOWHERE | {"value.serializer": serializer})
+    gone = weakref.ref(producer)
+    del producer
+    gc.collect()
+    assert gone() is None
+    with pytest.raises(RuntimeError, match="Producer has been closed"):
+        serializer.resolver()
 
 
 def test_nothing_of_confluent_kafka_is_needed() -> None:
