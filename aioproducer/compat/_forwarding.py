@@ -17,7 +17,7 @@ def forwarded(name: str, here: str, package: str, distribution: str) -> Any:
 
     Raises:
         AttributeError: The client has no such name.
-        ImportError: The client is not installed.
+        ImportError: The client is not installed, or something that its submodule needs.
     """
     if name.startswith("__"):
         raise AttributeError(f"module {here!r} has no attribute {name!r}")
@@ -33,6 +33,23 @@ def forwarded(name: str, here: str, package: str, distribution: str) -> Any:
     if not hasattr(module, name):
         try:
             return import_module(f"{package}.{name}")
-        except ModuleNotFoundError:
+        except ModuleNotFoundError as error:
+            if error.name != f"{package}.{name}":
+                raise
             raise AttributeError(f"neither {here!r} nor {package!r} has {name!r}") from None
     return getattr(module, name)
+
+
+def version_of(package: str, interface_version: str) -> str:
+    """Return the version of a client; programs decide by it which of its classes there are.
+
+    Args:
+        package: The client's package.
+        interface_version: The version whose interface is implemented here: without the client.
+    """
+    try:
+        return str(import_module(package).__version__)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        return interface_version

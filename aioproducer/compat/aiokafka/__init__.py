@@ -46,10 +46,9 @@ What differs on purpose (aiokafka -> here):
 - `sasl_kerberos_domain_name` is used -> ValueError: brokers go by their own host names
 """
 
-from importlib import import_module
 from typing import Any
 
-from aioproducer.compat._forwarding import forwarded
+from aioproducer.compat._forwarding import forwarded, version_of
 from aioproducer.compat.aiokafka import abc, errors, helpers, partitioner, structs
 from aioproducer.compat.aiokafka.abc import ConsumerRebalanceListener
 from aioproducer.compat.aiokafka.errors import ConsumerStoppedError, IllegalOperation
@@ -81,9 +80,6 @@ _INTERFACE_VERSION = "0.14.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":  # programs decide by it which of aiokafka's other classes there are
-        try:
-            return import_module("aiokafka").__version__
-        except ModuleNotFoundError:
-            return _INTERFACE_VERSION
+    if name == "__version__":
+        return version_of("aiokafka", _INTERFACE_VERSION)
     return forwarded(name, __name__, "aiokafka", "aiokafka")

@@ -32,7 +32,7 @@ What differs on purpose (confluent-kafka -> here):
 
 from typing import Any
 
-from aioproducer.compat._forwarding import forwarded
+from aioproducer.compat._forwarding import forwarded, version_of
 from aioproducer.compat.confluent import errors, message, serialization
 from aioproducer.compat.confluent.aio import AIOProducer
 from aioproducer.compat.confluent.errors import KafkaError, KafkaException
@@ -61,5 +61,10 @@ __all__ = [
 ]
 
 
+_INTERFACE_VERSION = "2.16.1"
+
+
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version_of("confluent_kafka", _INTERFACE_VERSION)
     return forwarded(name, __name__, "confluent_kafka", "confluent-kafka")

@@ -30,7 +30,7 @@ What differs on purpose (kafka-python -> here):
 
 from typing import Any
 
-from aioproducer.compat._forwarding import forwarded
+from aioproducer.compat._forwarding import forwarded, version_of
 from aioproducer.compat.kafka import errors, partitioner, serializer, structs
 from aioproducer.compat.kafka.partitioner import (
     DefaultPartitioner,
@@ -58,5 +58,10 @@ __all__ = [
 ]
 
 
+_INTERFACE_VERSION = "3.0.12"
+
+
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version_of("kafka", _INTERFACE_VERSION)
     return forwarded(name, __name__, "kafka", "kafka-python")
