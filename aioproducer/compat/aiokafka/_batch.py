@@ -32,6 +32,11 @@ class RecordInBatch(NamedTuple):
     size: int
     timestamp: int
 
+    @property
+    def crc(self) -> None:
+        """None: records of this format have no checksum each."""
+        return None
+
 
 class BatchBuilder:
     """A batch under way; `AIOKafkaProducer.create_batch()` makes one.

@@ -170,7 +170,8 @@ def _milliseconds(value: float) -> int:
 def _token_source(provider: AbstractTokenProvider) -> Callable[[], Awaitable[OAuthToken]]:
     async def token() -> OAuthToken:
         value = await provider.token()
-        extensions: Mapping[str, str] = provider.extensions()
-        return OAuthToken(value, extensions=extensions)
+        extensions = getattr(provider, "extensions", None)  # a provider may have `token()` alone
+        found: Mapping[str, str] = extensions() if callable(extensions) else {}
+        return OAuthToken(value, extensions=found)
 
     return token

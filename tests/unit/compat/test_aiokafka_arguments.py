@@ -202,6 +202,17 @@ async def test_a_token_provider_is_asked_for_token_and_extensions() -> None:
     assert (token.value, token.extensions) == ("t0ken", {"tenant": "a"})
 
 
+async def test_a_token_provider_may_have_no_extensions() -> None:
+    class Provider:
+        async def token(self) -> str:
+            return "t0ken"
+
+    options = SASL | {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": Provider()}
+    producer = silent(AIOKafkaProducer(**options))
+    token = await producer._config.sasl_oauthbearer_token()
+    assert (token.value, token.extensions) == ("t0ken", {})
+
+
 def test_order_without_idempotence_is_kept_by_one_request_at_a_time() -> None:
     plain = silent(AIOKafkaProducer())._config
     assert (plain.acks_value, plain.max_in_flight_requests_per_connection) == (1, 1)
@@ -314,3 +325,12 @@ def test_a_batch_serializes_and_closes() -> None:
     batch.close()
     assert batch.append(key="k", value="v", timestamp=None) is None
     assert batch.closed()
+
+
+def test_record_in_a_batch_has_the_fields_of_aiokafkas() -> None:
+    from aiokafka.record.default_records import DefaultRecordMetadata
+
+    added = BatchBuilder(1_000).append(key=None, value=b"v", timestamp=5)
+    theirs = DefaultRecordMetadata(0, 8, 5)
+    fields = [name for name in dir(DefaultRecordMetadata) if not name.startswith("_")]
+    assert [getattr(added, name) for name in fields] == [getattr(theirs, name) for name in fields]
