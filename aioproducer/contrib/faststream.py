@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioproducer._checks.extras import required
@@ -25,7 +26,7 @@ from aioproducer.compat.aiokafka._connection import Connection
 from aioproducer.compat.aiokafka._outcomes import RecordFutures
 from aioproducer.compat.aiokafka._translation import record_metadata, translated, translating
 from aioproducer.config import ProducerConfig
-from aioproducer.errors import KafkaError
+from aioproducer.errors import KafkaError, ProducerClosedError
 
 with required(__name__, "faststream"):
     from faststream import kafka
@@ -224,7 +225,8 @@ class _Native(ProducerState):
             if self._is_own:
                 await self.own.close()
             else:
-                await self.own.flush()
+                with suppress(ProducerClosedError):  # it has delivered what was accepted
+                    await self.own.flush()
 
     async def flush(self) -> None:
         """Send without lingering, and wait for the outcomes."""

@@ -25,6 +25,8 @@ What differs on purpose (confluent-kafka -> here):
 - `AIOProducer.produce()` takes no headers -> it does
 - `batch.size` is 1,000,000 -> 131,072: a batch's memory is allocated whole
 - values and keys are text or `bytes` -> `bytearray` and `memoryview` as well
+- properties of TLS and SASL are ignored without `security.protocol` -> refused, as the connection
+  would be neither encrypted nor authenticated; `security.protocol=plaintext` allows them
 - `throttle_cb` is called -> it is not, with a warning; see the metric `produce-throttle-time-avg`
 - 1.3 us of user CPU per record of 100 bytes with a callback, 0.9 us without -> 2.4 us (CPython
   3.11); without callbacks 1.5 us (measured in turns on the same machine)

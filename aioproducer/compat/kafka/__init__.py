@@ -21,6 +21,9 @@ What differs on purpose (kafka-python -> here):
 - `send()` in a callback may wait for ever -> KafkaTimeoutError where it would have to wait
 - an unknown option is a ValueError, other mistakes KafkaConfigurationError ->
   KafkaConfigurationError, which is a ValueError as well
+- options of TLS and SASL are ignored without `security_protocol` -> KafkaConfigurationError, as
+  the connection would be neither encrypted nor authenticated; `security_protocol="PLAINTEXT"`
+  allows them
 - `metric_reporters` are kafka-python's classes -> objects, see `aioproducer.metrics.reporters`
 - `metrics(raw=True)` has KafkaMetric objects -> `aioproducer.metrics.Metric` by `MetricName`
 - a partitioner's `on_new_batch` is called -> it is not

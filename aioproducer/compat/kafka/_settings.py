@@ -132,7 +132,7 @@ def producer_config(given: Mapping[str, Any], config: dict[str, Any]) -> Produce
     Args:
         given: What the caller has given.
         config: The same with kafka-python's defaults, as `KafkaProducer.config`; `client_id`,
-            `acks` and `api_version` are completed.
+            `acks`, `api_version` and `enable_idempotence` are completed.
 
     Raises:
         ConfigError: An option is unknown, has a wrong value, or contradicts another one.
@@ -167,7 +167,9 @@ def producer_config(given: Mapping[str, Any], config: dict[str, Any]) -> Produce
         old = (*config["api_version"], 0)[:3]
         options["broker_version_fallback"] = ".".join(map(str, old))
     _check_codec(options.get("compression_type"))
-    return ProducerConfig(**options)
+    read = ProducerConfig(**options)
+    config["enable_idempotence"] = read.effective_idempotence
+    return read
 
 
 def _is_default(name: str, value: Any) -> bool:

@@ -362,6 +362,27 @@ def test_float_is_rounded_up_and_infinity_is_the_longest_time() -> None:
     assert config.delivery_timeout_ms == config.retries == 2**31 - 1
 
 
+@pytest.mark.parametrize(
+    ("options", "is_idempotent"),
+    [
+        ({}, True),
+        ({"acks": "all"}, True),
+        ({"transactional_id": "x"}, True),
+        ({"acks": 1}, False),
+        ({"retries": 0}, False),
+        ({"max_in_flight_requests_per_connection": 6}, False),
+        ({"enable_idempotence": False}, False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("client", [kafka.KafkaProducer, KafkaProducer], ids=["theirs", "ours"])
+def test_config_says_whether_idempotence_is_on(
+    cluster: ThreadedCluster, client: Any, options: dict[str, Any], is_idempotent: bool
+) -> None:
+    with client(bootstrap_servers=cluster.bootstrap_servers, **options) as producer:
+        assert producer.config["enable_idempotence"] is is_idempotent
+
+
 def test_many_requests_in_flight_switch_idempotence_off() -> None:
     assert not config_of(max_in_flight_requests_per_connection=6).effective_idempotence
     assert config_of(max_in_flight_requests_per_connection=5).effective_idempotence

@@ -181,6 +181,18 @@ async def test_a_producer_of_the_program_is_used_and_left_open(cluster: Embedded
         assert producer.health().ready
 
 
+async def test_a_broker_stops_after_the_producer_of_the_program_was_closed(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        made = broker(cluster, producer=producer)
+        await made.start()
+        await made.publish("x", "t")
+    await made.stop()
+    with pytest.raises(IncorrectState):
+        await made.publish("x", "t")
+
+
 async def test_a_broker_that_another_class_makes_can_be_given(cluster: EmbeddedCluster) -> None:
     theirs = TheirBroker(cluster.bootstrap_servers.split(","), logger=None)
     assert publish_natively(theirs) is theirs
