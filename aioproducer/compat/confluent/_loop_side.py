@@ -299,8 +299,8 @@ class LoopSide:
                     delivery = fast_path.append_nowait(
                         topic, value, key, headers, partition, timestamp_ms
                     )
-                except KafkaError as error:
-                    self._fail(record, error)
+                except Exception as error:
+                    self._fail(record, _own(error))
                     continue
             if delivery is None:
                 self._append_or_queue(record)
@@ -343,7 +343,7 @@ class LoopSide:
             )
         except WouldBlockError:
             return False
-        except (KafkaError, TypeError, ValueError) as error:
+        except Exception as error:
             self._fail(record, _own(error))
         else:
             self._reports.report_when_done(record, delivery)
@@ -408,14 +408,16 @@ class LoopSide:
                     else:
                         self._reports.report_when_done(record, delivery)
                         return None
-        except (KafkaError, TypeError, ValueError) as error:
-            return _own(error)
+        except KafkaError as error:  # of which some are a `TimeoutError`
+            return error
         except TimeoutError:
             return DeliveryTimeoutError(
                 f"not sent within message.timeout.ms={limit * 1000:.0f}: the topic's metadata or "
                 "memory did not come",
                 topic=record.topic,
             )
+        except Exception as error:
+            return _own(error)
         return ProducerClosedError("the producer is closed")
 
     def _partition_of(self, topic: str, key: bytes) -> int | None:
@@ -443,7 +445,14 @@ class LoopSide:
 
 
 def _own(error: Exception) -> KafkaError:
-    return error if isinstance(error, KafkaError) else SerializationError(str(error))
+    """Return why a record is not handed on; a partitioner of the application may raise anything."""
+    if isinstance(error, KafkaError):
+        return error
+    if isinstance(error, TypeError | ValueError):
+        return SerializationError(str(error))
+    made = KafkaError(f"the record could not be handed on: {error!r}")
+    made.__cause__ = error
+    return made
 
 
 def _silence(config: ProducerConfig) -> KafkaError:

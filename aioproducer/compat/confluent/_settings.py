@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -198,7 +199,8 @@ def _kerberos(read: ProducerConfig) -> dict[str, str]:
 
 def _token_source(callback: Any, text: str) -> Callable[[], Awaitable[OAuthToken]]:
     async def token() -> OAuthToken:
-        value, expires_at, *more = await asyncio.to_thread(callback, text)
+        given = await asyncio.to_thread(callback, text)
+        value, expires_at, *more = await given if inspect.isawaitable(given) else given
         extensions = more[1] if len(more) > 1 else {}
         return OAuthToken(value, float(expires_at), dict(extensions or {}))
 

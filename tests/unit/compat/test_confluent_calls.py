@@ -250,12 +250,16 @@ def test_changed_credentials_are_those_of_the_next_authentication() -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"sasl.oauthbearer.config": "principal=alice"}])
-def test_oauth_cb_gives_the_token(given: dict[str, str]) -> None:
+@pytest.mark.parametrize("kind", ["function", "coroutine function"])
+def test_oauth_cb_gives_the_token(given: dict[str, str], kind: str) -> None:
     asked: list[str] = []
 
     def token(config: str) -> tuple[str, float]:
         asked.append(config)
         return "a-token", time.time() + 3600
+
+    async def token_later(config: str) -> tuple[str, float]:
+        return token(config)
 
     security = ListenerSecurity(
         None, ("OAUTHBEARER",), check_token=lambda text: 60_000 if text == "a-token" else None
@@ -266,7 +270,7 @@ def test_oauth_cb_gives_the_token(given: dict[str, str]) -> None:
             "bootstrap.servers": secured.bootstrap_servers,
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanisms": "OAUTHBEARER",
-            "oauth_cb": token,
+            "oauth_cb": token if kind == "function" else token_later,
         }
         with Producer(options | given) as producer:
             producer.produce("one", b"v", on_delivery=lambda error, _: delivered.append(error))
@@ -522,3 +526,23 @@ def test_message_has_every_method_and_each_setter_changes_what_its_getter_return
 @CLIENTS
 def test_message_without_a_timestamp_has_none(client: Any) -> None:
     assert client.Message().timestamp() == (confluent_kafka.TIMESTAMP_NOT_AVAILABLE, 0)
+
+
+@pytest.mark.timeout(60)
+def test_partitioner_that_raises_fails_its_record_and_no_other(cluster: ThreadedCluster) -> None:
+    seen: list[Any] = []
+
+    def partitioner(topic: str, key: bytes | None, value: bytes | None, meta: Any) -> int:
+        if value == b"wrong":
+            raise KeyError(topic)
+        return 1
+
+    options = {"bootstrap.servers": cluster.bootstrap_servers, "partitioner": partitioner}
+    with Producer(options) as producer:
+        for _ in ("the topic is new", "it is known"):
+            for value in ("wrong", "right"):
+                producer.produce("t", value, on_delivery=lambda e, m: seen.append((m.value(), e)))
+            assert producer.flush(WAIT_S) == 0
+    outcomes = sorted((value, error and error.name()) for value, error in seen)
+    assert outcomes == [(b"right", None)] * 2 + [(b"wrong", "_FAIL")] * 2
+    assert "KeyError('t')" in next(error.str() for _, error in seen if error)
