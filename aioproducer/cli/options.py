@@ -229,7 +229,7 @@ def _from_file(path: Path) -> dict[str, str]:
             "--config takes the name of a file", advice="give an option as -X NAME=VALUE"
         )
     try:
-        return parse_properties(path.read_text(encoding="utf-8"))
+        return parse_properties(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
     except ConfigError as error:

@@ -50,7 +50,7 @@ def avro_encoder(
     if wanted == LATEST and register:
         raise ConfigError("--register-schema needs a schema: --value-avro FILE")
     try:
-        schema = None if wanted == LATEST else Path(wanted).read_text(encoding="utf-8")
+        schema = None if wanted == LATEST else Path(wanted).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read the schema {wanted}: {reason}") from error

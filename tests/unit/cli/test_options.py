@@ -49,6 +49,13 @@ def test_unreadable_configuration_file_is_named(tmp_path: Path) -> None:
         Connection(config_file=binary).config()
 
 
+def test_configuration_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_bytes(b"\xef\xbb\xbfbootstrap.servers=file:1\nlinger.ms=7\n")
+    config = Connection(config_file=file).config()
+    assert (config.bootstrap, config.linger_ms) == ((("file", 1),), 7)
+
+
 @pytest.mark.parametrize("text", ["a+b", "a,b", "a,+b,"])
 def test_columns_are_parted_by_plus_or_comma(text: str) -> None:
     assert options.names(text) == ("a", "b")
