@@ -1,14 +1,17 @@
 """The classes of the commands: help without a placeholder for the value of a flag.
 
-Owns: the parameters as typer's help sees them. Not here: any command.
+Owns: the parameters as typer's help sees them, the errors of its output. Not here: any command.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
+
+from aioproducer.cli.console import standard_output
 
 
 def _flags_without_values(parameters: Iterable[Any]) -> list[Any]:
@@ -20,8 +23,21 @@ def _flags_without_values(parameters: Iterable[Any]) -> list[Any]:
     return found
 
 
+def _print_help(print_it: Callable[[], None]) -> None:
+    """Print help, with the errors of every other output."""
+    with standard_output():
+        try:
+            print_it()
+        except SystemExit as error:  # rich ends the program where a pipe is broken
+            raise BrokenPipeError from error
+
+
 class Command(TyperCommand):
     """A command whose flags take no value in its help."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        _print_help(partial(super().format_help, ctx, formatter))
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, those that click adds included."""
@@ -39,6 +55,10 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """A group of commands whose flags take no value in its help."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        _print_help(partial(super().format_help, ctx, formatter))
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, those that click adds included."""

@@ -5,7 +5,7 @@ Owns: the two consoles, their behaviour once they are closed. Not here: commands
 Invariants
 - Results go to standard output, everything else to standard error.
 - A closed standard error never ends a command; a closed standard output ends it with
-  `OutputClosedError`, after the work is done.
+  `OutputClosedError`, and one that cannot be written with `OutputError`, after the work is done.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ class OutputClosedError(Exception):
 
 class FileError(KafkaError):
     """A file a command is to write cannot be written."""
+
+
+class OutputError(FileError):
+    """Standard output is open and cannot be written, as a file on a full disk."""
 
 
 class Output(Console):
@@ -84,13 +88,13 @@ def print_json(content: Mapping[str, Any]) -> None:
 
 def write_line(text: str) -> None:
     """Print one line on standard output, at once; names in it have to be printable."""
-    with _standard_output():
+    with standard_output():
         sys.stdout.write(f"{text}\n")
 
 
 def print_table(table: Table) -> None:
     """Print a table on standard output, at once."""
-    with _standard_output():
+    with standard_output():
         Output(soft_wrap=True).print(table)
 
 
@@ -101,7 +105,7 @@ def print_text(text: Text, *, indent: int = 0) -> None:
     from elsewhere begins a line as a finding or a verdict does.
     """
     console = Output()
-    with _standard_output():
+    with standard_output():
         if console.is_terminal:
             lines = text.wrap(console, max(20, console.width - indent - _HANGING))
             console.print(Padding(Text("\n" + " " * _HANGING).join(lines), (0, 0, 0, indent)))
@@ -120,7 +124,15 @@ def print_facts(title: str, facts: Iterable[tuple[str, str]]) -> None:
 
 
 @contextmanager
-def _standard_output() -> Iterator[None]:
+def standard_output() -> Iterator[None]:
+    """Write to standard output within the block, which is flushed at its end.
+
+    Raises:
+        OutputClosedError: It is closed.
+        OutputError: It cannot be written.
+    """
+    if sys.stdout is None:  # closed before the command began
+        raise OutputClosedError
     if isinstance(sys.stdout, io.TextIOWrapper):
         # As for standard error: a character that its encoding has not does not end the command.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -129,10 +141,15 @@ def _standard_output() -> Iterator[None]:
         sys.stdout.flush()
     except BrokenPipeError as error:
         raise OutputClosedError from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise OutputError(f"cannot write to standard output: {reason}") from error
 
 
 def abandon_stdout() -> None:
-    """Keep the interpreter from failing again after a broken pipe, when it flushes at exit."""
+    """Keep the interpreter from failing again when it flushes standard output at exit."""
+    if sys.stdout is None:
+        return
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())
     os.close(devnull)

@@ -41,7 +41,7 @@ class ExitCode(IntEnum):
     UNREACHABLE = 3, "the cluster cannot be reached, stopped answering, or could not be started"
     INPUT = 4, "the input is missing, unreadable or damaged"
     REFUSED = 5, "the cluster refused, or is not as it should be (authorization, topic, TLS, ...)"
-    FILES = 6, "a file the command writes (dead letters, state, histogram) cannot be used"
+    FILES = 6, "a file the command writes (dead letters, state, histogram, output) cannot be used"
     BUG = 70, "a bug in aioproducer"
     INTERRUPTED = 130, "interrupted by Ctrl-C (SIGINT); what was accepted is delivered and counted"
     BROKEN_PIPE = 141, "standard output was closed by its reader (broken pipe)"

@@ -185,7 +185,8 @@ class _Json:
 def _text(data: bytes | None) -> str:
     text = "" if data is None else data.decode("utf-8", "replace")
     # To a file or a program a value goes as it is; a terminal would obey what is in it.
-    return printable(text, _LONGEST_ESCAPE * len(text)) if sys.stdout.isatty() else text
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return printable(text, _LONGEST_ESCAPE * len(text)) if is_terminal else text
 
 
 def _named(name: str, data: bytes | None) -> Iterator[tuple[str, Any]]:

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from aioproducer.cli.connecting import started_producer
-from aioproducer.cli.console import OutputClosedError, megabytes, print_facts, print_json, say
+from aioproducer.cli.console import (
+    OutputClosedError,
+    OutputError,
+    megabytes,
+    print_facts,
+    print_json,
+    say,
+)
 from aioproducer.cli.display import display_for
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
 from aioproducer.cli.interrupts import Interrupts
@@ -118,12 +125,12 @@ class Outcome:
             Path(path).unlink(missing_ok=True)
 
     def report(self) -> None:
-        """Print all of it; raise `OutputClosedError` once standard output is closed."""
+        """Print all of it; raise `OutputClosedError` or `OutputError` without standard output."""
         for remark in self._remarks():
             say(remark)
         try:
             self._print()
-        except OutputClosedError:
+        except (OutputClosedError, OutputError):
             say(_counted(self.progress))
             raise
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from rich.text import Text
 
 from aioproducer.cli.console import print_facts, print_text, write_line
+from aioproducer.cli.exit_codes import ExitCode
 
 
 @pytest.mark.parametrize(
@@ -23,3 +27,42 @@ def test_characters_that_the_output_has_no_code_for_are_escaped(
     print_facts("\u20ac.csv -> t", [("rows", "1")])
     print_text(Text("\u20ac"))
     assert output.getvalue().count(shown) == 3
+
+
+COMMAND = f'exec "{sys.executable}" -m aioproducer'
+OUTPUTS = [("--version",), ("--help",), ("load", "--help"), ("options", "acks")]
+
+
+def run_in_shell(arguments: tuple[str, ...], output: str) -> subprocess.CompletedProcess[str]:
+    line = f"{COMMAND} {' '.join(arguments)} {output}"
+    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.parametrize("arguments", OUTPUTS, ids=" ".join)
+def test_output_that_cannot_be_written_is_named_and_no_bug(arguments: tuple[str, ...]) -> None:
+    done = run_in_shell(arguments, "> /dev/full")
+    message = "aioproducer: cannot write to standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (ExitCode.FILES, message)
+
+
+@pytest.mark.parametrize("arguments", OUTPUTS, ids=" ".join)
+def test_output_that_is_closed_from_the_start_is_a_broken_pipe(arguments: tuple[str, ...]) -> None:
+    done = run_in_shell(arguments, ">&-")
+    message = "aioproducer: standard output was closed (broken pipe)\n"
+    assert (done.returncode, done.stderr) == (ExitCode.BROKEN_PIPE, message)
+
+
+def test_help_for_a_reader_that_has_gone_is_a_broken_pipe() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "aioproducer", "load", "--help"],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert done.returncode == ExitCode.BROKEN_PIPE
