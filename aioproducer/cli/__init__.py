@@ -10,12 +10,16 @@ import sys
 from collections.abc import Sequence
 
 _NEEDED = ("typer", "click", "rich")
+_INTERRUPTED = 130
+"""`ExitCode.INTERRUPTED`, for a Ctrl-C before that is imported."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the process's exit code (see `exit_codes`)."""
     try:
         from aioproducer.cli.app import run
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _NEEDED:
             raise
