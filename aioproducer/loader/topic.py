@@ -11,6 +11,9 @@ from typing import Protocol
 
 from aioproducer.errors import KafkaError, MetadataTimeoutError
 
+_PAUSE_S = 0.1
+"""Between two waits, each as long as the producer waits at most."""
+
 
 class TopicSource(Protocol):
     """The part of a producer that the wait needs."""
@@ -24,17 +27,28 @@ async def wait_for_topic(producer: TopicSource, topic: str, within_s: float) -> 
     """Return once the topic exists in the cluster.
 
     Raises:
-        MetadataTimeoutError: it does not within `within_s`, or the producer's `max_block_ms`.
+        MetadataTimeoutError: it does not within `within_s`, which may be longer than the producer's
+            `max_block_ms`.
         KafkaError: waiting longer would not help.
     """
     began = asyncio.get_running_loop().time()
+    reason: MetadataTimeoutError | None = None
     try:
         async with asyncio.timeout(within_s):
-            await producer.partitions_for(topic)
+            while True:
+                try:
+                    await producer.partitions_for(topic)
+                except MetadataTimeoutError as error:
+                    reason = error
+                    await asyncio.sleep(_PAUSE_S)
+                else:
+                    return
     except KafkaError:
         raise  # Some are a TimeoutError, too.
     except TimeoutError:
         elapsed_ms = round((asyncio.get_running_loop().time() - began) * 1000)
+        if reason is not None:
+            raise reason.with_context(elapsed_ms=elapsed_ms) from reason.__cause__
         raise MetadataTimeoutError(
             "the topic does not exist in the cluster",
             topic=topic,
