@@ -13,7 +13,7 @@ what it needs when a test asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,11 +39,25 @@ def embedded_kafka(request: pytest.FixtureRequest) -> Iterator[ThreadedCluster]:
     """Yield three Kafka brokers for this test, on free ports; see the marker of the same name."""
     from aioproducer.testing.threaded import ThreadedCluster
 
-    arguments: dict[str, Any] = {}
-    for marker in reversed(list(request.node.iter_markers(_MARKER))):
-        arguments |= marker.kwargs
-    with ThreadedCluster(**arguments) as cluster:
+    with ThreadedCluster(**_arguments_of(request.node.iter_markers(_MARKER))) as cluster:
         yield cluster
+
+
+def _arguments_of(markers: Iterable[pytest.Mark]) -> dict[str, Any]:
+    """Return the arguments of a test's markers, the nearest first.
+
+    Raises:
+        UsageError: An argument has no name.
+    """
+    arguments: dict[str, Any] = {}
+    for marker in markers:
+        if marker.args:
+            raise pytest.UsageError(
+                f"the marker {_MARKER} takes arguments with names, such as brokers=1, "
+                f"not {marker.args!r}"
+            )
+        arguments = {**marker.kwargs, **arguments}
+    return arguments
 
 
 @pytest.fixture(scope="session")

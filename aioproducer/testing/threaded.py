@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from aioproducer.errors import IllegalStateError
 from aioproducer.records.batch import DecodedRecord
 from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.embedded import EmbeddedCluster
@@ -65,7 +66,10 @@ class ThreadedCluster:
 
         Raises:
             OSError: a port is taken.
+            IllegalStateError: it was started or stopped before.
         """
+        if self._loop.is_closed() or self._thread.is_alive():
+            raise IllegalStateError("a ThreadedCluster starts once", advice="create a new one")
         self._thread.start()
         try:
             self.run(self.cluster.start())
@@ -76,6 +80,9 @@ class ThreadedCluster:
     def stop(self) -> None:
         """Close every connection and port, and end the thread; may be called twice."""
         if self._loop.is_closed():
+            return
+        if not self._thread.is_alive():  # it was never started
+            self._loop.close()
             return
         try:
             self.run(self.cluster.stop())
@@ -149,7 +156,13 @@ class ThreadedCluster:
 
         Raises:
             TimeoutError: it took longer than a minute.
+            IllegalStateError: the cluster was not started, or has stopped.
         """
+        if not self._thread.is_alive():
+            work.close()
+            raise IllegalStateError(
+                "the cluster does not run", advice="call it between start() and stop()"
+            )
         future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result(_LONGEST_S)

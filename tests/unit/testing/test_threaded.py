@@ -9,6 +9,7 @@ import pytest
 
 from aioproducer import Producer
 from aioproducer.blocking import Producer as BlockingProducer
+from aioproducer.errors import IllegalStateError
 from aioproducer.testing import ThreadedCluster
 
 
@@ -50,3 +51,25 @@ def test_nothing_is_left_when_a_port_is_taken() -> None:
             cluster.start()
     cluster.stop()
     assert "aioproducer cluster" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_calls_before_the_start_and_after_the_end_say_so() -> None:
+    cluster = ThreadedCluster(brokers=1, topics={"orders": 1})
+    with pytest.raises(IllegalStateError, match="the cluster does not run"):
+        cluster.values("orders")
+    with cluster:
+        assert cluster.values("orders") == []
+        with pytest.raises(IllegalStateError, match="starts once"):
+            cluster.start()
+    with pytest.raises(IllegalStateError, match="the cluster does not run"):
+        cluster.create_topic("more")
+    with pytest.raises(IllegalStateError, match="starts once"):
+        cluster.start()
+
+
+def test_stopping_what_never_started_ends_at_once() -> None:
+    cluster = ThreadedCluster(brokers=1)
+    cluster.stop()
+    cluster.stop()
+    with pytest.raises(IllegalStateError, match="starts once"):
+        cluster.start()
