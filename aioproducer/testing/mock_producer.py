@@ -39,6 +39,7 @@ from aioproducer.records.arrow import ArrowColumns
 from aioproducer.runtime.bulk.result import SendManyResult
 from aioproducer.runtime.bulk.send_many import Item
 from aioproducer.runtime.delivery import Delivery
+from aioproducer.runtime.observability.health import Health
 from aioproducer.runtime.observability.interceptors import InterceptorChain, ShownParts
 from aioproducer.runtime.send.serialization_queue import SerializationQueue
 from aioproducer.runtime.tasks.closing import UserObjects
@@ -148,10 +149,11 @@ class MockProducer(Producer):
         self._is_fenced = True
 
     def clear(self) -> None:
-        """Clear the history, what waits, and offsets that were sent; not the transaction."""
+        """Clear the history, what waits and fails, and sent offsets; not the transaction."""
         self.history.clear()
         self.uncommitted.clear()
         self._fail_waiting(RecordsPurgedError("the mock producer was cleared"))
+        self._failures_raised = 0 if self._waiting is None else self._waiting.failures
         if self._mock_transactions is not None:
             self._mock_transactions.clear()
 
@@ -356,6 +358,18 @@ class MockProducer(Producer):
         """Do nothing, in the right states."""
         self._running()
 
+    def health(self) -> Health:
+        """Return that it is ready, from the first call to the end, unless it was fenced.
+
+        One that starts with its first call is ready before that.
+        """
+        if self._is_fenced and self._state is State.RUNNING:
+            return Health(ready=False, state="failed", error=str(_fenced()))
+        starts = self._auto_start and self._state is State.NEW
+        if starts or self._state is State.RUNNING:
+            return Health(ready=True, state=State.RUNNING.value)
+        return Health(ready=False, state=self._state_name)
+
     async def client_instance_id(self, timeout: float | None = None) -> UUID:
         """Return always the same id: a mock has no telemetry."""
         if timeout is not None:
@@ -376,7 +390,7 @@ class MockProducer(Producer):
     def raise_scripted(self, call: MockCall) -> None:
         """Raise what the test wants a call of transactions to raise."""
         if self._is_fenced:
-            raise ProducerFencedError("the test has fenced this producer")
+            raise _fenced()
         self._raise_scripted(call)
 
     def drop_transaction(self) -> None:
@@ -431,7 +445,7 @@ class MockProducer(Producer):
         """Return the number of the transaction that a record belongs to."""
         self._running()
         if self._is_fenced:
-            raise ProducerFencedError("the test has fenced this producer")
+            raise _fenced()
         self._raise_scripted("send")
         return 0 if self._mock_transactions is None else self._mock_transactions.check_send()
 
@@ -461,3 +475,7 @@ class MockProducer(Producer):
         if self.auto_complete:
             self.complete_all()
         return delivery
+
+
+def _fenced() -> ProducerFencedError:
+    return ProducerFencedError("the test has fenced this producer")

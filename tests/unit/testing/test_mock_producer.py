@@ -126,7 +126,7 @@ async def test_states_and_arguments_are_checked_as_in_the_real_one() -> None:
         assert [each.partition for each in await producer.partitions_for("t")] == [0, 1]
         await producer.warm_up(["t"])
         assert await producer.client_instance_id() == await producer.client_instance_id()
-        assert not producer.health().ready
+        assert producer.health().ready
     assert producer.history == []
 
 
@@ -328,6 +328,27 @@ async def test_clearing_and_purging_drop_records() -> None:
         assert producer.pending == 0
         producer.clear()
         assert producer.history == []
+
+
+async def test_what_was_cleared_is_no_failure_of_the_next_flush() -> None:
+    async with MockProducer(auto_complete=False) as producer:
+        await producer.send("t", b"1")
+        producer.error_next(KafkaError("refused"))
+        await producer.send("t", b"2")
+        producer.clear()
+        assert await producer.flush(raise_failures=True) == 0
+
+
+async def test_it_is_ready_while_it_takes_records() -> None:
+    producer = MockProducer(transactional_id="x")
+    assert producer.health().ready, "it starts with the first call"
+    async with producer:
+        assert (producer.health().ready, producer.health().state) == (True, "running")
+        producer.fence()
+        assert (producer.health().ready, producer.health().state) == (False, "failed")
+        assert "fenced" in (producer.health().error or "")
+    assert (producer.health().ready, producer.health().state) == (False, "closed")
+    assert not MockProducer(auto_start=False).health().ready
 
 
 def test_every_call_that_would_talk_to_a_broker_is_replaced() -> None:
