@@ -47,8 +47,8 @@ class JsonSchemaSerializer(RegistrySerializer):
 
     Args:
         registry: the schema's registry.
-        schema: as text, as a dict, or a Pydantic model to take it of; None only with
-            `use_latest_version`.
+        schema: as text, as a dict, or a Pydantic model whose instances it then describes as they
+            are written; None only with `use_latest_version`.
         references: schemas of the registry that it refers to by `$ref`; a relative name is
             resolved against the schema's `$id`.
         validate: whether values are checked against the schema.
@@ -87,7 +87,7 @@ class JsonSchemaSerializer(RegistrySerializer):
         super().__init__(registry, use)
         with needed("jsonschema", "for JsonSchemaSerializer", install=SCHEMA_REGISTRY):
             import jsonschema
-        # The schema of a model has the aliases of its fields.
+        # The schema of a model has the aliases that its fields are written by.
         is_model = hasattr(schema, "model_json_schema")
         self._json = json_by_alias(library) if is_model else JsonSerializer(library)
         self._validate = validate
@@ -277,4 +277,5 @@ def _text(schema: str | Mapping[str, Any] | type) -> str:
     described = getattr(schema, "model_json_schema", None)
     if described is None:
         raise ConfigError(f"{schema!r} is no JSON Schema, and no Pydantic model to take it of")
-    return json.dumps(described())
+    # What instances are written as: other aliases, types and fields than those they are made of.
+    return json.dumps(described(mode="serialization"))

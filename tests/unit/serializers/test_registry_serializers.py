@@ -8,6 +8,7 @@ import io
 import json
 import time
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -702,6 +703,31 @@ async def test_a_model_is_written_by_the_aliases_of_its_schema(
 ) -> None:
     serializer = JsonSchemaSerializer(registry, Shipment, auto_register=True, library=library)
     assert await made(serializer, Shipment(orderId=1)) == prefix(1) + b'{"orderId":1}'
+
+
+class Parcel(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid")
+    number: int = pydantic.Field(serialization_alias="no")
+    weight: float = pydantic.Field(validation_alias="kg")
+    price: Decimal
+    code: str = pydantic.Field(exclude=True)
+    note: str = ""
+
+    @pydantic.computed_field
+    def is_heavy(self) -> bool:
+        return self.weight > 20
+
+
+async def test_the_schema_of_a_model_describes_what_its_instances_are_written_as(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    serializer = JsonSchemaSerializer(registry, Parcel, auto_register=True)
+    parcel = Parcel(number=1, kg=30, price=Decimal("1.50"), code="x")  # type: ignore[call-arg]
+    written = {"no": 1, "weight": 30.0, "price": "1.50", "note": "", "is_heavy": True}
+    assert json.loads((await made(serializer, parcel))[5:]) == written
+    described = json.loads((await registry.latest("orders-value")).schema.text)
+    assert described["properties"].keys() == written.keys()
+    assert described["required"] == ["no", "weight", "price", "is_heavy"]
 
 
 async def test_a_pattern_of_another_dialect_goes_without_validation(
