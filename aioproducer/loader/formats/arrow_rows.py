@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.chunks import too_few_rows
 from aioproducer.loader.rows import BadRow, Fields
 from aioproducer.loader.values import to_json
 
+UTC: Final = "+00:00"
+"""Python reads it without a database of time zones."""
+UNREADABLE: Final = (ValueError, OverflowError)
+"""What pyarrow raises for a value that Python has not."""
 _MAX_ROWS = 1000
 _MAX_VALUES = 4 << 20
 _MAX_BYTES = 64 << 20
@@ -33,7 +38,7 @@ def rows_of(batch: Any) -> list[Fields | BadRow]:
     """
     try:
         return list(fields_of(batch))
-    except (ValueError, OverflowError):
+    except UNREADABLE:
         columns = [_decoded(column) for column in batch.columns]
         return [_row(batch.schema.names, columns, number) for number in range(batch.num_rows)]
 
@@ -44,13 +49,57 @@ def _row(names: Sequence[str], columns: Sequence[Any], number: int) -> Fields | 
     for name, column in zip(names, columns, strict=True):
         try:
             values.append(column[number].as_py())
-        except (ValueError, OverflowError) as error:
+        except UNREADABLE as error:
             reason = reason or f"column {name!r} cannot be read: {error}"
-            shown = " ".join(str(column.slice(number, 1)).split())
-            values.append(shown.removeprefix("[ ").removesuffix(" ]"))
+            values.append(text_of(column.slice(number, 1)))
     if not reason:
         return tuple(values)
     return BadRow(reason, to_json(dict(zip(names, values, strict=True))).encode())
+
+
+def text_of(column: Any) -> str:
+    """Return the text of the only value of a column, also of one that Python has not."""
+    return " ".join(str(column).split()).removeprefix("[ ").removesuffix(" ]")
+
+
+def with_known_zones(column: Any) -> Any:
+    """Return a column with its times in UTC where Python does not have their zone.
+
+    Such are Java's names `GMT+8`, `+08` and `Z`, and all names where there is no database of zones.
+    """
+    kind = _with_known_zones(column.type)
+    return column if kind is column.type else column.cast(kind)
+
+
+@lru_cache(maxsize=1024)
+def _with_known_zones(kind: Any) -> Any:
+    """Return a type with the zones that Python has; the type itself if it has no others."""
+    pyarrow = importlib.import_module("pyarrow")
+    types = pyarrow.types
+    known: Any = kind
+    if types.is_timestamp(kind):
+        if kind.tz is not None and not _is_known_zone(kind.tz):
+            return pyarrow.timestamp(kind.unit, UTC)
+    elif types.is_struct(kind):
+        known = pyarrow.struct([each.with_type(_with_known_zones(each.type)) for each in kind])
+    elif types.is_map(kind):
+        key, item = _with_known_zones(kind.key_type), _with_known_zones(kind.item_type)
+        known = pyarrow.map_(key, kind.item_field.with_type(item))
+    elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        size = [kind.list_size] if types.is_fixed_size_list(kind) else []
+        make = pyarrow.large_list if types.is_large_list(kind) else pyarrow.list_
+        known = make(kind.value_field.with_type(_with_known_zones(kind.value_type)), *size)
+    return kind if known == kind else known
+
+
+@lru_cache(maxsize=1024)
+def _is_known_zone(name: str) -> bool:
+    pyarrow = importlib.import_module("pyarrow")
+    try:
+        pyarrow.scalar(0, pyarrow.timestamp("s", name)).as_py()
+    except Exception:  # pyarrow's, zoneinfo's
+        return False
+    return True
 
 
 def parts_after(skip: int, batches: Iterable[Any], first_row: int = 1) -> Iterator[Any]:
@@ -131,7 +180,8 @@ def _inner(column: Any) -> list[Any]:
 
 def _decoded(column: Any) -> Any:
     """Return a column with values in place of a dictionary; those within lists stay."""
-    return column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
+    decoded = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
+    return with_known_zones(decoded)
 
 
 def import_pyarrow(module: str, what: str) -> tuple[Any, Any]:

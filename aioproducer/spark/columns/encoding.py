@@ -12,6 +12,7 @@ import base64
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,7 @@ from aioproducer.errors import (
     SchemaRegistryError,
     SerializationError,
 )
+from aioproducer.loader.formats.arrow_rows import UNREADABLE, text_of, with_known_zones
 from aioproducer.spark.columns.schema import RECORD_COLUMNS
 from aioproducer.spark.rows import RefusedRow, RowError, read_row
 from aioproducer.spark.wording import without_values
@@ -82,6 +84,8 @@ def encoded_parts(
         columns: tuple[str, ...] = ()
         if part == "value" and part not in names:
             columns = tuple(each for each in names if each not in RECORD_COLUMNS)
+            if twice := [each for each, count in Counter(columns).items() if count > 1]:
+                raise SerializationError(f"there are several columns {twice[0]!r}")
             fields = [field for field in fields if field[0] not in columns]
             if columns:
                 fields = [*fields, (part, "binary")]
@@ -143,16 +147,25 @@ def _refused_row(
 ) -> RefusedRow:
     """Return a row with the refused part as JSON."""
     part = failed.part
-    original = batch.slice(number, 1)
-    if part.columns:
-        content = original.select(list(part.columns)).to_pylist(maps_as_pydicts="strict")[0]
-    else:
-        content = original.column(part.part).to_pylist(maps_as_pydicts="strict")[0]
-    text = json.dumps(_as_json(content), ensure_ascii=False).encode()
+    content = _as_json(_shown(_column(batch.slice(number, 1), part)))
+    text = json.dumps(content, ensure_ascii=False).encode()
     row = read_row(encoded, number, columns)
     if row is not None:
         row = row._replace(key=text) if part.part == "key" else row._replace(value=text)
     return RefusedRow(failed.error, row, len(text), f"{part.part.upper()}_CONVERTER")
+
+
+def _shown(column: pa.Array) -> Any:
+    """Return the only value of a column, with text for what Python has not."""
+    import pyarrow as pa
+
+    try:
+        return _rows(column)[0]
+    except _UNREADABLE:
+        if not pa.types.is_struct(column.type):
+            return text_of(column)
+        names = (field.name for field in column.type)
+        return {name: _shown(each) for name, each in zip(names, column.flatten(), strict=True)}
 
 
 def _as_json(content: Any) -> Any:
@@ -179,26 +192,69 @@ def _encoded(
     """Return the batch with a part encoded, and which rows of it could not be."""
     import pyarrow as pa
 
-    rows: list[Any]
-    kind: pa.DataType
-    if part.columns:
-        packed = batch.select(list(part.columns))
-        rows, kind = packed.to_pylist(maps_as_pydicts="strict"), pa.struct(list(packed.schema))
-    else:
-        column = batch.column(part.part)
-        rows, kind = _rows(column), column.type
-    topics: Sequence[str | None] = [options.topic] * len(rows)
+    column = _column(batch, part)
+    topics: Sequence[str | None] = [options.topic] * len(column)
     if options.topic is None and "topic" in batch.schema.names:
         topics = batch.column("topic").to_pylist()
-    encoder = _encoder(part, options, kind)
+    encoder = _encoder(part, options, column.type)
     tolerant = options.keeps_refused
-    contents, refused = encoder.encode(rows, topics, place, tolerant=tolerant)
+    contents, refused = encoder.encode(_readable(column), topics, place, tolerant=tolerant)
     made = pa.array(contents, pa.binary())
     kept = [name for name in batch.schema.names if name not in (*part.columns, part.part)]
     encoded = pa.RecordBatch.from_arrays(
         [*(batch.column(name) for name in kept), made], [*kept, part.part]
     )
     return encoded, refused
+
+
+def _column(batch: pa.RecordBatch, part: EncodedPart) -> pa.Array:
+    """Return what is encoded as one column."""
+    if part.columns:
+        return with_known_zones(batch.select(list(part.columns)).to_struct_array())
+    return with_known_zones(batch.column(part.part))
+
+
+_UNREADABLE: Final = (*UNREADABLE, KeyError, TypeError)
+"""What pyarrow raises, a map with keys that Python's have not among it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """A row with a value that Python has not.
+
+    Attributes:
+        path: The field of it; None where the column is no struct.
+        reason: What is wrong.
+    """
+
+    path: str | None
+    reason: str
+
+
+def _readable(column: pa.Array) -> list[Any]:
+    """Return the values of a column, with `_Unreadable` where there are none in Python.
+
+    Such are times after the year 9999, and maps whose keys are structs.
+    """
+    try:
+        return _rows(column)
+    except _UNREADABLE:
+        return [_readable_row(column.slice(number, 1)) for number in range(len(column))]
+
+
+def _readable_row(column: pa.Array) -> Any:
+    import pyarrow as pa
+
+    try:
+        return _rows(column)[0]
+    except _UNREADABLE as error:
+        reason = f"cannot be read: {error}"
+    if pa.types.is_struct(column.type):
+        for field, each in zip(column.type, column.flatten(), strict=True):
+            if isinstance(found := _readable_row(each), _Unreadable):
+                path = field.name if found.path is None else f"{field.name}.{found.path}"
+                return _Unreadable(path, found.reason)
+    return _Unreadable(None, reason)
 
 
 def _rows(column: pa.Array) -> list[Any]:
@@ -305,12 +361,15 @@ class _Encoder:
         tolerant: bool,
     ) -> tuple[list[bytes | None], dict[int, KafkaError]]:
         from aioproducer.serializers import SerializationContext
+        from aioproducer.serializers.protocol import serialization_error
 
         refused: dict[int, KafkaError] = {}
         made: list[bytes | None] = []
         for topic, row in zip(topics, rows, strict=True):
             try:
                 context = SerializationContext(topic or "", self._part.part)
+                if isinstance(row, _Unreadable):
+                    raise serialization_error(context, row.reason, path=row.path)
                 found = self._serializer.serialize(row, context)
                 made.append(await found if isawaitable(found) else found)
             except SerializationError as error:

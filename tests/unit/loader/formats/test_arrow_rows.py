@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyarrow import parquet
 
 from aioproducer.loader import BadRow, FileSource, Position
@@ -40,3 +42,36 @@ def test_a_parquet_file_with_such_a_row_is_read_to_its_end(tmp_path: Path) -> No
     assert [position.row for position, row in found if isinstance(row, BadRow)] == [1501]
     rest = rows_with_positions(FileSource(file), Position(file, None, 1500))
     assert rest == found[1500:]
+
+
+@pytest.mark.parametrize("zone", ["GMT+8", "+08", "Z", "UTC+08:00", "Asia/Nowhere"])
+def test_times_in_a_zone_that_python_has_not_are_read_in_utc(tmp_path: Path, zone: str) -> None:
+    kind = pa.timestamp("us", zone)
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    nested = {
+        "struct": (pa.struct([("at", kind), ("n", pa.int32())]), {"at": at, "n": 1}),
+        "list": (pa.list_(kind), [at, None]),
+        "large": (pa.large_list(kind), [at]),
+        "fixed": (pa.list_(kind, 1), [at]),
+        "map": (pa.map_(pa.string(), kind), [("a", at)]),
+        "plain": (kind, at),
+    }
+    columns = {name: pa.array([value, None], kind) for name, (kind, value) in nested.items()}
+    columns["dictionary"] = columns["plain"].dictionary_encode()
+    batch = pa.RecordBatch.from_pydict(columns)
+    first, second = rows_of(batch)
+    assert list(first) == [*(value for _, value in nested.values()), at]
+    assert list(second) == [None] * len(columns)
+    file = str(tmp_path / "t.parquet")
+    parquet.write_table(pa.Table.from_batches([batch.select(["plain", "list"])]), file)
+    assert [list(row) for _, row in rows_with_positions(FileSource(file))] == [
+        [at, [at, None]],
+        [None, None],
+    ]
+
+
+def test_times_in_a_zone_that_python_has_keep_it() -> None:
+    kind = pa.timestamp("us", "Asia/Tokyo")
+    (row,) = rows_of(pa.RecordBatch.from_pydict({"at": pa.array([0], kind)}))
+    (at,) = row
+    assert at.isoformat() == "1970-01-01T09:00:00+09:00"

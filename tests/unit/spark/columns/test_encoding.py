@@ -353,6 +353,105 @@ def test_without_a_format_other_columns_are_refused() -> None:
         SinkPlan.of_batch(given, FIELDS, overwrite=False)
 
 
+AFTER_9999 = 253_402_318_800_000_000
+"""9999-12-31 24:00 in New York, in microseconds."""
+
+
+def unreadable_rows() -> pa.RecordBatch:
+    """Return three rows, of which the one in the middle has values that Python has not."""
+    names = pa.array([b"a", b"\xff", b"c"]).view(pa.string())
+    inner = pa.StructArray.from_arrays([names], ["name"])
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([1, 2, 3]),
+            pa.array([0, AFTER_9999, None], pa.timestamp("us", "America/New_York")),
+            inner,
+        ],
+        ["id", "until", "customer"],
+    )
+
+
+UNREADABLE_FIELDS = [
+    ("id", "bigint"),
+    ("until", "timestamp"),
+    ("customer", "struct<name:string>"),
+]
+ANY = {"value__format": "json-schema", "value__schema": "{}", "auto__register__schemas": "true"}
+
+
+def test_a_row_with_a_value_that_python_has_not_is_named(kafka: EmbeddedKafka, url: str) -> None:
+    reason = r"partition 3, row 1: .*value, field until: cannot be read: date value out of range"
+    with pytest.raises(RowError, match=reason):
+        write(
+            kafka,
+            UNREADABLE_FIELDS,
+            [unreadable_rows()],
+            topic=kafka.topic(1),
+            schema__registry__url=url,
+            **ANY,
+        )
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_row_with_a_value_that_python_has_not_goes_to_the_dead_letters(
+    kafka: EmbeddedKafka, url: str, packed: bool
+) -> None:
+    topic, refused = kafka.topic(1), kafka.topic(1)
+    fields, batch = UNREADABLE_FIELDS, unreadable_rows()
+    if not packed:
+        batch = pa.RecordBatch.from_arrays([batch.to_struct_array()], ["value"])
+        fields = [("value", "struct<id:bigint,until:timestamp,customer:struct<name:string>>")]
+    options = ANY | {"dead__letter__topic": refused, "schema__registry__url": url}
+    write(kafka, fields, [batch], topic=topic, **options)
+    sent = [json.loads((each.value or b"")[5:]) for each in kafka.records(topic)]
+    assert sorted(sent, key=lambda each: int(each["id"])) == [
+        {"id": 1, "until": "1969-12-31T19:00:00-05:00", "customer": {"name": "a"}},
+        {"id": 3, "until": None, "customer": {"name": "c"}},
+    ]
+    (letter,) = kafka.records(refused)
+    assert json.loads(letter.value or b"") == {
+        "id": 2,
+        "until": "10000-01-01 05:00:00.000000Z",
+        "customer": {"name": '"\ufffd"'},
+    }
+
+
+def test_times_in_a_zone_that_python_has_not_are_encoded_in_utc(
+    kafka: EmbeddedKafka, url: str
+) -> None:
+    topic = kafka.topic(1)
+    batch = pa.RecordBatch.from_arrays([pa.array([AT], pa.timestamp("us", "GMT+8"))], ["at"])
+    options = ANY | {"schema__registry__url": url}
+    write(kafka, [("at", "timestamp")], [batch], topic=topic, **options)
+    (record,) = kafka.records(topic)
+    assert json.loads((record.value or b"")[5:]) == {"at": "2026-01-02T00:00:00Z"}
+
+
+def test_a_map_with_keys_of_structs_fails_its_row(kafka: EmbeddedKafka, url: str) -> None:
+    kind = pa.map_(pa.struct([("a", pa.int32())]), pa.int32())
+    batch = pa.RecordBatch.from_arrays([pa.array([None, [({"a": 1}, 1)]], kind)], ["m"])
+    with pytest.raises(RowError, match=r"row 1: .*field m: cannot be read: .*unhashable"):
+        write(
+            kafka,
+            [("m", "map<struct<a:int>,int>")],
+            [batch],
+            topic=kafka.topic(1),
+            schema__registry__url=url,
+            **ANY,
+        )
+
+
+def test_columns_of_one_name_are_refused_before_any_task() -> None:
+    given = {
+        "kafka.bootstrap.servers": "a:1",
+        "topic": "t",
+        "value.format": "avro",
+        "schema.registry.url": "http://registry",
+    }
+    with pytest.raises(SerializationError, match="there are several columns 'id'"):
+        SinkPlan.of_batch(given, [("id", "int"), ("a", "int"), ("id", "int")], overwrite=False)
+
+
 @pytest.mark.parametrize(
     "column",
     [
