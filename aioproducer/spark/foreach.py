@@ -21,6 +21,7 @@ from aioproducer.spark.reports.epochs import EpochReport, TransactionCounts, new
 from aioproducer.spark.wording import option_errors
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from aioproducer.spark.direct import DirectEpochs
@@ -33,6 +34,7 @@ MAX_ROWS: Final = 10_000
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Bytes of the Arrow columns of such a micro-batch."""
 _NAME: Final = "aioproducer"
+_LARGEST_RESULT: Final = "is bigger than spark.driver.maxResultSize"
 _LONGEST_PAUSE: Final = 64
 """Micro-batches after which the driver tries again, at most, once they have become too large."""
 
@@ -173,8 +175,8 @@ class _BatchWriter:
     def _by_driver(self, frame: DataFrame, batch: int) -> BatchReport | None:
         """Write a micro-batch here; None if it is too large."""
         max_rows, max_bytes = self._bounds
-        table = frame.limit(max_rows + 1).toArrow()
-        if table.num_rows > max_rows or table.nbytes > max_bytes:
+        table = _collected(frame, max_rows + 1)
+        if table is None or table.num_rows > max_rows or table.nbytes > max_bytes:
             self._last_pause = min(max(1, 2 * self._last_pause), _LONGEST_PAUSE)
             self._pause = self._last_pause
             return None
@@ -219,6 +221,16 @@ class _BatchWriter:
 
     def _epoch(self, batch: int) -> dict[str, str]:
         return {"job.id": self._job or "", "job.epoch": str(batch)}
+
+
+def _collected(frame: DataFrame, rows: int) -> pa.Table | None:
+    """Return the first rows; None if they are more bytes than Spark lets a driver have."""
+    try:
+        return frame.limit(rows).toArrow()
+    except Exception as error:
+        if _LARGEST_RESULT not in str(error):
+            raise
+        return None
 
 
 class _ReportingSource:

@@ -257,6 +257,40 @@ def test_large_batches_are_written_by_tasks_and_the_driver_tries_again_later(
     writer(Frame(rows(0)[:1]), 12)
 
 
+class FailingFrame(Frame):
+    """A DataFrame that Spark does not give to the driver."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(rows(0))
+        self._reason = reason
+
+    def limit(self, count: int) -> Frame:
+        return self
+
+    def toArrow(self) -> pa.Table:  # noqa: N802
+        raise RuntimeError(self._reason)
+
+
+def test_batches_beyond_the_driver_s_largest_result_are_written_by_tasks(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"kafka.bootstrap.servers": kafka.servers, "topic": kafka.topic()}
+    writer: Any = batch_writer(options)
+    given: list[int] = []
+    by_tasks = BatchReport(0, False, None, None, None, None, 0.0)
+    monkeypatch.setattr(
+        type(writer), "_by_tasks", lambda _, __, number: given.append(number) or by_tasks
+    )
+    with pytest.raises(RuntimeError, match="a task failed"):
+        writer(FailingFrame("a task failed"), 0)
+    reason = (
+        "Job aborted due to stage failure: Total size of serialized results of 2 tasks (1.2 GiB) "
+        "is bigger than spark.driver.maxResultSize (1024.0 MiB)"
+    )
+    writer(FailingFrame(reason), 0)
+    assert given == [0]
+
+
 def test_a_writer_pickles_without_its_connections(kafka: EmbeddedKafka) -> None:
     topic = kafka.topic()
     options = {
