@@ -12,6 +12,7 @@ import base64
 import json
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
 
 _PARTS: Final[tuple[Literal["key", "value"], ...]] = ("key", "value")
 _JOIN_S: Final = 5.0
+_WITHOUT_VALUE: Final = re.compile(
+    r"(?<![^<:,])(?:variant|interval (?:year|month)(?: to month)?)(?![^>,])"
+)
+"""Types that Arrow does not have, within others too: a variant comes as its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,9 @@ def encoded_parts(
     """Return the columns as they are after encoding, and what is encoded.
 
     Without a column `value` all columns that are no part of a record make up the value.
+
+    Raises:
+        SerializationError: A column cannot be encoded, or there are two of its name.
     """
     names = [name for name, _ in fields]
     parts = []
@@ -86,14 +94,24 @@ def encoded_parts(
             columns = tuple(each for each in names if each not in RECORD_COLUMNS)
             if twice := [each for each, count in Counter(columns).items() if count > 1]:
                 raise SerializationError(f"there are several columns {twice[0]!r}")
+        _check_kinds([field for field in fields if field[0] in (columns or (part,))])
+        if columns:
             fields = [field for field in fields if field[0] not in columns]
-            if columns:
-                fields = [*fields, (part, "binary")]
+            fields = [*fields, (part, "binary")]
         fields = [(name, "binary") if name == part else (name, kind) for name, kind in fields]
         subject, schema = own.get(f"{part}.subject"), own.get(f"{part}.schema")
         message = own.get(f"{part}.message")
         parts.append(EncodedPart(part, name.lower(), subject, schema, columns, message))
     return list(fields), tuple(parts)
+
+
+def _check_kinds(fields: Sequence[tuple[str, str]]) -> None:
+    for name, kind in fields:
+        if found := _WITHOUT_VALUE.search(kind):
+            raise SerializationError(
+                f"column {name!r} is {kind}: values of type {found[0]} cannot be encoded",
+                advice="cast the column first; to_json makes a string of a variant",
+            )
 
 
 def encode_batches(

@@ -441,15 +441,38 @@ def test_a_map_with_keys_of_structs_fails_its_row(kafka: EmbeddedKafka, url: str
         )
 
 
+AVRO = {
+    "kafka.bootstrap.servers": "a:1",
+    "topic": "t",
+    "value.format": "avro",
+    "schema.registry.url": "http://registry",
+}
+
+
 def test_columns_of_one_name_are_refused_before_any_task() -> None:
-    given = {
-        "kafka.bootstrap.servers": "a:1",
-        "topic": "t",
-        "value.format": "avro",
-        "schema.registry.url": "http://registry",
-    }
     with pytest.raises(SerializationError, match="there are several columns 'id'"):
-        SinkPlan.of_batch(given, [("id", "int"), ("a", "int"), ("id", "int")], overwrite=False)
+        SinkPlan.of_batch(AVRO, [("id", "int"), ("a", "int"), ("id", "int")], overwrite=False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ([("a", "variant")], "column 'a' is variant: values of type variant cannot be encoded"),
+        ([("value", "struct<v:variant,b:int>")], "of type variant cannot"),
+        ([("a", "int"), ("b", "array<interval year to month>")], "of type interval year to month"),
+    ],
+)
+def test_columns_without_a_value_in_arrow_are_refused_before_any_task(
+    fields: list[tuple[str, str]], reason: str
+) -> None:
+    with pytest.raises(SerializationError, match=reason):
+        SinkPlan.of_batch(AVRO, fields, overwrite=False)
+
+
+def test_columns_with_the_names_of_such_types_are_encoded() -> None:
+    fields = [("variant", "struct<variant:int,interval year:map<string,int>>")]
+    plan = SinkPlan.of_batch(AVRO, fields, overwrite=False)
+    assert plan.encoded[0].columns == ("variant",)
 
 
 @pytest.mark.parametrize(
