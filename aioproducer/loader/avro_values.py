@@ -7,6 +7,7 @@ Invariants
 - Columns that the schema has no field for are left out; a row that lacks one rejects that row,
   unless the field has a default.
 - Texts become what the schema wants, since CSV has nothing else; nothing else is converted.
+- A time without an offset is UTC, as everywhere in the loader; to fastavro it is local time.
 - It pickles: other processes can use a schema that one has fetched.
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -143,7 +144,9 @@ def _parsed(schema: str, references: tuple[str, ...]) -> tuple[Any, AvroWriter]:
 
 
 def _fitted(value: Any, schema: Any, path: str) -> Any:
-    """Return a value with texts as the schema wants them."""
+    """Return a value with texts as the schema wants them, and with times in UTC."""
+    if isinstance(value, datetime):
+        return _in_utc(value)
     if isinstance(schema, list):
         return _fitted_to_one(value, schema, path)
     kind = schema.get("type") if isinstance(schema, dict) else schema
@@ -163,9 +166,14 @@ def _fitted(value: Any, schema: Any, path: str) -> Any:
     logical = schema.get("logicalType") if isinstance(schema, dict) else None
     parse = _TEXTS.get(logical or "") or _TEXTS.get(str(kind))
     try:
-        return value if parse is None else parse(value)
+        found = value if parse is None else parse(value)
     except (ValueError, KeyError, ArithmeticError):
         raise ValueError(f"field {path}: the text is no {logical or kind}") from None
+    return _in_utc(found) if isinstance(found, datetime) else found
+
+
+def _in_utc(value: datetime) -> datetime:
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value
 
 
 def _is_pairs(value: Any) -> bool:

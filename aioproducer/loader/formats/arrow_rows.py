@@ -62,38 +62,47 @@ def text_of(column: Any) -> str:
     return " ".join(str(column).split()).removeprefix("[ ").removesuffix(" ]")
 
 
-def with_known_zones(column: Any) -> Any:
+def with_known_zones(column: Any, *, default: str | None = None) -> Any:
     """Return a column with its times in UTC where Python does not have their zone.
 
     Such are Java's names `GMT+8`, `+08` and `Z`, and all names where there is no database of zones.
+
+    Args:
+        column: of any type.
+        default: the zone of times without one; None to leave them without.
     """
-    kind = _with_known_zones(column.type)
+    kind = _with_known_zones(column.type, default)
     return column if kind is column.type else column.cast(kind)
 
 
 @lru_cache(maxsize=1024)
-def _with_known_zones(kind: Any) -> Any:
+def _with_known_zones(kind: Any, default: str | None) -> Any:
     """Return a type with the zones that Python has; the type itself if it has no others."""
     pyarrow = importlib.import_module("pyarrow")
     types = pyarrow.types
-    known: Any = kind
+
+    def known(inner: Any) -> Any:
+        return _with_known_zones(inner, default)
+
+    made: Any = kind
     if types.is_timestamp(kind):
-        if kind.tz is not None and not _is_known_zone(kind.tz):
-            return pyarrow.timestamp(kind.unit, UTC)
+        zone = default if kind.tz is None else kind.tz
+        made = pyarrow.timestamp(kind.unit, zone if zone is None or _is_known(zone) else UTC)
     elif types.is_struct(kind):
-        known = pyarrow.struct([each.with_type(_with_known_zones(each.type)) for each in kind])
+        made = pyarrow.struct([each.with_type(known(each.type)) for each in kind])
     elif types.is_map(kind):
-        key, item = _with_known_zones(kind.key_type), _with_known_zones(kind.item_type)
-        known = pyarrow.map_(key, kind.item_field.with_type(item))
+        item = kind.item_field.with_type(known(kind.item_type))
+        made = pyarrow.map_(known(kind.key_type), item)
     elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         size = [kind.list_size] if types.is_fixed_size_list(kind) else []
         make = pyarrow.large_list if types.is_large_list(kind) else pyarrow.list_
-        known = make(kind.value_field.with_type(_with_known_zones(kind.value_type)), *size)
-    return kind if known == kind else known
+        made = make(kind.value_field.with_type(known(kind.value_type)), *size)
+    return kind if made == kind else made
 
 
 @lru_cache(maxsize=1024)
-def _is_known_zone(name: str) -> bool:
+def _is_known(name: str) -> bool:
+    """Return whether Python has a time zone."""
     pyarrow = importlib.import_module("pyarrow")
     try:
         pyarrow.scalar(0, pyarrow.timestamp("s", name)).as_py()

@@ -30,7 +30,7 @@ from aioproducer.errors import (
     SchemaRegistryError,
     SerializationError,
 )
-from aioproducer.loader.formats.arrow_rows import UNREADABLE, text_of, with_known_zones
+from aioproducer.loader.formats.arrow_rows import UNREADABLE, UTC, text_of, with_known_zones
 from aioproducer.spark.columns.schema import RECORD_COLUMNS
 from aioproducer.spark.rows import RefusedRow, RowError, read_row
 from aioproducer.spark.wording import without_values
@@ -227,9 +227,12 @@ def _encoded(
 
 def _column(batch: pa.RecordBatch, part: EncodedPart) -> pa.Array:
     """Return what is encoded as one column."""
+    # To fastavro a time without zone is in the zone of its process.
+    zone = UTC if part.format == "avro" else None
     if part.columns:
-        return with_known_zones(batch.select(list(part.columns)).to_struct_array())
-    return with_known_zones(batch.column(part.part))
+        packed = batch.select(list(part.columns)).to_struct_array()
+        return with_known_zones(packed, default=zone)
+    return with_known_zones(batch.column(part.part), default=zone)
 
 
 _UNREADABLE: Final = (*UNREADABLE, KeyError, TypeError)

@@ -6,6 +6,8 @@ import datetime
 import io
 import json
 import pickle
+import time
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -125,6 +127,42 @@ async def test_a_schema_with_rules_for_writers_is_refused_without_the_option(
         assert "`--ignore-schema-rules`" in str(caught.value)
         values = await avro_values(registry, "t", schema, register=register, ignore_rules=True)
         assert values.schema_id == 1
+
+
+@pytest.fixture
+def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The time zone of the process."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+INSTANT = {"type": "long", "logicalType": "timestamp-millis"}
+LOCAL = {"type": "long", "logicalType": "local-timestamp-micros"}
+NAIVE = datetime.datetime(2026, 1, 2, 3, 4, 5)
+
+
+@pytest.mark.usefixtures("new_york")
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (INSTANT, "2026-01-02T03:04:05"),
+        (INSTANT, "2026-01-02T04:04:05+01:00"),
+        (INSTANT, NAIVE),
+        (INSTANT, NAIVE.replace(tzinfo=datetime.UTC)),
+        (["null", INSTANT], "2026-01-02T03:04:05"),
+        (["null", "boolean", INSTANT], NAIVE),
+        (LOCAL, "2026-01-02T03:04:05"),
+        (["null", LOCAL], NAIVE),
+    ],
+)
+def test_a_time_without_an_offset_is_utc(kind: Any, value: Any) -> None:
+    schema = {"type": "record", "name": "Row", "fields": [{"name": "at", "type": kind}]}
+    found = AvroValues(7, json.dumps(schema))({"at": value})
+    row: Any = fastavro.schemaless_reader(io.BytesIO(found[5:]), schema)  # type: ignore[arg-type]
+    assert row["at"].replace(tzinfo=None) == NAIVE
 
 
 def test_a_map_of_a_parquet_file_is_a_map() -> None:

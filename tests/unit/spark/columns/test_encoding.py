@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -42,6 +43,10 @@ ORDER = {
         {"name": "tags", "type": {"type": "map", "values": "string"}},
     ],
 }
+ORDER_TIMES = [
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    {"name": "local", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
+]
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 ROW = {"id": 1, "note": "n", "at": AT, "price": Decimal("1.50"), "tags": {"a": "b"}}
 STRUCT = pa.struct(
@@ -425,6 +430,31 @@ def test_times_in_a_zone_that_python_has_not_are_encoded_in_utc(
     write(kafka, [("at", "timestamp")], [batch], topic=topic, **options)
     (record,) = kafka.records(topic)
     assert json.loads((record.value or b"")[5:]) == {"at": "2026-01-02T00:00:00Z"}
+
+
+def test_times_without_a_zone_are_utc_in_avro_whatever_the_zone_of_the_process(
+    kafka: EmbeddedKafka, stub: StubSchemaRegistry, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.topic(1)
+    stub.register(f"{topic}-value", {**ORDER, "fields": ORDER_TIMES})
+    values = pa.array([AT.replace(tzinfo=None)], pa.timestamp("us"))
+    batch = pa.RecordBatch.from_arrays([values, values], ["at", "local"])
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        write(
+            kafka,
+            [("at", "timestamp_ntz"), ("local", "timestamp_ntz")],
+            [batch],
+            topic=topic,
+            value__format="avro",
+            schema__registry__url=url,
+        )
+    time.tzset()
+    (record,) = kafka.records(topic)
+    schema = {**ORDER, "fields": ORDER_TIMES}
+    row: Any = fastavro.schemaless_reader(io.BytesIO((record.value or b"")[5:]), schema)
+    assert row == {"at": AT, "local": AT.replace(tzinfo=None)}
 
 
 def test_a_map_with_keys_of_structs_fails_its_row(kafka: EmbeddedKafka, url: str) -> None:
