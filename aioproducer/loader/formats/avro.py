@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import importlib
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from functools import cached_property
 from typing import Any, Final
 
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.avro_container import Container
 from aioproducer.loader.formats.chunks import Chunk, too_few_rows
+from aioproducer.loader.rows import BadRow
+from aioproducer.loader.values import to_json
 from aioproducer.serializers.registry.avro_bounds import Bounds, bounds_of
 from aioproducer.serializers.registry.avro_schema import AvroSchemaError, resolve, without_defaults
 
@@ -48,6 +51,9 @@ class AvroFormat:
 def avro_rows(stream: io.BufferedIOBase, skip: int = 0) -> Iterator[tuple[int, list[Any]]]:
     """Yield records in chunks, each with the number of its first one, without the first `skip`.
 
+    A record with a value that Python does not have, such as a date after the year 9999, is a
+    `BadRow`.
+
     Raises:
         SourceError: this is no such file, or fastavro is not installed.
     """
@@ -55,7 +61,7 @@ def avro_rows(stream: io.BufferedIOBase, skip: int = 0) -> Iterator[tuple[int, l
     try:
         container = Container(stream)
         bounds = _checked(container.schema)
-        decode = _decoder(fastavro, container.schema, bounds)
+        decoder = _Decoder(fastavro, container.schema, bounds)
         seen = 0
         for count, content in container.blocks():
             _check_count(count, content, bounds)
@@ -63,7 +69,7 @@ def avro_rows(stream: io.BufferedIOBase, skip: int = 0) -> Iterator[tuple[int, l
             seen += count
             if seen > skip:
                 left_out = count - (seen - first_row + 1)
-                for rows in _chunks(decode, content, count, left_out=left_out, bounds=bounds):
+                for rows in _chunks(decoder, content, count, left_out=left_out, bounds=bounds):
                     yield first_row, rows
                     first_row += len(rows)
     except _DAMAGED as error:
@@ -78,8 +84,6 @@ def avro_rows(stream: io.BufferedIOBase, skip: int = 0) -> Iterator[tuple[int, l
 
 _DAMAGED: Final = (ValueError, EOFError, TypeError, KeyError, IndexError, ArithmeticError)
 
-_Decode = Callable[[io.BytesIO], Any]
-
 
 def _checked(schema: Any) -> Bounds:
     if not isinstance(schema, dict) or schema.get("type") != "record":
@@ -87,41 +91,82 @@ def _checked(schema: Any) -> Bounds:
     return bounds_of(resolve(schema)[0])
 
 
-def _decoder(fastavro: Any, schema: Any, bounds: Bounds) -> _Decode:
-    # Reading uses no defaults, and they may be without end.
-    try:
-        parsed = fastavro.parse_schema(_with_our_decimals(without_defaults(schema)))
-    except Exception as error:  # fastavro's, and others
-        raise SourceError(f"not readable as Avro: its schema is malformed: {error}") from error
-    reading = importlib.import_module("fastavro._read_py" if bounds.recursive else "fastavro.read")
-    for kind in ("bytes", "fixed"):
-        reading.LOGICAL_READERS[f"{kind}-{_OUR_DECIMAL}"] = _decimal
-    read: Callable[..., Any] = reading.schemaless_reader
-    return lambda data: read(data, parsed, None)
+class _Decoder:
+    """Decodes rows of a schema."""
+
+    def __init__(self, fastavro: Any, schema: Any, bounds: Bounds) -> None:
+        self._parse: Callable[[Any], Any] = fastavro.parse_schema
+        # Reading uses no defaults, and they may be without end.
+        self._schema = without_defaults(schema)
+        try:
+            parsed = self._parse(_with_logical_types(self._schema, _OUR_TYPES))
+        except Exception as error:  # fastavro's, and others
+            raise SourceError(f"not readable as Avro: its schema is malformed: {error}") from error
+        name = "fastavro._read_py" if bounds.recursive else "fastavro.read"
+        reading = importlib.import_module(name)
+        for kind in ("bytes", "fixed"):
+            reading.LOGICAL_READERS[f"{kind}-{_OUR_DECIMAL}"] = _decimal
+        self._read: Callable[..., Any] = reading.schemaless_reader
+        self.row: Callable[[io.BytesIO], Any] = lambda data: self._read(data, parsed, None)
+
+    @cached_property
+    def _plain(self) -> Any:
+        return self._parse(_with_logical_types(self._schema, {}))
+
+    def bad_row(self, data: io.BytesIO, start: int, error: Exception) -> BadRow:
+        """Return a row with a value that its logical type does not have, such as a year 10000.
+
+        Raises:
+            Exception: The file is damaged: the row cannot be read without logical types either.
+        """
+        data.seek(start)
+        try:
+            row = self._read(data, self._plain, None)
+        except EOFError:
+            raise
+        except Exception:
+            raise error from None
+        return BadRow(f"a value cannot be read: {error}", to_json(row).encode())
 
 
-def _with_our_decimals(schema: Any) -> Any:
-    """Return a schema whose decimals fastavro gives to `_decimal`, by its custom logical types."""
+_OUR_TYPES: Final = {"decimal": _OUR_DECIMAL}
+
+
+def _with_logical_types(schema: Any, ours: Mapping[str, str]) -> Any:
+    """Return a schema with our names of some logical types, or without any if there are none.
+
+    fastavro gives such decimals to `_decimal`, by its custom logical types.
+    """
     if isinstance(schema, list):
-        return [_with_our_decimals(each) for each in schema]
+        return [_with_logical_types(each, ours) for each in schema]
     if not isinstance(schema, dict):
         return schema
     made = {
-        name: _with_our_decimals(each) if name in ("type", "items", "values", "fields") else each
+        name: _with_logical_types(each, ours)
+        if name in ("type", "items", "values", "fields")
+        else each
         for name, each in schema.items()
+        if ours or name != "logicalType"
     }
-    if made.get("logicalType") == "decimal" and made.get("type") in ("bytes", "fixed"):
-        made["logicalType"] = _OUR_DECIMAL
+    if made.get("type") in ("bytes", "fixed") and (logical := made.get("logicalType")) is not None:
+        made["logicalType"] = ours.get(logical, logical)
     return made
 
 
 def _decimal(data: bytes, schema: dict[str, Any], _: object = None) -> Decimal:
-    """Return the decimal that bytes are; a long one would take quadratic time."""
+    """Return the decimal that bytes are.
+
+    Raises:
+        SourceError: It is longer than any real one, and would take quadratic time.
+    """
     if len(data) > _MAX_DECIMAL_BYTES:
-        raise ValueError(f"a decimal of {len(data)} bytes")
+        raise SourceError(f"not readable as Avro: a decimal of {len(data)} bytes")
     context = Context(prec=_MAX_DECIMAL_DIGITS)
     unscaled = context.create_decimal(int.from_bytes(data, "big", signed=True))
-    return unscaled.scaleb(-int(schema.get("scale", 0)), context)
+    try:
+        return unscaled.scaleb(-int(schema.get("scale", 0)), context)
+    except ArithmeticError:
+        raise SourceError("not readable as Avro: a decimal of too large a scale") from None
 
 
 def _check_count(count: int, content: bytes, bounds: Bounds) -> None:
@@ -133,7 +178,7 @@ def _check_count(count: int, content: bytes, bounds: Bounds) -> None:
 
 
 def _chunks(
-    decode: _Decode, content: bytes, count: int, *, left_out: int, bounds: Bounds
+    decoder: _Decoder, content: bytes, count: int, *, left_out: int, bounds: Bounds
 ) -> Iterator[list[Any]]:
     """Yield the rows of a block, without the first ones."""
     most_rows = max(1, min(_CHUNK_ROWS, _CHUNK_VALUES // bounds.values))
@@ -144,11 +189,14 @@ def _chunks(
     data, base, begun = io.BytesIO(content[: 2 * most_bytes]), 0, 0
     rows: list[Any] = []
     for number in range(count):
-        if data.tell() > most_bytes:
-            base += data.tell()
+        if (start := data.tell()) > most_bytes:
+            base, start = base + start, 0
             data = io.BytesIO(content[base : base + 2 * most_bytes])
         try:
-            row = decode(data)
+            try:
+                row = decoder.row(data)
+            except (ValueError, ArithmeticError) as error:
+                row = decoder.bad_row(data, start, error)
         except EOFError:
             if len(content) - base > 2 * most_bytes:
                 raise SourceError(
