@@ -318,6 +318,25 @@ def test_rows_that_are_none_are_rejected_in_every_format(
         assert json.loads(bad.read_text())["raw"] in {"3", "[]"}
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (b"first name,b\r\n1,2\r\n", "first name"),
+        (b"\xef\xbb\xbf\r\n\r\nfirst name,b\r\n1,2\r\n", "first name"),
+        (b"\n\na,b\n1,2\n", "a"),
+        (b'"a\nx",b\n1,2\n', "a\nx"),
+    ],
+)
+def test_headers_are_read_as_by_the_loader(
+    load: Load, embedded: EmbeddedKafka, tmp_path: Path, text: bytes, name: str
+) -> None:
+    topic = embedded.topic(1)
+    (tmp_path / "a.csv").write_bytes(text)
+    load(tmp_path, topic)
+    (record,) = embedded.records(topic)
+    assert json.loads(record.value or b"") == {name: "1", "b": "2"}
+
+
 def test_what_cannot_be_loaded_is_said_in_the_loaders_words(
     load: Load, embedded: EmbeddedKafka, tmp_path: Path
 ) -> None:

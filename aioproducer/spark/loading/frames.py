@@ -34,6 +34,10 @@ FILE: Final = "__file"
 BROKEN: Final = "__broken"
 """The column with the text of a CSV row that is none."""
 
+_MARK: Final = "\ufeff"
+"""The mark of Unicode at the beginning of a file."""
+_HEADER_LINES: Final = 20
+"""Lines that a header may have, in which names are quoted."""
 _NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 """What Spark and Hive call the folder of a null."""
 
@@ -130,19 +134,25 @@ def _csv(spark: SparkSession, reader: DataFrameReader, step: Step, dialect: CsvF
 
 def _header(spark: SparkSession, step: Step, dialect: CsvFormat) -> Sequence[str]:
     """Return the columns' names, by the first file; Spark compares those of the others."""
-    lines = spark.read.option("lineSep", "\n").option("encoding", dialect.encoding)
-    first = lines.text(step.paths[0]).where("trim(value, '\r ') <> ''").take(1)
+    text = spark.read.option("lineSep", "\n").option("encoding", dialect.encoding)
+    lines = text.text(step.paths[0])
+    blank = lines["value"].isin("", "\r", _MARK, f"{_MARK}\r")
+    first = [line for (line,) in lines.where(~blank).take(_HEADER_LINES)]
     if not first:
         raise SourceError(f"cannot read {step.files[0].path}: there is no header")
-    text = first[0][0].removeprefix("\ufeff")
-    names = next(
-        csv.reader(
-            [text],
-            delimiter=dialect.delimiter,
-            quotechar=dialect.quote,
-            quoting=csv.QUOTE_NONE if dialect.quote is None else csv.QUOTE_MINIMAL,
-        )
+    first[0] = first[0].removeprefix(_MARK)
+    reader = csv.reader(
+        [f"{line}\n" for line in first],
+        delimiter=dialect.delimiter,
+        quotechar=dialect.quote,
+        quoting=csv.QUOTE_NONE if dialect.quote is None else csv.QUOTE_MINIMAL,
     )
+    try:
+        names = next(reader)
+    except csv.Error as error:
+        raise SourceError(
+            f"cannot read {step.files[0].path}: the CSV header cannot be read: {error}"
+        ) from error
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise SourceError(f"the CSV header names {', '.join(sorted(twice))} more than once")
