@@ -17,6 +17,9 @@ from aioproducer.spark import rows
 
 _PYTHONS = re.compile(r"^(?:[\w.]*: )*([A-Za-z_][\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
 _OURS = re.compile(r"^(?:[\w.]*: )*aioproducer\.[\w.]+\.(\w+): (.+)$", re.MULTILINE)
+_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+(?:\n(?!\t|Caused by: ).*)*)", re.MULTILINE)
+"""Java's, to the stack of the cause."""
+_LONGEST_CAUSE = 300
 _TRACEBACK = "Traceback (most recent call last)"
 _NOTHING = "An error occurred while calling"
 _HOMES = (loader_errors, spark_errors, rows, errors)
@@ -41,11 +44,14 @@ def error_of(error: Exception) -> KafkaError:
 
 
 def _message_in(text: str) -> str | None:
-    """Return the first line with a message, and the exception of a traceback in it."""
+    """Return the first line with a message, and the cause or the exception of a traceback in it."""
     lines = (line.strip(" :") for line in text.splitlines())
     first = next((line for line in lines if line and not line.startswith(_NOTHING)), None)
     _, is_traceback, frames = text.partition(_TRACEBACK)
     raised = _PYTHONS.search(frames)
+    if first is not None and not is_traceback and (cause := _CAUSE.search(text)) is not None:
+        words = " ".join(cause[1].split())
+        return first if words in first else f"{first}: {words[:_LONGEST_CAUSE]}"
     if first is None or not is_traceback or raised is None:
         return first
     return f"{first.removesuffix(_TRACEBACK).rstrip(': ')}: {raised[1]}"

@@ -115,3 +115,25 @@ def test_the_end_of_a_workers_traceback_is_shown() -> None:
         "[PYTHON_DATA_SOURCE_ERROR] Failed to initialize Python data source writer: "
         "ModuleNotFoundError: No module named 'pyspark'"
     )
+
+
+def test_the_cause_that_java_gives_is_shown() -> None:
+    failed = "org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Error in b.csv."
+    text = (
+        f"An error occurred while calling o152.save.\n: {failed}  SQLSTATE: KD001\n"
+        "\tat org.apache.spark.sql.errors.QueryExecutionErrors$.cannotReadFilesError(Q.scala:1)\n"
+        "Caused by: org.apache.spark.SparkIllegalArgumentException: CSV header does not conform.\n"
+        " Header: b, a\n"
+        " Schema: a, b\n"
+        "\tat org.apache.spark.sql.catalyst.csv.CSVHeaderChecker.check(C.scala:1)\n"
+        "\t... 1 more\n"
+        "Caused by: java.lang.Exception: another one\n"
+    )
+    assert error_of(RuntimeError(text)).message == (
+        f"{failed}  SQLSTATE: KD001: CSV header does not conform. Header: b, a Schema: a, b"
+    )
+    known = "Job aborted: java.io.EOFException: Unexpected end"
+    repeated = f"{known}\n\tat a\nCaused by: java.io.EOFException: Unexpected end\n\tat b\n"
+    assert error_of(RuntimeError(repeated)).message == known
+    long = f"Failed\n\tat a\nCaused by: java.lang.Exception: {'x' * 5000}\n"
+    assert error_of(RuntimeError(long)).message == f"Failed: {'x' * 300}"
