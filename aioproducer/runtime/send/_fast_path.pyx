@@ -533,7 +533,7 @@ cdef class SendCall:
         # `__name__` and `__qualname__`, for the repr of a task.
         return getattr(self.method, name)
 
-    # `inspect.iscoroutine` asks for the class, and `inspect.getcoroutinestate` for three of the
+    # `inspect.iscoroutine` asks for the class, and `inspect.getcoroutinestate` for some of the
     # others; task groups of anyio call both. Frame and await are those of the method's coroutine.
 
     @property
@@ -547,6 +547,10 @@ cdef class SendCall:
     @property
     def cr_suspended(self):
         return self.state == DELEGATED
+
+    @property
+    def cr_state(self):  # since Python 3.15; one that has not begun has no frame either
+        return "CORO_SUSPENDED" if self.state == DELEGATED else "CORO_CLOSED"
 
     @property
     def cr_frame(self):
