@@ -44,7 +44,8 @@ def reported(statement: str) -> str:
     code = WITHOUT.format(names=OTHERS) + statement
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    return (done.stderr.strip() or "nothing").splitlines()[-1]
+    last = (done.stderr.strip() or "nothing").splitlines()[-1]
+    return last.partition(". Did you mean:")[0]  # Python 3.15 adds it
 
 
 @pytest.mark.parametrize(
