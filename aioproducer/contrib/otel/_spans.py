@@ -146,7 +146,7 @@ class SendSpan:
 
     def end_with(self, delivery: Delivery) -> None:
         """End with the outcome of a delivery."""
-        delivery.add_done_callback(self._on_done)
+        delivery.add_done_callback(self._on_delivery)
 
     def end_with_handle(self, handle: DeliveryHandle) -> None:
         """End with the outcome of a blocking producer's record."""
@@ -208,6 +208,12 @@ class SendSpan:
         if leader is not None:
             self._set("server.address", leader.host)
             self._set("server.port", leader.port)
+
+    def _on_delivery(self, delivery: Delivery) -> None:
+        if delivery.cancelled():
+            self.end_with(delivery)  # a wait, such as `gather`, was cancelled, not the record
+        else:
+            self._on_done(delivery)
 
     def _on_done(self, delivery: Any) -> None:
         error = _error_of(delivery)

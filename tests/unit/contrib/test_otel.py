@@ -397,6 +397,26 @@ async def test_what_fails_ends_its_span_with_the_error(
     ]
 
 
+async def test_a_record_whose_await_is_cancelled_ends_its_span_with_its_outcome(
+    traces: Traces, cluster: EmbeddedCluster
+) -> None:
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000) as producer:
+        await producer.warm_up(["t"])
+        sent = [await producer.send("t", b"%d" % number) for number in range(2)]
+        for _ in range(2):
+            gathered = asyncio.gather(*sent)
+            gathered.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await gathered
+        assert not traces.ended()
+        await producer.flush()
+        spans = await traces.wait_for(2)
+    assert {(span.attributes or {})["messaging.kafka.offset"] for span in spans} == {0, 1}
+    assert reported == []
+
+
 async def test_what_send_nowait_leaves_to_send_has_no_span(
     traces: Traces, cluster: EmbeddedCluster
 ) -> None:
