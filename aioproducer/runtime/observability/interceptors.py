@@ -22,6 +22,7 @@ from aioproducer.errors import KafkaError
 from aioproducer.interceptors import ClusterInfo
 from aioproducer.records.bulk import UnfilledRows
 from aioproducer.runtime.send.pending import PendingParts
+from aioproducer.serializers.calling import header_pairs
 from aioproducer.types import HeaderPairs, HeadersInput, Record, RecordMetadata, TimestampType
 
 if TYPE_CHECKING:
@@ -89,12 +90,14 @@ class InterceptorChain:
         try:
             prepared = prepare(topic, record.key, record.value, record.headers)
         except BaseException as error:
-            known = (topic, None, None, (), record.partition, record.timestamp_ms)
+            headers = _known(record.headers)
+            known = (topic, None, None, headers, record.partition, record.timestamp_ms)
             self.refused(known, error)
             raise
         if isinstance(prepared, tuple):
             return (topic, *prepared, record.partition, record.timestamp_ms)
-        return PendingParts(topic, prepared, record.partition, record.timestamp_ms)
+        headers = _known(record.headers)
+        return PendingParts(topic, prepared, record.partition, record.timestamp_ms, headers)
 
     @contextmanager
     def reporting_errors(self, parts: RowParts) -> Iterator[None]:
@@ -205,6 +208,14 @@ def _as_it_is(
     """Return the parts unchanged: rows of a table are bytes; changes are checked later."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
     return key, value, tuple((name, content) for name, content in pairs)
+
+
+def _known(headers: HeadersInput) -> HeaderPairs:
+    """Return the headers of a record that may never be sent; none if they are no headers."""
+    try:
+        return header_pairs("", headers)
+    except Exception:
+        return ()
 
 
 def _metadata_of(delivery: Delivery) -> RecordMetadata:

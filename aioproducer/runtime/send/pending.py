@@ -15,7 +15,7 @@ Parts = tuple[Any, bytes | None, bytes | None, HeaderPairs, int | None, int | No
 class PendingParts:
     """The parts of a record, once awaited; await it once, or `close` it."""
 
-    __slots__ = ("_partition", "_record", "_timestamp_ms", "_topic")
+    __slots__ = ("_headers", "_partition", "_record", "_timestamp_ms", "_topic")
 
     def __init__(
         self,
@@ -23,11 +23,13 @@ class PendingParts:
         record: PendingRecord,
         partition: int | None,
         timestamp_ms: int | None,
+        headers: HeaderPairs = (),
     ) -> None:
         self._topic = topic
         self._record = record
         self._partition = partition
         self._timestamp_ms = timestamp_ms
+        self._headers = headers
 
     @property
     def part(self) -> str:
@@ -37,7 +39,7 @@ class PendingParts:
     @property
     def known(self) -> Parts:
         """The parts that need no serializer."""
-        return self._topic, None, None, (), self._partition, self._timestamp_ms
+        return self._topic, None, None, self._headers, self._partition, self._timestamp_ms
 
     def close(self) -> None:
         """Give it up before it was awaited."""
