@@ -60,7 +60,12 @@ class TracingInterceptor:
         self._open: dict[bytes, Span] = {}
 
     def on_send(self, record: Record) -> Record:
-        """Begin the span, and puts its context into the headers."""
+        """Begin the span, and puts its context into the headers.
+
+        Raises:
+            TypeError, ValueError: the record has no pairs as headers; no span has begun.
+        """
+        pairs = _pairs(record.headers)
         attributes: dict[str, str | int] = {
             "messaging.system": "kafka",
             "messaging.operation.name": "send",
@@ -85,7 +90,7 @@ class TracingInterceptor:
         return Record(
             record.value,
             record.key,
-            (*_without(record.headers, context), *context.items()),
+            (*_without(pairs, context), *context.items()),
             record.timestamp_ms,
             record.partition,
             record.topic,
@@ -166,7 +171,12 @@ class _Snapshot:
         return observations
 
 
-def _without(headers: HeadersInput, names: Mapping[str, bytes]) -> HeaderPairs:
-    """Return the record's headers without those that our context replaces."""
+def _pairs(headers: HeadersInput) -> HeaderPairs:
     pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
-    return tuple((name, value) for name, value in pairs if name not in names)
+    return tuple((name, value) for name, value in pairs)
+
+
+def _without(pairs: HeaderPairs, names: Iterable[str]) -> HeaderPairs:
+    """Return the record's headers without those that our context replaces."""
+    replaced = tuple(names)
+    return tuple(pair for pair in pairs if pair[0] not in replaced)

@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.stage import Stage, play
 
 from aioproducer import Producer, Record, blocking
-from aioproducer.errors import KafkaError
+from aioproducer.errors import KafkaError, SerializationError
 from aioproducer.metrics import ApplicationMetric
 from aioproducer.metrics.opentelemetry import TracingInterceptor, observe
 from aioproducer.metrics.prometheus import ProducerCollector
@@ -146,6 +146,32 @@ def test_a_span_of_a_record_that_fails_says_so():
             assert (span.attributes or {})["error.type"] == error
 
     play(act, interceptor_classes=(TracingInterceptor(provider),), **ROOMY)
+
+
+def test_records_that_are_not_serialized_end_their_spans():
+    provider, spans = tracing()
+
+    async def reading(value: str) -> bytes:
+        await asyncio.sleep(1)
+        raise LookupError(value)
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            with pytest.raises(SerializationError):
+                await producer.send("t", "v")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await producer.send("t", "v")
+            for headers in (5, [("own",)]):  # no span begins
+                with pytest.raises(SerializationError):
+                    await producer.send("t", "v", headers=headers)  # type: ignore[arg-type]
+            ended = spans.get_finished_spans()
+            errors = [(span.attributes or {})["error.type"] for span in ended]
+            assert errors == ["SerializationError", "CancelledError"]
+        assert len(spans.get_finished_spans()) == 2
+
+    interceptor = TracingInterceptor(provider)
+    play(act, interceptor_classes=(interceptor,), value_serializer=reading, **ROOMY)
 
 
 def test_spans_whose_records_lose_their_headers_end_all_the_same():
