@@ -216,6 +216,8 @@ class Connection:
         (self._awaiting if expect_response else self._unflushed).append(request)
         try:
             self._count(request, now)
+            if len(request.buffers) > 1 or not expect_response:
+                self._check_transport()
             self._write(request.buffers)
             if self.error is not None:
                 return
@@ -238,6 +240,16 @@ class Connection:
                 self._transport.writelines(buffers)
         except Exception as error:
             self._broken_by(error)
+
+    def _check_transport(self) -> None:
+        """Raise if the transport is lost and the reader task has not reported that yet.
+
+        Bytes without a response would count as written then. `writelines` of Python 3.12.0 to
+        3.13.5 would register the number of the closed socket with the loop (gh-136234): the next
+        socket that gets it, of any code in the process, would never connect.
+        """
+        if self._transport.is_closing():
+            raise BrokenPipeError("the connection is lost")
 
     def _broken_by(self, error: Exception) -> None:
         failure = self._disconnected(f"writing failed: {error}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import struct
 import weakref
 from collections.abc import AsyncIterator, Sequence
@@ -141,6 +142,48 @@ async def test_a_stream_that_has_ended_already_fails_its_connection_also_with_ea
     assert connection.is_over
     assert connection._reader_task.exception() is None
     far[1].transport.abort()
+
+
+@pytest.mark.parametrize("buffers", [[b"one"], [b"one", b"two"]])
+@virtual_time
+async def test_what_is_written_to_a_lost_transport_fails_with_its_connection(
+    buffers: list[bytes],
+) -> None:
+    """The reader task reports the loss one turn of the loop later."""
+    async with connected() as it:
+        it.transport.break_off(ConnectionResetError("reset"))
+        written = it.tell(buffers)
+        with pytest.raises(NodeDisconnectedError):
+            await written
+        assert len(it.observer.ended) == 1
+
+
+async def test_a_lost_socket_stays_unknown_to_the_loop_whatever_is_written_to_it() -> None:
+    """`writelines` of Python 3.12.0 to 3.13.5 would register its number (gh-136234)."""
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        reader, writer = await asyncio.open_connection(*server.getsockname())
+        far, _ = server.accept()
+        far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        far.close()
+        observer = Observer()
+        connection = Connection(reader, writer, node_id=1, observer=observer, loop_time=loop.time)
+        number = writer.get_extra_info("socket").fileno()
+        for correlation_id in range(3):
+            request = InFlightRequest(
+                MetadataRequest, 9, correlation_id, [b"x" * 1000, b"y" * 1000], loop.time() + 30
+            )
+            if connection.is_open:
+                connection.begin(request)
+        await connection.wait_closed()
+        assert [type(error) for error, _ in observer.ended] == [NodeDisconnectedError]
+        others = [socket.socket() for _ in range(20)]
+        another = next(each for each in others if each.fileno() == number)
+        another.setblocking(False)
+        async with asyncio.timeout(5):
+            await loop.sock_connect(another, server.getsockname())
+        for each in others:
+            each.close()
 
 
 @virtual_time
