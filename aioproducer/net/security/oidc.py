@@ -1,8 +1,8 @@
 """Tokens from an OAuth token endpoint (KIP-768, KIP-1139, KIP-1258) or from a file.
 
-    2xx with access_token        the token
-    429, 5xx, no connection      retry after a backoff, for `retry_s`; then a connection error
-    anything else                `AuthenticationError`, at once
+    2xx with access_token         the token
+    408, 429, 5xx, no connection  retry after a backoff, for `retry_s`; then a connection error
+    anything else                 `AuthenticationError`, at once
 
 Invariants: every wait is bounded; errors contain the endpoint's `error` and `error_description`,
 never the request. HTTP is done by `httpx`, imported when first needed.
@@ -37,6 +37,7 @@ _CLIENT_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _ADVICE = "check the sasl_oauthbearer_* options against the token endpoint"
 _LONGEST_TEXT = 200
+_BUSY = (408, 429)
 _LONGEST_ANSWER = 1024 * 1024
 
 Assertions = Callable[[], Awaitable[str]]
@@ -143,7 +144,7 @@ class TokenEndpoint:
             raise AuthenticationError(
                 f"the token endpoint's answer is refused: {error}", advice=_ADVICE
             ) from None
-        if status == 429 or status >= 500:
+        if status in _BUSY or status >= 500:
             raise _UnableError(f"the token endpoint answered HTTP {status}")
         answer = _object(body)
         if not 200 <= status < 300:

@@ -369,9 +369,9 @@ async def test_no_proxy_is_taken_from_the_environment(
 
 
 async def test_errors_of_the_server_are_tried_again(issuer: Issuer) -> None:
-    issuer.failures = [500, 503, 429]
+    issuer.failures = [500, 503, 429, 408]
     assert (await endpoint(issuer).fetch()).value
-    assert len(issuer.requests) == 4
+    assert len(issuer.requests) == 5
 
 
 async def test_a_busy_endpoint_is_given_time_before_the_next_request(issuer: Issuer) -> None:
