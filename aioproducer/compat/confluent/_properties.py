@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer.compat._idempotence import excludes_idempotence
 from aioproducer.config import OPTIONS, ROWS, Kind, Option
 from aioproducer.config.option import int_of, plain
 from aioproducer.config.reading import option_set_by
+from aioproducer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from aioproducer.types import TopicMetadata
 
 _SERVERS: Final = "bootstrap.servers"
 _LEVEL: Final = "compression.level"
 _LEVELS: Final = {"gzip": (1, 9), "lz4": (1, 12), "zstd": (1, 22)}
 """The levels of librdkafka's codecs that are levels here; its 0 is the lowest."""
 _TRUTHS: Final = {"1": True, "t": True, "0": False, "f": False}
+_WRITTEN_TRUTHS: Final = _TRUTHS | {"true": True, "false": False}
+_FNV1A: Final = ("fnv1a", "fnv1a_random")
 _WORDS: Final = ("acks", "compression_type")
 _UNLIMITED: Final = 2**31 - 1
 """What librdkafka's 0 means for some properties."""
@@ -62,9 +68,45 @@ def verbatim(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def truth_of(name: str, value: Any) -> bool:
+    """Return a property that is true or false.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    truth = _WRITTEN_TRUTHS.get(str(plain(value)).strip().lower())
+    if truth is None:
+        raise ConfigError(f"{name} must be true or false, not {value!r}")
+    return truth
+
+
+def _fnv1a_of(value: Any) -> Any:
+    """Return a partitioner of this producer for one that hashes keys with FNV-1a."""
+    name = str(plain(value)).strip().lower()
+    if name not in _FNV1A:
+        return value
+
+    def choose(topic: str, key: bytes | None, value: bytes | None, meta: TopicMetadata) -> Any:
+        if key is None and name == "fnv1a_random":
+            return None  # one partition per batch, as for the other partitioners there
+        return fnv1a(key or b"") % len(meta.partitions)
+
+    return choose
+
+
+def fnv1a(key: bytes) -> int:
+    """Return librdkafka's FNV-1a hash, which is that of the Go client Sarama."""
+    number = 0x811C9DC5
+    for byte in key:
+        number = (number ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return number if number < 1 << 31 else (1 << 32) - number
+
+
 def _value(row: Option, value: Any) -> Any:
     if row.name == "linger_ms":
         return _rounded_up(value)
+    if row.name == "partitioner":
+        return _fnv1a_of(value)
     if row.name in _WITHOUT_LIMIT and _number(value) == 0:
         return _UNLIMITED
     if row.name in _WORDS and isinstance(value, str):

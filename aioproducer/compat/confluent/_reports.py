@@ -85,6 +85,7 @@ class Reports:
     """The outcomes, and how much is produced and not reported.
 
     Attributes:
+        only_errors: Whether callbacks get failed records alone.
         count: How many records.
         bytes: Their sizes.
         groups: Those that a batch has, by batch; used in the loop's thread.
@@ -93,6 +94,7 @@ class Reports:
     """
 
     def __init__(self, error_cb: Any, max_records: int, max_bytes: int) -> None:
+        self.only_errors: bool = False
         self.count: int = 0
         self.bytes: int = 0
         self._error_cb = error_cb
@@ -168,6 +170,7 @@ class Reports:
         """Call the callbacks of a batch; those after one that raises are left for the next time."""
         message_class, is_delivered = errors.shared_class(Message), group.is_delivered
         pairs, lock, at, served = group.pairs, self._lock, group.at, 0
+        only_errors = self.only_errors
         try:
             while pairs:
                 try:
@@ -179,10 +182,10 @@ class Reports:
                     self.count -= 1
                     self.bytes -= record.size
                 error = None if is_delivered else delivery.exception()
-                if error is None:
-                    record.on_delivery(None, _delivered(message_class, record, delivery, at))
-                else:
+                if error is not None:
                     _call_back(record, error, delivery.partition, at)
+                elif not only_errors:
+                    record.on_delivery(None, _delivered(message_class, record, delivery, at))
         finally:
             with lock:
                 if not pairs and self.ready and self.ready[0] is group:

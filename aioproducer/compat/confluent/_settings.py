@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from aioproducer._util import log
 from aioproducer.compat.confluent import errors
-from aioproducer.compat.confluent._properties import as_ours, verbatim
+from aioproducer.compat.confluent._properties import as_ours, truth_of, verbatim
 from aioproducer.compat.confluent.errors import KafkaError
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError
@@ -19,8 +19,10 @@ from aioproducer.types import OAuthToken
 _log = log.get("producer")
 
 _CALLABLES: Final = ("error_cb", "stats_cb", "oauth_cb", "on_delivery", "dr_cb")
+_ONLY_ERRORS: Final = "delivery.report.only.error"
 _HERE: Final = {
     *_CALLABLES,
+    _ONLY_ERRORS,
     "default.topic.config",
     "logger",
     "statistics.interval.ms",
@@ -83,6 +85,7 @@ class Settings(NamedTuple):
             to one partition per batch, there as here.
         has_servers: Whether there is anything to connect to.
         credentials: The user name and password.
+        only_errors: Whether delivery callbacks get failed records alone.
     """
 
     config: ProducerConfig
@@ -95,6 +98,7 @@ class Settings(NamedTuple):
     crc32_keys: bool
     has_servers: bool
     credentials: Credentials
+    only_errors: bool
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:
@@ -143,6 +147,7 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         tls_contexts(config)
         sasl_mechanism(config)
         interval = _interval(given.get("statistics.interval.ms", 0))
+        only_errors = truth_of(_ONLY_ERRORS, given.get(_ONLY_ERRORS, False))
     except (ConfigError, ValueError) as error:
         raise errors.exception(KafkaError._INVALID_ARG, str(error)) from error
     return Settings(
@@ -156,6 +161,7 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         crc32_keys,
         has_servers,
         credentials,
+        only_errors,
     )
 
 

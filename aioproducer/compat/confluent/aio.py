@@ -126,10 +126,11 @@ class AIOProducer:
         self._check_open()
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         callback, callbacks = on_delivery or self._settings.on_delivery, self._callbacks
+        only_errors = self._settings.only_errors
 
         def on_outcome(error: Any, message: Any) -> None:
             try:
-                if callback is not None:
+                if callback is not None and not (only_errors and error is None):
                     callbacks.finish(callback(error, message), "on_delivery")
             except Exception as raised:
                 if not future.done():

@@ -85,6 +85,7 @@ class Producer(ClosedOnLeaving):
         self._limit = settings.config.max_request_size
         self._transactional = settings.config.transactional_id is not None
         self._reports = Reports(settings.error_cb, settings.max_records, settings.max_bytes)
+        self._reports.only_errors = settings.only_errors
         self._clock = Clock(settings, self._reports)
         self._thread = LoopThread(f"aioproducer {settings.config.client_id}")
         self._thread.start()

@@ -115,6 +115,24 @@ async def test_callback_comes_before_the_future_is_done(producer: AIOProducer) -
     assert seen == [(None, message)]
 
 
+async def test_futures_are_done_although_callbacks_are_for_errors_alone(
+    cluster: EmbeddedCluster,
+) -> None:
+    seen: list[Any] = []
+    options = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "delivery.report.only.error": True,
+        "on_delivery": lambda error, message: seen.append(message.topic()),
+    }
+    async with AIOProducer(options) as producer:
+        future = await producer.produce("t", "v")
+        refused = await producer.produce("small", b"x" * 1000)
+        assert (await future).value() == b"v"
+        with pytest.raises(confluent_kafka.KafkaException):
+            await refused
+    assert seen == ["small"]
+
+
 async def test_exception_of_a_callback_is_that_of_the_future(producer: AIOProducer) -> None:
     def failing(error: Any, message: Any) -> None:
         raise ZeroDivisionError

@@ -16,7 +16,7 @@ from aioproducer.compat import confluent
 from aioproducer.compat.confluent import KafkaError, Message, Producer, errors
 from aioproducer.compat.confluent._reports import Group, Reports
 from aioproducer.compat.confluent._settings import settings_of
-from aioproducer.testing import ThreadedCluster
+from aioproducer.testing import ThreadedCluster, TopicSpec
 from aioproducer.testing.security import ListenerSecurity
 
 WAIT_S = 20.0
@@ -26,7 +26,8 @@ CLIENTS = pytest.mark.parametrize("client", [confluent_kafka, confluent], ids=["
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ThreadedCluster]:
-    with ThreadedCluster(brokers=1, topics={"t": 2, "one": 1}) as running:
+    topics = {"t": 2, "one": 1, "many": 7, "small": TopicSpec(1, 1, {"max.message.bytes": "200"})}
+    with ThreadedCluster(brokers=1, topics=topics) as running:
         yield running
 
 
@@ -546,3 +547,54 @@ def test_partitioner_that_raises_fails_its_record_and_no_other(cluster: Threaded
     outcomes = sorted((value, error and error.name()) for value, error in seen)
     assert outcomes == [(b"right", None)] * 2 + [(b"wrong", "_FAIL")] * 2
     assert "KeyError('t')" in next(error.str() for _, error in seen if error)
+
+
+@CLIENTS
+@pytest.mark.parametrize("partitioner", ["fnv1a", "fnv1a_random", "FNV1A"])
+def test_fnv1a_sends_keys_to_the_partitions_of_librdkafka(
+    cluster: ThreadedCluster, client: Any, partitioner: str
+) -> None:
+    if client is confluent_kafka:
+        partitioner = partitioner.lower()
+    keys = [b"", b"a", b"kafka", b"\xff" * 9, *(b"%d" % number for number in range(40))]
+    found: dict[Any, int] = {}
+    producer = client.Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "partitioner": partitioner}
+    )
+    for key in keys:
+        producer.produce(
+            "many", "v", key, on_delivery=lambda e, m: found.update({m.key(): m.partition()})
+        )
+    producer.produce("many", "v", on_delivery=lambda e, m: found.update({None: m.partition()}))
+    assert producer.flush(WAIT_S) == 0
+    without_key = found.pop(None)
+    assert found == {key: confluent_kafka.fnv1a(key, 7) for key in keys}
+    if partitioner.lower() == "fnv1a":
+        assert without_key == confluent_kafka.fnv1a(b"", 7)
+
+
+@CLIENTS
+@pytest.mark.parametrize("only_errors", [True, False])
+def test_callbacks_can_be_for_errors_alone(
+    cluster: ThreadedCluster, client: Any, only_errors: bool
+) -> None:
+    seen: list[Any] = []
+    options = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "delivery.report.only.error": only_errors,
+        "linger.ms": 0,
+    }
+    producer = client.Producer(options)
+    for topic in ("one", "small"):
+        producer.produce(topic, b"x" * 500, on_delivery=lambda e, m: seen.append((m.topic(), e)))
+    assert producer.flush(WAIT_S) == 0
+    assert len(producer) == 0
+    names = {topic: error and error.name() for topic, error in seen}
+    delivered = {} if only_errors else {"one": None}
+    assert names == {"small": "MSG_SIZE_TOO_LARGE"} | delivered
+
+
+def test_property_that_is_neither_true_nor_false_is_refused() -> None:
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        Producer(NOWHERE | {"delivery.report.only.error": "perhaps"})
+    assert code_of(raised) == "_INVALID_ARG"
