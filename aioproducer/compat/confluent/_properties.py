@@ -25,6 +25,31 @@ _LEVELS: Final = {"gzip": (1, 9), "lz4": (1, 12), "zstd": (1, 22)}
 """The levels of librdkafka's codecs that are levels here; its 0 is the lowest."""
 _TRUTHS: Final = {"1": True, "t": True, "0": False, "f": False}
 _WRITTEN_TRUTHS: Final = _TRUTHS | {"true": True, "false": False}
+_UNSET_IF_EMPTY: Final = frozenset(
+    [
+        "https.ca.location",
+        "plugin.library.paths",
+        "sasl.kerberos.keytab",
+        "sasl.kerberos.principal",
+        "sasl.oauthbearer.config",
+        "sasl.oauthbearer.extensions",
+        "ssl.ca.location",
+        "ssl.ca.pem",
+        "ssl.certificate.location",
+        "ssl.certificate.pem",
+        "ssl.crl.location",
+        "ssl.curves.list",
+        "ssl.engine.location",
+        "ssl.key.location",
+        "ssl.key.pem",
+        "ssl.keystore.location",
+        "ssl.providers",
+        "ssl.sigalgs.list",
+        "transactional.id",
+    ]
+)
+"""Properties of which librdkafka takes an empty text for none."""
+
 _FNV1A: Final = ("fnv1a", "fnv1a_random")
 _WORDS: Final = ("acks", "compression_type")
 _UNLIMITED: Final = 2**31 - 1
@@ -40,6 +65,8 @@ def as_ours(given: Mapping[Any, Any]) -> dict[str, Any]:
     read: dict[str, Any] = {}
     by_option: dict[str, Any] = {}
     for name, value in given.items():
+        if value == "" and name in _UNSET_IF_EMPTY:
+            continue
         row = option_set_by(name, ROWS) if isinstance(name, str) else None
         if row is None:
             read[name] = value

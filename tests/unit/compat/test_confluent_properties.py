@@ -13,6 +13,7 @@ import pytest
 
 from aioproducer.compat import confluent
 from aioproducer.compat.confluent import KafkaError, Producer
+from aioproducer.compat.confluent._properties import _UNSET_IF_EMPTY
 from aioproducer.compat.confluent._settings import settings_of
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
@@ -124,6 +125,16 @@ def test_level_of_compression_is_brought_into_the_range_of_the_codec(
 ) -> None:
     more = {"compression.level": given, "compression.type": codec}
     assert settings_of(NOWHERE | more).config.compression_level == level
+
+
+@CLIENTS
+@pytest.mark.parametrize("protocol", ["plaintext", "ssl"])
+@pytest.mark.parametrize("name", sorted(_UNSET_IF_EMPTY))
+def test_empty_text_is_no_value(client: Any, protocol: str, name: str) -> None:
+    given = NOWHERE | {"security.protocol": protocol}
+    client.Producer(given | {name: ""})
+    without = settings_of(given).config.explicitly_set
+    assert settings_of(given | {name: ""}).config.explicitly_set == without
 
 
 def test_zero_is_no_limit_of_messages_and_of_their_time() -> None:
