@@ -268,6 +268,8 @@ class AIOProducer:
             self._timer.cancel()
         if self._end is None:
             self._end = _begin_close(self._loop_side)
+            reports = self._reports
+            self._end.add_done_callback(lambda _: reports.end_waits())
         with translating():
             await asyncio.shield(self._end)
 
@@ -409,15 +411,19 @@ class _Outcomes(Reports):
                 self.unseen += 1
                 report()
         finally:
-            waiting, self._next = self._next, None
-            if waiting is not None and not waiting.done():
-                waiting.set_result(None)
+            self.end_waits()
             if self._emptied is not None and not self.count:
                 self._emptied.set_result(None)
                 self._emptied = None
 
+    def end_waits(self) -> None:
+        """Let every `next()` return."""
+        waiting, self._next = self._next, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
     async def next(self) -> None:
-        """Return after the next outcome."""
+        """Return after the next outcome, or when there will be none."""
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._next)

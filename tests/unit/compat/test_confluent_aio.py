@@ -232,6 +232,15 @@ async def test_each_call_of_close_returns_when_all_is_delivered(cluster: Embedde
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+async def test_poll_without_a_limit_ends_when_the_producer_is_closed() -> None:
+    producer = AIOProducer(NOWHERE)
+    waiting = asyncio.create_task(producer.poll(-1))
+    await asyncio.sleep(0)
+    await producer.close()
+    async with asyncio.timeout(WAIT_S):
+        assert await waiting == 0
+
+
 async def test_dropped_producer_that_has_reached_no_broker_ends_its_tasks() -> None:
     producer = AIOProducer(NOWHERE)
     await asyncio.sleep(0)
