@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aioproducer.compat._forwarding import forwarded
+from aioproducer.compat._shared_classes import counterpart
 
 __all__ = ["DefaultSerializer", "JsonSerializer", "Serializer"]
 
@@ -30,10 +31,13 @@ class Serializer(ABC):
 
 
 class DefaultSerializer(Serializer):
-    """Text to bytes; bytes stay what they are."""
+    """Text to bytes; bytes stay what they are. A consumer takes it for the way back."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self.encoding: str = encoding
+        theirs = counterpart("kafka.serializer", "Deserializer")
+        if theirs is not None:
+            theirs.register(DefaultSerializer)
 
     def serialize(self, topic: str, headers: Headers, data: Any) -> Any:
         """Return `data` encoded, or as it is."""
@@ -41,9 +45,21 @@ class DefaultSerializer(Serializer):
             return data
         return data.encode(self.encoding)
 
+    def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
+        """Return the text of `data`; None stays None."""
+        return None if data is None else data.decode(self.encoding)
+
+    def __call__(self, data: bytes | None) -> Any:
+        """Deserialize: so a consumer calls one that was made before `kafka` was imported."""
+        return self.deserialize("", [], data)
+
 
 class JsonSerializer(DefaultSerializer):
     """JSON; None stays None."""
+
+    def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
+        """Return what the JSON in `data` says."""
+        return None if data is None else json.loads(super().deserialize(topic, headers, data))
 
     def serialize(self, topic: str, headers: Headers, data: Any) -> Any:
         """Return `data` as JSON."""
