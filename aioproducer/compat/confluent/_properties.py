@@ -138,12 +138,24 @@ def _value(row: Option, value: Any) -> Any:
         return _UNLIMITED
     if row.name in _WORDS and isinstance(value, str):
         return value.strip().lower()
+    if row.kind in (Kind.STRING, Kind.PASSWORD):
+        return _text(value)
     if row.kind is Kind.BOOLEAN:
         return _TRUTHS.get(str(plain(value)).strip().lower(), value)
     return value
 
 
+def _text(value: Any) -> Any:
+    """Return a value of a property that is text, such as a `Path`, as confluent-kafka reads it."""
+    value = plain(value)
+    if value is None or isinstance(value, str):
+        return value
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
 def _servers(value: Any) -> Any:
+    if isinstance(value, bytes):
+        value = value.decode()
     if not isinstance(value, str):
         return value
     return ",".join(dict.fromkeys(map(_with_port, value.split(","))))

@@ -13,6 +13,7 @@ import math
 import selectors
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from os import PathLike, fspath
 from typing import Any, Final
 
 from aioproducer.compat._idempotence import excludes_idempotence
@@ -180,7 +181,9 @@ def _is_default(name: str, value: Any) -> bool:
 
 
 def _whole(name: str, value: Any) -> Any:
-    """Return a float as an int: a fraction is rounded up, infinity is the longest time."""
+    """Return a path as text and a float as an int: rounded up, infinity is the longest time."""
+    if isinstance(value, PathLike):
+        return fspath(value)
     row = option_set_by(name, ROWS)
     if type(value) is not float or math.isnan(value) or row is None or row.kind is Kind.DOUBLE:
         return value

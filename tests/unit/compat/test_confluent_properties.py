@@ -13,8 +13,8 @@ import pytest
 
 from aioproducer.compat import confluent
 from aioproducer.compat.confluent import KafkaError, Producer
-from aioproducer.compat.confluent._properties import _UNSET_IF_EMPTY
-from aioproducer.compat.confluent._settings import settings_of
+from aioproducer.compat.confluent._properties import _UNSET_IF_EMPTY, as_ours
+from aioproducer.compat.confluent._settings import _config_of, settings_of
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 CLIENTS = pytest.mark.parametrize("client", [confluent_kafka, confluent], ids=["theirs", "ours"])
@@ -135,6 +135,35 @@ def test_empty_text_is_no_value(client: Any, protocol: str, name: str) -> None:
     client.Producer(given | {name: ""})
     without = settings_of(given).config.explicitly_set
     assert settings_of(given | {name: ""}).config.explicitly_set == without
+
+
+class Text:
+    """An object whose text is meant."""
+
+    def __str__(self) -> str:
+        return "text"
+
+
+@CLIENTS
+@pytest.mark.parametrize(
+    ("name", "value", "option", "read"),
+    [
+        ("client.id", 5, "client_id", "5"),
+        ("client.id", Text(), "client_id", "text"),
+        ("client.id", b"bytes", "client_id", "bytes"),
+        ("sasl.username", 5, "sasl_username", "5"),
+        ("sasl.password", 12345, "sasl_password", "12345"),
+        ("ssl.ca.location", Path("/ca.pem"), "ssl_truststore_location", "/ca.pem"),
+        ("bootstrap.servers", b"127.0.0.1:1", "bootstrap_servers", ("127.0.0.1:1",)),
+    ],
+    ids=str,
+)
+def test_value_of_another_type_is_read_as_its_text(
+    client: Any, name: str, value: Any, option: str, read: object
+) -> None:
+    options = NOWHERE | {"security.protocol": "plaintext", name: value}
+    client.Producer(options)
+    assert getattr(_config_of(as_ours(options)), option) == read
 
 
 def test_zero_is_no_limit_of_messages_and_of_their_time() -> None:

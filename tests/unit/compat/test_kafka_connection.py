@@ -82,6 +82,12 @@ def test_certificate_is_verified_with_a_file_of_authorities(
 
 
 @CLIENTS
+def test_file_may_be_a_path(client: Any, secured: Make, tmp_path: Path) -> None:
+    given = options(secured("127.0.0.1"), security_protocol="SSL", ssl_cafile=tmp_path / "ca.pem")
+    assert delivers(client, given)
+
+
+@CLIENTS
 def test_context_of_the_caller_is_used(client: Any, secured: Make, tmp_path: Path) -> None:
     context = ssl.create_default_context(cafile=f"{tmp_path}/ca.pem")
     given = options(secured("127.0.0.1"), security_protocol="SSL", ssl_context=context)
