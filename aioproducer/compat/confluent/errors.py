@@ -228,7 +228,15 @@ def _name_of(code: int) -> str:
 
 
 def text_of(code: int) -> str:
-    """Return librdkafka's text for a code."""
+    """Return librdkafka's text for a code.
+
+    Those of rare codes come from confluent-kafka if it is loaded, and otherwise from the name.
+    """
+    if code not in NAMES:
+        return f"Err-{code}?"
+    theirs = counterpart("confluent_kafka", "KafkaError")
+    if theirs is not None and not issubclass(theirs, KafkaError):
+        return str(theirs(code).str())
     name = _name_of(code)
     text = _TEXTS.get(name) or name.strip("_").replace("_", " ").capitalize()
     if code in (0, -1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import pytest
 from aioproducer import ConsumerGroupMetadata
 from aioproducer.compat import confluent
 from aioproducer.compat.confluent import KafkaError, KafkaException, Message, Producer
+from aioproducer.compat.confluent._codes import NAMES
 from aioproducer.compat.confluent._loop_side import LoopSide
 from aioproducer.compat.confluent._reports import Record, Reports
 from aioproducer.compat.confluent._settings import settings_of
@@ -786,15 +788,24 @@ def test_constants_are_those_of_confluent_kafka() -> None:
             assert KafkaError(getattr(theirs, name)).name() == name
 
 
-@pytest.mark.parametrize(
-    "code",
-    (
-        *(0, -1, 2, 3, 10, 17, 29, -144, -145, -150, -151, -152, -161, -162, -169, -172, -181),
-        *(-184, -185, -186, -187, -188, -190, -192, -193, -195, -196, -197, -199),
-    ),
+COMMON_CODES = (
+    *(0, -1, 2, 3, 10, 17, 29, -144, -145, -150, -151, -152, -161, -162, -169, -172, -181),
+    *(-184, -185, -186, -187, -188, -190, -192, -193, -195, -196, -197, -199, 9999, -9999),
 )
+
+
+@pytest.mark.parametrize("code", sorted({*NAMES, *COMMON_CODES}))
 def test_text_of_an_error_is_that_of_confluent_kafka(code: int) -> None:
     assert str(KafkaError(code)) == str(confluent_kafka.KafkaError(code))
+
+
+@pytest.mark.parametrize("code", COMMON_CODES)
+def test_text_of_a_common_error_needs_no_confluent_kafka(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    theirs = str(confluent_kafka.KafkaError(code))
+    monkeypatch.delitem(sys.modules, "confluent_kafka")
+    assert str(KafkaError(code)) == theirs
 
 
 def test_error_has_flags_is_equal_to_its_code_and_pickles() -> None:
