@@ -414,6 +414,7 @@ class Loader:
     async def _report(self) -> None:
         while True:
             await asyncio.sleep(self._options.progress_interval_s)
+            self._window.pop_finished()  # nothing else does while the source has no next row
             self._emit()
 
     def _emit(self) -> None:

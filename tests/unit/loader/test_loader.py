@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -345,6 +346,26 @@ async def test_progress_is_reported_while_running_and_at_the_end(tmp_path: Path)
         assert earlier.acknowledged <= later.acknowledged
         assert later.read == later.sent + later.rejected
         assert later.outstanding >= 0
+
+
+async def test_progress_counts_what_is_acknowledged_while_the_source_pauses() -> None:
+    class OneRowPerBatch(RowsSource):
+        _clock = staticmethod(itertools.count().__next__)
+
+    is_counted = threading.Event()
+    seen_in_the_pause: list[bool] = []
+
+    def rows() -> Iterator[dict[str, int]]:
+        yield {"a": 1}
+        seen_in_the_pause.append(is_counted.wait(30))
+
+    def show(progress: Progress) -> None:
+        if progress.acknowledged == 1:
+            is_counted.set()
+
+    options = LoadOptions(on_progress=show, progress_interval_s=0.001)
+    await Loader(FakeProducer(), OneRowPerBatch(rows()), "t", options).run()
+    assert seen_in_the_pause == [True]
 
 
 async def test_failing_display_does_not_end_the_load(
