@@ -39,7 +39,7 @@ class Started(Generic[AnyLoopSide]):
         self.loop_side: AnyLoopSide = loop_side
         self.exit_timeout: float = exit_timeout
         self._thread = thread
-        live_producers.live.add(self)
+        live_producers.add(self)
 
     def close(self, timeout: float | None = None) -> None:
         """Deliver what was handed over, and end the thread; may be called again."""

@@ -642,6 +642,35 @@ for number in range(5_000):
     assert len(brokers.values("t")[0]) == 5_000
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+def test_what_a_child_of_multiprocessing_sent_is_delivered_at_its_end(brokers: Brokers) -> None:
+    program = f"""
+import threading
+from multiprocessing import get_context
+from concurrent.futures import ThreadPoolExecutor
+from aioproducer.blocking import Producer
+def work():
+    global producer
+    producer = Producer(bootstrap_servers={brokers.address!r}, linger_ms=60_000)
+    producer.start()
+    producer.send("t", b"0")
+    threading.Thread(target=lambda: (pool.submit(int).result(), producer.send("t", b"1"))).start()
+pool = ThreadPoolExecutor()
+child = get_context("fork").Process(target=work)
+child.start()
+child.join()
+assert child.exitcode == 0
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert set(brokers.values("t")[0]) == {b"0", b"1"}
+
+
 def test_the_interpreters_exit_does_not_wait_for_ever(brokers: Brokers) -> None:
     program = f"""
 from aioproducer.blocking import Producer
