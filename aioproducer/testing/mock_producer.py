@@ -149,7 +149,7 @@ class MockProducer(Producer):
         self._is_fenced = True
 
     def clear(self) -> None:
-        """Clear the history, what waits and fails, and sent offsets; not the transaction."""
+        """Clear the history, what waits, and offsets that were sent; not the transaction."""
         self.history.clear()
         self.uncommitted.clear()
         self._fail_waiting(RecordsPurgedError("the mock producer was cleared"))
@@ -359,7 +359,7 @@ class MockProducer(Producer):
         self._running()
 
     def health(self) -> Health:
-        """Return that it is ready, from the first call to the end, unless it was fenced.
+        """Return that it is ready, until it is closed or fenced.
 
         One that starts with its first call is ready before that.
         """
