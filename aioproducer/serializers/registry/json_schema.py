@@ -9,6 +9,7 @@ Invariant: what is validated is what is written, read back from its JSON.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final
@@ -40,6 +41,7 @@ from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_nam
 
 _LONGEST_SHOWN: Final = 200
 _MOST_NAMED: Final = 20
+_OWN_DEFINITION: Final = re.compile(r"#/\$defs/(\w+)")
 
 
 class JsonSchemaSerializer(RegistrySerializer):
@@ -118,7 +120,14 @@ class JsonSchemaSerializer(RegistrySerializer):
         if self._own is None:
             return None
         schema = json.loads(self._own.text)
-        title = schema.get("title") if isinstance(schema, dict) else None
+        if not isinstance(schema, dict):
+            return None
+        title = schema.get("title")
+        if title is None and (found := _OWN_DEFINITION.fullmatch(str(schema.get("$ref")))):
+            # So Pydantic describes a model that contains itself.
+            definitions = schema.get("$defs")
+            inner = definitions.get(found[1]) if isinstance(definitions, dict) else None
+            title = inner.get("title") if isinstance(inner, dict) else None
         return title if isinstance(title, str) else None
 
     async def _schema(self, context: SerializationContext) -> Schema:

@@ -705,6 +705,33 @@ async def test_a_model_is_written_by_the_aliases_of_its_schema(
     assert await made(serializer, Shipment(orderId=1)) == prefix(1) + b'{"orderId":1}'
 
 
+class Category(pydantic.BaseModel):
+    parent: Category | None = None
+
+
+async def test_a_model_that_contains_itself_has_a_name(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    serializer = JsonSchemaSerializer(registry, Category, subject=record_name, auto_register=True)
+    value = Category(parent=Category())
+    assert await made(serializer, value) == prefix(1) + b'{"parent":{"parent":null}}'
+    assert stub.subjects() == ["Category"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/$defs/A", "$defs": {"A": {}}},
+        {"$ref": "#/$defs/B", "$defs": {"A": {"title": "A"}}},
+        {"$ref": "#/definitions/A/b", "definitions": {"A": {"title": "A", "b": {}}}},
+        {"$defs": {"A": {"title": "A"}}},
+    ],
+)
+async def test_a_schema_without_a_title_has_no_name(registry: SchemaRegistry, schema: Any) -> None:
+    with pytest.raises(SerializationError, match="the schema has no name"):
+        await made(JsonSchemaSerializer(registry, schema, subject=record_name), {})
+
+
 class Parcel(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid")
     number: int = pydantic.Field(serialization_alias="no")
