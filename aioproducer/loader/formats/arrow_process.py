@@ -22,7 +22,7 @@ from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from aioproducer.loader.errors import SourceError
-from aioproducer.loader.formats.arrow_rows import import_pyarrow, rows_of
+from aioproducer.loader.formats.arrow_rows import check_names, import_pyarrow, rows_of
 from aioproducer.loader.formats.chunks import Chunk
 from aioproducer.loader.streams import InputFile, on_disk
 
@@ -68,6 +68,7 @@ class ArrowProcess:
                 self._worker = _Worker(name, self._stack)
             try:
                 for part in self._worker.read(name, file, skip):
+                    check_names(part.schema.names)
                     yield Chunk(row, rows_of(part), tuple(part.schema.names))
                     row += part.num_rows
             except (pyarrow.ArrowException, ValueError, OverflowError) as error:

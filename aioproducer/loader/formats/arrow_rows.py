@@ -6,10 +6,12 @@ Owns: how columns become rows, the error without pyarrow. Not here: files, Kafka
 from __future__ import annotations
 
 import importlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from aioproducer._util.printable import printable
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.chunks import too_few_rows
 from aioproducer.loader.rows import BadRow, Fields
@@ -19,6 +21,7 @@ UTC: Final = "+00:00"
 """Python reads it without a database of time zones."""
 UNREADABLE: Final = (ValueError, OverflowError)
 """What pyarrow raises for a value that Python has not."""
+_LONGEST_SHOWN = 200
 _MAX_ROWS = 1000
 _MAX_VALUES = 4 << 20
 _MAX_BYTES = 64 << 20
@@ -126,6 +129,18 @@ def parts_after(skip: int, batches: Iterable[Any], first_row: int = 1) -> Iterat
         first_row += batch.num_rows
     if first_row <= skip:
         raise too_few_rows(first_row - 1, skip)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse columns of one name, of which a row would keep the last one only.
+
+    Raises:
+        SourceError: there are some.
+    """
+    if len(set(names)) < len(names):
+        twice = sorted(name for name, count in Counter(names).items() if count > 1)
+        shown = printable(", ".join(map(repr, twice)), _LONGEST_SHOWN)
+        raise SourceError(f"it has several columns {shown}")
 
 
 def rows_at_once(columns: int) -> int:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from aioproducer.loader import BadRow, FileSource, Position
+from aioproducer.loader import BadRow, FileSource, Position, SourceError
 from aioproducer.loader.formats.arrow_rows import rows_of
 from loader.fakes import rows_of as rows_with_positions
 
@@ -75,3 +75,11 @@ def test_times_in_a_zone_that_python_has_keep_it() -> None:
     (row,) = rows_of(pa.RecordBatch.from_pydict({"at": pa.array([0], kind)}))
     (at,) = row
     assert at.isoformat() == "1970-01-01T09:00:00+09:00"
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    table = pa.Table.from_arrays([pa.array([each]) for each in range(4)], ["b", "a", "b", "a"])
+    parquet.write_table(table, file)
+    with pytest.raises(SourceError, match="it has several columns 'a', 'b'"):
+        rows_with_positions(FileSource(str(file)))
