@@ -6,6 +6,7 @@ streams of small micro-batches, which cost a fraction of a data source's here.
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -147,6 +148,7 @@ class _BatchWriter:
         self._options = options
         self._parsed = parsed
         self._job = job
+        self._id = str(uuid.uuid4())
         self._bounds = bounds
         self._on_batch = on_batch
         self._direct: DirectEpochs | None = None
@@ -199,8 +201,7 @@ class _BatchWriter:
         from aioproducer.spark.task import write_task
 
         fields = [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
-        given = self._options if self._job is None else self._options | self._epoch(batch)
-        plan = SinkPlan.of_batch(given, fields, overwrite=False)
+        plan = SinkPlan.of_batch(self._options | self._names(batch), fields, overwrite=False)
         if self._job is None:
             return write_task(plan, TaskPlace(0, 0), JOB, iter(batches))
         if self._direct is None:
@@ -212,15 +213,20 @@ class _BatchWriter:
             self._direct.leave()
         name = self._source.format_for(frame.sparkSession)
         writer = frame.write.format(name).mode("append").options(**self._options)
-        if self._job is not None:
-            writer = writer.options(**self._epoch(batch))
-        writer.save()
+        writer.options(**self._names(batch)).save()
         found = self._source.last()
         report = uncounted(batch)
         return report if found is None else with_counts(found, report)
 
-    def _epoch(self, batch: int) -> dict[str, str]:
-        return {"job.id": self._job or "", "job.epoch": str(batch)}
+    def _names(self, batch: int) -> dict[str, str]:
+        """Return the options that name the micro-batch, or the producers of all of them."""
+        if self._job is not None:
+            return {"job.id": self._job, "job.epoch": str(batch)}
+        if self._parsed.guarantee is Guarantee.TASK_TRANSACTIONS:
+            # Else each micro-batch would have new producers, and brokers keep their ids for days.
+            # Queries that share this function call it in different threads at the same time.
+            return {"job.id": f"{self._id}/{threading.get_ident()}"}
+        return {}
 
 
 def _collected(frame: DataFrame, rows: int) -> pa.Table | None:

@@ -225,6 +225,28 @@ def test_small_batches_are_written_by_the_driver_and_reported(
         writer._direct.leave()
 
 
+@pytest.mark.parametrize("guarantee", ["at-least-once", "task-transactions", "exactly-once"])
+def test_the_producer_of_the_first_batch_writes_the_others(
+    kafka: EmbeddedKafka, guarantee: str
+) -> None:
+    topic = kafka.topic()
+    options = {
+        "kafka.bootstrap.servers": kafka.servers,
+        "topic": topic,
+        "delivery.guarantee": guarantee,
+    }
+    writer: Any = batch_writer(options, query=topic)
+    writer(Frame(rows(0)), 0)
+    another = kafka.faults.drop(ApiKey.INIT_PRODUCER_ID, apply=True)
+    for number in (1, 2):
+        writer(Frame(rows(number)), number)
+    kafka.faults.remove(another)
+    assert another.struck == 0
+    assert kafka.numbers(topic) == list(range(30))
+    if writer._direct is not None:
+        writer._direct.leave()
+
+
 def test_a_writer_that_is_dropped_closes_its_producer(kafka: EmbeddedKafka) -> None:
     topic = kafka.topic()
     options = {
