@@ -20,6 +20,10 @@ _OURS = re.compile(r"^(?:[\w.]*: )*aioproducer\.[\w.]+\.(\w+): (.+)$", re.MULTIL
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+(?:\n(?!\t|Caused by: ).*)*)", re.MULTILINE)
 """Java's, to the stack of the cause."""
 _LONGEST_CAUSE = 300
+_NANOSECONDS = (
+    "Spark reads no nanoseconds: name the files themselves and load them with `--engine local`, or "
+    "write them with microseconds"
+)
 _TRACEBACK = "Traceback (most recent call last)"
 _NOTHING = "An error occurred while calling"
 _HOMES = (loader_errors, spark_errors, rows, errors)
@@ -34,7 +38,8 @@ def error_of(error: Exception) -> KafkaError:
     text = str(error)
     found = _OURS.findall(text)
     if not found:
-        return SparkLoadError(_message_in(text) or type(error).__name__)
+        advice = _NANOSECONDS if "TIMESTAMP(NANOS" in text else None
+        return SparkLoadError(_message_in(text) or type(error).__name__, advice=advice)
     name, words = found[-1]
     kind = next((each for home in _HOMES if (each := getattr(home, name, None))), SparkLoadError)
     message, _, advice = words.partition(" -> ")

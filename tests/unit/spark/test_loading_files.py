@@ -137,3 +137,10 @@ def test_the_cause_that_java_gives_is_shown() -> None:
     assert error_of(RuntimeError(repeated)).message == known
     long = f"Failed\n\tat a\nCaused by: java.lang.Exception: {'x' * 5000}\n"
     assert error_of(RuntimeError(long)).message == f"Failed: {'x' * 300}"
+
+
+def test_nanoseconds_have_advice() -> None:
+    text = "[PARQUET_TYPE_ILLEGAL] Illegal Parquet type: INT64 (TIMESTAMP(NANOS,false))."
+    found = error_of(RuntimeError(text))
+    assert (found.message, "--engine local" in (found.advice or "")) == (text, True)
+    assert error_of(RuntimeError("out of memory")).advice is None
