@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer.errors import ConfigError
+from aioproducer.loader.values import is_missing
 from aioproducer.serializers.registry.avro_leaves import SchemaMismatch
 from aioproducer.serializers.registry.avro_schema import resolve, without_defaults
 from aioproducer.serializers.registry.avro_writer import AvroWriter
@@ -172,7 +173,9 @@ def _fitted(value: Any, schema: Any, path: str) -> Any:
     return _in_utc(found) if isinstance(found, datetime) else found
 
 
-def _in_utc(value: datetime) -> datetime:
+def _in_utc(value: datetime) -> datetime | None:
+    if is_missing(value):
+        return None
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value
 
 

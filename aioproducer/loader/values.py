@@ -33,7 +33,14 @@ def to_bytes(value: Any) -> bytes | None:
         return encode_text(value)
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
+    if is_missing(value):
+        return None
     return encode_text(_plain(value) if isinstance(value, _PLAIN) else to_json(value))
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether this is the time or duration that pandas has for none, `NaT`."""
+    return isinstance(value, datetime) and value != value  # noqa: PLR0124
 
 
 def encode_text(text: str) -> bytes:
@@ -61,7 +68,7 @@ def timestamp_ms(value: Any, unit: TimestampUnit) -> int | None:
 
     A time without an offset is UTC; a text of digits alone is a number.
     """
-    if value is None or value == "":
+    if value is None or value == "" or is_missing(value):
         return None
     if isinstance(value, str):
         value = _parsed_time(value)
@@ -148,7 +155,7 @@ def _json_default(value: Any) -> Any:
         except UnicodeDecodeError:
             return base64.b64encode(data).decode("ascii")
     if isinstance(value, _PLAIN):
-        return _plain(value)
+        return None if is_missing(value) else _plain(value)
     if isinstance(value, Mapping):
         return dict(value)
     raise ValueError(f"a value of type {type(value).__name__} has no JSON form")

@@ -5,8 +5,9 @@ Not here: schemas.
 
 Invariant: the three write equivalent JSON of None, bool, int, float, str, dict, list, tuple, set,
 dataclasses, enumerations, UUIDs, dates and times (RFC 3339, UTC as `Z`), `Decimal` (as text), bytes
-(base64) and Pydantic's models. The libraries themselves differ in what else they take: NaN and
-infinity are `null` with msgspec and orjson, and refused by the standard library.
+(base64), pandas' `NaT` (as `null`) and Pydantic's models. The libraries themselves differ in what
+else they take: NaN and infinity are `null` with msgspec and orjson, and refused by the standard
+library.
 """
 
 from __future__ import annotations
@@ -136,6 +137,8 @@ def _plain(data: Any, *, by_alias: bool = False) -> Any:
     """Convert something that a library does not support into types of JSON."""
     if isinstance(data, UUID | Decimal):
         return str(data)
+    if isinstance(data, datetime.datetime) and data != data:  # noqa: PLR0124 - pandas' NaT
+        return None
     if isinstance(data, datetime.datetime | datetime.time):
         text = data.isoformat()
         return f"{text[:-6]}Z" if text.endswith("+00:00") else text

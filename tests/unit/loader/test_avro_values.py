@@ -165,6 +165,26 @@ def test_a_time_without_an_offset_is_utc(kind: Any, value: Any) -> None:
     assert row["at"].replace(tzinfo=None) == NAIVE
 
 
+class NoTime(datetime.datetime):
+    """The time that pandas has for none, `NaT`."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __ne__(self, other: object) -> bool:
+        return True
+
+
+def test_no_time_is_null() -> None:
+    fields = [{"name": "at", "type": ["null", INSTANT]}]
+    schema = {"type": "record", "name": "Row", "fields": fields}
+    found = AvroValues(7, json.dumps(schema))({"at": NoTime(2026, 1, 2)})
+    row = fastavro.schemaless_reader(io.BytesIO(found[5:]), schema)  # type: ignore[arg-type]
+    assert row == {"at": None}
+
+
 def test_a_map_of_a_parquet_file_is_a_map() -> None:
     counts = {"type": "map", "values": ["null", "long"]}
     fields = [{"name": "counts", "type": counts}, {"name": "maybe", "type": ["null", counts]}]

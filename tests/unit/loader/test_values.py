@@ -134,3 +134,22 @@ def test_partition_numbers() -> None:
     for bad in ("x", "-1", -1, 1.5, 2**31, float("nan"), object(), *decimals):
         with pytest.raises(ValueError, match="no partition number"):
             partition_number(bad)
+
+
+class NoTime(datetime):
+    """The time that pandas has for none, `NaT`."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __ne__(self, other: object) -> bool:
+        return True
+
+
+def test_no_time_is_null() -> None:
+    missing = NoTime(2026, 1, 2)
+    assert to_bytes(missing) is None
+    assert to_json({"at": [missing]}) == '{"at":[null]}'
+    assert timestamp_ms(missing, "ms") is None

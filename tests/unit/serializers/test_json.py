@@ -21,6 +21,27 @@ LIBRARIES: list[JsonLibrary] = ["msgspec", "orjson", "json"]
 VALUE = SerializationContext("orders", "value")
 
 
+class NoTime(datetime.datetime):
+    """The time that pandas has for none, `NaT`."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __ne__(self, other: object) -> bool:
+        return True
+
+    def isoformat(self, sep: str = "T", timespec: str = "auto") -> str:
+        return "NaT"
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_no_time_is_null(library: JsonLibrary) -> None:
+    made = JsonSerializer(library).serialize({"at": [NoTime(2026, 1, 2)]}, VALUE)
+    assert made == b'{"at":[null]}'
+
+
 class Colour(Enum):
     RED = "red"
 
