@@ -331,7 +331,7 @@ class _Encoder:
                 self._registry,
                 part.schema,
                 subject=subject,
-                auto_register=auto_register,
+                auto_register=auto_register and part.schema is not None,
                 use_latest_version=part.schema is None,
             )
         except ConfigError as error:

@@ -172,6 +172,31 @@ def test_json_by_a_schema_that_is_given_and_registered(
         write(kafka, fields, [batch(1, 2), batch(11)], **options)
 
 
+@pytest.mark.parametrize("kind", ["avro", "json-schema"])
+def test_a_given_schema_is_registered_beside_a_newest_one(
+    kafka: EmbeddedKafka, stub: StubSchemaRegistry, url: str, kind: str
+) -> None:
+    topic = kafka.topic(1)
+    text = '"string"' if kind == "avro" else '{"type": "string"}'
+    known = {} if kind == "avro" else {"schemaType": "JSON"}
+    stub.register(f"{topic}-key", text, **known)
+    batch = pa.RecordBatch.from_arrays([pa.array(["k"]), pa.array(["v"])], ["key", "value"])
+    options = {"key__format": kind, "value__format": kind, "value__schema": text}
+    write(
+        kafka,
+        [("key", "string"), ("value", "string")],
+        [batch],
+        topic=topic,
+        schema__registry__url=url,
+        auto__register__schemas="true",
+        **options,
+    )
+    assert stub.subjects() == [f"{topic}-key", f"{topic}-value"]
+    (record,) = kafka.records(topic)
+    made = {"avro": (b"\x02k", b"\x02v"), "json-schema": (b'"k"', b'"v"')}[kind]
+    assert ((record.key or b"")[5:], (record.value or b"")[5:]) == made
+
+
 def test_a_topic_of_each_row_chooses_the_subject(
     kafka: EmbeddedKafka, stub: StubSchemaRegistry, url: str
 ) -> None:
