@@ -75,7 +75,7 @@ def with_known_zones(column: Any, *, default: str | None = None) -> Any:
         default: the zone of times without one; None to leave them without.
     """
     kind = _with_known_zones(column.type, default)
-    return column if kind is column.type else column.cast(kind)
+    return column if kind == column.type else column.cast(kind)
 
 
 @lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from aioproducer.loader import BadRow, FileSource, Position, SourceError
-from aioproducer.loader.formats.arrow_rows import rows_of
+from aioproducer.loader.formats.arrow_rows import rows_of, with_known_zones
 from loader.fakes import rows_of as rows_with_positions
 
 
@@ -75,6 +75,13 @@ def test_times_in_a_zone_that_python_has_keep_it() -> None:
     (row,) = rows_of(pa.RecordBatch.from_pydict({"at": pa.array([0], kind)}))
     (at,) = row
     assert at.isoformat() == "1970-01-01T09:00:00+09:00"
+
+
+def test_columns_without_other_zones_are_not_converted() -> None:
+    for _ in range(2):
+        kind = pa.struct([("at", pa.timestamp("us", "Asia/Tokyo")), ("n", pa.list_(pa.int32()))])
+        column = pa.array([{"at": None, "n": [1]}], kind)
+        assert with_known_zones(column) is column
 
 
 def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
