@@ -66,7 +66,7 @@ async def test_call_is_a_coroutine_that_does_nothing_before_it_is_awaited():
 @pytest.mark.parametrize(
     ("name", "size"), [("send_and_wait", 1), ("send", 100), ("send_and_wait", 100)]
 )
-async def test_call_tells_task_groups_whether_it_has_started(name, size, capsys):
+async def test_call_shows_task_groups_whether_it_has_started(name, size, capsys):
     bench = await opened(batch_size=120, buffer_memory=250)
     call = getattr(bench.producer, name)("a", bytes(size))
     waiting = {inspect.CORO_RUNNING, inspect.CORO_SUSPENDED}
