@@ -135,11 +135,12 @@ class RecordAccumulator:
         return batch if has_room else None
 
     def _make_room(self, batch: ProducerBatch, record: OutgoingRecord) -> None:
-        """Double the memory of an open batch if the record needs it and the pool has it."""
+        """Double the memory of an open batch if the record then fits and the pool has it."""
         needed = batch.wire_size + record.size - HEADER_SIZE
-        size = min(self.settings.batch_size, max(2 * batch.size, needed))
-        if needed <= batch.size or size <= batch.size:
+        largest = min(self.settings.batch_size, self.pool.total)
+        if not batch.size < needed <= largest:
             return
+        size = min(largest, max(2 * batch.size, needed))
         larger = self.pool.try_allocate(size)
         if larger is not None:
             buffer, before = batch.move_to(larger, size)

@@ -528,6 +528,36 @@ def test_a_record_that_fits_into_what_is_left_does_not_make_its_batch_grow() -> 
     assert batch.size == 4096
 
 
+def test_a_batch_does_not_grow_for_a_record_that_does_not_fit_into_batch_size() -> None:
+    core = Core(grows=True, batch_size=10_000, linger=5.0)
+    batch = core.append(value=b"v" * 6000)
+    size = batch.size
+    assert core.append(value=b"v" * 6000) is not batch
+    assert batch.size == size
+
+
+def test_a_batch_grows_for_a_record_that_just_fits_into_batch_size() -> None:
+    core = Core(grows=True, batch_size=10_000, linger=5.0)
+    batch = core.append(value=b"v" * 3000)
+    meta = core.metadata.topic("t")
+    assert meta is not None
+    room = 10_000 - batch.wire_size + HEADER_SIZE
+    record = OutgoingRecord(meta, 0, 1, None, b"v", (), room)
+    assert core.accumulator.try_append(record, 0) is batch
+    assert batch.size == 10_000
+
+
+def test_a_batch_that_would_outgrow_the_whole_memory_is_full() -> None:
+    core = Core(grows=True, batch_size=10_000, linger=5.0, memory=7000)
+    batch = core.append(value=b"v" * 3000)
+    meta = core.metadata.topic("t")
+    assert meta is not None
+    record = OutgoingRecord(meta, 0, 1, None, b"v" * 1500, (), 1600)
+    assert core.accumulator.try_append(record, 0) is None
+    assert (batch.size, batch.count, batch.full) == (4096, 1, True)
+    assert core.pool.available == 7000 - 4096
+
+
 def test_a_partition_needs_a_new_batch_where_there_is_none_or_the_last_is_full() -> None:
     core = Core()
     batch = core.append()

@@ -79,3 +79,15 @@ def test_a_record_larger_than_a_batch_still_gets_its_own_batch():
         assert [len(value) for value in stage.values("t")] == [1, 30_000, 1]
 
     play(act, batch_size=16_384, buffer_memory=100_000, **INCREMENTAL)
+
+
+def test_memory_smaller_than_a_batch_makes_smaller_batches():
+    async def act(stage: Stage) -> None:
+        values = [b"%04d" % n + b"x" * 1000 for n in range(100)]
+        async with stage.producer as producer:
+            for value in values:
+                await producer.send("t", value)
+            await producer.flush()
+        assert stage.values("t") == values
+
+    play(act, batch_size=100_000, buffer_memory=50_000, linger_ms=1000, **INCREMENTAL)
