@@ -71,9 +71,15 @@ class TransactionalSequencer(IdempotentSequencer):
         return partition.in_flight[:1] != [batch] and batch.ordinal >= partition.newest
 
     def on_recreated(self, topic: str) -> None:
-        """Fail the transaction: its records in the deleted topic are lost."""
+        """Fail the transaction if the deleted topic has records of its epoch.
+
+        Those of the transaction are lost. In V1, its next ones have no valid sequence either.
+        """
         super().on_recreated(topic)
-        self._transactions.on_sequences_lost(f"the topic {topic} was created anew")
+        identity = self._transactions.identity
+        partitions = self._partitions.items()
+        if any(each.identity == identity for where, each in partitions if where.topic == topic):
+            self._transactions.on_sequences_lost(f"the topic {topic} was created anew")
 
     def on_other_cluster(self) -> None:
         """Fail the producer: the other cluster has no state of the transactional id."""

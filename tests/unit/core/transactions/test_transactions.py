@@ -1168,6 +1168,27 @@ def test_a_topic_created_anew_fails_the_transaction_that_wrote_to_it() -> None:
     assert stage.manager.state is S.ABORTABLE_ERROR
 
 
+def test_a_topic_created_anew_leaves_a_transaction_alone_that_did_not_write_to_it() -> None:
+    stage = Stage().begun()
+    produced(stage)
+    stage.done(stage.manager.commit())
+    stage.begin()
+    stage.manager.on_drained()  # a record of another topic
+    stage.core.sequencer.on_recreated("t")
+    stage.done(stage.manager.commit())
+    stage.begin()
+    produced(stage)
+
+
+def test_v1_goes_on_after_a_topic_without_any_of_its_records_was_created_anew() -> None:
+    stage = Stage(level=1).begun()
+    produced(stage)
+    stage.core.sequencer.on_recreated("u")
+    stage.done(stage.manager.commit())
+    stage.begin()
+    assert stage.manager.identity == (7, 0)
+
+
 def test_v1_does_not_wait_for_an_epoch_that_only_the_next_transaction_brings() -> None:
     stage = Stage(level=1).begun()
     produced(stage)
