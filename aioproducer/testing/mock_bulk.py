@@ -12,6 +12,7 @@ from aioproducer.errors import (
     IllegalStateError,
     InvalidTopicError,
     KafkaError,
+    TransactionAbortableError,
 )
 from aioproducer.records.arrow import ArrowSource
 from aioproducer.runtime.bulk.result import (
@@ -35,9 +36,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+OnRefused = Callable[[KafkaError], None]
+"""Called with the error of each row that is refused."""
+
 
 async def send_many(
     send: Callable[..., Awaitable[Delivery]],
+    on_refused: OnRefused,
     interceptor_chain: InterceptorChain,
     topic: str,
     items: Iterable[Item] | AsyncIterable[Item],
@@ -52,11 +57,12 @@ async def send_many(
             record = as_record(item)
         return await _send_record(send, topic, record, partition)
 
-    return await _send_all(_each(items), accept, has_partitioner=has_partitioner)
+    return await _send_all(_each(items), accept, on_refused, has_partitioner=has_partitioner)
 
 
 async def send_arrow(
     take: Callable[[ShownParts], Delivery],
+    on_refused: OnRefused,
     interceptor_chain: InterceptorChain,
     topic: str | None,
     data: object,
@@ -83,7 +89,7 @@ async def send_arrow(
         return take(parts)
 
     try:
-        return await _send_all(rows(), accept, has_partitioner=has_partitioner)
+        return await _send_all(rows(), accept, on_refused, has_partitioner=has_partitioner)
     finally:
         source.close()
 
@@ -91,6 +97,7 @@ async def send_arrow(
 async def _send_all(
     items: AsyncIterable[T],
     accept: Callable[[T], Awaitable[Delivery]],
+    on_refused: OnRefused,
     *,
     has_partitioner: bool,
 ) -> SendManyResult:
@@ -99,17 +106,21 @@ async def _send_all(
     broken: Exception | None = None
     try:
         async for item in items:
-            number, result.count = result.count, result.count + 1
+            number = result.count
             try:
                 accepted.append((number, await accept(item)))
-            except IllegalStateError:
+            except (IllegalStateError, TransactionAbortableError):
                 raise
             except KafkaError as error:
                 result.failed.append(FailedRecord(number, error))
+                on_refused(error)
             except Exception as raised:
                 if not has_partitioner:
                     raise
-                result.failed.append(FailedRecord(number, partitioner_error(raised)))
+                refusal = partitioner_error(raised)
+                result.failed.append(FailedRecord(number, refusal))
+                on_refused(refusal)
+            result.count += 1
     except Exception as error:
         broken = error
     for number, delivery in accepted:

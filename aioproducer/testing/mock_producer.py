@@ -10,14 +10,15 @@ serializers and the states of a producer are checked by `Producer` itself.
 
 Invariants
 - Deliveries are those of the real producer: awaited, given callbacks and dropped in the same way.
-- Records of a transaction enter `history` when it commits; a transaction in which a record failed
-  does not commit.
+- Records of a transaction enter `history` when it commits; a transaction in which a record failed,
+  or was refused, does not commit.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from aioproducer._util.arguments import seconds_of, timeout_of
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.client.lifecycle import State
 from aioproducer.client.producer import Producer
+from aioproducer.core.metadata.cluster import check_topic_name
 from aioproducer.errors import (
     IllegalStateError,
     KafkaError,
@@ -295,6 +297,7 @@ class MockProducer(Producer):
         self._admit()
         return await send_many(
             self.send,
+            self._on_row_refused,
             self._interceptor_chain,
             topic,
             items,
@@ -318,7 +321,8 @@ class MockProducer(Producer):
         self._admit()
         columns = ArrowColumns(value, key, headers, partition, timestamp, topic_column)
         return await send_arrow(
-            self._take,
+            self._take_row,
+            self._on_row_refused,
             self._interceptor_chain,
             topic,
             data,
@@ -351,12 +355,17 @@ class MockProducer(Producer):
         """Return the partitions that `topics` gives it, or one."""
         self._running()
         self._raise_scripted("partitions_for")
+        check_topic_name(topic)
         count = self._topics.get(topic, 1)
         return [PartitionInfo(topic, number, 0, 0, (0,), (0,)) for number in range(count)]
 
     async def warm_up(self, topics: Sequence[str]) -> None:
-        """Do nothing, in the right states."""
+        """Check the names, in the right states."""
+        if isinstance(topics, str):
+            raise TypeError(f"warm_up takes a sequence of topic names, such as [{topics!r}]")
         self._running()
+        for topic in topics:
+            check_topic_name(topic)
 
     def health(self) -> Health:
         """Return that it is ready, until it is closed or fenced.
@@ -446,8 +455,23 @@ class MockProducer(Producer):
         self._running()
         if self._is_fenced:
             raise _fenced()
-        self._raise_scripted("send")
+        with self._failing_transaction():
+            self._raise_scripted("send")
         return 0 if self._mock_transactions is None else self._mock_transactions.check_send()
+
+    @contextmanager
+    def _failing_transaction(self) -> Iterator[None]:
+        """Fail the open transaction if a record is refused that it would lack."""
+        try:
+            yield
+        except Exception as error:
+            if self._mock_transactions is not None:
+                self._mock_transactions.on_refused(error)
+            raise
+
+    def _on_row_refused(self, error: KafkaError) -> None:
+        if self._mock_transactions is not None:
+            self._mock_transactions.on_row_refused(error)
 
     def _accepting(self) -> WaitingRecords:
         if self._waiting is None:
@@ -467,8 +491,13 @@ class MockProducer(Producer):
             raise IllegalStateError("the record's transaction ended while send() waited")
         return parts
 
+    def _take_row(self, parts: ShownParts) -> Delivery:
+        if self._mock_transactions is not None:
+            self._mock_transactions.check_send()
+        return self._take(parts)
+
     def _take(self, parts: ShownParts) -> Delivery:
-        with self._interceptor_chain.reporting_errors(parts):
+        with self._interceptor_chain.reporting_errors(parts), self._failing_transaction():
             record, delivery = self._accepting().accept(*parts)
         (self.history if self._mock_transactions is None else self.uncommitted).append(record)
         self._interceptor_chain.accepted(delivery, parts)

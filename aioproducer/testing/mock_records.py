@@ -16,6 +16,7 @@ from uuid import UUID
 
 from aioproducer.config import ProducerConfig
 from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
+from aioproducer.core.metadata.cluster import check_topic_name
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import (
     InvalidPartitionError,
@@ -98,8 +99,10 @@ class WaitingRecords:
         """Return one more record.
 
         Raises:
-            InvalidPartitionError, RecordTooLargeError, SerializationError: it cannot be sent.
+            InvalidPartitionError, InvalidTopicError, RecordTooLargeError, SerializationError: it
+                cannot be sent.
         """
+        check_topic_name(topic)
         size = self._size(topic, key, value, headers)
         where = TopicPartition(topic, self._partition(topic, key, value, partition))
         if timestamp_ms is None:

@@ -16,6 +16,7 @@ from aioproducer.errors import (
     KafkaError,
     TransactionAbortableError,
 )
+from aioproducer.runtime.send.appender import LOSSES
 from aioproducer.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -168,6 +169,16 @@ class MockTransactions:
     def on_failure(self, error: KafkaError) -> None:
         """Note that a record of the open transaction has failed."""
         self._failure = error
+
+    def on_refused(self, error: Exception) -> None:
+        """Fail the open transaction if the real one would: `send()` has refused a record."""
+        if isinstance(error, LOSSES):
+            self.on_row_refused(error)
+
+    def on_row_refused(self, error: KafkaError) -> None:
+        """Fail the open transaction: a bulk call has refused a record, and no call raises that."""
+        if self.is_begun and not self._is_prepared:
+            self.on_failure(error)
 
     def clear(self) -> None:
         """Remove offsets."""

@@ -12,6 +12,7 @@ import pytest
 
 from aioproducer import Producer, Record, TopicPartition
 from aioproducer.errors import (
+    BufferExhaustedError,
     DeliveryTimeoutError,
     IllegalStateError,
     InvalidPartitionError,
@@ -291,6 +292,88 @@ async def test_a_transaction_with_a_failed_record_does_not_commit() -> None:
         await producer.abort_transaction()
         with pytest.raises(TransactionAbortedError):
             await aborted
+
+
+@pytest.mark.parametrize(
+    ("topic", "value", "scripted", "error"),
+    [
+        ("t", b"v" * 2000, None, RecordTooLargeError),
+        ("no topic", b"v", None, InvalidTopicError),
+        ("t", b"v", BufferExhaustedError("full"), BufferExhaustedError),
+    ],
+)
+async def test_a_transaction_does_not_commit_without_a_record_that_was_refused(
+    topic: str, value: bytes, scripted: Exception | None, error: type[Exception]
+) -> None:
+    async with MockProducer(transactional_id="x", max_request_size=1000) as producer:
+        with pytest.raises(TransactionAbortableError) as caught:
+            async with producer.transaction():
+                await producer.send("t", b"1")
+                if scripted is not None:
+                    producer.errors["send"] = scripted
+                with pytest.raises(error):
+                    await producer.send(topic, value)
+                producer.errors.clear()
+        assert isinstance(caught.value.__cause__, error)
+        assert (producer.history, producer.commits, producer.aborts) == ([], 0, 1)
+        async with producer.transaction():
+            await producer.send("t", b"2")
+        assert values(producer.history) == [b"2"]
+
+
+async def test_a_refusal_outside_of_a_transaction_does_not_concern_the_next_one() -> None:
+    async with MockProducer(transactional_id="x") as producer:
+        producer.errors["send"] = BufferExhaustedError("full")
+        with pytest.raises(BufferExhaustedError):
+            await producer.send("t", b"1")
+        producer.errors.clear()
+        async with producer.transaction():
+            await producer.send("t", b"2")
+        assert producer.commits == 1
+
+
+async def test_a_wrong_value_that_is_refused_leaves_the_transaction_alone() -> None:
+    async with MockProducer(transactional_id="x") as producer:
+        async with producer.transaction():
+            with pytest.raises(SerializationError):
+                await producer.send("t", 5)
+        assert producer.commits == 1
+
+
+@pytest.mark.parametrize("way", ["send_many", "send_arrow"])
+async def test_a_bulk_call_ends_with_the_transaction_that_lacks_one_of_its_rows(way: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    rows = [b"1", b"v" * 2000, b"3"]
+    data = rows if way == "send_many" else pa.table({"value": rows})
+    async with MockProducer(transactional_id="x", max_request_size=1000) as producer:
+        with pytest.raises(SendManyInterruptedError) as caught:
+            async with producer.transaction():
+                await getattr(producer, way)("t", data)
+        assert (caught.value.result.count, len(caught.value.result.failed)) == (2, 1)
+        assert (producer.commits, producer.aborts) == (0, 1)
+
+
+async def test_a_transaction_does_not_commit_without_the_last_row_of_a_bulk_call() -> None:
+    async with MockProducer(transactional_id="x") as producer:
+        with pytest.raises(TransactionAbortableError):
+            async with producer.transaction():
+                result = await producer.send_many("t", [b"1", 5])
+        assert [type(each.error) for each in result.failed] == [SerializationError]
+        assert (producer.commits, producer.aborts) == (0, 1)
+
+
+@pytest.mark.parametrize("name", ["no topic", "", "..", "t" * 250])
+async def test_names_that_are_no_topics_are_refused_as_by_the_real_one(name: str) -> None:
+    async with MockProducer() as producer:
+        for call in (
+            lambda: producer.send(name, b"v"),
+            lambda: producer.partitions_for(name),
+            lambda: producer.warm_up([name]),
+        ):
+            with pytest.raises(InvalidTopicError):
+                await call()
+        with pytest.raises(TypeError, match="sequence of topic names"):
+            await producer.warm_up("t")
 
 
 async def test_a_fenced_producer_raises() -> None:
