@@ -145,8 +145,10 @@ _LONG_MAX = str(2**63 - 1)
 
 TOPIC_OPTIONS: Mapping[str, _Option] = {
     "cleanup.policy": _Option("delete", _cleanup_policy),
-    # The broker keeps whatever codec the producer chose; recompressing is not what is tested here.
-    "compression.type": _Option("producer", _one_of("producer")),
+    # The batches keep the codec that the producer chose; recompressing is not what is tested here.
+    "compression.type": _Option(
+        "producer", _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+    ),
     "max.message.bytes": _Option("1048588", _whole_number(0)),
     "message.timestamp.after.max.ms": _Option("3600000", _whole_number(0)),
     "message.timestamp.before.max.ms": _Option(_LONG_MAX, _whole_number(0)),
@@ -160,11 +162,19 @@ TOPIC_OPTIONS: Mapping[str, _Option] = {
     "file.delete.delay.ms": _Option("60000"),
     "flush.messages": _Option(_LONG_MAX),
     "flush.ms": _Option(_LONG_MAX),
+    "follower.replication.throttled.replicas": _Option(""),
     "index.interval.bytes": _Option("4096"),
+    "leader.replication.throttled.replicas": _Option(""),
+    "local.retention.bytes": _Option("-2"),
+    "local.retention.ms": _Option("-2"),
     "max.compaction.lag.ms": _Option(_LONG_MAX),
     "min.cleanable.dirty.ratio": _Option("0.5"),
     "min.compaction.lag.ms": _Option("0"),
     "preallocate": _Option("false"),
+    "remote.log.copy.disable": _Option("false"),
+    "remote.log.delete.on.disable": _Option("false"),
+    # The brokers have no tiered storage.
+    "remote.storage.enable": _Option("false", _one_of("false")),
     "retention.ms": _Option("604800000"),
     "segment.bytes": _Option("1073741824"),
     "segment.index.bytes": _Option("10485760"),

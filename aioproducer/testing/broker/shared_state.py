@@ -86,6 +86,7 @@ class SharedState:
         self._rng = rng
         self._live = set(self.brokers)
         self._names_by_id: dict[UUID, str] = {}
+        self._names_by_metric: dict[str, str] = {}
         self._listeners: list[Callable[[TopicPartition], None]] = []
         self._next_producer_id = 0
         self._placement = Placement(self.brokers, self.settings)
@@ -296,6 +297,7 @@ class SharedState:
         check_topic_name(name)
         if name in self.topics:
             raise RefusedError(errors.TopicAlreadyExistsError, f"Topic '{name}' already exists.")
+        self._check_collision(name)
         try:
             config = TopicConfig(spec.configs, self.settings.topic_defaults)
         except ValueError as error:
@@ -311,11 +313,12 @@ class SharedState:
         if not validate_only:
             self.topics[name] = topic
             self._names_by_id[topic_id] = name
+            self._names_by_metric[_metric_name(name)] = name
             self._placement.next_topic()
         return topic
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with its data.
+        """Delete a topic with its data, and the groups' offsets in it.
 
         Raises:
             RefusedError: There is no such topic.
@@ -323,7 +326,8 @@ class SharedState:
         topic = self.topics.pop(name, None)
         if topic is None:
             raise RefusedError(errors.UnknownTopicOrPartitionError)
-        del self._names_by_id[topic.topic_id]
+        del self._names_by_id[topic.topic_id], self._names_by_metric[_metric_name(name)]
+        self.groups.drop_topic(name)
         for partition in topic.partitions:
             self.notify(name, partition.index)
 
@@ -361,6 +365,22 @@ class SharedState:
         self._next_producer_id += 1
         return producer_id
 
+    def _check_collision(self, name: str) -> None:
+        """Refuse a topic whose metrics would have the names of another one's (Java: Topic).
+
+        Raises:
+            RefusedError: INVALID_TOPIC_EXCEPTION.
+        """
+        other = self._names_by_metric.get(_metric_name(name))
+        if other is not None:
+            raise RefusedError(
+                errors.InvalidTopicError, f"Topic '{name}' collides with existing topic: {other}"
+            )
+
     def _partitions(self) -> list[Partition]:
         listed = [partition for topic in self.topics.values() for partition in topic.partitions]
         return listed + [each for internal in self._internal.values() for each in internal]
+
+
+def _metric_name(topic: str) -> str:
+    return topic.replace(".", "_")

@@ -259,7 +259,7 @@ class SimCluster(ClusterState):
 
     def _fetch(self, key: tuple[TopicPartition, int]) -> None:
         self._fetching.discard(key)
-        partition = self._find(key[0])
+        partition = self._find(key)
         if partition is None:
             return
         can_fetch = self.is_working(key[1]) and self.is_working(partition.leader)
@@ -268,7 +268,7 @@ class SimCluster(ClusterState):
             self.notify(*key[0])
 
     def _check_lag(self, key: tuple[TopicPartition, int], since: float) -> None:
-        partition = self._find(key[0])
+        partition = self._find(key)
         if partition is None or self._lagging_since.get(key) != since:
             return
         if not self.is_working(partition.leader):
@@ -324,10 +324,16 @@ class SimCluster(ClusterState):
     def _replicated(self) -> list[ReplicatedPartition]:
         return [each for each in self._partitions() if isinstance(each, ReplicatedPartition)]
 
-    def _find(self, where: TopicPartition) -> ReplicatedPartition | None:
-        """Return a partition, unless its topic was deleted meanwhile."""
+    def _find(self, key: tuple[TopicPartition, int]) -> ReplicatedPartition | None:
+        """Return a partition with this replica, unless its topic was deleted meanwhile.
+
+        A topic that was created anew may have other replicas.
+        """
+        where, node_id = key
         found = self.partition(*where)
-        return found if isinstance(found, ReplicatedPartition) else None
+        if isinstance(found, ReplicatedPartition) and node_id in found.replicas:
+            return found
+        return None
 
 
 class TracedPartition(ReplicatedPartition):

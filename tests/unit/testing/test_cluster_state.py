@@ -168,6 +168,8 @@ def test_subscribers_hear_of_appends_and_moves() -> None:
         ("u", TopicSpec(2**31 - 1), "POLICY_VIOLATION"),
         ("u", TopicSpec(1, 4), "INVALID_REPLICATION_FACTOR"),
         ("u", TopicSpec(1, 1, {"no.such": "1"}), "INVALID_CONFIG"),
+        ("u", TopicSpec(1, 1, {"compression.type": "rar"}), "INVALID_CONFIG"),
+        ("u", TopicSpec(1, 1, {"remote.storage.enable": "true"}), "INVALID_CONFIG"),
     ],
 )
 def test_topic_that_kafka_would_refuse_is_refused(name: str, spec: TopicSpec, error: str) -> None:
@@ -183,6 +185,32 @@ def test_topic_options_come_from_the_topic_then_the_cluster_then_kafka() -> None
     config = state.create_topic("t", TopicSpec(configs={"max.message.bytes": "7"})).config
     assert (config.max_message_bytes, config.retention_bytes) == (7, 9)
     assert config.min_insync_replicas == 1
+
+
+def test_options_that_change_nothing_here_are_kept() -> None:
+    given = {
+        "compression.type": "zstd",
+        "leader.replication.throttled.replicas": "0:1",
+        "local.retention.ms": "1000",
+        "remote.storage.enable": "false",
+    }
+    config = make_state().create_topic("t", TopicSpec(configs=given)).config
+    assert {name: config[name] for name in given} == given
+
+
+@pytest.mark.parametrize(("first", "second"), [("a.b_c", "a_b.c"), ("a_b", "a.b"), ("a.b", "a_b")])
+def test_topics_whose_metrics_would_have_the_same_names_exclude_each_other(
+    first: str, second: str
+) -> None:
+    state = make_state()
+    state.create_topic(first)
+    with pytest.raises(RefusedError, match=f"collides with existing topic: {first}") as caught:
+        state.create_topic(second)
+    assert caught.value.error.error_name == "INVALID_TOPIC_EXCEPTION"
+    state.create_topic("ab")
+    state.delete_topic(first)
+    state.create_topic(second)
+    assert sorted(state.topics) == sorted([second, "ab"])
 
 
 def test_cluster_without_brokers_is_refused() -> None:

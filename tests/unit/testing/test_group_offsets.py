@@ -78,6 +78,21 @@ def test_offsets_count_once_their_transaction_commits(
     assert found.metadata == ("m" if commit else "")
 
 
+@BOTH
+def test_offsets_in_a_topic_end_with_it(state: ClusterState, versions: dict[str, int]) -> None:
+    assert _commit(state, 5) == 0
+    producer = _producer(state, versions)
+    assert producer.commit_offset(42) == 0
+    state.create_topic("other")
+    state.delete_topic("other")
+    assert committed_offset(state).committed_offset == 5
+    state.delete_topic("t")
+    state.create_topic("t", TopicSpec(2, 3))
+    assert committed_offset(state).committed_offset == -1
+    assert producer.end(commit=True) == 0
+    assert committed_offset(state, require_stable=True).committed_offset == -1
+
+
 def test_before_v2_the_group_has_to_be_added(state: ClusterState) -> None:
     producer = TransactionalProducer(state, V1_VERSIONS)
     assert producer.initialize() == 0

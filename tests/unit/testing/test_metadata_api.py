@@ -85,6 +85,12 @@ def test_invalid_name_is_refused_and_not_created(state: ClusterState) -> None:
     assert list(state.topics) == ["t"]
 
 
+def test_a_name_that_collides_with_another_topics_is_not_created(state: ClusterState) -> None:
+    state.create_topic("a.b")
+    assert ask(state, request_for("a_b"), 9).topics[0].error_code == UNKNOWN_TOPIC
+    assert list(state.topics) == ["t", "a.b"]
+
+
 def test_broker_that_is_down_is_not_named_and_its_replicas_are_offline(state: ClusterState) -> None:
     state.set_broker_down(1)
     response = ask(state, request_for("t"), 9, node_id=2)

@@ -46,6 +46,25 @@ def test_a_record_outlives_a_broker() -> None:
     run_virtual(test, topics={"orders": TopicSpec(1, 3)})
 
 
+def test_a_topic_created_anew_with_other_replicas_has_no_lagging_ones() -> None:
+    async def test(kafka: VirtualKafka) -> list[bytes | None]:
+        cluster = kafka.world.cluster
+        async with kafka.producer(acks=1, allow_auto_create_topics=False) as producer:
+            await producer.send_and_wait("orders", b"1")
+            partition = cluster.topics["orders"].partitions[0]
+            (follower,) = {*partition.replicas} - {partition.leader}
+            kafka.unplug_broker(follower)
+            await producer.send_and_wait("orders", b"2")
+            cluster.delete_topic("orders")
+            others = [node for node in cluster.brokers if node != follower]
+            cluster.create_topic("orders", assignments={0: others})
+            await asyncio.sleep(10)
+            await producer.send_and_wait("orders", b"3")
+        return [record.value for record in kafka.records("orders")]
+
+    assert run_virtual(test, topics={"orders": TopicSpec(1, 2)}) == [b"3"]
+
+
 def test_two_minutes_of_silence_end_a_delivery() -> None:
     async def test(kafka: VirtualKafka) -> None:
         async with kafka.producer() as producer:

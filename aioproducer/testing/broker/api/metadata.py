@@ -9,6 +9,8 @@ next time, as with a real broker, whose creation takes a moment (Java: AutoTopic
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from aioproducer import errors
 from aioproducer.testing.broker.api.context import DisconnectError, RequestContext
 from aioproducer.testing.broker.refusal import RefusedError
@@ -108,10 +110,11 @@ def _unknown(
         return _failed(asked, refusal.code)
     try:
         check_topic_name(asked.name)
-        if may_create and ctx.cluster.settings.auto_create_topics:
-            ctx.cluster.create_topic(asked.name)
     except RefusedError as invalid:
         return _failed(asked, invalid.code)
+    if may_create and ctx.cluster.settings.auto_create_topics:
+        with suppress(RefusedError):  # only the broker's log says why there is no topic
+            ctx.cluster.create_topic(asked.name)
     return _failed(asked, refusal.code)
 
 

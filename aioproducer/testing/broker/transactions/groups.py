@@ -114,6 +114,12 @@ class Group:
             if commit and (before is None or before.position < written.position):
                 self._committed[where] = written
 
+    def drop_topic(self, topic: str) -> None:
+        """Delete the offsets of a deleted topic, also those of open transactions."""
+        for offsets in (self._committed, *self._pending.values()):
+            for where in [where for where in offsets if where.topic == topic]:
+                del offsets[where]
+
 
 class GroupCoordinators:
     """All groups of one cluster.
@@ -209,6 +215,14 @@ class GroupCoordinators:
         for group_id, group in self.groups.items():
             if self._shards.shard(CoordinatorKind.GROUP, group_id) is shard:
                 group.end_transaction(producer.producer_id, commit=commit)
+
+    def drop_topic(self, topic: str) -> None:
+        """Delete the offsets of a deleted topic (Java: OffsetMetadataManager.onPartitionsDeleted).
+
+        A topic that is created anew has none.
+        """
+        for group in self.groups.values():
+            group.drop_topic(topic)
 
     def _group_for(self, group_id: str, member: GroupMember) -> Group:
         group = self.groups.get(group_id)
