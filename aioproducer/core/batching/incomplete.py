@@ -1,14 +1,17 @@
 """The batches without an outcome, in the order in which they expire.
 
-Invariant: batches are added in the order of their creation and share one timeout, so the first one
-expires first. The parts of split batches are older than their position and are kept apart (there
-are few).
+Invariants
+- Batches are added in the order of their creation and share one timeout: the first one expires
+  first.
+- The parts of other batches are older than their position. A heap has them by age: there can be
+  thousands, those of early records. Its first entry is never one that was removed.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from heapq import heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -27,7 +30,10 @@ class IncompleteBatches:
         self._timeout = delivery_timeout
         # Not a dict: finding its first key gets slower with every deleted key before it.
         self._whole: OrderedDict[ProducerBatch, None] = OrderedDict()
-        self._parts: dict[ProducerBatch, None] = {}
+        self._parts: dict[ProducerBatch, int] = {}
+        self._numbers: set[int] = set()
+        self._by_age: list[tuple[float, int]] = []
+        self._added = 0
 
     def __bool__(self) -> bool:
         return bool(self._whole or self._parts)
@@ -47,25 +53,32 @@ class IncompleteBatches:
         self._whole[batch] = None
 
     def add_part(self, part: ProducerBatch) -> None:
-        """Add a part of a split batch, which is as old as the batch."""
-        self._parts[part] = None
+        """Add a part of other batches, which is as old as they are."""
+        self._added += 1
+        self._parts[part] = self._added
+        self._numbers.add(self._added)
+        heappush(self._by_age, (self._expires_at(part), self._added))
 
     def discard(self, batch: ProducerBatch) -> None:
         """Remove a batch if it is present."""
         self._whole.pop(batch, None)
-        if self._parts:
-            self._parts.pop(batch, None)
+        if self._parts and (number := self._parts.pop(batch, None)) is not None:
+            self._numbers.discard(number)
+            while self._by_age and self._by_age[0][1] not in self._numbers:
+                heappop(self._by_age)
 
     @property
     def next_expiry_at(self) -> float:
         """Loop time at which the oldest batch expires; inf without batches."""
-        earliest = min(map(self._expires_at, self._parts)) if self._parts else inf
+        earliest = self._by_age[0][0] if self._by_age else inf
         for batch in self._whole:
             return min(earliest, self._expires_at(batch))
         return earliest
 
     def expired(self, now: float) -> list[ProducerBatch]:
         """Return the batches past their delivery timeout."""
+        if self.next_expiry_at > now:
+            return []
         expired = [part for part in self._parts if self._expires_at(part) <= now]
         for batch in self._whole:
             if self._expires_at(batch) > now:

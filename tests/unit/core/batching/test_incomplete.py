@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from random import Random
 
 from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.core.batching.incomplete import IncompleteBatches
@@ -49,3 +50,50 @@ def test_parts_are_as_old_as_the_batch_that_was_split() -> None:
     assert (early in incomplete, late in incomplete) == (False, True)
     incomplete.discard(late)
     assert incomplete.next_expiry_at == 15.0
+
+
+def test_parts_expire_by_their_age_in_whatever_order_they_end() -> None:
+    incomplete, rng = IncompleteBatches(10.0), Random(1)
+    parts = [made_at(float(rng.randrange(50))) for _ in range(100)]
+    for part in parts:
+        incomplete.add_part(part)
+    rng.shuffle(parts)
+    while parts:
+        ages = sorted(part.created_at for part in parts)
+        assert incomplete.next_expiry_at == ages[0] + 10.0
+        expired = incomplete.expired(ages[len(ages) // 2] + 10.0)
+        assert sorted(part.created_at for part in expired) == [
+            age for age in ages if age <= ages[len(ages) // 2]
+        ]
+        incomplete.discard(parts.pop())
+    assert (bool(incomplete), incomplete.next_expiry_at) == (False, inf)
+
+
+class CountingBatch(ProducerBatch):
+    """Counts how often its age is read."""
+
+    age = 0.0
+    reads = 0
+
+    @property
+    def created_at(self) -> float:
+        CountingBatch.reads += 1
+        return self.age
+
+    @created_at.setter
+    def created_at(self, age: float) -> None:
+        self.age = age
+
+
+def test_a_part_is_read_no_more_often_the_more_there_are() -> None:
+    incomplete = IncompleteBatches(10.0)
+    where = TopicPartition("t", 0)
+    parts = [CountingBatch(where, bytearray(100), 100, now=float(n)) for n in range(500)]
+    CountingBatch.reads = 0
+    for part in parts:
+        incomplete.add_part(part)
+        assert incomplete.next_expiry_at == 10.0
+    for part in parts:
+        incomplete.discard(part)
+        assert incomplete.expired(5.0) == []
+    assert CountingBatch.reads <= 2 * len(parts)
