@@ -223,11 +223,14 @@ class PointLedger:
     ) -> list[Point]:
         """Return the subscribed metrics as points; call `on_accepted` after they were accepted."""
         self._offered, self._offered_ns = {}, now_ns
-        points = []
+        points, present = [], set()
         for metric in metrics:
             name = metric.telemetry_name
+            present.add((name, metric.tags))
             if isfinite(metric.value) and subscription.wants(name):
                 points.append(self._point(name, metric, delta=subscription.delta))
+        # A total that has gone, as that of an expired topic, begins at 0 when it comes again.
+        self._accepted = {total: self._accepted[total] for total in self._accepted.keys() & present}
         return points
 
     def on_accepted(self) -> None:
@@ -244,6 +247,6 @@ class PointLedger:
         if not delta:
             return Point(name, metric.value, attributes, True, False, self._started_ns)
         before = self._accepted.get(identity, 0.0)
-        # A total restarts from 0 when its topic expired meanwhile.
+        # A total restarts from 0 when its topic expired and came again between two pushes.
         added = metric.value - before if metric.value >= before else metric.value
         return Point(name, added, attributes, True, True, self._accepted_ns)

@@ -197,6 +197,24 @@ def test_differences_count_from_what_was_settled_last():
     assert (next_one.value, next_one.since_ns) == (4, 20)
 
 
+def test_a_total_that_was_gone_counts_from_0_although_it_is_larger_than_before() -> None:
+    ledger, everything = PointLedger(5), Subscription(1, 10, 0, True, 0, ("",))
+    ledger.points([total(9)], everything, 10)
+    ledger.on_accepted()
+    assert ledger.points([], everything, 20) == []
+    (again,) = ledger.points([total(12)], everything, 30)
+    assert again.value == 12
+
+
+def test_a_total_that_was_not_subscribed_to_for_a_while_is_not_pushed_twice() -> None:
+    ledger, everything = PointLedger(5), Subscription(1, 10, 0, True, 0, ("",))
+    ledger.points([total(9)], everything, 10)
+    ledger.on_accepted()
+    assert ledger.points([total(10)], Subscription(2, 10, 0, True, 0, ("other.",)), 20) == []
+    (again,) = ledger.points([total(12)], everything, 30)
+    assert again.value == 3
+
+
 def test_a_total_that_began_anew_counts_from_zero():
     ledger, everything = PointLedger(5), Subscription(1, 10, 0, True, 0, ("",))
     ledger.points([total(9)], everything, 10)
