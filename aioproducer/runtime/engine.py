@@ -27,6 +27,7 @@ from aioproducer.core.batching.batch import NO_PARTITION
 from aioproducer.core.batching.buffer_pool import BufferPool
 from aioproducer.core.batching.partitioners import BuiltInPartitioner, NodeLatencies, RackPreference
 from aioproducer.core.driver import Driver, Turns
+from aioproducer.core.metadata.cluster import ZERO_ID
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.reasons import Reason
 from aioproducer.core.sending.sender import Sender
@@ -180,7 +181,8 @@ class ProducerEngine:
         )
 
     def _topic_ids(self) -> Mapping[str, UUID]:
-        return {name: topic.topic_id for name, topic in self.metadata.cluster.topics.items()}
+        topics = self.metadata.cluster.topics.items()
+        return {name: topic.topic_id for name, topic in topics if topic.topic_id != ZERO_ID}
 
     def _make_network(self, dialer: Dialer) -> None:
         config, loop = self.config, self.loop

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from support.stage import Stage, play
@@ -51,6 +52,20 @@ async def committed_afterwards(stage: Stage, value: bytes = b"after") -> None:
         await stage.producer.send("t", value)
     await settled(stage)
     assert committed(stage) == [value]
+
+
+def test_offsets_are_sent_by_name_where_metadata_has_no_topic_ids() -> None:
+    async def act(stage: Stage) -> None:
+        cluster, place = stage.world.cluster, TopicPartition("t", 0)
+        cluster.settings = replace(cluster.settings, api_versions={ApiKey.METADATA: (0, 9)})
+        async with stage.producer as producer:
+            async with producer.transaction() as tx:
+                await producer.send("t", b"v", partition=0)
+                await tx.send_offsets({place: 1}, "group")
+            await settled(stage)
+        assert cluster.groups.groups["group"].offsets[place].offset == 1
+
+    play(act, transactional_id="tx")
 
 
 def test_a_record_for_no_transaction_is_refused_before_its_serializer_has_finished() -> None:
