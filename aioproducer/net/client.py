@@ -26,6 +26,7 @@ from aioproducer.net.in_flight import InFlightRequest, OnEnd
 from aioproducer.net.io_stats import IOStats
 from aioproducer.net.link import RESERVE, BrokerLink
 from aioproducer.net.settings import NetSettings
+from aioproducer.net.versions import FIRST_VERSIONS_OF_LEVELS
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import REQUEST_TYPES, encode_request
@@ -250,11 +251,20 @@ class NetworkClient:
         """Return the finalized level of a cluster feature (KIP-584), 0 if it is not finalized.
 
         The latest of the levels that connected brokers reported at connect; None while no broker is
-        connected.
+        connected. It is lower if one of them does not support its requests: proxies lower the
+        versions of requests, and leave features as they are.
         """
         known = [link.versions for link in self._links() if link.versions is not None]
         latest = max(known, key=lambda versions: versions.features_epoch, default=None)
-        return None if latest is None else latest.features.get(name, 0)
+        if latest is None:
+            return None
+        level = latest.features.get(name, 0)
+        lacking = [
+            first
+            for feature, first in FIRST_VERSIONS_OF_LEVELS
+            if feature == name and not all(each.has_requests_of(name, first) for each in known)
+        ]
+        return min([level, *(first - 1 for first in lacking)])
 
     def least_loaded_node(self, now: float) -> int | None:
         """Return the node for a request that any node can answer; None if none is usable.

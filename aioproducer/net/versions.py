@@ -39,6 +39,18 @@ as well. For an API that is not listed, the client obeys every throttle time
 (Java: AbstractResponse.shouldClientThrottle)."""
 
 
+FIRST_VERSIONS_OF_LEVELS: Mapping[tuple[str, int], Mapping[ApiKey, int]] = MappingProxyType(
+    {
+        ("transaction.version", 2): {
+            ApiKey.PRODUCE: 12,
+            ApiKey.END_TXN: 5,
+            ApiKey.TXN_OFFSET_COMMIT: 5,
+        }
+    }
+)
+"""The requests that a level of a feature takes, with their first versions (KIP-890)."""
+
+
 def client_obeys_throttle(api_key: ApiKey, version: int) -> bool:
     """Return whether the client has to obey a throttle time in this response (KIP-219)."""
     return version >= _MUTED_FROM.get(api_key, 0)
@@ -84,6 +96,11 @@ class BrokerVersions:
     def highest(self, api: ApiKey) -> int:
         """Return the highest version of the broker, even if the client lacks it; -1 for none."""
         return self._ranges[api][1] if api in self._ranges else -1
+
+    def has_requests_of(self, feature: str, level: int) -> bool:
+        """Return whether the broker supports the requests that a level of a feature takes."""
+        needed = FIRST_VERSIONS_OF_LEVELS.get((feature, level), {})
+        return all(self.highest(api) >= first for api, first in needed.items())
 
     def choose(
         self,

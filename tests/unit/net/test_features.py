@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 from support import hostile
-from support.hostile import Peer, versions_response
+from support.hostile import SANE_RANGES, Peer, versions_response
 
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages import ApiVersion, FinalizedFeatureKey
@@ -55,6 +56,37 @@ async def test_a_feature_can_be_taken_back() -> None:
     ) as it:
         await it.connect(1)
         await it.connect(2)
+        assert it.client.finalized_feature("f") == 0
+
+
+@virtual_time
+@pytest.mark.parametrize(
+    ("highest", "usable"),
+    [
+        ((12, 5, 5), 2),
+        ((13, 5, 6), 2),
+        ((11, 5, 5), 1),
+        ((12, 4, 5), 1),
+        ((12, 5, 4), 1),
+        ((12, 5, None), 1),
+    ],
+)
+async def test_a_level_whose_requests_a_proxy_lacks_cannot_be_used(
+    highest: tuple[int | None, ...], usable: int
+) -> None:
+    apis = (ApiKey.PRODUCE, ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT)
+    offered = {api: (0, last) for api, last in zip(apis, highest, strict=True) if last is not None}
+
+    async def behave(peer: Peer) -> None:
+        header = await peer.expect(ApiKey.API_VERSIONS)
+        response = versions_response({**SANE_RANGES, **offered})
+        response.finalized_features = [FinalizedFeatureKey("transaction.version", 2, 1)]
+        peer.respond(header, response)
+        await peer.until_closed()
+
+    async with harness(MemoryDialer({"broker": behave})) as it:
+        await it.connect()
+        assert it.client.finalized_feature("transaction.version") == usable
         assert it.client.finalized_feature("f") == 0
 
 

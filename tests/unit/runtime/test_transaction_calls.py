@@ -68,6 +68,29 @@ def test_offsets_are_sent_by_name_where_metadata_has_no_topic_ids() -> None:
     play(act, transactional_id="tx")
 
 
+@pytest.mark.parametrize(
+    ("api", "highest"),
+    [(ApiKey.PRODUCE, 11), (ApiKey.END_TXN, 4), (ApiKey.TXN_OFFSET_COMMIT, 4)],
+)
+def test_a_proxy_that_lacks_a_request_of_v2_gets_transactions_of_v1(
+    api: ApiKey, highest: int
+) -> None:
+    async def act(stage: Stage) -> None:
+        cluster, place = stage.world.cluster, TopicPartition("t", 0)
+        cluster.settings = replace(cluster.settings, api_versions={api: (0, highest)})
+        async with stage.producer as producer:
+            for number in range(2):
+                async with producer.transaction() as tx:
+                    await producer.send("t", b"%d" % number)
+                    await tx.send_offsets({place: number + 1}, "group")
+            await settled(stage)
+            assert committed(stage) == [b"0", b"1"]
+        assert cluster.transaction_version == 2
+        assert cluster.groups.groups["group"].offsets[place].offset == 2
+
+    play(act, transactional_id="tx")
+
+
 def test_a_record_for_no_transaction_is_refused_before_its_serializer_has_finished() -> None:
     began = []
 
