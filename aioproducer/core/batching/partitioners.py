@@ -239,12 +239,16 @@ def partition_load(
 ) -> PartitionLoad | None:
     """Return queue sizes in the form that `update_load` takes; None for a uniform choice.
 
-    The choice stays uniform until `queue_sizes` has every partition: one without an entry would
-    never be chosen. A partition with an empty queue is never excluded for latency: without data the
-    latency of its node would never be updated. If any `preferred` partition counts, the others do
-    not.
+    The choice stays uniform until `queue_sizes` has every partition that it is among: all, or the
+    `preferred` ones. A partition with an empty queue is never excluded for latency: without data
+    the latency of its node would never be updated. If any `preferred` partition counts, the others
+    do not.
     """
-    if len(queue_sizes) < len(topic.partitions):
+    if preferred:
+        is_complete = all(partition in queue_sizes for partition in preferred)
+    else:
+        is_complete = len(queue_sizes) >= len(topic.partitions)
+    if not is_complete:
         return None
     available = frozenset(preferred or topic.available)
     counted: list[tuple[int, int]] = []
@@ -256,6 +260,7 @@ def partition_load(
         usable = partition in available and not slow
         (counted if usable else left_out).append((size, partition))
     if preferred and not counted:
-        return partition_load(queue_sizes, topic, latencies)
+        empty = dict.fromkeys(range(len(topic.partitions)), 0)
+        return partition_load({**empty, **queue_sizes}, topic, latencies)
     sizes, ids = zip(*counted, *left_out, strict=True)
     return PartitionLoad(list(sizes), list(ids), len(counted))

@@ -385,6 +385,16 @@ def test_queues_count_in_the_same_rack_and_slow_brokers_there_are_no_choice():
     assert partition_load(queues, four, slow_nodes(0, 2), (0, 2)) == all_of_them
 
 
+def test_queues_in_the_same_rack_count_although_the_others_have_had_no_record():
+    queues, four = {0: 4, 2: 2}, topic(0, 1, 2, 3)
+    assert partition_load(queues, four, slow_nodes(), (0, 2)) == ([4, 2, 0, 0], [0, 2, 1, 3], 2)
+    assert partition_load(queues, four, slow_nodes(0), (0, 2)) == ([2, 4, 0, 0], [2, 0, 1, 3], 1)
+    # If all of them are slow, the others are the choice.
+    others = ([0, 0, 4, 2], [1, 3, 0, 2], 2)
+    assert partition_load(queues, four, slow_nodes(0, 2), (0, 2)) == others
+    assert partition_load({0: 4}, four, slow_nodes(), (0, 2)) is None
+
+
 # -- public partitioners -----------------------------------------------------------------------
 
 
