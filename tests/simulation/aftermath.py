@@ -29,6 +29,7 @@ _APPEARS_AFTER_S = 0.5
 _LONGEST_OBLIVION_S = 12.0
 _LONG_LINGER_MS = 500
 _SHORT_WAY_S = 0.01
+_SHARE_OF_LINGER = 0.25
 
 
 class Aftermath:
@@ -93,16 +94,21 @@ class Aftermath:
             self._ledger.unrecovered.append(f"{entry.label}: {entry.error}")
 
     async def _check_linger(self) -> None:
-        """A flush does not wait for the end of a linger."""
+        """A record lingers, and a flush does not wait for the end of that."""
         world = self._world
         linger_s = self._config.linger_ms / 1000
         if self._config.linger_ms < _LONG_LINGER_MS or world.spec.base_latency_s > _SHORT_WAY_S:
             return
         entry = await self._sent(min(world.cluster.topics), None, 0)
+        await asyncio.sleep(linger_s * _SHARE_OF_LINGER)
+        if entry.delivery is not None and self._config.batch_max_records != 1:
+            batch, _ = entry.delivery.batch_and_index()
+            if batch.attempts:
+                self._ledger.false_reports.append(f"{entry.label} is sent before its linger ends")
         began = world.now()
         await self._producer.flush()
         took = world.now() - began
-        if entry.error is None and took >= linger_s * 0.9:
+        if entry.error is None and took >= linger_s * (0.9 - _SHARE_OF_LINGER):
             self._ledger.late_ends.append(f"flush() took {took:.3f} s, linger is {linger_s:.3f} s")
 
     async def _check_throttling(self) -> None:

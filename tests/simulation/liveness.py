@@ -7,6 +7,7 @@ which a healed cluster has taken everything. Not here: which faults struck.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from simulation.workload import LARGEST_BURST
@@ -61,6 +62,7 @@ class LivenessWatch:
             if producer.was_started and _is_running(producer.engine):
                 self.violations += _broken_rules(producer.engine, self._now())
                 self.violations += _overdue(producer.engine, self._now())
+                self.violations += _without_timer(producer.engine, self._now())
 
 
 def _is_running(engine: ProducerEngine) -> bool:
@@ -82,6 +84,17 @@ def _overdue(engine: ProducerEngine, now: float) -> Iterator[str]:
             if request.deadline < now - _LATE_S:
                 over = now - request.deadline
                 yield f"at {now:.3f}: {request.kind.__name__} is {over:.3f} s past its deadline"
+
+
+def _without_timer(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Tasks that sleep until some time, and have no timer on the loop that wakes them by then."""
+    for task in (engine.sender_task, engine.metadata_task, engine.transactions):
+        wakeup = None if task is None else task._wakeup
+        if wakeup is None or not wakeup.is_asleep or wakeup.until == inf:
+            continue
+        timer = wakeup._timer
+        if timer is None or timer.cancelled() or not now <= timer.when() <= wakeup.until:
+            yield f"at {now:.3f}: {type(task).__name__} sleeps until {wakeup.until:.3f}, no timer"
 
 
 class RecoveryBound(NamedTuple):

@@ -35,6 +35,10 @@ _LEAST_TIMEOUT_IN_LATENCIES = 80
 _LEAST_BLOCK_IN_LATENCIES = 40
 """With memory for two batches a record waits for others' announcements and acknowledgements."""
 
+_LONGEST_TURN_S = 0.0003
+_SHARE_OF_SLOW_LOOPS = 0.25
+"""Of the runs: there, time passes while callbacks run, not only between them."""
+
 _MEANINGLESS = ("enable_idempotence", "retries")
 
 
@@ -66,6 +70,7 @@ class Scenario(WorldSpec):
             topics all the time.
         pauses: When no task sends for long, in their order.
         brokers: How brokers differ from those of other runs, see `ClusterSettings`.
+        longest_turn_s: How long a turn of the event loop takes at most.
     """
 
     tasks: int
@@ -78,6 +83,7 @@ class Scenario(WorldSpec):
     parade: Sequence[str] = ()
     pauses: Sequence[Pause] = ()
     brokers: Mapping[str, Any] = field(default_factory=dict)
+    longest_turn_s: float = 0.0
 
     def clock(self, active_s: float) -> float:
         """The virtual time after so many seconds of activity."""
@@ -135,7 +141,11 @@ def draw_scenario(rng: random.Random, *, unclean_elections: bool = False) -> Sce
         unclean_elections=unclean_elections,
         purges=rng.random() < 0.2,
     )
-    return replace(scenario, options={**scenario.options, **_bounds(rng)})
+    return replace(
+        scenario,
+        options={**scenario.options, **_bounds(rng)},
+        longest_turn_s=_LONGEST_TURN_S if rng.random() < _SHARE_OF_SLOW_LOOPS else 0.0,
+    )
 
 
 def with_plan(scenario: Scenario, plan: Plan, rng: random.Random) -> Scenario:
@@ -166,13 +176,15 @@ def _topics(rng: random.Random) -> dict[str, TopicSpec]:
     return topics
 
 
-def _bounds(rng: random.Random) -> dict[str, int]:
-    """Draw how many records may be buffered and in a batch, mostly any number."""
-    bounds = {}
+def _bounds(rng: random.Random) -> dict[str, Any]:
+    """Draw how many records may be buffered and in a batch, and how a batch gets its memory."""
+    bounds: dict[str, Any] = {}
     if rng.random() < 0.25:
         bounds["buffer_max_records"] = rng.choice((1, 5, 40))
     if rng.random() < 0.25:
         bounds["batch_max_records"] = rng.choice((1, 2, 10))
+    if rng.random() < 0.25:
+        bounds["buffer_memory_allocation_strategy"] = "incremental"
     return bounds
 
 

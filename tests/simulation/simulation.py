@@ -169,6 +169,7 @@ class Simulation:
         if plan is not None:
             drawn = with_plan(drawn, plan, chance.of("transactional scenario"))
         self.scenario: Scenario = replace(drawn, options={**drawn.options, **setup.options})
+        loop.longest_turn_s = self.scenario.longest_turn_s
         self.world: SimWorld = SimWorld(chance, loop, self.scenario)
         self.trace: Trace = self.world.trace
         shape, times = self.scenario.shape, self.scenario.fault_times

@@ -39,6 +39,20 @@ def test_timers_fire_in_the_order_of_their_times(loop: VirtualLoop) -> None:
     assert fired == [1, 2, 3]
 
 
+def test_a_timer_fires_between_the_steps_of_a_task_if_turns_take_time(loop: VirtualLoop) -> None:
+    async def work() -> int:
+        fired: list[None] = []
+        loop.call_later(0.01, fired.append, None)
+        steps = 0
+        while not fired:
+            await asyncio.sleep(0)
+            steps += 1
+        return steps
+
+    loop.longest_turn_s = 0.001
+    assert 10 < _run(loop, work()) < 100
+
+
 def test_waiting_for_what_never_comes_is_a_deadlock(loop: VirtualLoop) -> None:
     waiting = loop.create_task(asyncio.Event().wait())
     with pytest.raises(StuckError, match="deadlock"):

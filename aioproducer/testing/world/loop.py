@@ -3,8 +3,9 @@
 Owns: the clock, and what ends a run that cannot go on. Not here: networks, producers.
 
 Invariants:
-- `time()` does not advance while anything is runnable and then jumps to the next timer, exactly; no
-  timer fires early, not even by the nanosecond that asyncio allows itself.
+- `time()` does not advance while anything is runnable, unless `longest_turn_s` is set, and then
+  jumps to the next timer, exactly; no timer fires early, not even by the nanosecond that asyncio
+  allows itself.
 - No timer and nothing runnable is a deadlock, and so is a loop that turns for ever without its
   clock moving; both raise out of `run_until_complete`.
 - `run_in_executor` calls the function on the loop, some virtual time later: what production code
@@ -73,6 +74,9 @@ class VirtualLoop(BaseEventLoop):
         self.failures: list[str] = []
         self.on_idle: Callable[[float], None] = _nothing
         """Called whenever nothing is runnable, with the seconds by which the clock will jump."""
+        self.longest_turn_s: float = 0.0
+        """The seconds that a turn with something to run takes at most. As on a real loop, a timer
+        can then become due while a task is between two of its steps."""
         self.set_exception_handler(self._note_failure)
 
     def time(self) -> float:
@@ -108,14 +112,19 @@ class VirtualLoop(BaseEventLoop):
             if self._turns > _MOST_TURNS_PER_INSTANT:
                 self._turns = 0
                 raise StuckError(f"the loop turns without end at {self._now:.3f} s")
+            if self.longest_turn_s:
+                self._set_time(self._now + self._rng.uniform(0, self.longest_turn_s))
             return
         self._turns = 0
         self.on_idle(timeout)
         # Not `now + timeout`, whose rounding would depend on how the moment was reached.
-        self._now = max(self._now, self._timers[0].when())
+        self._set_time(max(self._now, self._timers[0].when()))
+
+    def _set_time(self, now: float) -> None:
+        self._now = now
         # asyncio fires timers that are due within this; none may fire before its time here, or it
         # would be set again and again while the clock does not advance.
-        self._clock_resolution = math.ulp(self._now)
+        self._clock_resolution = math.ulp(now)
 
     @property
     def _timers(self) -> list[asyncio.TimerHandle]:
