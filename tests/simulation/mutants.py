@@ -477,6 +477,34 @@ MUTANTS = (
         "        self._retired = {link for link in self._retired if not link.is_over}\n",
         "",
     ),
+    Mutant(
+        "keep a timer that has fired between two steps of a turn",
+        "runtime/tasks/wakeup.py",
+        "            self._timer, self._timer_at = None, inf\n"
+        "            if self._future is None:\n"
+        "                return  #",
+        "            if self._future is None:\n                return  #",
+    ),
+    Mutant(
+        "do not linger any more after a flush that ran out of time",
+        "runtime/tasks/flush.py",
+        "                await done\n"
+        "        except TimeoutError:\n"
+        "            left = list(waiting.values())\n"
+        "        finally:\n"
+        "            self._accumulator.end_flush()\n",
+        "                await done\n"
+        "            self._accumulator.end_flush()\n"
+        "        except TimeoutError:\n"
+        "            left = list(waiting.values())\n"
+        "        finally:\n",
+    ),
+    Mutant(
+        "give back more memory than a batch had that has grown",
+        "core/batching/accumulator.py",
+        "                self.pool.deallocate(buffer, before)\n",
+        "                self.pool.deallocate(buffer, size)\n",
+    ),
 )
 
 
@@ -544,6 +572,18 @@ TRANSACTIONAL_MUTANTS = tuple(
             "        if rpc in _MAY_APPLY_LATE and not self.uses_v2:\n"
             "            self._renew_to_be_sure = True\n",
             "",
+        ),
+        (
+            "begin under the same epoch after positions without an answer",
+            "core/transactions/manager.py",
+            "_ADDITIONS | {Rpc.COMMIT_OFFSETS, Rpc.END}",
+            "_ADDITIONS | {Rpc.END}",
+        ),
+        (
+            "go on with the next transaction after being fenced",
+            "core/transactions/rules.py",
+            "{**_COORDINATOR_MOVED, **_FENCED, **_FATAL_STATES, **_UNKNOWN_PRODUCER}",
+            "{**_COORDINATOR_MOVED, **_FATAL_STATES, **_UNKNOWN_PRODUCER}",
         ),
         (
             "keep the epoch in which a batch failed",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from aioproducer.errors import ProducerFencedError
 from aioproducer.net.dial.dialer import Address
 from aioproducer.records import RecordBatchBuilder
 from aioproducer.records.batch import encode_batch, parse_header
@@ -188,6 +189,13 @@ def test_a_well_behaved_process_is_not_complained_of() -> None:
                 process.produces(0, _BEFORE_V2),
             ),
             "was not added",
+        ),
+        (
+            lambda process: (
+                process.ends(0, EndTxnResponse(error_code=ProducerFencedError.code)),
+                process.adds(),
+            ),
+            "was fenced before",
         ),
     ],
 )

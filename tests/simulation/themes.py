@@ -31,7 +31,7 @@ from simulation.faults.brokers import (
     TopicDeletion,
 )
 from simulation.faults.coordinators import LostAddition, SlowMarkers
-from simulation.faults.moments import HeldEnd, OvertakenRenewal, PositionsRefused
+from simulation.faults.moments import HeldEnd, HeldPositions, OvertakenRenewal, PositionsRefused
 from simulation.faults.network import BlackHole, Reset
 from simulation.scenario import CHAOS_S, Pause, Scenario
 from simulation.transactions.plan import Plan
@@ -116,6 +116,7 @@ OVERTAKINGS = Theme(_times(8, OvertakenRenewal.draw))
 LOST_ADDITIONS = Theme(_times(12, LostAddition.draw), _SLOW_TO_REPEAT)
 SLOW_ENDS = Theme(_times(8, SlowMarkers.draw))
 POSITIONS = Theme(_times(8, PositionsRefused.draw), _SHORT_BLOCK)
+LATE_POSITIONS = Theme(_times(8, HeldPositions.draw))
 
 _EARLY_S = 10.0
 _LONG_DELIVERY = {"delivery_timeout_ms": 120_000, "metadata_max_age_ms": 300_000}
@@ -271,7 +272,7 @@ def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
         return None
     reads = any(seat.reads is not None for seat in plan.seats)
     if reads and rng.random() < _SHARE_OF_READERS:
-        return POSITIONS
+        return rng.choice((POSITIONS, LATE_POSITIONS))
     # V2 sends no requests to add partitions.
     additions = [LOST_ADDITIONS] * (plan.version == 1)
     return rng.choice([LATE_ENDS, OVERTAKINGS, EARLY_HEALING, SLOW_ENDS, BAD_RECORDS, *additions])

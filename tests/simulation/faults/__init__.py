@@ -58,7 +58,7 @@ from simulation.faults.coordinators import (
     LostByCoordinator,
     SlowMarkers,
 )
-from simulation.faults.moments import HeldEnd, OvertakenRenewal, PositionsRefused
+from simulation.faults.moments import HeldEnd, HeldPositions, OvertakenRenewal, PositionsRefused
 from simulation.faults.network import (
     BlackHole,
     HalfClose,
@@ -152,6 +152,7 @@ TRANSACTIONAL_KINDS: Final[tuple[type[Fault], ...]] = (
 
 THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (
     LostAddition,
+    HeldPositions,
     OvertakenRenewal,
     PositionsRefused,
     UnansweredInitProducerId,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from aioproducer.testing.broker.faults import ErrorAnswer
 from aioproducer.testing.broker.transactions.states import TransactionState
@@ -17,6 +17,7 @@ from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import RequestHeader
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
 from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest
+from aioproducer.wire.messages.transactions.txn_offset_commit import TxnOffsetCommitRequest
 from simulation.faults.answers import Ambush
 from simulation.faults.coordinators import RETRIED, HeldRequest
 
@@ -49,10 +50,11 @@ class HeldEnd(_HeldUntil):
     """The end of a transaction is carried out when the next one is open (KAFKA-17754)."""
 
     kind = "held end"
+    request: ClassVar[type[EndTxnRequest | TxnOffsetCommitRequest]] = EndTxnRequest
 
     def keep(self, world: World, header: RequestHeader, resume: Callable[[], None]) -> None:
         """Until a moment after the next transaction has begun."""
-        name = EndTxnRequest.decode(header.body, header.api_version).transactional_id
+        name = self.request.decode(header.body, header.api_version).transactional_id
         transaction = world.cluster.transactions.transactions.get(name)
         has_ended = False
 
@@ -69,6 +71,20 @@ class HeldEnd(_HeldUntil):
         """A late end waits for some seconds at most."""
         seconds = round(rng.uniform(4.0, 15.0), 3)
         return cls(at, ApiKey.END_TXN, seconds, rng.choice((0.01, 0.05, 0.3)))
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPositions(HeldEnd):
+    """Positions of a transaction reach their group when the next one is open."""
+
+    kind = "held positions"
+    request = TxnOffsetCommitRequest
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """As for an end."""
+        seconds = round(rng.uniform(4.0, 15.0), 3)
+        return cls(at, ApiKey.TXN_OFFSET_COMMIT, seconds, rng.choice((0.01, 0.05, 0.3)))
 
 
 @dataclass(frozen=True, slots=True)

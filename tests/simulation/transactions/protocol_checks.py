@@ -9,14 +9,20 @@ Rules
   request is in flight.
 - Before Produce v12, a partition is written to only after the coordinator has added it to the
   transaction.
+- A process that a coordinator has called fenced makes no request of a transaction any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from aioproducer.errors import InvalidTxnStateError, ProtocolError
+from aioproducer.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+    ProtocolError,
+)
 from aioproducer.records.batch import parse_header
 from aioproducer.testing.broker.transactions.states import ProducerIdentity
 from aioproducer.types import TopicPartition
@@ -30,8 +36,10 @@ from aioproducer.wire.framing import (
 )
 from aioproducer.wire.messages.init_producer_id import InitProducerIdResponse
 from aioproducer.wire.messages.produce import ProduceRequest
+from aioproducer.wire.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnResponse
 from aioproducer.wire.messages.transactions.add_partitions_to_txn import AddPartitionsToTxnResponse
 from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest, EndTxnResponse
+from aioproducer.wire.messages.transactions.txn_offset_commit import TxnOffsetCommitResponse
 
 if TYPE_CHECKING:
     from aioproducer.testing.broker.cluster import ClusterState
@@ -39,14 +47,17 @@ if TYPE_CHECKING:
 
 _FIRST_PRODUCE_THAT_ADDS = 12
 _SIZE_BYTES = 4
-_WATCHED = frozenset(
+_OF_COORDINATORS = frozenset(
     {
-        ApiKey.PRODUCE,
         ApiKey.INIT_PRODUCER_ID,
         ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
         ApiKey.END_TXN,
     }
 )
+_WATCHED = _OF_COORDINATORS | {ApiKey.PRODUCE}
+_FENCED = frozenset({InvalidProducerEpochError.code, ProducerFencedError.code})
 
 
 class ClientProtocolChecks:
@@ -66,6 +77,7 @@ class ClientProtocolChecks:
         self._added: set[TopicPartition] = set()
         self._ending = False
         self._aborting = False
+        self._is_fenced = False
         self.producing: int = 0
         """Number of Produce requests in flight."""
 
@@ -75,6 +87,10 @@ class ClientProtocolChecks:
 
     def on_request(self, header: RequestHeader) -> None:
         """Check a request that the process has sent completely."""
+        if self._is_fenced and header.api_key in _OF_COORDINATORS:
+            self._complain(
+                f"{self._name} sends {ApiKey(header.api_key).name} and was fenced before"
+            )
         if header.api_key == ApiKey.PRODUCE:
             self._check_produce(header)
         elif header.api_key == ApiKey.END_TXN:
@@ -90,6 +106,7 @@ class ClientProtocolChecks:
 
     def on_answer(self, answer: Message) -> None:
         """Handle a response that the process has received completely."""
+        self._is_fenced |= not _FENCED.isdisjoint(_codes(answer))
         if isinstance(answer, InitProducerIdResponse) and not answer.error_code:
             self._identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
             self._begin_anew()
@@ -178,6 +195,17 @@ class ConnectionWatch:
         """Handle the end of the connection."""
         self._checks.producing -= sum(each.api is ApiKey.PRODUCE for each in self._asked.values())
         self._asked.clear()
+
+
+def _codes(answer: Message) -> Iterator[int]:
+    if isinstance(answer, InitProducerIdResponse | AddOffsetsToTxnResponse | EndTxnResponse):
+        yield answer.error_code
+    elif isinstance(answer, AddPartitionsToTxnResponse):
+        for added in answer.results_by_topic_v3_and_below:
+            yield from (each.partition_error_code for each in added.results_by_partition)
+    elif isinstance(answer, TxnOffsetCommitResponse):
+        for topic in answer.topics:
+            yield from (each.error_code for each in topic.partitions)
 
 
 def _take_frame(buffer: bytearray) -> bytes | None:
