@@ -586,6 +586,13 @@ TRANSACTIONAL_MUTANTS = tuple(
             "{**_COORDINATOR_MOVED, **_FATAL_STATES, **_UNKNOWN_PRODUCER}",
         ),
         (
+            "leave a failed transaction open when the producer is closed",
+            "core/transactions/manager.py",
+            "        if self.state in CALLABLE_IN[OperationKind.ABORT]:\n"
+            "            self._operations.unreceived",
+            "        if self.state is _S.IN_TRANSACTION:\n            self._operations.unreceived",
+        ),
+        (
             "keep the epoch in which a batch failed",
             "core/transactions/manager.py",
             "        if batch.has_sequence and not self.uses_v2:\n"

@@ -29,7 +29,7 @@ from aioproducer.errors import (
 from aioproducer.testing.broker.transactions.states import ProducerIdentity
 from aioproducer.testing.world.producer import SimProducer
 from aioproducer.types import Persistence
-from simulation.ledger import Source
+from simulation.ledger import Entry, Source
 from simulation.scenario import CHAOS_S
 from simulation.transactions.book import ActorEntry, Outcome, TransactionEntry
 from simulation.transactions.caller import Caller, GaveUpError
@@ -181,6 +181,14 @@ class Actor:
         if self.consumer is not None and (tx is None or tx.outcome is not Outcome.COMMITTED):
             self._context.rejoin(self.consumer, superseded=self.superseded)
         await asyncio.sleep(self._context.pause(self.seat))
+
+    async def leave_open(self, entries: Sequence[Entry]) -> None:
+        """Begin a transaction with these records, the first of them written, and do not end it."""
+        await self._caller.call("begin", self.producer.begin_transaction)
+        self._open()
+        for entry in entries:
+            await self.contents.send(entry)
+        await self.contents.watch(entries[0])
 
     async def calm_transaction(
         self, fill: Callable[[TransactionEntry], Awaitable[None]]

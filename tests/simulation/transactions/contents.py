@@ -165,6 +165,10 @@ class Contents:
         """Sends one record in the open transaction."""
         await self._work.send(entry)
 
+    async def watch(self, entry: Entry) -> None:
+        """Waits for the outcome of a record."""
+        await self._work.watch(entry)
+
     async def _send_and_watch(self, entry: Entry) -> None:
         if await self._work.send(entry) and self._rng.random() < 0.2:
             await self._work.watch(entry)

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aioproducer.errors import KafkaError
+from aioproducer.testing.broker.transactions.states import TransactionState
 from simulation.ledger import Entry
 from simulation.transactions.book import Outcome, TransactionEntry
 from simulation.transactions.plan import Seat
@@ -27,6 +28,8 @@ _SETTLING_S = 10.0
 _TRIES = 5
 _LONGEST_READING_S = 60.0
 _MOST_READ = 60
+_SHARE_OF_FAILED = 0.5
+"""Of the transactions that are open when everything is closed."""
 
 
 class TransactionalPlay:
@@ -56,7 +59,10 @@ class TransactionalPlay:
         seats = sorted(self._cast.seats.values(), key=lambda seat: seat.reads is not None)
         for seat in seats:
             await self._probe(seat)
+        left_open = [seat for seat in seats if await self._leave_open(seat)]
         await self.close(None)
+        for seat in left_open:
+            self._check_end(seat)
 
     async def _end_in_haste(self, at: float) -> None:
         await asyncio.sleep(max(0.0, at - self._loop.time()))
@@ -69,6 +75,37 @@ class TransactionalPlay:
         """Closes every producer that may still be open."""
         self._cast.closing = True
         await asyncio.gather(*[actor.dispose(timeout) for actor in self._cast.actors])
+
+    # -- closing in a transaction -----------------------------------------------------------------
+
+    async def _leave_open(self, seat: Seat) -> bool:
+        """Return whether the seat has a transaction that only a close ends, failed or not."""
+        actor = self._cast.present(seat)
+        if actor is None or not actor.is_fit:
+            return False
+        topic, now = min(self._cast.input_shape.topics), self._loop.time()
+        sizes = [0]
+        if self._run.chance.of(f"close of {actor.entry.name}").random() < _SHARE_OF_FAILED:
+            sizes.append(actor.producer.config.max_request_size)
+        names = [b"<left open %d/%s>" % (size, actor.entry.name.encode()) for size in sizes]
+        entries = [
+            Entry(name, -2, topic, 0, None, name + bytes(size), (), None, now)
+            for name, size in zip(names, sizes, strict=True)
+        ]
+        try:
+            await actor.leave_open(entries)
+        except KafkaError as error:
+            self._run.trace(f"{actor.entry.name} has no transaction to leave open: {error!r}")
+            return False
+        return True
+
+    def _check_end(self, seat: Seat) -> None:
+        """The coordinator has ended what the closed producer had begun, or is about to."""
+        actor = self._cast.present(seat)
+        name = "" if actor is None else actor.entry.transactional_id
+        transaction = self._cast.cluster.transactions.transactions.get(name)
+        if transaction is not None and transaction.state is TransactionState.ONGOING:
+            self._ledger.false_reports.append(f"close() has left a transaction of {name} open")
 
     # -- probing ----------------------------------------------------------------------------------
 
