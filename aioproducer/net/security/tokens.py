@@ -19,6 +19,7 @@ import binascii
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from random import Random
 from typing import Protocol
 
@@ -153,7 +154,7 @@ class CachedTokens:
         """
         age = self._clock() - self._fetched_at
         if token is self._current and not 0 <= age < self._policy.min_period_s:
-            self._replace_at = 0.0
+            self._replace_at = -inf
 
     async def _renew(self) -> OAuthToken:
         fetched_at = self._clock()
