@@ -30,6 +30,7 @@ _LONGEST_OBLIVION_S = 12.0
 _LONG_LINGER_MS = 500
 _SHORT_WAY_S = 0.01
 _SHARE_OF_LINGER = 0.25
+_MORE_THAN_HALF, _TWO_PARTITIONS, _OVERHEAD = 0.55, 2, 200
 
 
 class Aftermath:
@@ -53,6 +54,7 @@ class Aftermath:
         if self._producer.engine.failure is None and self._world.cluster.topics:
             await self._check_new_partition()
             await self._check_linger()
+            await self._check_wait_for_memory()
             await self._check_throttling()
             await self._check_oblivion()
             await self._check_addresses()
@@ -110,6 +112,26 @@ class Aftermath:
         took = world.now() - began
         if entry.error is None and took >= linger_s * (0.9 - _SHARE_OF_LINGER):
             self._ledger.late_ends.append(f"flush() took {took:.3f} s, linger is {linger_s:.3f} s")
+
+    async def _check_wait_for_memory(self) -> None:
+        """A call that waits for memory does not wait for the end of other records' linger."""
+        config, world = self._config, self._world
+        name, topic = min(world.cluster.topics.items())
+        size = round(config.buffer_memory * _MORE_THAN_HALF)
+        if (
+            config.linger_ms < _LONG_LINGER_MS
+            or world.spec.base_latency_s > _SHORT_WAY_S
+            or len(topic.partitions) < _TWO_PARTITIONS
+            or size > min(config.max_request_size, topic.config.max_message_bytes) - _OVERHEAD
+        ):
+            return
+        began = world.now()
+        entries = [await self._sent(name, bytes(size), at) for at in range(_TWO_PARTITIONS)]
+        took = world.now() - began
+        if not any(entry.error for entry in entries) and took >= config.linger_ms / 1000 * 0.9:
+            self._ledger.late_ends.append(f"send() waited {took:.3f} s for memory that lingered")
+        for entry in entries:
+            await self._outcome_of(entry)
 
     async def _check_throttling(self) -> None:
         """A request that a throttling broker answers late does not end its connection."""

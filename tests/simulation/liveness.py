@@ -63,6 +63,7 @@ class LivenessWatch:
                 self.violations += _broken_rules(producer.engine, self._now())
                 self.violations += _overdue(producer.engine, self._now())
                 self.violations += _without_timer(producer.engine, self._now())
+                self.violations += _not_asked_for(producer.engine, self._now())
 
 
 def _is_running(engine: ProducerEngine) -> bool:
@@ -95,6 +96,16 @@ def _without_timer(engine: ProducerEngine, now: float) -> Iterator[str]:
         timer = wakeup._timer
         if timer is None or timer.cancelled() or not now <= timer.when() <= wakeup.until:
             yield f"at {now:.3f}: {type(task).__name__} sleeps until {wakeup.until:.3f}, no timer"
+
+
+def _not_asked_for(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Partitions with records and without a leader, whose topics are not requested again."""
+    metadata = engine.metadata
+    if metadata._wanted or metadata._fetch is not None:
+        return
+    for queue in engine.accumulator.readiness.leaderless:
+        if queue.topic_partition.topic not in metadata._pending:
+            yield f"at {now:.3f}: {queue.topic_partition} has no leader, and none is asked for"
 
 
 class RecoveryBound(NamedTuple):

@@ -500,6 +500,18 @@ MUTANTS = (
         "        finally:\n",
     ),
     Mutant(
+        "do not ask again for a leader after an answer without one",
+        "core/sending/sender.py",
+        "            or self._readiness.leaderless\n",
+        "",
+    ),
+    Mutant(
+        "let a call wait for memory until lingers end",
+        "runtime/engine.py",
+        "        self.accumulator.expedite()\n        self.sender_task.wake()\n",
+        "        self.sender_task.wake()\n",
+    ),
+    Mutant(
         "give back more memory than a batch had that has grown",
         "core/batching/accumulator.py",
         "                self.pool.deallocate(buffer, before)\n",
