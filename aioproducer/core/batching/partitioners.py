@@ -239,15 +239,15 @@ def partition_load(
 ) -> PartitionLoad | None:
     """Return queue sizes in the form that `update_load` takes; None for a uniform choice.
 
-    The choice stays uniform until `queue_sizes` has every partition that it is among: all, or the
-    `preferred` ones. A partition with an empty queue is never excluded for latency: without data
-    the latency of its node would never be updated. If any `preferred` partition counts, the others
-    do not.
+    The choice stays uniform until `queue_sizes` has as many partitions as have a leader, or every
+    one of the `preferred`. A partition with an empty queue is never excluded for latency: without
+    data the latency of its node would never be updated. If any `preferred` partition counts, the
+    others do not.
     """
     if preferred:
         is_complete = all(partition in queue_sizes for partition in preferred)
     else:
-        is_complete = len(queue_sizes) >= len(topic.partitions)
+        is_complete = len(queue_sizes) >= len(topic.available)
     if not is_complete:
         return None
     available = frozenset(preferred or topic.available)

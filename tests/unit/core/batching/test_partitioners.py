@@ -330,6 +330,12 @@ def test_two_partitions_are_enough_to_prefer_one(sizes, counted, weights):
     assert partitioner.cumulative_weights == weights
 
 
+def test_a_partition_that_never_had_a_leader_does_not_keep_the_queues_from_counting():
+    load = partition_load({0: 1, 2: 3}, topic(1, -1, 2), slow_nodes(1))
+    assert load == ([3, 1, 0], [2, 0, 1], 1)
+    assert partition_load({0: 1}, topic(1, -1, 2), slow_nodes(1)) is None
+
+
 @pytest.mark.parametrize("slow", [(), (2,)])
 def test_a_partition_without_an_entry_has_an_empty_queue(slow):
     # The other entry is of a partition that the topic had before it was created anew.
