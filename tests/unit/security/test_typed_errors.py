@@ -174,6 +174,9 @@ class Tokens:
     async def token(self) -> OAuthToken:
         return OAuthToken("abc")
 
+    def on_refused(self, token: OAuthToken) -> None:
+        assert token.value == "abc"
+
 
 @pytest.mark.parametrize(
     "answer", [*DEEP, b"\xff", b"1" * 5000, b"[1]", b'{"status":[[1]]}', b'{"status":1e999}']
