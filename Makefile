@@ -23,7 +23,7 @@ SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-spark gateway gateway-load test test-slow lint type bench bench-full bench-spark instructions sim mutants mutation explore interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory scale soak docs docs-screens docs-publish package reproducible audit quickstart screenshots clean system-deps compat
+.PHONY: help venv demo demo-spark gateway gateway-load test test-slow lint type bench bench-full bench-spark instructions sim mutants mutation explore interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory scale soak docs docs-screens docs-publish package reproducible audit floors quickstart screenshots clean system-deps compat
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -224,6 +224,9 @@ reproducible: $(STAMP) ## The same, built twice and compared
 
 audit: $(STAMP) ## Look for known vulnerabilities in the locked versions and the floors
 	$(BIN)/python .ci/audit.py
+
+floors: $(STAMP) ## Run the tests with the oldest versions of the packages that users install
+	$(BIN)/python .ci/floors.py
 
 quickstart: $(STAMP) ## The quickstart of README.md in an empty folder, timed (builds the wheel if needed)
 	test -n "$(wildcard dist/*.whl)" || PYTHONPATH=.ci $(BIN)/python -m tools.package

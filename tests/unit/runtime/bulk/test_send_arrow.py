@@ -38,7 +38,10 @@ PARTITIONS = {"wide": 3, "narrow": 2}
 def batch_of(table: pa.Table) -> WatchedArray:
     """One record batch, which is read without a thread."""
     batches = table.combine_chunks().to_batches()
-    return WatchedArray(batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema))
+    if not batches:
+        nothing = [pa.nulls(0, field.type) for field in table.schema]
+        batches = [pa.RecordBatch.from_arrays(nothing, schema=table.schema)]
+    return WatchedArray(batches[0])
 
 
 def values(*items: Any, **columns: Any) -> WatchedArray:

@@ -237,5 +237,5 @@ def test_the_source_of_a_schema_is_refused() -> None:
 def test_types_have_the_names_of_spark() -> None:
     pyspark = pytest.importorskip("pyspark.sql.pandas.types")
     kinds = [*KINDS.values(), pa.date32(), pa.timestamp("us"), pa.float64(), pa.null()]
-    expected = [pyspark.from_arrow_type(each).simpleString() for each in kinds]
+    expected = [pyspark.from_arrow_type(each, True).simpleString() for each in kinds]
     assert [spark_name(each) for each in kinds] == expected
