@@ -21,8 +21,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from aioproducer._util.times import is_no_time
 from aioproducer.errors import ConfigError
-from aioproducer.loader.values import is_missing
 from aioproducer.serializers.registry.avro_leaves import SchemaMismatch
 from aioproducer.serializers.registry.avro_schema import resolve, without_defaults
 from aioproducer.serializers.registry.avro_writer import AvroWriter
@@ -174,7 +174,7 @@ def _fitted(value: Any, schema: Any, path: str) -> Any:
 
 
 def _in_utc(value: datetime) -> datetime | None:
-    if is_missing(value):
+    if is_no_time(value):
         return None
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value
 

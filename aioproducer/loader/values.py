@@ -15,6 +15,8 @@ from decimal import Decimal
 from typing import Any, Final, Literal
 from uuid import UUID
 
+from aioproducer._util.times import is_no_time
+
 TimestampUnit = Literal["s", "ms", "us", "ns"]
 """What a number in a timestamp column counts since 1970-01-01 UTC."""
 
@@ -33,14 +35,9 @@ def to_bytes(value: Any) -> bytes | None:
         return encode_text(value)
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
-    if is_missing(value):
+    if is_no_time(value):
         return None
     return encode_text(_plain(value) if isinstance(value, _PLAIN) else to_json(value))
-
-
-def is_missing(value: Any) -> bool:
-    """Return whether this is the time or duration that pandas has for none, `NaT`."""
-    return isinstance(value, datetime) and value != value  # noqa: PLR0124
 
 
 def encode_text(text: str) -> bytes:
@@ -68,7 +65,7 @@ def timestamp_ms(value: Any, unit: TimestampUnit) -> int | None:
 
     A time without an offset is UTC; a text of digits alone is a number.
     """
-    if value is None or value == "" or is_missing(value):
+    if value is None or value == "" or is_no_time(value):
         return None
     if isinstance(value, str):
         value = _parsed_time(value)
@@ -155,7 +152,7 @@ def _json_default(value: Any) -> Any:
         except UnicodeDecodeError:
             return base64.b64encode(data).decode("ascii")
     if isinstance(value, _PLAIN):
-        return None if is_missing(value) else _plain(value)
+        return None if is_no_time(value) else _plain(value)
     if isinstance(value, Mapping):
         return dict(value)
     raise ValueError(f"a value of type {type(value).__name__} has no JSON form")

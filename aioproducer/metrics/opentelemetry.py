@@ -14,22 +14,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 from weakref import ref
 
 from aioproducer._checks.extras import required
 from aioproducer._version import __version__
 from aioproducer.metrics import Metric, MetricKind
 from aioproducer.metrics.reading import Measured, read
+from aioproducer.serializers.calling import header_pairs
 from aioproducer.types import HeaderPairs, Record, RecordMetadata
 
 with required(__name__, "otel"):
     from opentelemetry import metrics, propagate, trace
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
-
-if TYPE_CHECKING:
-    from aioproducer.types import HeadersInput
 
 __all__ = ["TracingInterceptor", "observe"]
 
@@ -63,9 +60,9 @@ class TracingInterceptor:
         """Begin the span, and puts its context into the headers.
 
         Raises:
-            TypeError, ValueError: the record has no pairs as headers; no span has begun.
+            SerializationError: the record has no pairs as headers; no span has begun.
         """
-        pairs = _pairs(record.headers)
+        pairs = header_pairs(record.topic or "", record.headers)
         attributes: dict[str, str | int] = {
             "messaging.system": "kafka",
             "messaging.operation.name": "send",
@@ -169,11 +166,6 @@ class _Snapshot:
                 yield Observation(metric.value, {"client_id": self._client_id, **tags})
 
         return observations
-
-
-def _pairs(headers: HeadersInput) -> HeaderPairs:
-    pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
-    return tuple((name, value) for name, value in pairs)
 
 
 def _without(pairs: HeaderPairs, names: Iterable[str]) -> HeaderPairs:

@@ -23,6 +23,7 @@ from functools import partial
 from typing import Any, Final, Literal
 from uuid import UUID
 
+from aioproducer._util.times import is_no_time
 from aioproducer.errors import ConfigError
 from aioproducer.serializers.protocol import SerializationContext, serialization_error
 
@@ -137,7 +138,7 @@ def _plain(data: Any, *, by_alias: bool = False) -> Any:
     """Convert something that a library does not support into types of JSON."""
     if isinstance(data, UUID | Decimal):
         return str(data)
-    if isinstance(data, datetime.datetime) and data != data:  # noqa: PLR0124 - pandas' NaT
+    if is_no_time(data):
         return None
     if isinstance(data, datetime.datetime | datetime.time):
         text = data.isoformat()

@@ -28,7 +28,7 @@ from aioproducer.runtime.observability.interceptors import (
     InterceptorChain,
     ShownParts,
 )
-from aioproducer.runtime.send.validation import partitioner_error
+from aioproducer.runtime.send.validation import refusal_of
 
 if TYPE_CHECKING:
     from aioproducer.records.arrow import ArrowColumns
@@ -48,7 +48,7 @@ async def send_many(
     items: Iterable[Item] | AsyncIterable[Item],
     partition: int | None,
     *,
-    has_partitioner: bool,
+    partitioner: object,
 ) -> SendManyResult:
     """Send every item, then wait for all outcomes; see `Producer.send_many`."""
 
@@ -57,7 +57,7 @@ async def send_many(
             record = as_record(item)
         return await _send_record(send, topic, record, partition)
 
-    return await _send_all(_each(items), accept, on_refused, has_partitioner=has_partitioner)
+    return await _send_all(_each(items), accept, on_refused, partitioner=partitioner)
 
 
 async def send_arrow(
@@ -68,7 +68,7 @@ async def send_arrow(
     data: object,
     columns: ArrowColumns,
     *,
-    has_partitioner: bool,
+    partitioner: object,
 ) -> SendManyResult:
     """Send every row, then wait for all outcomes; see `Producer.send_arrow`."""
     check_topic(topic, columns)
@@ -89,7 +89,7 @@ async def send_arrow(
         return take(parts)
 
     try:
-        return await _send_all(rows(), accept, on_refused, has_partitioner=has_partitioner)
+        return await _send_all(rows(), accept, on_refused, partitioner=partitioner)
     finally:
         source.close()
 
@@ -99,7 +99,7 @@ async def _send_all(
     accept: Callable[[T], Awaitable[Delivery]],
     on_refused: OnRefused,
     *,
-    has_partitioner: bool,
+    partitioner: object,
 ) -> SendManyResult:
     result = SendManyResult()
     accepted: list[tuple[int, Delivery]] = []
@@ -111,13 +111,10 @@ async def _send_all(
                 accepted.append((number, await accept(item)))
             except (IllegalStateError, TransactionAbortableError):
                 raise
-            except KafkaError as error:
-                result.failed.append(FailedRecord(number, error))
-                on_refused(error)
             except Exception as raised:
-                if not has_partitioner:
+                refusal = refusal_of(raised, partitioner)
+                if refusal is None:
                     raise
-                refusal = partitioner_error(raised)
                 result.failed.append(FailedRecord(number, refusal))
                 on_refused(refusal)
             result.count += 1

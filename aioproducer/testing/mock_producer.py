@@ -302,7 +302,7 @@ class MockProducer(Producer):
             topic,
             items,
             partition,
-            has_partitioner=not isinstance(self._config.partitioner, str),
+            partitioner=self._config.partitioner,
         )
 
     async def send_arrow(
@@ -327,7 +327,7 @@ class MockProducer(Producer):
             topic,
             data,
             columns,
-            has_partitioner=not isinstance(self._config.partitioner, str),
+            partitioner=self._config.partitioner,
         )
 
     async def flush(self, timeout: float | None = None, *, raise_failures: bool = False) -> int:

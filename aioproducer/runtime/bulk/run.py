@@ -49,7 +49,7 @@ from aioproducer.runtime.send.appender import LOSSES
 from aioproducer.runtime.send.batch_appender import RECORDS_PER_TURN
 from aioproducer.runtime.send.gathering import Gathering
 from aioproducer.runtime.send.serialization_queue import discard
-from aioproducer.runtime.send.validation import partitioner_error
+from aioproducer.runtime.send.validation import refusal_of
 from aioproducer.runtime.settings import appender_settings
 from aioproducer.types import TopicPartition
 
@@ -279,7 +279,9 @@ class BulkRun:
                         *arguments, on_opened=on_opened, early=False, losses=self._losses
                     )
         except BaseException as raised:
-            error = self._refusal_of(raised, parts)
+            # What is no part of a record yet has not reached the partitioner.
+            partitioner = "" if parts is None else self._engine.config.partitioner
+            error = refusal_of(raised, partitioner)
             if parts is not None:
                 seen.refused(parts, error or raised)
             if error is None:
@@ -300,16 +302,6 @@ class BulkRun:
         sticks = self._sticks and partition is None and (key is None or not self._hashes_keys)
         self._track(delivery, number, self._target(name), sticks)
         return True
-
-    def _refusal_of(self, raised: BaseException, parts: RowParts | None) -> KafkaError | None:
-        """Return the error of one row; None if the call cannot go on."""
-        if isinstance(raised, KafkaError):
-            return raised
-        if not isinstance(raised, Exception) or isinstance(raised, MemoryError):
-            return None
-        if parts is None or isinstance(self._engine.config.partitioner, str):
-            return None
-        return partitioner_error(raised)
 
     async def _finished(self, topic: str, row: RowParts | PendingParts) -> RowParts:
         if not self._may_wait:

@@ -14,6 +14,7 @@ from aioproducer.core.batching.buffer_pool import BufferPool
 from aioproducer.core.batching.outgoing import OutgoingRecord
 from aioproducer.errors import (
     InvalidPartitionError,
+    KafkaError,
     RecordTooLargeError,
     SerializationError,
     UnsupportedVersionError,
@@ -192,6 +193,20 @@ def partitioner_error(cause: Exception) -> InvalidPartitionError:
     error = InvalidPartitionError(f"the partitioner raised {cause!r}")
     error.__cause__ = cause
     return error
+
+
+def refusal_of(raised: BaseException, partitioner: object) -> KafkaError | None:
+    """Return the error of one item of a bulk call; None if the call cannot go on.
+
+    Args:
+        raised: what sending the item has raised.
+        partitioner: the option; a function of the application may raise anything.
+    """
+    if isinstance(raised, KafkaError):
+        return raised
+    if isinstance(partitioner, str) or not isinstance(raised, Exception):
+        return None
+    return None if isinstance(raised, MemoryError) else partitioner_error(raised)
 
 
 def _chosen_partition(chosen: object, meta: TopicMetadata) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
+from support.no_time import NoTime
 
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.loader import AvroValues, MappingError, RecordMapping, avro_values
@@ -163,18 +164,6 @@ def test_a_time_without_an_offset_is_utc(kind: Any, value: Any) -> None:
     found = AvroValues(7, json.dumps(schema))({"at": value})
     row: Any = fastavro.schemaless_reader(io.BytesIO(found[5:]), schema)  # type: ignore[arg-type]
     assert row["at"].replace(tzinfo=None) == NAIVE
-
-
-class NoTime(datetime.datetime):
-    """The time that pandas has for none, `NaT`."""
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __eq__(self, other: object) -> bool:
-        return False
-
-    def __ne__(self, other: object) -> bool:
-        return True
 
 
 def test_no_time_is_null() -> None:

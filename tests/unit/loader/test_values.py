@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.no_time import NoTime
 
 from aioproducer.loader.values import partition_number, timestamp_ms, to_bytes, to_json
 
@@ -134,18 +135,6 @@ def test_partition_numbers() -> None:
     for bad in ("x", "-1", -1, 1.5, 2**31, float("nan"), object(), *decimals):
         with pytest.raises(ValueError, match="no partition number"):
             partition_number(bad)
-
-
-class NoTime(datetime):
-    """The time that pandas has for none, `NaT`."""
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __eq__(self, other: object) -> bool:
-        return False
-
-    def __ne__(self, other: object) -> bool:
-        return True
 
 
 def test_no_time_is_null() -> None:

@@ -1063,6 +1063,16 @@ async def test_close_ends_dials_connections_and_requests_within_its_bound() -> N
         await it.client.close(5)
 
 
+async def close_with_bytes_on_the_way(it: Harness, dialer: MemoryDialer) -> None:
+    """Close while the transport still has the bytes of a request without a response."""
+    dialer.connections[0].stall()
+    request = PreparedRequest(ProduceRequest, lambda *_: [b"x" * 1000], expect_response=False)
+    written = it.client.send(1, request, now=it.now)
+    it.loop.call_later(2, dialer.connections[0].resume)
+    await it.client.close(5)
+    assert await written is None
+
+
 @virtual_time
 async def test_close_lets_written_requests_without_answer_out() -> None:
     received = bytearray()
@@ -1074,12 +1084,7 @@ async def test_close_lets_written_requests_without_answer_out() -> None:
     dialer = MemoryDialer({"broker": after_handshake(behave)})
     async with harness(dialer) as it:
         await it.connect()
-        dialer.connections[0].stall()
-        request = PreparedRequest(ProduceRequest, lambda *_: [b"x" * 1000], expect_response=False)
-        written = it.client.send(1, request, now=it.now)
-        it.loop.call_later(2, dialer.connections[0].resume)
-        await it.client.close(5)
-        assert await written is None
+        await close_with_bytes_on_the_way(it, dialer)
         await asyncio.sleep(1)
         assert len(received) == 1000
 
@@ -1090,12 +1095,7 @@ async def test_close_with_eager_tasks_completes_what_was_written() -> None:
     async with harness(dialer) as it:
         await it.connect()
         start_tasks_eagerly()
-        dialer.connections[0].stall()
-        request = PreparedRequest(ProduceRequest, lambda *_: [b"x" * 1000], expect_response=False)
-        written = it.client.send(1, request, now=it.now)
-        it.loop.call_later(2, dialer.connections[0].resume)
-        await it.client.close(5)
-        assert await written is None
+        await close_with_bytes_on_the_way(it, dialer)
 
 
 @virtual_time

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pydantic
 import pytest
+from support.no_time import NoTime
 
 from aioproducer.errors import ConfigError, SerializationError
 from aioproducer.serializers import JsonSerializer, PydanticSerializer, SerializationContext
@@ -19,21 +20,6 @@ from aioproducer.serializers.json_text import JsonLibrary
 
 LIBRARIES: list[JsonLibrary] = ["msgspec", "orjson", "json"]
 VALUE = SerializationContext("orders", "value")
-
-
-class NoTime(datetime.datetime):
-    """The time that pandas has for none, `NaT`."""
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __eq__(self, other: object) -> bool:
-        return False
-
-    def __ne__(self, other: object) -> bool:
-        return True
-
-    def isoformat(self, sep: str = "T", timespec: str = "auto") -> str:
-        return "NaT"
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

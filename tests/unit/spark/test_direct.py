@@ -56,14 +56,17 @@ def rows(epoch: int) -> list[pa.RecordBatch]:
     ]
 
 
-def plan_of(kafka: EmbeddedKafka, topic: str, epoch: int, **options: str) -> SinkPlan:
-    given = {
+def options_of(kafka: EmbeddedKafka, topic: str, guarantee: str) -> dict[str, str]:
+    return {
         "kafka.bootstrap.servers": kafka.servers,
         "topic": topic,
-        "delivery.guarantee": "exactly-once",
-        "job.id": topic,
-        "job.epoch": str(epoch),
+        "delivery.guarantee": guarantee,
     }
+
+
+def plan_of(kafka: EmbeddedKafka, topic: str, epoch: int, **options: str) -> SinkPlan:
+    given = options_of(kafka, topic, "exactly-once")
+    given |= {"job.id": topic, "job.epoch": str(epoch)}
     named = {name.replace("__", "."): value for name, value in options.items()}
     return SinkPlan.of_batch(given | named, FIELDS, overwrite=False)
 
@@ -204,11 +207,7 @@ def test_small_batches_are_written_by_the_driver_and_reported(
     kafka: EmbeddedKafka, guarantee: str
 ) -> None:
     topic = kafka.topic()
-    options = {
-        "kafka.bootstrap.servers": kafka.servers,
-        "topic": topic,
-        "delivery.guarantee": guarantee,
-    }
+    options = options_of(kafka, topic, guarantee)
     reports: list[BatchReport] = []
     writer: Any = batch_writer(options, query=topic, on_batch=reports.append)
     for epoch in (0, 1, 1):
@@ -230,11 +229,7 @@ def test_the_producer_of_the_first_batch_writes_the_others(
     kafka: EmbeddedKafka, guarantee: str
 ) -> None:
     topic = kafka.topic()
-    options = {
-        "kafka.bootstrap.servers": kafka.servers,
-        "topic": topic,
-        "delivery.guarantee": guarantee,
-    }
+    options = options_of(kafka, topic, guarantee)
     writer: Any = batch_writer(options, query=topic)
     writer(Frame(rows(0)), 0)
     another = kafka.faults.drop(ApiKey.INIT_PRODUCER_ID, apply=True)
@@ -249,11 +244,7 @@ def test_the_producer_of_the_first_batch_writes_the_others(
 
 def test_a_writer_that_is_dropped_closes_its_producer(kafka: EmbeddedKafka) -> None:
     topic = kafka.topic()
-    options = {
-        "kafka.bootstrap.servers": kafka.servers,
-        "topic": topic,
-        "delivery.guarantee": "exactly-once",
-    }
+    options = options_of(kafka, topic, "exactly-once")
     writer: Any = batch_writer(options, query=topic)
     writer(Frame(rows(0)), 0)
     producer = writer._direct._producer
@@ -315,11 +306,7 @@ def test_batches_beyond_the_driver_s_largest_result_are_written_by_tasks(
 
 def test_a_writer_pickles_without_its_connections(kafka: EmbeddedKafka) -> None:
     topic = kafka.topic()
-    options = {
-        "kafka.bootstrap.servers": kafka.servers,
-        "topic": topic,
-        "delivery.guarantee": "exactly-once",
-    }
+    options = options_of(kafka, topic, "exactly-once")
     writer: Any = batch_writer(options, query=topic)
     writer(Frame(rows(0)), 0)
     copy: Any = pickle.loads(pickle.dumps(writer))
@@ -340,11 +327,7 @@ def test_a_driver_that_restarts_after_a_lost_connection_writes_each_batch_once(
     kafka: EmbeddedKafka, step: str, after_the_work: bool
 ) -> None:
     topic = kafka.topic(1)
-    options = {
-        "kafka.bootstrap.servers": kafka.servers,
-        "topic": topic,
-        "delivery.guarantee": "exactly-once",
-    }
+    options = options_of(kafka, topic, "exactly-once")
     for number in range(3):
         fault = kafka.faults.drop(ApiKey[step], apply=after_the_work)
         for _ in range(2):  # Spark gives the batch to another driver, whether it failed or not
