@@ -162,7 +162,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         """
         if self._fast_path is not None:
             delivery: Delivery | None = self._fast_path.append(
-                topic, value, key, headers, partition, timestamp_ms
+                topic, value, key, headers, partition, timestamp_ms, True
             )
             if delivery is not None:
                 return await delivery

@@ -215,7 +215,10 @@ class Connection:
         now = self._loop_time()
         (self._awaiting if expect_response else self._unflushed).append(request)
         try:
-            self._count(request, now)
+            request.sent_at = self._last_used = now
+            size = sum(map(len, request.buffers))
+            request.end = self._bytes_written = self._bytes_written + size
+            self._io_stats.on_request(size, now)
             if len(request.buffers) > 1 or not expect_response:
                 self._check_transport()
             self._write(request.buffers)
@@ -255,12 +258,6 @@ class Connection:
         failure = self._disconnected(f"writing failed: {error}")
         failure.__cause__ = error.with_traceback(None)  # its frames would keep the buffers alive
         self.abort(failure)
-
-    def _count(self, request: InFlightRequest, sent_at: float) -> None:
-        request.sent_at = self._last_used = sent_at
-        size = sum(map(len, request.buffers))
-        request.end = self._bytes_written = self._bytes_written + size
-        self._io_stats.on_request(size, sent_at)
 
     def extend_deadlines(self, seconds: float) -> None:
         """Extend the deadlines of the requests in flight by the broker's throttle time."""

@@ -2,8 +2,9 @@
 
 When every buffered record is awaited, as by tasks that call `send_and_wait` in a loop, no task can
 add more. The number of such tasks is learned when a linger ends by the clock. From then on linger
-ends as soon as that many records are awaited, queued or in flight; a single awaiting task does not
-linger at all. When more records come, the number is learned again.
+ends as soon as that many records are awaited, queued or in flight. When more records come, the
+number is learned again. The record of a single task does not linger at all: if it is sent by
+`send_and_wait`, it is sent in that call (`has_one_sender`, `runtime/send/batch_appender.py`).
 
 With many tasks, half of them should be served while the other half sends:
 `EARLY_FLUSH_RECORDS` records are sent at once while no request is in flight.
@@ -31,6 +32,11 @@ class AdaptiveLinger:
 
     def __init__(self) -> None:
         self._size: float = inf
+
+    @property
+    def has_one_sender(self) -> bool:
+        """Whether one task sends, which waits for the outcome of each record: no other follows."""
+        return self._size == 1
 
     def should_flush(
         self, incomplete: Collection[ProducerBatch], lingering: int, *, lingered: bool

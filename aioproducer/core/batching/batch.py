@@ -315,8 +315,8 @@ class ProducerBatch:
     def take_buffer(self) -> bytearray | None:
         """Release the memory and return it, once; the records are gone, the outcome stays."""
         buffer, self.buffer = self.buffer, None
-        self._final_count = self.count
         if self.builder is not None:
+            self._final_count = self.builder.count
             self.builder.release()
         self.builder = self.encoded = None
         return buffer

@@ -21,11 +21,12 @@ class OutgoingRecord:
     `partition` is None until the sticky partitioner has chosen; `size` bounds the bytes of a batch
     of this record alone, header included. `on_opened` is set by a call that has more records to
     add: it receives the batch that is opened for the record, which is not sent before it is full or
-    the call ends its `gathering`.
+    the call ends its `gathering`. `is_awaited` is set if its sender waits for the outcome at once.
     """
 
     __slots__ = (
         "headers",
+        "is_awaited",
         "key",
         "meta",
         "on_opened",
@@ -45,6 +46,8 @@ class OutgoingRecord:
         headers: HeaderPairs,
         size: int,
         on_opened: OnOpened = None,
+        *,
+        is_awaited: bool = False,
     ) -> None:
         self.meta: TopicMetadata = meta
         self.partition: int | None = partition
@@ -54,3 +57,4 @@ class OutgoingRecord:
         self.headers: HeaderPairs = headers
         self.size: int = size
         self.on_opened: OnOpened = on_opened
+        self.is_awaited: bool = is_awaited

@@ -76,6 +76,7 @@ class Readiness:
         incomplete: the batches without an outcome.
 
     Attributes:
+        adaptive_linger: the number of records that tasks await at once.
         leaderless: ready partitions without a leader.
     """
 
@@ -91,7 +92,7 @@ class Readiness:
         self.leader_of: Callable[[TopicPartition], int | None] = leader_of
         self._is_expedited = is_expedited
         self._incomplete = incomplete
-        self._adaptive_linger = AdaptiveLinger()
+        self.adaptive_linger: AdaptiveLinger = AdaptiveLinger()
         self._heap: list[tuple[float, int, PartitionQueue]] = []
         self._compact_at = _SMALLEST_HEAP
         self._order = 0
@@ -247,7 +248,7 @@ class Readiness:
         if head.gathering or head.watchers < head.count:
             return  # the common case; `AdaptiveLinger` decides the rest
         lingered = oldest.ready_at <= now
-        if self._adaptive_linger.should_flush(
+        if self.adaptive_linger.should_flush(
             self._incomplete, len(self._lingering), lingered=lingered
         ):
             for queue in list(self._lingering):

@@ -40,6 +40,7 @@ class FastPath:
         headers: HeadersInput,
         partition: int | None,
         timestamp_ms: int | None,
+        awaited: bool = False,
         /,
     ) -> Delivery | None: ...
     def append_nowait(

@@ -180,15 +180,22 @@ cdef class FastPath:
         if version_info < (3, 12) and not hasattr(loop, "_thread_id"):
             self.is_running = loop.is_running
 
-    def append(self, topic, value, key, headers, partition, timestamp_ms, /):
+    def append(
+        self, topic, value, key, headers, partition, timestamp_ms, bint awaited=False, /
+    ):
         """Append a record; return None when the slow path has to take it."""
-        return self.try_append(topic, value, key, headers, partition, timestamp_ms, True)
+        return self.try_append(
+            topic, value, key, headers, partition, timestamp_ms, True, awaited
+        )
 
     def append_nowait(self, topic, value, key, headers, partition, timestamp_ms, /):
         """Append a record for a caller that cannot yield to the event loop."""
-        return self.try_append(topic, value, key, headers, partition, timestamp_ms, False)
+        return self.try_append(
+            topic, value, key, headers, partition, timestamp_ms, False, False
+        )
 
-    cdef try_append(self, topic, value, key, headers, partition, timestamp_ms, bint may_pause):
+    cdef try_append(self, topic, value, key, headers, partition, timestamp_ms, bint may_pause,
+                    bint awaited):
         cdef TopicState state
         cdef Py_ssize_t contents, number
         cdef int64_t timestamp
@@ -260,7 +267,7 @@ cdef class FastPath:
                 return delivery
         delivery = self.open_batch(
             state.meta, None if is_sticky else number, timestamp, key, value, headers,
-            HEADER_SIZE + MAX_RECORD_OVERHEAD + contents,
+            HEADER_SIZE + MAX_RECORD_OVERHEAD + contents, awaited,
         )
         if delivery is None and is_chosen:
             self.choice.keep(key, value, state.meta, number)
@@ -589,7 +596,8 @@ cdef class SendCall:
         cdef SendMethod method = self.method
         cdef Wait wait
         cdef Delivery delivery = self.fast_path.try_append(
-            self.topic, self.value, self.key, self.headers, self.partition, self.timestamp_ms, True
+            self.topic, self.value, self.key, self.headers, self.partition, self.timestamp_ms, True,
+            method.waits,
         )
         if delivery is None:
             self.inner = method.function(

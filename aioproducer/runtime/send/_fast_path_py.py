@@ -102,12 +102,13 @@ class FastPath:
         headers: Any,
         partition: int | None,
         timestamp_ms: int | None,
+        awaited: bool = False,
         /,
     ) -> Delivery | None:
         """Append a record; return None when the slow path has to take it."""
         if self.records_this_turn >= self._records_per_turn:
             return None
-        return self.append_nowait(topic, value, key, headers, partition, timestamp_ms)
+        return self._try_append(topic, value, key, headers, partition, timestamp_ms, awaited)
 
     def append_nowait(
         self,
@@ -120,6 +121,18 @@ class FastPath:
         /,
     ) -> Delivery | None:
         """Append a record for a caller that cannot yield to the event loop."""
+        return self._try_append(topic, value, key, headers, partition, timestamp_ms, False)
+
+    def _try_append(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        awaited: bool,
+    ) -> Delivery | None:
         if (
             not self._has_room()
             or running_loop() is not self._loop
@@ -155,7 +168,7 @@ class FastPath:
             or timestamp_ms in SECONDS
         ):
             return None
-        return self._put(state, partition, timestamp_ms, key, value, headers, size)
+        return self._put(state, partition, timestamp_ms, key, value, headers, size, awaited)
 
     def _put(
         self,
@@ -166,6 +179,7 @@ class FastPath:
         value: bytes | None,
         headers: HeaderPairs,
         size: int,
+        awaited: bool,
     ) -> Delivery | None:
         """Write a checked record to its partition's open batch, if that has room."""
         is_sticky = is_chosen = False
@@ -193,7 +207,7 @@ class FastPath:
         if builder is None or index < 0:
             partition, size = None if is_sticky else partition, size + HEADER_SIZE
             delivery = self._open_batch(
-                state.meta, partition, timestamp_ms, key, value, headers, size
+                state.meta, partition, timestamp_ms, key, value, headers, size, awaited
             )
             if delivery is None and is_chosen:
                 self._choice.keep(key, value, state.meta, partition)

@@ -172,7 +172,8 @@ class BatchAppender:
             self._pool.deallocate(buffer, size)
             raise SerializationError(str(error), topic=meta.name) from error
         is_full = batch.full
-        self._send(batch, now, record.on_opened)
+        lingers = self._lingers and not self._is_alone(record)
+        self._send(batch, now, record.on_opened, lingers=lingers)
         if sticky is not None:
             self._sticky_partitioners.update_queue_weights(sticky, meta, now)
             sticky.update(partition, record.size, meta, enable_switch=is_full)
@@ -231,9 +232,10 @@ class BatchAppender:
         """Put a spare batch into the fast path after a record sent directly is acknowledged.
 
         Not while another batch is incomplete: the next record is not likely to be sent directly.
+        With linger, there is none: the next record may not be awaited.
         """
         direct = self._direct
-        if direct is None or not self._accumulator.is_idle:
+        if direct is None or self._lingers or not self._accumulator.is_idle:
             return
         meta = self._metadata.topic(place.topic)
         if (
@@ -272,12 +274,21 @@ class BatchAppender:
         value: bytes | None,
         headers: HeaderPairs,
         size: int,
+        is_awaited: bool,
     ) -> Delivery | None:
         """Append a record that the fast path has checked; see `fast_path_protocol.OpenBatch`."""
         if not self._check.takes_headers:
             return None
         record = OutgoingRecord(
-            meta, partition, timestamp_ms, key, value, headers, size, self._on_record_opens
+            meta,
+            partition,
+            timestamp_ms,
+            key,
+            value,
+            headers,
+            size,
+            self._on_record_opens,
+            is_awaited=is_awaited,
         )
         batch = self.try_append(record)
         if batch is None:
@@ -291,9 +302,26 @@ class BatchAppender:
             return self._handle(batch, batch.count - 1, timestamp_ms, key, value)
         return self.delivery(record, batch)
 
-    def _send(self, batch: ProducerBatch, now: float, on_opened: OnOpened = None) -> None:
+    def _is_alone(self, record: OutgoingRecord) -> bool:
+        """Return whether its sender awaits the record and no other task sends (adaptive linger)."""
+        accumulator = self._accumulator
+        return (
+            record.is_awaited
+            and accumulator.readiness.adaptive_linger.has_one_sender
+            and accumulator.is_idle
+        )
+
+    def _send(
+        self,
+        batch: ProducerBatch,
+        now: float,
+        on_opened: OnOpened = None,
+        *,
+        lingers: bool = False,
+    ) -> None:
         """Send a batch that no queue has yet, or put it into its queue."""
-        if on_opened is None and self._direct is not None and self._direct.send(batch, now):
+        direct = None if lingers or on_opened is not None else self._direct
+        if direct is not None and direct.send(batch, now):
             return
         if on_opened is not None and not batch.full:
             batch.gathering = True

@@ -11,6 +11,8 @@ response is recognised without being decoded. Any other response, or none, is ha
 
 The spare is an empty batch for the next record, open in the fast path although no queue has it. If
 its first record may not be sent directly, it is queued as any new batch. Its memory counts as free.
+With linger there is no spare, and only a record that is awaited by the one task that sends is sent
+directly: see `core/batching/adaptive_linger.py`.
 """
 
 from __future__ import annotations

@@ -41,13 +41,15 @@ OpenBatch = Callable[
         bytes | None,
         HeaderPairs,
         int,
+        bool,
     ],
     "Delivery | None",
 ]
 """Append a record for which no open batch has room; None when the slow path has to take it.
 
 Arguments: topic, partition (None: chosen by the sticky partitioner), timestamp, key, value and
-headers of a checked record, and the bytes that a batch with this record alone takes at most.
+headers of a checked record, the bytes that a batch with this record alone takes at most, whether
+the caller awaits the outcome at once.
 """
 
 
@@ -96,9 +98,14 @@ class FastPathProtocol(Protocol):
         headers: HeadersInput,
         partition: int | None,
         timestamp_ms: int | None,
+        awaited: bool = False,
         /,
     ) -> Delivery | None:
-        """Append a record; return None when the slow path has to take it."""
+        """Append a record; return None when the slow path has to take it.
+
+        Args:
+            awaited: whether the caller awaits the outcome at once.
+        """
         ...
 
     def append_nowait(

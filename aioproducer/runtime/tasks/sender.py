@@ -28,7 +28,6 @@ from uuid import UUID
 from aioproducer._util import log
 from aioproducer._util.tasks import start_later
 from aioproducer.core.batching.batch import ProducerBatch
-from aioproducer.core.batching.buffer_pool import NO_CEILING
 from aioproducer.core.sending.actions import Connect, Dispatch, RequestIdentity
 from aioproducer.core.sending.idempotence import ProducerIdentity
 from aioproducer.core.sending.sender import Sender
@@ -96,8 +95,8 @@ class SenderTask:
         on_end: called once when the task ends, with the cause, or None after `stop()`.
 
     Attributes:
-        direct: sends single records; None with linger, transactions, compression, a limit of
-            records or `acks=0`.
+        direct: sends single records; None with transactions, compression, a limit of records or
+            `acks=0`.
     """
 
     def __init__(
@@ -151,9 +150,8 @@ class SenderTask:
             not self._acks
             or self._transactions is not None
             or self._after_dispatch is not None
-            or accumulator.settings.linger
             or accumulator.settings.batch_records is not None
-            or accumulator.pool.ceiling != NO_CEILING
+            or accumulator.pool.limits_records
             or self._encoder.compresses
         ):
             return None

@@ -44,6 +44,60 @@ def test_a_single_record_gets_into_the_spare_batch_on_the_fast_path(
     run_virtual(run, brokers=1, topics={"t": 1})
 
 
+def test_a_task_that_awaits_each_record_sends_it_directly_in_spite_of_linger() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        kafka.world.network.fragments = False
+        async with kafka.producer(linger_ms=50) as producer:
+            await producer.warm_up(["t"])
+            took: list[float] = []
+            called: list[str] = []
+            for _ in range(3):
+                before = kafka.now
+                called.clear()
+                sys.setprofile(lambda frame, *_: called.append(frame.f_code.co_name))
+                await producer.send_and_wait("t", b"v")
+                sys.setprofile(None)
+                took.append(kafka.now - before)
+            assert took[0] > 0.05 > max(took[1:])
+            assert "try_hand_out" in called
+            assert "enqueue" not in called
+
+    run_virtual(run, brokers=1, topics={"t": 1})
+
+
+def test_records_that_are_not_awaited_linger_after_some_that_are() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        async with kafka.producer(linger_ms=50) as producer:
+            for _ in range(3):
+                await producer.send_and_wait("t", b"awaited")
+            before = kafka.now
+            sent = [await producer.send("t", b"%d" % number) for number in range(5)]
+            await asyncio.gather(*sent)
+            assert kafka.now - before > 0.05
+            assert producer._engine is not None
+            assert producer._engine.stats.batches_sent == 4
+
+    run_virtual(run, brokers=1, topics={"t": 1})
+
+
+def test_tasks_that_begin_after_a_single_one_share_a_batch() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        kafka.world.network.fragments = False
+        async with kafka.producer(linger_ms=50) as producer:
+            for _ in range(3):
+                await producer.send_and_wait("t", b"one task")
+            assert producer._engine is not None
+            stats = producer._engine.stats
+            batches = []
+            for _ in range(2):
+                before = stats.batches_sent
+                await asyncio.gather(*[producer.send_and_wait("t", b"many") for _ in range(5)])
+                batches.append(stats.batches_sent - before)
+            assert batches == [2, 1]  # the first record of the first round is not waited for
+
+    run_virtual(run, brokers=1, topics={"t": 1})
+
+
 def test_headers_that_the_brokers_lack_do_not_get_into_a_spare_batch() -> None:
     async def run(kafka: VirtualKafka) -> None:
         kafka.world.network.fragments = False

@@ -188,12 +188,16 @@ def test_where_batches_linger_the_sender_checks_them_again_after_an_answer(
     """The tasks that were resumed by it may have been the last ones to send."""
 
     async def run(kafka: VirtualKafka) -> None:
-        producer = await warmed_up(kafka, linger_ms=5)
+        producer = await warmed_up(kafka, linger_ms=500)
         turns = turns_of(producer, monkeypatch)
-        await producer.send_and_wait("t", b"v")
+        sent = await producer.send("t", b"sent")
+        await asyncio.sleep(0.501)
+        lingering = await producer.send("t", b"lingering")
+        await sent
         before = len(turns)
         await asyncio.sleep(0.001)
         assert len(turns) > before
+        assert not lingering.done()
         await producer.close()
 
     run_virtual(run, topics={"t": 1})
