@@ -43,6 +43,8 @@ class Entry:
         task: The sending task; records of one task are sent one after the other.
         asked_at: When `send` was called.
         settled_at: When `send` returned or raised.
+        in_one_call: Whether one call sent it and waited for its outcome; `settled_at` is the time
+            of the call then, unless it was refused.
         done_at: When its delivery was seen done, if it was checked.
         notices: How often its done-callback ran; None where it has none.
         delivery: What `send` returned; None where it was thrown away, never seen, or sealed.
@@ -73,6 +75,7 @@ class Entry:
     error: KafkaError | None = None
     metadata: RecordMetadata | None = None
     delivered_in_bulk: bool = False
+    in_one_call: bool = False
     call: Sequence[Entry] = ()
     transaction: int | None = None
     source: Source | None = None

@@ -123,6 +123,7 @@ class Workload:
     def _styles(self) -> list[Callable[[list[Entry], random.Random], Coroutine[Any, Any, None]]]:
         return [
             self._one_by_one,
+            self._in_one_call,
             self._together,
             self._dropping,
             self._called_back,
@@ -137,6 +138,10 @@ class Workload:
         for entry in draft:
             if await self.send(entry):
                 await self.watch(entry)
+
+    async def _in_one_call(self, draft: list[Entry], rng: random.Random) -> None:
+        for entry in draft:
+            await self.send_and_wait(entry)
 
     async def _together(self, draft: list[Entry], rng: random.Random) -> None:
         accepted = [entry for entry in draft if await self.send(entry)]
@@ -286,6 +291,35 @@ class Workload:
         entry.state = CallState.ACCEPTED
         self._sent.append(entry)
         return True
+
+    async def send_and_wait(self, entry: Entry) -> None:
+        """Sends one record and waits for its outcome in one call."""
+        entry.transaction, entry.in_one_call = self.transaction, True
+        self._ledger.entries.append(entry)
+        entry.asked_at = self._loop.time()
+        try:
+            entry.metadata = await self._producer.send_and_wait(
+                entry.topic,
+                entry.value,
+                entry.key,
+                headers=entry.headers,
+                partition=entry.partition,
+                timestamp_ms=entry.timestamp_ms,
+            )
+        except asyncio.CancelledError:
+            entry.state, entry.settled_at = CallState.UNKNOWN, self._loop.time()
+            raise
+        except KafkaError as error:
+            entry.error = error.with_traceback(None)  # whose frames would keep the batch alive
+            self._trace(f"send_and_wait {entry.label} raises {type(error).__name__}")
+            if isinstance(error, ProducerClosedError):
+                entry.state, entry.settled_at = CallState.UNKNOWN, self._loop.time()
+                raise
+        if entry.error is not None and entry.error.persistence is None:
+            entry.state, entry.settled_at = CallState.REFUSED, self._loop.time()
+        else:
+            entry.state = CallState.ACCEPTED
+            entry.settled_at, entry.done_at = entry.asked_at, self._loop.time()
 
     async def watch(self, entry: Entry) -> None:
         """Awaits a delivery."""
