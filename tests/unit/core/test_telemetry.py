@@ -19,6 +19,7 @@ from aioproducer.core.telemetry import (
 )
 from aioproducer.errors import UnknownSubscriptionIdError
 from aioproducer.metrics import Metric, MetricKind
+from aioproducer.metrics.otlp import Point
 from aioproducer.wire.messages import GetTelemetrySubscriptionsResponse
 
 ASK, PUSH = TelemetryRequest.SUBSCRIPTION, TelemetryRequest.PUSH
@@ -195,6 +196,14 @@ def test_differences_count_from_what_was_settled_last():
     ledger.on_accepted()
     (next_one,) = ledger.points([total(9)], everything, 30)
     assert (next_one.value, next_one.since_ns) == (4, 20)
+
+
+def test_cumulative_totals_count_from_the_start_of_the_producer() -> None:
+    ledger, everything = PointLedger(5), Subscription(1, 10, 0, False, 0, ("",))
+    name = "org.apache.kafka.g.x.total"
+    assert ledger.points([total(3)], everything, 10) == [Point(name, 3, {}, True, False, 5)]
+    ledger.on_accepted()
+    assert ledger.points([total(9)], everything, 20) == [Point(name, 9, {}, True, False, 5)]
 
 
 def test_a_total_that_was_gone_counts_from_0_although_it_is_larger_than_before() -> None:

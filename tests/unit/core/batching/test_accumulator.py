@@ -6,6 +6,7 @@ from math import inf
 
 import pytest
 
+from aioproducer.core.batching.accumulator import AccumulatorSettings
 from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.core.batching.outgoing import OutgoingRecord
 from aioproducer.core.sending.idempotence import IdempotentSequencer, ProducerIdentity
@@ -22,6 +23,14 @@ def test_a_batch_waits_for_its_linger() -> None:
     assert core.accumulator.readiness.next_at == core.now + 5
     core.now += 5
     assert len(core.drain(1)) == 1
+
+
+@pytest.mark.parametrize(("options", "first"), [({}, 9000), ({"grows": True}, 4096)])
+def test_a_batch_takes_its_memory_at_once_unless_it_grows(
+    options: dict[str, bool], first: int
+) -> None:
+    settings = AccumulatorSettings(9000, 0.0, 120.0, 10_000, False, **options)
+    assert [settings.first_size(size) for size in (100, 9500)] == [first, 9500]
 
 
 def test_full_batch_is_sent_before_linger_ends() -> None:

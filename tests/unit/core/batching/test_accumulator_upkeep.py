@@ -63,6 +63,20 @@ def test_a_partition_whose_batches_expired_is_not_connected_for() -> None:
     assert core.sender.next_deadline(core.now, core.nodes) == inf
 
 
+def test_the_broker_with_node_id_0_is_a_leader_as_any_other() -> None:
+    core = Core(leaders=(0,), delivery_timeout=10.0)
+    core.learn((0,), nodes=(0,))
+    core.nodes.unready[0] = core.now + 1
+    core.append()
+    assert core.sender.poll(core.now, core.nodes) == [Connect(0)]
+    queue = core.accumulator.queue("t", 0)
+    assert queue is not None
+    assert (queue.node_id, queue.is_leaderless) == (0, False)
+    core.now += 10
+    assert core.sender.poll(core.now, core.nodes) == []
+    assert core.accumulator.readiness.nodes() == []
+
+
 def test_a_partition_without_a_leader_whose_batches_expired_is_not_asked_about() -> None:
     core = Core(leaders=(-1,), delivery_timeout=10.0)
     core.append()

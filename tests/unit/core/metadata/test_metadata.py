@@ -118,6 +118,14 @@ def test_the_first_request_is_due_at_once_and_asks_for_no_topic():
     assert metadata.start_request(17.0).topics == []
 
 
+def test_a_name_that_no_topic_has_is_refused_and_no_broker_is_asked_for_it():
+    metadata = ready()
+    with pytest.raises(InvalidTopicError, match="'a/b' is no topic name"):
+        metadata.add_topic("a/b", 1)
+    assert metadata.topics_in_use == {"t"}
+    assert metadata.next_update_at(2) == 300
+
+
 def test_nothing_is_due_while_a_request_is_out():
     metadata = new_metadata()
     metadata.start_request(0)
@@ -683,8 +691,9 @@ def test_a_leader_the_answer_does_not_describe_is_no_leader():
 def test_topics_that_were_not_asked_for_are_passed_over():
     metadata = ready()
     metadata.request_update(1)
-    answer(metadata, 1, topic("t", (1, 5), (2, 5)), topic("secret", (1, 0)))
+    answer(metadata, 1, topic("secret", (1, 0)), topic("t", (3, 6), (2, 5)))
     assert list(metadata.cluster.topics) == ["t"]
+    assert metadata.leader_of(TopicPartition("t", 0)) == 3
 
 
 def test_a_malformed_topic_leaves_the_others_of_the_answer_alone():

@@ -291,6 +291,19 @@ def test_a_leader_hint_moves_the_batch_without_backoff() -> None:
     assert (again.node_id, again.batches) == (2, [batch])
 
 
+def test_a_leader_hint_ends_the_backoff_of_an_earlier_batch() -> None:
+    core = Core()
+    earlier = core.append()
+    (first,) = core.poll()
+    later = core.append()
+    (second,) = core.poll()
+    core.sender.on_response(1, first.batches, answer(refused(6)), core.now)
+    assert core.poll() == []
+    core.sender.on_response(1, second.batches, hint(2, 9), core.now)
+    batches = [(dispatch.node_id, dispatch.batches) for dispatch in core.poll() + core.poll()]
+    assert batches == [(2, [earlier]), (2, [later])]
+
+
 def test_a_leader_hint_is_compared_with_the_metadata_of_the_cluster() -> None:
     core = Core()
     core.append()
