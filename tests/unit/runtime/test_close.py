@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import random
 import threading
@@ -12,7 +13,8 @@ from support.stage import Stage, play
 from support.waiting import until
 
 from aioproducer import Producer
-from aioproducer.errors import ProducerClosedError
+from aioproducer.errors import ProducerClosedError, ProducerFailedError
+from aioproducer.runtime.tasks.closing import tasks_named
 from aioproducer.testing.broker import TelemetrySubscription
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.world.loop import VirtualLoop
@@ -117,6 +119,47 @@ def test_a_close_ends_the_calls_that_wait_while_it_delivers_what_was_accepted() 
         stage.broker.thaw()
         await closing
         assert (await accepted).offset == 0
+
+    play(act)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_call_that_waits_for_a_serializer_ends_with_the_producer(fails: bool) -> None:
+    async def serialize(value: bytes) -> bytes:
+        await asyncio.sleep(1000)
+        return value
+
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        sending = asyncio.create_task(producer.send("t", b"v"))
+        await asyncio.sleep(1)
+        if fails:
+            (sender,) = tasks_named(stage.loop, "aioproducer-sender")
+            sender.cancel()
+        else:
+            await producer.close()
+        await asyncio.wait([sending], timeout=1)
+        assert sending.done()
+        expected = ProducerFailedError if fails else ProducerClosedError
+        assert type(sending.exception()) is expected
+        await producer.close()
+
+    play(act, value_serializer=serialize)
+
+
+def test_memory_that_is_not_given_back_is_logged_and_written_off_at_a_close(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        pool = stage.engine.pool
+        assert pool.try_allocate(200) is not None
+        await producer.close()
+        assert stage.engine.memory_left == 200
+        assert "200 bytes of memory, were left when the producer was closed" in caplog.text
+        assert pool.available == pool.total
 
     play(act)
 
@@ -264,6 +307,25 @@ def test_a_producer_that_is_dropped_while_its_loop_ends_pushes_no_metrics() -> N
         await stage.producer.close()
 
     play(act, buffer_memory=1 << 20)
+
+
+@pytest.mark.parametrize("has_records", [False, True])
+def test_a_loop_that_ends_is_logged_as_a_failure_if_records_are_lost_by_it(
+    has_records: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        if has_records:
+            await stage.producer.send("t", b"v")
+        for task in asyncio.all_tasks():  # as asyncio.run() does at its end
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert ("was cancelled from outside" in caplog.text) is has_records
+        await stage.producer.close()
+
+    play(act, linger_ms=60_000)
 
 
 def test_a_producer_without_telemetry_may_be_dropped_while_its_loop_ends() -> None:

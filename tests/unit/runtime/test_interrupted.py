@@ -12,6 +12,9 @@ from aioproducer.errors import CommitOutcomeUnknownError, KafkaError, ProducerFa
 from aioproducer.runtime.tasks.closing import tasks_named
 from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.types import Persistence
+from aioproducer.wire.api_keys import ApiKey
+
+from .send.direct_sends import transport_of
 
 
 class Interrupt(Exception):  # noqa: N818 - what a signal handler raises
@@ -97,6 +100,33 @@ def test_records_that_a_cancelled_sender_task_gives_up_are_counted_as_failed(
     play(act)
     reason = "the producer's sender task was cancelled from outside"
     assert [record.getMessage() for record in caplog.records].count(reason) == 1
+
+
+def test_records_in_flight_fail_at_once_when_an_interrupt_ends_the_producer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupt(data: bytes) -> None:
+        raise KeyboardInterrupt
+
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.send_and_wait("t", b"v")
+        stage.faults.swallow(ApiKey.PRODUCE, times=None)
+        in_flight = await producer.send("t", b"v")
+        await asyncio.sleep(0.01)
+        monkeypatch.setattr(transport_of(producer), "write", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            await producer.send("t", b"v")
+        began = stage.loop.time()
+        with pytest.raises(ProducerFailedError, match="KeyboardInterrupt") as caught:
+            await in_flight
+        assert stage.loop.time() == began
+        assert caught.value.persistence is Persistence.POSSIBLY_PERSISTED
+        await producer.close()
+        assert stage.engine.memory_left == 0
+
+    play(act, linger_ms=0)
 
 
 def test_calls_that_wait_for_memory_fail_when_the_sender_task_is_cancelled() -> None:

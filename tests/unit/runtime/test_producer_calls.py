@@ -258,6 +258,18 @@ def test_warm_up_connects_to_every_leader_also_to_broker_0() -> None:
     play(act, brokers=2, first_node=0)
 
 
+def test_warm_up_asks_for_all_its_topics_at_once() -> None:
+    async def act(stage: Stage) -> None:
+        stage.create_topic("v")
+        await stage.producer.start()
+        requests = stage.faults.delay(0, ApiKey.METADATA, times=None)
+        await stage.producer.warm_up(["t", "u", "v"])
+        assert requests.struck == 1
+        await stage.producer.close()
+
+    play(act)
+
+
 def test_warm_up_takes_an_iterator_of_topics() -> None:
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:

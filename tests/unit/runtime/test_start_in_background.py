@@ -71,6 +71,21 @@ def test_a_warm_up_connects_to_the_leaders_once_the_cluster_is_there(wait: bool)
     play(act, brokers=3)
 
 
+def test_the_first_request_for_metadata_has_the_topics_of_a_warm_up() -> None:
+    async def act(stage: Stage) -> None:
+        stage.crash()
+        requests = stage.faults.delay(0, ApiKey.METADATA, times=None)
+        await stage.producer.start(wait=False)
+        warming = asyncio.create_task(stage.producer._warm_up_later(["t", "u"]))
+        await asyncio.sleep(1)
+        stage.revive()
+        await warming
+        assert requests.struck == 1
+        await stage.producer.close()
+
+    play(act)
+
+
 def test_a_warm_up_ends_with_a_producer_that_is_closed_before() -> None:
     async def act(stage: Stage) -> None:
         stage.crash()
