@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from typing import Any
 
 import pytest
 from support import hostile
@@ -31,8 +32,8 @@ from aioproducer.wire.messages import (
     MetadataResponse,
     ProduceRequest,
 )
-from net.harness import Harness, harness
-from net.virtual import MemoryDialer, black_hole, virtual_time
+from net.harness import SETTINGS, Harness, harness
+from net.virtual import MemoryDialer, VirtualLoop, black_hole, virtual_time
 
 obedient = after_handshake(hostile.obedient)
 silent = after_handshake(hostile.silent)
@@ -552,6 +553,23 @@ async def test_repeated_failures_are_logged_ever_more_rarely(
                 await asyncio.sleep(0.01)
         assert len(caplog.records) == 2
         assert "node 1 (broker:9092) is not reachable" in caplog.text
+
+
+@virtual_time
+async def test_failures_that_were_not_logged_are_counted_when_the_client_closes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with harness(
+        MemoryDialer({}), reconnect_backoff_s=0.01, reconnect_backoff_max_s=0.01
+    ) as it:
+        with caplog.at_level(logging.WARNING, "aioproducer.net"):
+            for _ in range(3):
+                await it.connect()
+                await asyncio.sleep(0.02)
+            await it.client.close(1)
+        (_, left_out) = (record.getMessage() for record in caplog.records)
+        assert left_out.startswith("2 line(s) like this were not logged")
+        assert "node 1 (broker:9092) is not reachable" in left_out
 
 
 @pytest.mark.parametrize(
@@ -1158,6 +1176,43 @@ async def test_a_dial_that_is_cancelled_with_its_loop_ends_cancelled_and_without
         assert dial.cancelled()
         assert it.client.state(1) is NodeState.BACKING_OFF
         assert caplog.records == []
+
+
+def test_an_interrupt_during_a_dial_ends_it_without_a_warning_and_passes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Interrupted(MemoryDialer):
+        async def connect(self, address: Address, *, server_hostname: str, limit: int) -> Any:
+            raise KeyboardInterrupt
+
+    async def begin() -> Harness:
+        it = Harness(Interrupted({}), SETTINGS)
+        it.client.set_nodes({1: Node(1, "broker", 9092)})
+        return it
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        it = runner.run(begin())
+        loop = runner.get_loop()
+        loop.call_soon(it.client.maybe_connect, 1, loop.time())
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(asyncio.sleep(1))
+        assert it.client.state(1) is NodeState.BACKING_OFF
+        assert "interrupted by KeyboardInterrupt" in str(it.client.connection_failures(1))
+        loop.run_until_complete(it.client.close(1))
+    assert caplog.records == []
+
+
+def test_nodes_of_a_client_that_is_dropped_with_its_loop_are_closed() -> None:
+    async def begin() -> Harness:
+        it = Harness(MemoryDialer({}), SETTINGS)
+        it.client.set_nodes({1: Node(1, "broker", 9092)})
+        return it
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        it = runner.run(begin())
+        assert it.client.state(1) is NodeState.DISCONNECTED
+    it.client.drop()
+    assert it.client.state(1) is NodeState.CLOSED
 
 
 @virtual_time

@@ -158,7 +158,10 @@ async def test_what_is_written_to_a_lost_transport_fails_with_its_connection(
         assert len(it.observer.ended) == 1
 
 
-async def test_a_lost_socket_stays_unknown_to_the_loop_whatever_is_written_to_it() -> None:
+@pytest.mark.parametrize("buffers", [[b"x" * 1000], [b"x" * 1000, b"y" * 1000]], ids=len)
+async def test_a_lost_socket_stays_unknown_to_the_loop_whatever_is_written_to_it(
+    buffers: list[bytes],
+) -> None:
     """`writelines` of Python 3.12.0 to 3.13.5 would register its number (gh-136234)."""
     loop = asyncio.get_running_loop()
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -170,11 +173,11 @@ async def test_a_lost_socket_stays_unknown_to_the_loop_whatever_is_written_to_it
         connection = Connection(reader, writer, node_id=1, observer=observer, loop_time=loop.time)
         number = writer.get_extra_info("socket").fileno()
         for correlation_id in range(3):
-            request = InFlightRequest(
-                MetadataRequest, 9, correlation_id, [b"x" * 1000, b"y" * 1000], loop.time() + 30
-            )
+            deadline = loop.time() + 30
             if connection.is_open:
-                connection.begin(request)
+                connection.begin(
+                    InFlightRequest(MetadataRequest, 9, correlation_id, buffers, deadline)
+                )
         await connection.wait_closed()
         assert [type(error) for error, _ in observer.ended] == [NodeDisconnectedError]
         others = [socket.socket() for _ in range(20)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 
 import pytest
 from support.hostile import (
@@ -20,8 +21,10 @@ from aioproducer.errors import (
     InvalidRequestError,
     KafkaError,
     NodeDisconnectedError,
+    TlsError,
     UnsupportedVersionError,
 )
+from aioproducer.errors.advice import ADVICE
 from aioproducer.net import NetSettings
 from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.connection import Connection
@@ -262,3 +265,22 @@ async def test_an_empty_range_matters_only_for_requests_we_use() -> None:
 def test_names_are_made_acceptable_to_brokers(text: str, label: str) -> None:
     assert software_label(text) == label
     assert NetSettings(software_version=text).software_version == label
+
+
+@virtual_time
+async def test_a_certificate_that_is_refused_after_the_tls_handshake_is_a_tls_error() -> None:
+    """In TLS 1.3 the refusal arrives while the client waits for the first response."""
+    refusal = ssl.SSLError(1, "tlsv13 alert certificate required")
+    refusal.reason = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+
+    async def refuses(peer: Peer) -> None:
+        await peer.request()
+        dialer.connections[-1].break_off(refusal)
+
+    dialer = MemoryDialer({"broker": refuses})
+    async with harness(dialer) as it:
+        error = await it.connect()
+        assert isinstance(error, TlsError)
+        assert error.node_id == 1
+        assert "broker refused the TLS handshake (tlsv13 alert certificate required)" in str(error)
+        assert error.advice == ADVICE["client-certificate-refused"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import struct
 import threading
@@ -16,6 +17,7 @@ from support.arrow import WatchedArray, WatchedStream, array_in
 
 from aioproducer.errors import SerializationError
 from aioproducer.records.arrow import ArrowColumns
+from aioproducer.records.arrow_layout import Field, plan_columns
 
 ANY_COLUMNS = ArrowColumns("v", "k", "h", "p", "ts", "topic")
 
@@ -114,6 +116,16 @@ LONG_VIEW = pa.array([b"x" * 20], pa.binary_view())
 
 def lengthen(array: Any) -> None:
     array.length += 1
+
+
+def test_a_cell_that_ends_before_it_begins_is_refused(arrow: ModuleType) -> None:
+    def set_end(array: Any) -> None:
+        end = array.children[0].contents.buffers[1] + 4
+        ctypes.c_int32.from_address(end).value = -1
+
+    words = pa.array(["a"])
+    with pytest.raises(SerializationError, match="contradict themselves"):
+        rows_of(arrow, Contradicting(words, words, set_end), ArrowColumns("c"))
 
 
 @pytest.mark.parametrize(("count", "expected"), [(1, None), (-1, None), (0, b"")])
@@ -242,6 +254,36 @@ def test_headers_are_read_from_maps_and_lists_of_pairs(
         assert [row[3] for row in rows] == expected[begin:]
 
 
+def test_headers_are_read_from_entries_that_do_not_begin_their_array(arrow: ModuleType) -> None:
+    entries = pa.array([{"key": key, "value": key.encode()} for key in "abcdef"], PAIRS).slice(2)
+    array = pa.ListArray.from_arrays(pa.array([0, 1, 1, 3], pa.int32()), entries)
+    assert array.values.offset == 2
+    rows = rows_of(arrow, pa.table({"h": array}), ArrowColumns(headers="h"))
+    assert [row[3] for row in rows] == [(("c", b"c"),), (), (("d", b"d"), ("e", b"e"))]
+
+
+NOT_UTF8 = pa.array([b"\xff"]).view(pa.string())
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "text"),
+    [
+        (pa.table({"t": NOT_UTF8}), ArrowColumns(topic="t"), "a topic is not UTF-8"),
+        (
+            pa.table({"h": pa.MapArray.from_arrays([0, 1], NOT_UTF8, pa.array([b""]))}),
+            ArrowColumns(headers="h"),
+            "a header's name is not UTF-8",
+        ),
+    ],
+    ids=["topic", "header"],
+)
+def test_text_that_is_not_utf_8_is_refused(
+    arrow: ModuleType, table: Any, columns: ArrowColumns, text: str
+) -> None:
+    with pytest.raises(SerializationError, match=text):
+        rows_of(arrow, table, columns)
+
+
 def test_headers_are_read_from_lists_of_a_fixed_size(arrow: ModuleType) -> None:
     pairs = [[{"key": "a", "value": b"1"}, {"key": "b", "value": None}], None]
     array = pa.array([*pairs, *pairs], pa.list_(PAIRS, 2))
@@ -363,6 +405,12 @@ def test_a_column_that_exists_twice_is_refused(arrow: ModuleType) -> None:
     table = pa.table([pa.array(["x"]), pa.array(["y"])], names=["a", "a"])
     with pytest.raises(SerializationError, match="there is 2 columns 'a' for the value"):
         arrow.ArrowSource(table, ArrowColumns("a"))
+
+
+def test_a_type_that_is_newer_than_this_package_is_named_by_its_format() -> None:
+    schema = Field("", "+s", (Field("v", "?new:1"),))
+    with pytest.raises(SerializationError, match=r"column 'v' is of an unknown type \('\?new:1'\)"):
+        plan_columns(schema, ArrowColumns("v"))
 
 
 def test_what_has_no_columns_is_refused(arrow: ModuleType) -> None:

@@ -137,6 +137,16 @@ def test_key_and_value_are_copied_when_they_are_appended(core):
     assert bytes(builder.body())[4:] == b"\x06key\x0avalue\x00"
 
 
+def test_key_and_value_of_a_subclass_of_bytes_are_encoded_as_bytes(core):
+    class Text(bytes):
+        pass
+
+    builder = core.RecordBatchBuilder(bytearray(100))
+    assert builder.try_append(T, Text(b"key"), Text(b"value"), ()) == 0
+    (record,) = records_of(builder)
+    assert (record.key, record.value) == (b"key", b"value")
+
+
 def test_memoryview_of_wide_or_scattered_items_gives_its_bytes(core):
     wide = memoryview(bytes(range(8))).cast("I")
     scattered = memoryview(b"a-b-c-")[::2]

@@ -92,6 +92,11 @@ def test_snappy_block_of_a_negative_length_is_refused():
         codec_for("snappy").decompress(framed, 100)
 
 
+def test_snappy_framing_that_is_cut_off_is_refused():
+    with pytest.raises(ProtocolError, match="its header is cut off"):
+        codec_for("snappy").decompress(codec_for("snappy").compress(TEXT)[:15], 100)
+
+
 def test_snappy_length_is_checked_before_memory_is_taken():
     claims_4_gib = b"\xff\xff\xff\xff\x0f" + b"abc"
     with pytest.raises(ProtocolError, match="more than 1000 bytes"):
@@ -170,7 +175,15 @@ def test_default_level_is_javas():
     assert codec_for("zstd").compress(TEXT) == codec_for("zstd", 3).compress(TEXT)
     # Java takes the fast algorithm at lz4's default level 9, not the high compression of 9.
     assert codec_for("lz4").compress(TEXT) == codec_for("lz4", 9).compress(TEXT)
-    assert len(codec_for("lz4", 9).compress(TEXT)) > len(codec_for("lz4", 8).compress(TEXT))
+    for level in (8, 10):
+        assert len(codec_for("lz4", 9).compress(TEXT)) > len(codec_for("lz4", level).compress(TEXT))
+
+
+@pytest.mark.parametrize("level", [2, 4])
+def test_zstd_levels_beside_the_default_are_the_librarys(level):
+    compressed = codec_for("zstd", level).compress(TEXT)
+    assert compressed == zstandard.ZstdCompressor(level=level).compress(TEXT)
+    assert compressed != codec_for("zstd").compress(TEXT)
 
 
 @pytest.mark.parametrize(("level", "limit"), [(1, 3), (2, 3), (13, 12), (17, 12)])

@@ -180,3 +180,15 @@ def test_more_than_ten_thousand_tags_are_refused() -> None:
 def test_a_tagged_field_may_not_reach_past_the_end() -> None:
     with pytest.raises(ProtocolError):
         p.skip_tags(b"\x01\x00\x05abcd", 0, p.ElementBudget())
+
+
+@pytest.mark.parametrize("left", range(p.TAG_WEIGHT + 1))
+def test_tagged_fields_may_use_up_the_elements_that_are_left_and_no_more(left: int) -> None:
+    budget = p.ElementBudget()
+    budget.left = left
+    if left == p.TAG_WEIGHT:
+        assert p.skip_tags(b"\x01\x05\x00", 0, budget) == 3
+        assert budget.left == 0
+    else:
+        with pytest.raises(ProtocolError, match="tagged fields"):
+            p.skip_tags(b"\x01\x05\x00", 0, budget)

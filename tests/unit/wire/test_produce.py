@@ -28,7 +28,9 @@ from aioproducer.wire.messages import (
 )
 from aioproducer.wire.primitives import Buffer
 from aioproducer.wire.produce import (
+    ACKNOWLEDGEMENT_SUFFIX,
     JOIN_BELOW_BYTES,
+    POSITION,
     ProducePartition,
     ProduceRequestTemplate,
     ProduceTopic,
@@ -238,6 +240,26 @@ def test_a_plain_acknowledgement_is_recognized_by_comparison(version: int, count
     assert seen is not None
     assert seen.whole() == answer
     assert decode_acknowledgement(frame, version, 8) is None
+
+
+@pytest.mark.parametrize("version", range(9, 14))
+def test_a_plain_acknowledgement_has_the_prefix_and_the_suffix_of_its_request(version: int) -> None:
+    template = ProduceRequestTemplate(
+        version,
+        "me",
+        acks=-1,
+        timeout_ms=1000,
+        topic="orders",
+        topic_id=UUID(int=9),
+        partition=3,
+    )
+    written = [PartitionProduceResponse(3, 0, 2**40, -1, 5)]
+    topic = TopicProduceResponse("orders", partition_responses=written)
+    if version >= 13:
+        topic = TopicProduceResponse(topic_id=UUID(int=9), partition_responses=written)
+    position = POSITION.pack(2**40, -1, 5)
+    expected = template.acknowledgement_prefix(7) + position + ACKNOWLEDGEMENT_SUFFIX
+    assert encode_response(ProduceResponse([topic]), version, 7) == expected
 
 
 @pytest.mark.parametrize(

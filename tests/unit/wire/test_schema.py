@@ -161,6 +161,17 @@ def test_a_version_the_message_never_had_is_refused(version: int) -> None:
         Everything.decode(b"", version)
 
 
+def test_a_message_that_declares_no_versions_has_version_zero_alone() -> None:
+    @struct
+    class Single(Message):
+        number: int = f(int32, "0+")
+
+    assert Single.decode(Single(number=5).encode(0), 0) == Single(number=5)
+    for version in (-1, 1):
+        with pytest.raises(UnsupportedVersionError, match="has versions 0 to 0"):
+            Single().encode(version)
+
+
 def test_a_set_field_that_the_version_lacks_is_refused_unless_ignorable() -> None:
     with pytest.raises(UnsupportedVersionError, match=r"Everything\.gone"):
         Everything(gone=8).encode(2)

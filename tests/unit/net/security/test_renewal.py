@@ -15,6 +15,7 @@ import pytest
 from support.hostile import SANE_RANGES, Peer
 
 from aioproducer.errors import NodeDisconnectedError, SaslAuthenticationFailedError
+from aioproducer.errors.advice import ADVICE
 from aioproducer.net import NodeNotReady, NodeState
 from aioproducer.net.security.sasl import fixed
 from aioproducer.net.security.sasl.plain import Plain
@@ -32,7 +33,8 @@ RANGES = {**SANE_RANGES, ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE
 class Broker:
     """Answers authentication at once and other requests after `pause_s`, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, lifetime_ms: int = round(LIFETIME_S * 1000)) -> None:
+        self.lifetime_ms = lifetime_ms
         self.arrived: list[str] = []
         self.pause_s = 0.0
         self.sasl_pause_s = 0.0
@@ -52,8 +54,7 @@ class Broker:
             peer.respond(header, SaslHandshakeResponse(mechanisms=["PLAIN"]))
         elif header.api_key == ApiKey.SASL_AUTHENTICATE:
             await asyncio.sleep(self.sasl_pause_s)
-            lifetime_ms = round(LIFETIME_S * 1000)
-            answer = SaslAuthenticateResponse(session_lifetime_ms=lifetime_ms)
+            answer = SaslAuthenticateResponse(session_lifetime_ms=self.lifetime_ms)
             if self.refuses:
                 answer = SaslAuthenticateResponse(error_code=58, error_message="no longer")
             peer.respond(header, answer)
@@ -63,8 +64,10 @@ class Broker:
 
 
 @asynccontextmanager
-async def connected(**settings: Any) -> AsyncIterator[tuple[Broker, Harness]]:
-    broker = Broker()
+async def connected(
+    broker: Broker | None = None, **settings: Any
+) -> AsyncIterator[tuple[Broker, Harness]]:
+    broker = broker or Broker()
     sasl = Plain(fixed(SaslCredentials("me", "password")))
     async with harness(MemoryDialer({"broker": broker}), sasl=sasl, **settings) as it:
         assert await it.connect() is None
@@ -123,6 +126,18 @@ async def test_a_session_is_renewed_between_85_and_95_percent_of_its_life() -> N
         assert not it.client.is_ready(1, it.now)
 
 
+@pytest.mark.parametrize(("lifetime_ms", "is_endless"), [(-1, True), (0, True), (1, False)])
+def test_a_session_without_a_lifetime_is_never_renewed(lifetime_ms: int, is_endless: bool) -> None:
+    @virtual_time
+    async def run() -> None:
+        async with connected(Broker(lifetime_ms)) as (_, it):
+            await asyncio.sleep(0.01)
+            assert it.client.is_ready(1, it.now) is is_endless
+            assert it.client.io_stats.endless_authentications == is_endless
+
+    run()
+
+
 @virtual_time
 async def test_an_unused_connection_is_not_renewed_and_may_idle_out() -> None:
     async with connected(connections_max_idle_s=250.0) as (broker, it):
@@ -164,6 +179,24 @@ async def test_a_connection_that_proved_useful_is_so_after_a_renewal() -> None:
         broker.peer.writer.close()
         await it.wait_for_state(NodeState.BACKING_OFF)
         assert it.client.has_no_live_connections()
+
+
+@virtual_time
+async def test_a_broker_that_answered_before_a_renewal_only_is_not_suspected_after_it() -> None:
+    async with connected() as (broker, it):
+        await it.ask()
+        await asyncio.sleep(0.96 * LIFETIME_S)
+        assert await it.connect() is None
+        broker.pause_s = 2.0
+        lost = it.send()
+        await asyncio.sleep(1)
+        assert broker.peer is not None
+        broker.peer.writer.close()
+        await asyncio.sleep(2)
+        assert isinstance(lost.exception(), NodeDisconnectedError)
+        error = it.client.connection_failures(1)
+        assert error is not None
+        assert error.advice == ADVICE["broker-away"]
 
 
 @virtual_time
