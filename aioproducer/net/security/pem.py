@@ -66,6 +66,8 @@ def parse_pem(text: str, password: str | None = None) -> PemStore:
 def read_store(path: str, password: str | None, kind: str | None = None) -> PemStore:
     """Return the content of a PEM or PKCS12 file; `kind` is the configured type.
 
+    As in Java, a file of the type JKS may be PKCS12: keytool has made these since Java 9.
+
     Raises:
         ConfigError: the file cannot be read, or has another type.
     """
@@ -89,7 +91,7 @@ def read_store(path: str, password: str | None, kind: str | None = None) -> PemS
     found = "PEM" if b"-----BEGIN " in data else "PKCS12" if data[:1] == _DER_SEQUENCE else None
     if found is None:
         raise ConfigError(f"{path} is neither PEM nor PKCS12")
-    if kind is not None and kind != found:
+    if kind not in {None, found} and (kind, found) != ("JKS", "PKCS12"):
         raise ConfigError(f"{path} is {found}, not {kind}")
     if found == "PEM":
         return parse_pem(data.decode("utf-8", "replace"), password)
@@ -98,6 +100,7 @@ def read_store(path: str, password: str | None, kind: str | None = None) -> PemS
 
 def _read_pkcs12(path: str, data: bytes, password: str | None) -> PemStore:
     try:
+        from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization import (
             Encoding,
             NoEncryption,
@@ -122,6 +125,11 @@ def _read_pkcs12(path: str, data: bytes, password: str | None) -> PemStore:
             f"{path} cannot be read {how}",
             advice="give the store's password, as ssl_truststore_password or "
             "ssl_keystore_password; where it is right, the file is damaged",
+        ) from None
+    except UnsupportedAlgorithm as error:
+        raise ConfigError(
+            f"{path} cannot be read by the package cryptography: {error}",
+            advice="convert the store to PEM: openssl pkcs12 -in OLD -out NEW.pem",
         ) from None
     own = [] if store.cert is None else [store.cert]
     certificates = [entry.certificate for entry in (*own, *store.additional_certs)]

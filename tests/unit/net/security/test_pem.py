@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,12 @@ from aioproducer.net.security.pem import PemStore, parse_pem, read_store
 AUTHORITY = Authority()
 ME = AUTHORITY.issue("me")
 PASSWORD = secret("the password of a store 31")
+KEY_ON_AN_UNSUPPORTED_CURVE = """
+MIGlAgEDMIGfBgkqhkiG9w0BBwGggZEEgY4wgYswgYgGCSqGSIb3DQEHAaB7BHkwdzB1BgsqhkiG
+9w0BDAoBAaBmMGQCAQAwFAYHKoZIzj0CAQYJKyQDAwIIAQEBBEkwRwIBAQQUwQ1ORaSveH4pkzIP
+nqgWUnaBr4GhLAMqAARdd8fjg/l//wckqRLGHwIq3cfHN4YQKpmDuMoCIbvbkg2JUP4qjnah
+"""
+"""A PKCS12 file: brainpoolP160r1."""
 
 
 def block(label: str, body: str) -> str:
@@ -86,7 +93,7 @@ def test_a_pem_file_has_the_given_password(tmp_path: Path, kind: str | None) -> 
     assert store == PemStore((ME.certificate_pem,), key, PASSWORD)
 
 
-@pytest.mark.parametrize("kind", [None, "PKCS12"])
+@pytest.mark.parametrize("kind", [None, "PKCS12", "JKS"])
 def test_a_pkcs12_file_has_a_key_without_a_password(tmp_path: Path, kind: str | None) -> None:
     path = ME.pkcs12_file(tmp_path / "me.p12", PASSWORD)
     store = read_store(str(path), PASSWORD, kind)
@@ -120,10 +127,22 @@ def test_a_pkcs12_file_that_cannot_be_decrypted_is_refused(
         read_store(str(path), password)
 
 
+def test_a_pkcs12_file_with_a_key_that_the_package_does_not_support_is_refused(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "me.p12"
+    path.write_bytes(b64decode(KEY_ON_AN_UNSUPPORTED_CURVE))
+    with pytest.raises(ConfigError, match=r"me\.p12 cannot be read by the package cryptography: C"):
+        read_store(str(path), None)
+
+
 def test_a_store_of_another_type_than_configured_is_refused(tmp_path: Path) -> None:
     path = ME.pkcs12_file(tmp_path / "me.p12", PASSWORD)
     with pytest.raises(ConfigError, match=r"me\.p12 is PKCS12, not PEM"):
         read_store(str(path), PASSWORD, "PEM")
+    path.write_text(ME.certificate_pem)
+    with pytest.raises(ConfigError, match=r"me\.p12 is PEM, not JKS"):
+        read_store(str(path), PASSWORD, "JKS")
 
 
 def test_a_pkcs12_file_without_the_package_for_it_is_refused(
