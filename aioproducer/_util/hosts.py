@@ -34,6 +34,11 @@ def host_and_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def name_for_tls(host: str) -> str:
+    """Return the name that a certificate has of a host: without a final dot or an IPv6 zone."""
+    return host.partition("%")[0].rstrip(".")
+
+
 def is_this_machine(text: str) -> bool:
     """Return whether what is sent to this host stays on this machine."""
     name = text.lower().rstrip(".")

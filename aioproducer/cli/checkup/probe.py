@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from aioproducer._util.hosts import host_and_port
+from aioproducer._util.hosts import host_and_port, name_for_tls
 from aioproducer.cli.checkup import handshake_failures as failures
 from aioproducer.cli.checkup import requests
 from aioproducer.cli.checkup.findings import CheckFailedError, Finding, Status
@@ -227,7 +227,7 @@ class BrokerProbe:
 
     async def _encrypt(self) -> Any:
         """Open the stream; give its `ssl` object."""
-        address, name = self._addresses[0], self._host.rstrip(".")
+        address, name = self._addresses[0], name_for_tls(self._host)
         try:
             self._stream = await self._bounded(
                 self._context.dialer.connect(

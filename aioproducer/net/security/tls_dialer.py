@@ -4,7 +4,7 @@ It distinguishes a port without TLS from a broker that closed the connection.
 
 Invariants: as of every `Dialer`, failures are `OSError`; a refusal is a `RefusedDialError`; the
 name that is verified and sent (SNI) is that of the bootstrap servers or the metadata, without a
-final dot.
+final dot or an IPv6 zone.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 
+from aioproducer._util.hosts import name_for_tls
 from aioproducer.errors import ProtocolError
 from aioproducer.errors.advice import ADVICE
 from aioproducer.net.dial.dialer import Address, Dialer
@@ -46,7 +47,7 @@ class TlsDialer:
         self, address: Address, *, server_hostname: str, limit: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Return a TLS stream to a peer with a certificate for `server_hostname`."""
-        name = server_hostname.rstrip(".")
+        name = name_for_tls(server_hostname)
         context = await self._contexts.current()
         reader, writer = await self._below.connect(address, server_hostname=name, limit=limit)
         try:

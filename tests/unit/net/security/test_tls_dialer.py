@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,28 @@ async def test_the_name_is_verified_and_sent_without_a_final_dot(
         writer.close()
         await writer.wait_closed()
     assert sent == ["broker.example"]
+
+
+async def test_an_ipv6_address_is_verified_without_its_zone(
+    authority: Authority, tmp_path: Path
+) -> None:
+    """A zone is a number or name of an interface of this machine: no certificate has it."""
+    context = authority.server_context(authority.issue("broker", "::1"), tmp_path)
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(accept, "::1", 0, ssl=context) as server:
+        address = Address("::1", server.sockets[0].getsockname()[1], socket.AF_INET6)
+        for name in ("::1%1", "::1%eth0.5"):
+            _, writer = await dialer(authority).connect(address, server_hostname=name, limit=65536)
+            assert isinstance(writer.get_extra_info("ssl_object"), ssl.SSLObject)
+            writer.close()
+            await writer.wait_closed()
+        with pytest.raises(RefusedDialError) as caught:
+            await dialer(authority).connect(address, server_hostname="::2%1", limit=65536)
+    assert "the broker's certificate is for another host than ::2" in str(caught.value.error)
 
 
 async def test_a_broker_without_tls_is_recognized_by_its_answer_in_plain_text(
