@@ -208,10 +208,10 @@ def _socket_address(address: Address) -> tuple[str, int] | tuple[str, int, int, 
 
 
 async def _reverse(address: Address) -> str:
-    """Return the name of an address, or the address itself without a name, as Java does."""
+    """Return the name of an address, or the address itself, as Java does, without a usable name."""
     loop = asyncio.get_running_loop()
     try:
         name, _service = await loop.getnameinfo(_socket_address(address), socket.NI_NUMERICSERV)
     except OSError:
         return address.host
-    return name
+    return name if is_host(name) else address.host

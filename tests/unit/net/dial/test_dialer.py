@@ -120,6 +120,18 @@ async def test_a_name_resolves_to_all_its_addresses_once_each(
     assert [address.canonical_name for address in canonical] == ["fe80::1", "one.example"]
 
 
+@pytest.mark.parametrize("name", ["a..example", ".example", "a b", "x" * 64])
+async def test_a_name_of_a_reverse_lookup_that_is_none_of_a_host_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    async def reverse(_where: tuple[Any, ...], _flags: int) -> tuple[str, str]:
+        return name, "9092"
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getnameinfo", reverse, raising=False)
+    (address,) = await TcpDialer().resolve("127.0.0.1", 9092, canonical=True)
+    assert address.canonical_name == "127.0.0.1"
+
+
 @pytest.mark.parametrize(
     ("host", "port"),
     [("", 9092), ("127.0.0.1", 0), ("127.0.0.1", 70_000), ("h\0st", 9092), ("x" * 300, 9092)],
