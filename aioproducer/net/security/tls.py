@@ -114,6 +114,11 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
     versions = sorted(_VERSIONS[name] for name in settings.versions)
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
     _set_cipher_suites(context, settings.cipher_suites)
+    if context.minimum_version > context.maximum_version:
+        raise ConfigError(
+            f"ssl_cipher_suites has none of {', '.join(settings.versions)}",
+            advice="name suites of these versions, or change ssl_enabled_protocols or ssl_protocol",
+        )
     _load_trust(context, settings)
     _load_identity(context, settings)
     return context

@@ -252,6 +252,17 @@ def test_suites_of_tls_1_3_are_chosen_where_python_can(
     assert chosen == [suites[0]]
 
 
+@pytest.mark.parametrize(
+    ("version", "suites"),
+    [("TLSv1.2", NEWEST), ("TLSv1.3", ("ECDHE-RSA-AES128-GCM-SHA256",))],
+)
+def test_suites_of_other_versions_than_the_allowed_ones_are_refused(
+    version: str, suites: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError, match=f"ssl_cipher_suites has none of {version}"):
+        make_context(TlsSettings(versions=(version,), cipher_suites=suites))
+
+
 @pytest.mark.parametrize("suite", ["AES128-SHA", "AES256-SHA256", "ECDHE-RSA-AES128-SHA"])
 def test_any_suite_that_encrypts_and_authenticates_may_be_chosen(suite: str) -> None:
     context = make_context(TlsSettings(cipher_suites=(suite,)))
