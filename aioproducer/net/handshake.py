@@ -20,10 +20,11 @@ strictly decrease, so negotiation ends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from aioproducer.errors import (
     NodeDisconnectedError,
+    NotKafkaError,
     ProtocolError,
     RebootstrapRequiredError,
     RequestTimeoutError,
@@ -107,6 +108,7 @@ async def _ask_for_versions(session: Session) -> None:
         }
         theirs = ranges[ApiKey.API_VERSIONS][1] if ApiKey.API_VERSIONS in ranges else 0
         if response.error_code == 0:
+            _check_broker(ranges)
             session.versions = BrokerVersions(
                 ranges,
                 node_id=node_id,
@@ -130,6 +132,20 @@ async def _ask_for_versions(session: Session) -> None:
                 "the broker supports no version of ApiVersions, not even 0", node_id=node_id
             )
         version = theirs if 0 <= theirs < version else 0
+
+
+def _check_broker(ranges: Mapping[int, tuple[int, int]]) -> None:
+    """Check that the APIs are not those of a controller (KRaft), which answers ApiVersions as well.
+
+    Raises:
+        NotKafkaError: they are.
+    """
+    if ApiKey.BROKER_REGISTRATION in ranges and ApiKey.METADATA not in ranges:
+        raise NotKafkaError(
+            "a Kafka controller answers there, not a broker",
+            advice="name a broker's listener in bootstrap_servers: those that "
+            "controller.listener.names has are for brokers alone",
+        )
 
 
 async def probe_sasl(session: Session) -> None:

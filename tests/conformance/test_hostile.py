@@ -10,6 +10,7 @@ from support.hostile import HostileServer, Ranges, after_handshake
 
 from aioproducer import Producer
 from aioproducer.errors import BootstrapError, KafkaError, UnsupportedVersionError
+from aioproducer.testing.embedded import EmbeddedCluster
 
 BEHAVIOURS = (
     "silent",
@@ -69,3 +70,19 @@ async def test_a_hostile_metadata_answer_ends_in_a_typed_error(name: str) -> Non
 async def test_impossible_versions_are_named(name: str) -> None:
     error = await start_against(hostile.advertises(IMPOSSIBLE[name]))
     assert isinstance(error, UnsupportedVersionError)
+
+
+async def test_a_controller_is_named_and_not_taken_for_a_broker_that_is_too_old() -> None:
+    error = await start_against(hostile.advertises(hostile.CONTROLLER_RANGES))
+    assert isinstance(error, BootstrapError)
+    assert "a Kafka controller answers there, not a broker" in str(error)
+    assert "upgrade" not in str(error)
+
+
+async def test_a_controller_among_the_bootstrap_servers_is_passed_over() -> None:
+    controller = hostile.advertises(hostile.CONTROLLER_RANGES)
+    async with EmbeddedCluster(1, topics={"t": 1}) as cluster, HostileServer(controller) as server:
+        servers = f"{server.host}:{server.port},{cluster.bootstrap_servers}"
+        while server.accepted < 3:  # the first server is a random one
+            async with Producer(bootstrap_servers=servers) as producer:
+                await producer.send_and_wait("t", b"1")

@@ -44,6 +44,13 @@ SANE_RANGES: Ranges = {
     for key in (ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID)
 }
 
+CONTROLLER_RANGES: Ranges = {
+    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.VOTE: (0, 2),
+    ApiKey.BROKER_REGISTRATION: (0, 4),
+}
+"""Some versions of a controller of KRaft."""
+
 
 class Peer:
     """A broker's end of one connection."""

@@ -81,7 +81,8 @@ def of_exchange(error: KafkaError) -> CheckFailedError:
     if isinstance(error.__cause__, RequestTimeoutError):
         code = "no-answer"
     elif isinstance(error, ProtocolError | NotKafkaError):
-        code = "not-kafka"
+        advice = error.advice if isinstance(error, NotKafkaError) else None
+        return CheckFailedError("not-kafka", error.message, advice, exit_code=ExitCode.UNREACHABLE)
     elif isinstance(error, UnsupportedVersionError):
         return CheckFailedError("versions-unsupported", error.message)
     elif isinstance(error, AuthenticationError):

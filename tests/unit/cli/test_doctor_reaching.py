@@ -6,6 +6,8 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
+from support import hostile
+from support.hostile import HostileServer
 from support.security.leaks import Evidence, collected, secret
 
 from aioproducer.cli.checkup import Finding, Status, verdict
@@ -132,6 +134,14 @@ async def test_a_server_that_is_not_kafka_is_reported() -> None:
     async with stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n") as server:
         findings = await examined(server)
     assert only(findings, "not-kafka").check == "versions"
+
+
+async def test_a_controller_is_reported_as_one() -> None:
+    async with HostileServer(hostile.advertises(hostile.CONTROLLER_RANGES)) as server:
+        findings = await examined(f"{server.host}:{server.port}")
+    finding = only(findings, "not-kafka")
+    assert finding.found == "a Kafka controller answers there, not a broker"
+    assert "controller.listener.names" in (finding.advice or "")
 
 
 async def test_a_broker_that_closes_the_connection_is_reported(cluster: EmbeddedCluster) -> None:

@@ -7,10 +7,12 @@ import ssl
 
 import pytest
 from support.hostile import (
+    CONTROLLER_RANGES,
     SANE_RANGES,
     Behaviour,
     Peer,
     Ranges,
+    advertises,
     obedient,
     silent,
     versions_response,
@@ -21,6 +23,7 @@ from aioproducer.errors import (
     InvalidRequestError,
     KafkaError,
     NodeDisconnectedError,
+    NotKafkaError,
     TlsError,
     UnsupportedVersionError,
 )
@@ -29,8 +32,11 @@ from aioproducer.net import NetSettings
 from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.connection import Connection
 from aioproducer.net.handshake import shake_hands
+from aioproducer.net.security.sasl import fixed
+from aioproducer.net.security.sasl.plain import Plain
 from aioproducer.net.session import Session
 from aioproducer.net.settings import software_label
+from aioproducer.types import SaslCredentials
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import REQUEST_TYPES
 from aioproducer.wire.messages import (
@@ -265,6 +271,32 @@ async def test_an_empty_range_matters_only_for_requests_we_use() -> None:
 def test_names_are_made_acceptable_to_brokers(text: str, label: str) -> None:
     assert software_label(text) == label
     assert NetSettings(software_version=text).software_version == label
+
+
+@virtual_time
+async def test_a_controller_is_no_broker_and_gets_no_credentials() -> None:
+    received: list[int] = []
+
+    async def control(peer: Peer) -> None:
+        await peer.handshake(CONTROLLER_RANGES)
+        received.append((await peer.request()).api_key)
+
+    sasl = Plain(fixed(SaslCredentials("me", "password")))
+    async with harness(MemoryDialer({"broker": control}), sasl=sasl) as it:
+        error = await it.connect()
+    assert isinstance(error, NotKafkaError)
+    assert error.message == "a Kafka controller answers there, not a broker"
+    assert "controller.listener.names" in str(error)
+    assert received == []
+
+
+@virtual_time
+async def test_a_broker_that_is_a_controller_as_well_is_a_broker() -> None:
+    async with harness(
+        MemoryDialer({"broker": advertises({**CONTROLLER_RANGES, **SANE_RANGES})})
+    ) as it:
+        assert await it.connect() is None
+        assert await it.ask() is not None
 
 
 @virtual_time
