@@ -15,7 +15,7 @@ import warnings
 import weakref
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, TypeVar
 
 from aioproducer._checks.event_loop import running_loop
 from aioproducer._util import log
@@ -178,6 +178,15 @@ class ProducerLifecycle:
                 self._engine.close_soon()
             if not self._owner_warns:
                 self._warn_of_being_unclosed()
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        """Refuse copies and pickles of a producer that was started; the end of one closes both."""
+        if self._state is not State.NEW:
+            raise TypeError(
+                "a Producer that was started has connections and cannot be copied or pickled; "
+                "pass its config on and create one in each process"
+            )
+        return super().__reduce_ex__(protocol)
 
     def __repr__(self) -> str:
         if not hasattr(self, "_state"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import os
+import pickle
 import threading
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -44,6 +46,21 @@ def test_a_ready_config_is_taken_and_overridden_by_keywords() -> None:
     assert Producer(config, linger_ms=2).config.linger_ms == 2
     with pytest.raises(ConfigError, match="linger_ms"):
         Producer(bootstrap_servers="localhost:9092", lingr_ms=1)
+
+
+@pytest.mark.parametrize("act", [copy.copy, copy.deepcopy, pickle.dumps])
+async def test_a_copy_of_a_started_producer_is_refused_and_does_not_close_it(
+    cluster: EmbeddedCluster, act: Callable[[object], object]
+) -> None:
+    producer = Producer(bootstrap_servers=cluster.bootstrap_servers)
+    assert act(producer) is not producer
+    async with producer:
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            act(producer)
+        gc.collect()
+        await producer.send_and_wait("t", b"v")
+    with pytest.raises(TypeError, match="cannot be copied or pickled"):
+        act(producer)
 
 
 async def test_send_before_start_raises_at_once() -> None:

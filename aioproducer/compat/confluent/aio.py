@@ -12,7 +12,7 @@ import inspect
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 
 from aioproducer._util import log
 from aioproducer._util.secrets import hides_arguments
@@ -283,6 +283,9 @@ class AIOProducer:
         if not self._closed:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(_begin_close, self._loop_side)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an AIOProducer has connections and cannot be copied or pickled")
 
     def __len__(self) -> int:
         return 0 if self._closed else self._reports.count

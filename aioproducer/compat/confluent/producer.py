@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NoReturn, Self, TypeVar
 
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking.leaving import ClosedOnLeaving
@@ -399,6 +399,9 @@ class Producer(ClosedOnLeaving):
     def __del__(self) -> None:
         if not self._closed and not self._thread.forked:
             self._started.close_soon()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Producer has a thread and connections and cannot be copied or pickled")
 
     # -- private ---------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import json
 from collections.abc import AsyncIterator
@@ -44,6 +45,13 @@ async def test_delivery_is_awaited_in_two_steps(producer: AIOProducer) -> None:
     assert isinstance(message, confluent_kafka.Message)
     assert (message.topic(), message.offset(), message.value()) == ("t", 0, b"value")
     assert (message.headers(), message.error()) == ([("h", b"x")], None)
+
+
+async def test_a_copy_is_refused_and_does_not_close_the_producer(producer: AIOProducer) -> None:
+    with pytest.raises(TypeError, match="cannot be copied or pickled"):
+        copy.copy(producer)
+    gc.collect()
+    assert (await (await producer.produce("t", "value"))).offset() == 0
 
 
 async def test_futures_are_done_in_the_order_of_offsets_without_poll(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import pickle
 import time
 import types
@@ -309,6 +311,18 @@ def test_batches_are_as_large_as_memory_allows() -> None:
     small = settings_of(NOWHERE | {"queue.buffering.max.kbytes": 40}).config
     assert small.batch_size == small.buffer_memory == 40 * 1024
     assert settings_of(NOWHERE | {"batch.size": 1_000_000}).config.batch_size == 1_000_000
+
+
+@CLIENTS
+def test_a_copy_is_refused_and_does_not_close_the_producer(
+    client: Any, cluster: ThreadedCluster
+) -> None:
+    producer = client.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    with pytest.raises(TypeError, match=r"cannot .*pickle"):
+        copy.copy(producer)
+    gc.collect()
+    producer.produce("t", b"v")
+    assert producer.flush(WAIT_S) == 0
 
 
 # -- outcomes --------------------------------------------------------------------------------------
