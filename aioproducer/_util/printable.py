@@ -11,6 +11,12 @@ from typing import Final
 MAX_CHARACTERS: Final = 1000
 """How much of a text is shown."""
 
+_OF_TYPES = (TypeError, AttributeError, NameError, ImportError, OSError, UnicodeError)
+"""Exceptions whose texts name types, names and files; those of others may quote the data."""
+
+_BETWEEN = frozenset({"aioproducer", "asyncio", "concurrent"})
+"""Packages that call the application's code."""
+
 
 def printable(text: str, limit: int = MAX_CHARACTERS) -> str:
     r"""Return a text in which everything that is not printable is an escape such as `\x1b`.
@@ -38,6 +44,24 @@ def printable_lines(text: str) -> str:
         line if line.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in line)
         for line in text.split("\n")
     )
+
+
+def exception_without_data(error: BaseException) -> str:
+    """Return an exception of the application's code as it may be shown, without a record's data.
+
+    It has the class and the line of the application that led to it. Only exceptions about types
+    have their text: that of a `ValueError`, or of a validator, often quotes the value.
+    """
+    text = type(error).__name__
+    trace = error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if str(frame.f_globals.get("__name__")).partition(".")[0] not in _BETWEEN:
+            file = frame.f_code.co_filename.replace("\\", "/").rpartition("/")[2]
+            text = f"{text} at {file}:{trace.tb_lineno}"
+            break
+        trace = trace.tb_next
+    return f"{text}: {printable(str(error), 200)}" if isinstance(error, _OF_TYPES) else text
 
 
 def _escaped(character: str) -> str:

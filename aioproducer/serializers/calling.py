@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from functools import partial
 from typing import Any
 
+from aioproducer._util.printable import exception_without_data
 from aioproducer.errors import SerializationError
 from aioproducer.serializers.primitives import BytesSerializer
 from aioproducer.serializers.protocol import Part, SerializationContext, Serializer
@@ -170,7 +171,10 @@ def _start(call: Call, data: Any, context: SerializationContext) -> Any:
     except SerializationError as error:
         raise error.with_context(topic=context.topic) from error.__cause__
     except Exception as error:
-        raise _failure(error, context.topic, context.part) from error
+        advice = None
+        if data is None:
+            advice = f"it is called with None if a record has no {context.part}: return None"
+        raise _failure(error, context.topic, context.part, advice) from error
 
 
 def _is_made(made: Any) -> bool:
@@ -181,12 +185,15 @@ def _finish(key: Any, pairs: list[tuple[str, bytes | None]], value: Any) -> Prep
     return unchanging(key), unchanging(value), tuple(pairs)
 
 
-def _failure(error: Exception, topic: str, part: Part) -> SerializationError:
+def _failure(
+    error: Exception, topic: str, part: Part, advice: str | None = None
+) -> SerializationError:
     return SerializationError(
-        f"the {part}_serializer raised {error!r}",
+        f"the {part}_serializer raised {exception_without_data(error)}",
         part=part,
         topic=topic,
         persistence=Persistence.NOT_PERSISTED,
+        advice=advice,
     )
 
 

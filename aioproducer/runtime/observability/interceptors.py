@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from aioproducer._util import log
+from aioproducer._util.printable import exception_without_data
 from aioproducer.errors import KafkaError
 from aioproducer.interceptors import ClusterInfo
 from aioproducer.records.bulk import UnfilledRows
@@ -172,9 +173,8 @@ class InterceptorChain:
 
     def _warn(self, method: Callable[..., object], error: Exception) -> None:
         name = getattr(method, "__qualname__", repr(method))
-        self.warnings.warning(
-            self._loop.time(), None, name, "interceptor %s raised %r", name, error
-        )
+        text = exception_without_data(error)
+        self.warnings.warning(self._loop.time(), None, name, "interceptor %s raised %s", name, text)
 
 
 class InterceptedRows(UnfilledRows):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioproducer._util import log
 from aioproducer._util.arguments import index_of
+from aioproducer._util.printable import exception_without_data
 from aioproducer.core.batching.buffer_pool import BufferPool
 from aioproducer.core.batching.outgoing import OutgoingRecord
 from aioproducer.errors import (
@@ -190,7 +191,7 @@ def partition_index(partition: object, topic: str) -> int:
 
 def partitioner_error(cause: Exception) -> InvalidPartitionError:
     """Return the error of a record for which the partitioner raised, where no call raises that."""
-    error = InvalidPartitionError(f"the partitioner raised {cause!r}")
+    error = InvalidPartitionError(f"the partitioner raised {exception_without_data(cause)}")
     error.__cause__ = cause
     return error
 

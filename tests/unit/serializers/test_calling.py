@@ -223,7 +223,7 @@ def test_a_refusal_names_topic_and_part_and_says_that_nothing_was_written(waits:
 
     async def act(stage: Stage) -> None:
         await stage.producer.start()
-        with pytest.raises(SerializationError, match=r"key_serializer raised .*why.*topic t") as e:
+        with pytest.raises(SerializationError, match=r"key_serializer raised Zero.*topic t") as e:
             await stage.producer.send("t", b"v", b"k")
         assert isinstance(e.value.__cause__, ZeroDivisionError)
         assert (e.value.part, e.value.persistence) == ("key", Persistence.NOT_PERSISTED)
@@ -233,6 +233,37 @@ def test_a_refusal_names_topic_and_part_and_says_that_nothing_was_written(waits:
         assert records(stage) == []
 
     play(act, key_serializer=refuse_later if waits else refuse)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_error_of_a_serializer_shows_nothing_of_the_data(waits: bool) -> None:
+    def refuse(data: str) -> bytes:
+        return b"%d" % int(data) if data.isascii() else data.encode()
+
+    async def refuse_later(data: str) -> bytes:
+        return refuse(data)
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        for data, cause in (("4711x", ValueError), ("4711\ud800", UnicodeEncodeError)):
+            with pytest.raises(SerializationError) as raised:
+                await stage.producer.send("t", data)
+            assert "4711" not in f"{raised.value}{raised.value!r}"
+            assert f"{cause.__name__} at test_calling.py:" in str(raised.value)
+            assert type(raised.value.__cause__) is cause
+        await stage.producer.close()
+
+    play(act, value_serializer=refuse_later if waits else refuse)
+
+
+def test_the_error_of_a_function_that_cannot_take_none_says_when_it_gets_it() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        with pytest.raises(SerializationError, match="called with None if a record has no key"):
+            await stage.producer.send("t", b"v")
+        await stage.producer.close()
+
+    play(act, key_serializer=str.encode)
 
 
 @pytest.mark.parametrize("waits", [False, True])

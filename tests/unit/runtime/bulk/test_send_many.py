@@ -167,6 +167,20 @@ def test_an_item_for_which_the_partitioner_raises_fails_alone(call: str) -> None
     play(act, partitioner=choosing)
 
 
+def test_the_error_of_an_item_for_which_the_partitioner_raises_does_not_show_its_key() -> None:
+    def by_number(topic: str, key: bytes | None, value: bytes | None, meta: object) -> int:
+        return int(key or b"0") % 1
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            result = await producer.send_many("t", [(b"4711x", b"v")])
+        (failed,) = result.failed
+        assert "raised ValueError at test_send_many.py:" in str(failed.error)
+        assert "4711" not in str(failed.error)
+
+    play(act, partitioner=by_number)
+
+
 def test_an_item_for_which_the_partitioner_raises_fails_the_transaction() -> None:
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:
