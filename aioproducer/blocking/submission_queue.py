@@ -35,6 +35,7 @@ from aioproducer.errors import (
     ProducerClosedError,
 )
 from aioproducer.runtime.send.appender import LOSSES
+from aioproducer.runtime.send.validation import partitioner_error
 from aioproducer.types import HeaderPairs, TopicPartition
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ class SubmissionQueue:
             except KafkaError as error:
                 outcome = self._refuse(topic, partition, error)
             except Exception as error:  # of a partitioner: it concerns one record
-                failure = KafkaError(f"the record could not be appended: {error!r}", topic=topic)
+                failure = partitioner_error(error).with_context(topic=topic)
                 outcome = self._refuse(topic, partition, failure)
             handle.hand_over(outcome)
 

@@ -29,6 +29,7 @@ from aioproducer.errors import (
     CommitOutcomeUnknownError,
     ForkedError,
     IllegalStateError,
+    InvalidPartitionError,
     InvalidTopicError,
     KafkaError,
     MetadataTimeoutError,
@@ -577,8 +578,10 @@ def test_a_record_refused_after_the_hand_over_forbids_the_commit(brokers: Broker
         with pytest.raises(TransactionAbortableError), producer.transaction():
             producer.send("t", b"1")
             lost = producer.send("t", b"poison")
-        with pytest.raises(KafkaError, match="no partition for this one"):
+        with pytest.raises(InvalidPartitionError, match="partitioner raised ValueError") as raised:
             lost.result(WAIT_S)
+        assert isinstance(raised.value.__cause__, ValueError)
+        assert raised.value.topic == "t"
         with producer.transaction():
             producer.send("t", b"2")
     assert brokers.values("t") == {0: [b"0", b"2"]}

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 from zlib import crc32
 
 from aioproducer._util import log
+from aioproducer._util.printable import exception_without_data
 from aioproducer.client import producer as asynchronous
 from aioproducer.client.lifecycle import warned_of_by_owner
 from aioproducer.compat.confluent._cluster import ClusterMetadata, cluster_of
@@ -450,7 +451,7 @@ def _own(error: Exception) -> KafkaError:
         return error
     if isinstance(error, TypeError | ValueError):
         return SerializationError(str(error))
-    made = KafkaError(f"the record could not be handed on: {error!r}")
+    made = KafkaError(f"the record could not be handed on: {exception_without_data(error)}")
     made.__cause__ = error
     return made
 
