@@ -30,7 +30,7 @@ from aioproducer.records.layout import HEADER_SIZE
 from aioproducer.runtime.delivery import Delivery, WakeUps
 from aioproducer.runtime.delivery.unhandled import UnretrievedFailures
 from aioproducer.runtime.send.fast_path import wall_clock_ms
-from aioproducer.runtime.send.validation import check_timestamp, partition_index
+from aioproducer.runtime.send.validation import checked_timestamp, partition_index
 from aioproducer.types import HeaderPairs, PartitionMetadata, TopicMetadata, TopicPartition
 
 _BUILDER_BYTES = 256
@@ -108,7 +108,7 @@ class WaitingRecords:
         if timestamp_ms is None:
             timestamp_ms = wall_clock_ms()
         else:
-            check_timestamp(timestamp_ms, topic)
+            timestamp_ms = checked_timestamp(timestamp_ms, topic)
         batch = ProducerBatch(
             where,
             bytearray(size + _BUILDER_BYTES),

@@ -139,7 +139,7 @@ class RecordCheck:
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
         else:
-            check_timestamp(timestamp_ms, meta.name)
+            timestamp_ms = checked_timestamp(timestamp_ms, meta.name)
             if timestamp_ms in SECONDS and not self._has_warned_of_seconds:
                 self._warn_of_seconds(timestamp_ms, meta.name)
         if partition is None:
@@ -159,16 +159,20 @@ class RecordCheck:
         )
 
 
-def check_timestamp(timestamp_ms: object, topic: str) -> None:
-    """Raise if this is not a time in milliseconds.
+def checked_timestamp(timestamp_ms: object, topic: str) -> int:
+    """Return a time in milliseconds that a user has given: an int or another exact integer.
 
     Raises:
-        SerializationError: its cause is a `TypeError` if it is not an int, else a `ValueError`.
+        SerializationError: its cause is a `TypeError` if it is no integer, else a `ValueError`.
     """
-    if type(timestamp_ms) is int and 0 <= timestamp_ms < _TIMESTAMPS:
-        return
+    kind: type[Exception] = ValueError
+    try:
+        number = index_of(timestamp_ms)  # type: ignore[arg-type]
+    except TypeError:
+        kind, number = TypeError, -1
+    if 0 <= number < _TIMESTAMPS:
+        return number
     what = f"timestamp_ms must be an int from 0 to 2**63-1, got {timestamp_ms!r}"
-    kind = ValueError if type(timestamp_ms) is int else TypeError
     raise SerializationError(what, topic=topic) from kind(what)
 
 

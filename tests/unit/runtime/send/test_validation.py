@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import numpy
 import pytest
 
 from aioproducer.core.batching.buffer_pool import BufferPool
@@ -15,7 +16,7 @@ from aioproducer.runtime.send.validation import (
     ChoosePartition,
     PartitionChoice,
     RecordCheck,
-    check_timestamp,
+    checked_timestamp,
     partition_index,
 )
 from aioproducer.types import PartitionMetadata, TopicMetadata
@@ -82,13 +83,18 @@ def test_a_timestamp_is_a_number_of_milliseconds_that_fits_63_bits(timestamp_ms:
     assert record_of(check_of(), timestamp_ms=timestamp_ms).timestamp_ms == timestamp_ms
 
 
+def test_a_timestamp_may_be_an_integer_of_another_type() -> None:
+    stamp = record_of(check_of(), timestamp_ms=numpy.int64(7)).timestamp_ms
+    assert (stamp, type(stamp)) == (7, int)
+
+
 @pytest.mark.parametrize(
     ("timestamp_ms", "cause"),
     [(-1, ValueError), (2**63, ValueError), (True, TypeError), (1.5, TypeError), ("1", TypeError)],
 )
 def test_anything_else_is_no_timestamp(timestamp_ms: object, cause: type[Exception]) -> None:
     with pytest.raises(SerializationError, match="from 0 to 2") as caught:
-        check_timestamp(timestamp_ms, "t")
+        checked_timestamp(timestamp_ms, "t")
     assert caught.value.topic == "t"
     assert type(caught.value.__cause__) is cause
 
