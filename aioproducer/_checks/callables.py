@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
+from functools import partial
 
 from aioproducer.errors import ConfigError
 
 
 def makes_coroutines(function: object) -> bool:
     """Return whether a call only makes a coroutine that is not awaited: no use as a callback."""
+    while isinstance(function, partial):
+        function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - not whether it is callable: how
     )

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, Unpack
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 
+from aioproducer._checks.callables import makes_coroutines
 from aioproducer._util import log
 from aioproducer._util.arguments import timeout_of
 from aioproducer._util.secrets import hides_arguments
@@ -238,7 +239,7 @@ def _given_by(override: Callable[..., object]) -> dict[str, Producer]:
     defaults = [type(each.default) for each in signature.parameters.values()]
     if any(kind.__module__.partition(".")[0] == "fastapi" for kind in defaults):
         return {}  # FastAPI fills them in, such as `Depends(...)`
-    if inspect.iscoroutinefunction(override) or inspect.isgeneratorfunction(override):
+    if makes_coroutines(override) or inspect.isgeneratorfunction(override):
         return {}
     found = override()
     return {_KEY: found} if isinstance(found, Producer) else {}
