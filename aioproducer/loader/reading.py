@@ -30,11 +30,13 @@ class SourceReader:
         self._batches: Iterator[RowBatch] = source.batches(after)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="aioproducer-loader")
         self._ahead: Future[MappedBatch | None] | None = None
+        self._is_at_end = False
 
     async def next(self) -> MappedBatch | None:
         """Return the next batch, None at the end; raise what the source raises."""
         wanted = self._ahead or self._thread.submit(self._read)
         batch = await asyncio.wrap_future(wanted)
+        self._is_at_end = batch is None
         self._ahead = None if batch is None else self._thread.submit(self._read)
         return batch
 
@@ -50,10 +52,9 @@ class SourceReader:
         """End the reading, close the source's files and the thread.
 
         Args:
-            interrupt: whether a read that waits for input is ended; the source can then not be
-                read again.
+            interrupt: whether a read that waits for input is ended.
         """
-        if interrupt:
+        if interrupt and not self._is_at_end:  # another load may read the same source meanwhile
             self.interrupt()
         try:
             await self.in_thread(self._close_source)

@@ -138,6 +138,11 @@ class FileSource:
 
     def batches(self, after: Position | None = None) -> Iterator[RowBatch]:
         """See `Source`."""
+        # Each reading has its own: the end of an earlier one must not end this one.
+        self._interrupt = interrupt = threading.Event()
+        return self._batches(after, interrupt)
+
+    def _batches(self, after: Position | None, interrupt: threading.Event) -> Iterator[RowBatch]:
         if after is not None and after.file not in self._files:
             raise SourceError(f"cannot resume after {after}: {after.file} is not among the inputs")
         done = 0 if after is None else self._files.index(after.file)
@@ -146,17 +151,22 @@ class FileSource:
             for file in self._files[done:]:
                 with _readable(file):
                     try:
-                        yield from self._file_batches(file, after, before, process)
+                        yield from self._file_batches(file, after, before, process, interrupt)
                     except ReadInterruptedError:
                         return
                 after = None
                 before += _size(file) or 0
 
     def _file_batches(
-        self, file: str, after: Position | None, before: int, process: ArrowProcess
+        self,
+        file: str,
+        after: Position | None,
+        before: int,
+        process: ArrowProcess,
+        interrupt: threading.Event,
     ) -> Iterator[RowBatch]:
         found_any = read_any = False
-        for member in members(file, self._interrupt, self._member):
+        for member in members(file, interrupt, self._member):
             found_any = True
             format_ = self._format or self._format_by_name(member)
             if format_ is None:
@@ -203,7 +213,7 @@ class RowsSource:
     def __init__(self, rows: Iterable[Mapping[str, Any]], *, name: str = "rows") -> None:
         self._rows = rows
         self._name = name
-        self._interrupted = threading.Event()
+        self._interrupt = threading.Event()
 
     @property
     def name(self) -> str:
@@ -217,13 +227,17 @@ class RowsSource:
 
     def interrupt(self) -> None:
         """See `Source`; takes effect at the next batch."""
-        self._interrupted.set()
+        self._interrupt.set()
 
     def batches(self, after: Position | None = None) -> Iterator[RowBatch]:
         """See `Source`."""
+        self._interrupt = interrupt = threading.Event()
+        return self._batches(after, interrupt)
+
+    def _batches(self, after: Position | None, interrupt: threading.Event) -> Iterator[RowBatch]:
         first_row = 1 if after is None else after.row + 1
         rows = islice(iter(self._rows), first_row - 1, None)
-        while not self._interrupted.is_set() and (batch := list(self._next_rows(rows))):
+        while not interrupt.is_set() and (batch := list(self._next_rows(rows))):
             yield RowBatch(self._name, None, first_row, batch, columns=None)
             first_row += len(batch)
 

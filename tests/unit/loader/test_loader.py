@@ -395,6 +395,59 @@ async def test_state_is_saved_while_running(tmp_path: Path) -> None:
     assert LoadState.read(state) == result.state
 
 
+async def test_rows_in_memory_are_loaded_again_whole() -> None:
+    source = RowsSource([{"key": "1", "value": "v1"}])
+    for topic in ("first", "second"):
+        producer = FakeProducer()
+        await Loader(producer, source, topic, LoadOptions(KEYED)).run()
+        assert producer.values == values(1)
+
+
+async def test_a_pipe_is_loaded_again_whole(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    source = FileSource(pipe, format=LinesFormat(key_separator=":"))
+    for topic in ("first", "second"):
+        producer = FakeProducer()
+        writing = asyncio.create_task(asyncio.to_thread(pipe.write_bytes, b"1:v1\n"))
+        await Loader(producer, source, topic, LoadOptions(KEYED)).run()
+        await writing
+        assert producer.values == values(1)
+
+
+async def test_a_stopped_load_resumes_from_the_same_source(tmp_path: Path) -> None:
+    source = RowsSource([{"key": str(n), "value": f"v{n}"} for n in range(1, 2001)])
+    producer, options = FakeProducer(), LoadOptions(KEYED, state=tmp_path / "state", resume=True)
+    loader = Loader(producer, source, "t", options)
+    stopped = asyncio.create_task(loader.run())
+    await until(lambda: producer.sent)
+    loader.stop()
+    assert not (await stopped).complete
+    assert (await Loader(producer, source, "t", options).run()).complete
+    assert producer.values == values(*range(1, 2001))
+
+
+async def test_the_end_of_a_load_ends_no_other_load_of_its_source() -> None:
+    is_over = threading.Event()
+    readings = itertools.count()
+
+    class Rows:
+        def __iter__(self) -> Iterator[dict[str, str]]:
+            waits = next(readings) == 0
+            for n in range(1, 2001):
+                if waits and n == 600:
+                    is_over.wait(10)
+                yield {"key": str(n), "value": f"v{n}"}
+
+    slow, quick, source = FakeProducer(), FakeProducer(), RowsSource(Rows())
+    loading = asyncio.create_task(Loader(slow, source, "t", LoadOptions(KEYED)).run())
+    await until(lambda: slow.sent)
+    assert (await Loader(quick, source, "t", LoadOptions(KEYED)).run()).complete
+    is_over.set()
+    assert (await loading).complete
+    assert (len(slow.sent), len(quick.sent)) == (2000, 2000)
+
+
 async def test_loader_runs_once(tmp_path: Path) -> None:
     loader = Loader(FakeProducer(), lines_file(tmp_path, 1), "t", LoadOptions(KEYED))
     await loader.run()
