@@ -51,6 +51,7 @@ SchemaIdPlace = Literal["payload", "header"]
 """Where a record says which schema it has."""
 
 _MOST_PLANS: Final = 10_000
+_MOST_PREPARED: Final = 100
 _LARGE: Final = 64 * 1024
 """Schemas of more characters are prepared in a thread; 2 MiB take some seconds."""
 _SHORTEST_REFRESH_S: Final = 1.0
@@ -98,6 +99,7 @@ class RegistrySerializer(ABC):
         self._registry = registry
         self._use = use
         self._plans: dict[str, Plan] = {}
+        self._encoders: dict[Schema, tuple[Encode, bytes]] = {}
 
     def serialize(
         self, data: Any, context: SerializationContext
@@ -178,8 +180,7 @@ class RegistrySerializer(ABC):
     async def _plan_of(self, found: RegisteredSchema, good_until: float) -> Plan:
         if not self._use.ignore_rules:
             refuse_rules(found, "`ignore_rules=True`")
-        encode = await self._encoder(found.schema)
-        indexes = await self._indexes(found)
+        encode, indexes = await self._encoder_for(found)
         if self._use.schema_id_in == "payload":
             return Plan(prefix(found.id) + indexes, None, encode, good_until)
         if found.guid is None:
@@ -189,6 +190,21 @@ class RegistrySerializer(ABC):
                 advice="use Confluent Schema Registry 8.0 or later, or `schema_id_in='payload'`",
             )
         return Plan(b"", header_content(found.guid) + indexes, encode, good_until)
+
+    async def _encoder_for(self, found: RegisteredSchema) -> tuple[Encode, bytes]:
+        """Return what writes by a schema; it is made once for all records that wait for it."""
+        known = self._encoders.get(found.schema)
+        if known is not None:
+            return known
+
+        async def prepare() -> tuple[Encode, bytes]:
+            return await self._encoder(found.schema), await self._indexes(found)
+
+        made = await self._registry.shared(("prepared", id(self), found.schema), prepare)
+        if len(self._encoders) >= _MOST_PREPARED:
+            del self._encoders[next(iter(self._encoders))]
+        self._encoders[found.schema] = made
+        return made
 
     @abstractmethod
     def _name(self) -> str | None:

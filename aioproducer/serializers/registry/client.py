@@ -342,6 +342,30 @@ class SchemaRegistry:
             return False
         return True
 
+    async def shared(self, key: tuple[Any, ...], work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return the result of `work()`, which runs once for all calls of a time; for serializers.
+
+        A cancelled call does not end it.
+
+        Raises:
+            SchemaRegistryError: the client was closed meanwhile.
+        """
+        self._check_loop()
+        task = self._under_way.get(key)
+        if task is None:
+            task = asyncio.ensure_future(work())
+            self._under_way[key] = task
+            task.add_done_callback(lambda done: self._on_done(key, done))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if not task.cancelled() or (caller is not None and caller.cancelling()):
+                raise
+            closed = SchemaRegistryError("the schema registry's client was closed meanwhile")
+            closed.retriable = True  # the next request opens it again
+            raise closed from None
+
     # -- private ---------------------------------------------------------------------------------
 
     async def _register(self, subject: str, schema: Schema, normalize: bool) -> Any:
@@ -441,27 +465,13 @@ class SchemaRegistry:
         """Return the cached answer, or that of one request shared by all callers."""
         if key in self._known:
             return self._known[key]  # type: ignore[no-any-return]
-        self._check_loop()
-        task = self._under_way.get(key)
-        if task is None:
 
-            async def work() -> T:
-                answer = await ask()
-                self._remember(key, answer)
-                return answer
+        async def work() -> T:
+            answer = await ask()
+            self._remember(key, answer)
+            return answer
 
-            task = asyncio.ensure_future(work())
-            self._under_way[key] = task
-            task.add_done_callback(lambda done: self._on_done(key, done))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if not task.cancelled() or (caller is not None and caller.cancelling()):
-                raise
-            closed = SchemaRegistryError("the schema registry's client was closed meanwhile")
-            closed.retriable = True  # the next request opens it again
-            raise closed from None
+        return await self.shared(key, work)
 
     def _on_done(self, key: tuple[Any, ...], task: asyncio.Task[Any]) -> None:
         if self._under_way.get(key) is task:

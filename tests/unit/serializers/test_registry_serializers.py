@@ -33,6 +33,7 @@ from aioproducer.serializers import (
     AvroSerializer,
     JsonSchemaSerializer,
     ProtobufSerializer,
+    Schema,
     SchemaReference,
     SchemaRegistry,
     SerializationContext,
@@ -40,6 +41,7 @@ from aioproducer.serializers import (
     record_name,
     topic_record_name,
 )
+from aioproducer.serializers.registry.base import Encode
 from aioproducer.serializers.registry.wire_format import (
     message_indexes,
     prefix,
@@ -882,6 +884,50 @@ def test_a_missing_package_is_named(
     monkeypatch.setitem(__import__("sys").modules, package, None)
     with pytest.raises(ConfigError, match=r"is needed .*aioproducer\[schema-registry\]"):
         make(registry)
+
+
+class Counting(JsonSchemaSerializer):
+    """Counts how often a schema is prepared."""
+
+    prepared = 0
+
+    async def _encoder(self, schema: Schema) -> Encode:
+        self.prepared += 1
+        return await super()._encoder(schema)
+
+
+async def made_at_once(serializer: Serializer, records: int) -> set[bytes]:
+    return {*await asyncio.gather(*(made(serializer, {"name": "a"}) for _ in range(records)))}
+
+
+@pytest.mark.parametrize("length", [10, 100_000])  # a long one is prepared in a thread
+async def test_a_schema_is_prepared_once_for_all_records_that_wait(
+    registry: SchemaRegistry, length: int
+) -> None:
+    schema = {**DESCRIBED, "description": length * "x"}
+    serializer = Counting(registry, schema, auto_register=True)
+    assert await made_at_once(serializer, 20) == {prefix(1) + b'{"name":"a"}'}
+    assert serializer.prepared == 1
+
+
+async def test_a_schema_is_prepared_once_for_all_topics(registry: SchemaRegistry) -> None:
+    serializer = Counting(registry, DESCRIBED, auto_register=True)
+    for topic in ("first", "second"):
+        await made(serializer, {"name": "a"}, SerializationContext(topic, "value"))
+    assert serializer.prepared == 1
+
+
+async def test_a_record_that_is_given_up_ends_no_preparation_for_others(
+    registry: SchemaRegistry,
+) -> None:
+    serializer = Counting(registry, {**DESCRIBED, "description": 100_000 * "x"}, auto_register=True)
+    waiting = [asyncio.create_task(made(serializer, {"name": "a"})) for _ in range(3)]
+    await until(lambda: serializer.prepared)
+    waiting[0].cancel()
+    first, *others = await asyncio.gather(*waiting, return_exceptions=True)
+    assert isinstance(first, asyncio.CancelledError)
+    assert {*others} == {prefix(1) + b'{"name":"a"}'}
+    assert serializer.prepared == 1
 
 
 # -- refreshing the latest version -----------------------------------------------------------------
