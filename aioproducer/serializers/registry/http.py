@@ -19,7 +19,7 @@ import json
 import random
 import re
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
@@ -150,7 +150,6 @@ class RegistryConnection:
         self._transport = transport
         self._rng = rng
         self._first = 0
-        self._sent: list[str] = []
         self._warn_of_exposure()
         self._client: httpx.AsyncClient | None = None
 
@@ -192,12 +191,13 @@ class RegistryConnection:
         """
         settings = self._settings
         attempt = 0
+        sent: list[str] = []  # other requests run meanwhile, with other tokens
         while True:
             url = settings.urls[(self._first + attempt) % len(settings.urls)]
             try:
-                status, answer = await self._ask(method, url + path, body)
+                status, answer = await self._ask(method, url + path, body, sent)
             except (self._httpx.RequestError, TimeoutError) as error:
-                failure = self._failure(what, url, error)
+                failure = self._failure(what, url, error, sent)
                 if not failure.retriable:
                     raise failure from None
             else:
@@ -212,19 +212,24 @@ class RegistryConnection:
                 raise failure
             await asyncio.sleep(settings.backoff.delay(attempt - 1, self._rng))
 
-    def _failure(self, what: str, url: str, error: Exception) -> SchemaRegistryError:
+    def _failure(
+        self, what: str, url: str, error: Exception, sent: Sequence[str]
+    ) -> SchemaRegistryError:
         """Return the error for a request without an answer."""
         if isinstance(error, self._httpx.LocalProtocolError):
             # Its text quotes what was to be sent, such as credentials.
             return SchemaRegistryError(f"{what}: the request cannot be sent to {url}")
-        reason = without_secrets(str(error) or type(error).__name__, self._sent)
+        reason = without_secrets(str(error) or type(error).__name__, sent)
         return _unreachable(what, url, error, reason)
 
-    async def _ask(self, method: str, url: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
+    async def _ask(
+        self, method: str, url: str, body: dict[str, Any] | None, sent: list[str]
+    ) -> tuple[int, bytes]:
+        """Return status and body; `sent` gets what errors must not quote."""
         client = await self._open()
         async with asyncio.timeout(self._settings.request_timeout):
             headers = await self._headers()
-            self._sent = self._secrets_in(headers)
+            sent[:] = self._secrets_in(headers)
             try:
                 status, answer = await exchange(
                     client,
@@ -239,7 +244,7 @@ class RegistryConnection:
                     f"the answer of the schema registry is refused: {error}"
                 ) from None
         if not 200 <= status < 300:
-            text = without_secrets(answer.decode("utf-8", "replace"), self._sent)
+            text = without_secrets(answer.decode("utf-8", "replace"), sent)
             answer = text.encode()
         return status, answer
 

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pydantic
 import pytest
+from support.waiting import until
 
 from aioproducer.errors import (
     ConfigError,
@@ -267,6 +268,29 @@ async def test_credentials_are_sent_and_never_shown() -> None:
     assert "credentials" in str(caught.value)
     for text in (repr(registry), str(caught.value), repr(caught.value), repr(vars(registry))):
         assert "cret" not in text
+
+
+async def test_an_error_quotes_no_token_although_another_request_has_a_newer_one() -> None:
+    tokens = iter(["first-token", "second-token"])
+    answers = [asyncio.Event(), asyncio.Event()]
+    requests: list[httpx.Request] = []
+
+    async def refuse(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        await answers[len(requests) - 1].wait()
+        return httpx.Response(401, json={"message": request.headers["authorization"]})
+
+    transport = httpx.MockTransport(refuse)
+    async with SchemaRegistry(
+        "https://r", transport=transport, bearer_token=lambda: next(tokens)
+    ) as registry:
+        asked = [asyncio.create_task(registry.latest(subject)) for subject in "ab"]
+        await until(lambda: len(requests) == 2)
+        for answer in answers:
+            answer.set()
+        for each in asked:
+            with pytest.raises(SchemaRegistryError, match=r"of subject [ab]: \*\*\*"):
+                await each
 
 
 @pytest.mark.parametrize("waits", [False, True])
