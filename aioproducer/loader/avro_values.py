@@ -14,6 +14,7 @@ Invariants
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
@@ -32,6 +33,20 @@ from aioproducer.serializers.registry.wire_format import prefix
 if TYPE_CHECKING:
     from aioproducer.serializers.registry.client import SchemaRegistry
 
+_NUMBER: Final = re.compile(r"-?[0-9]+")
+_DIGITS_OF_DATE: Final = 8
+
+
+def _time_or_number(text: str) -> datetime | int:
+    """Return a time, or what digits alone count; only `20240131` is a date.
+
+    `datetime.fromisoformat` takes 1712010112345 for 23:45 on 1 January 1712.
+    """
+    if _NUMBER.fullmatch(text) and len(text) != _DIGITS_OF_DATE:
+        return int(text)
+    return datetime.fromisoformat(text)
+
+
 _TEXTS: Final[Mapping[str, Callable[[str], Any]]] = {
     "int": int,
     "long": int,
@@ -42,10 +57,10 @@ _TEXTS: Final[Mapping[str, Callable[[str], Any]]] = {
     "date": date.fromisoformat,
     "time-millis": time.fromisoformat,
     "time-micros": time.fromisoformat,
-    "timestamp-millis": datetime.fromisoformat,
-    "timestamp-micros": datetime.fromisoformat,
-    "local-timestamp-millis": datetime.fromisoformat,
-    "local-timestamp-micros": datetime.fromisoformat,
+    "timestamp-millis": _time_or_number,
+    "timestamp-micros": _time_or_number,
+    "local-timestamp-millis": _time_or_number,
+    "local-timestamp-micros": _time_or_number,
     "decimal": Decimal,
 }
 """What a text becomes, by Avro's types and logical types."""

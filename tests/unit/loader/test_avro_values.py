@@ -166,6 +166,28 @@ def test_a_time_without_an_offset_is_utc(kind: Any, value: Any) -> None:
     assert row["at"].replace(tzinfo=None) == NAIVE
 
 
+@pytest.mark.parametrize("kind", ["timestamp", "local-timestamp"])
+@pytest.mark.parametrize(
+    ("unit", "text", "number"),
+    [
+        ("millis", "1712010112345", 1712010112345),
+        ("millis", "1700000000000", 1700000000000),
+        ("millis", "-1", -1),
+        ("micros", "1712010112345678", 1712010112345678),
+        ("millis", "20240131", 1706659200000),  # no other digits alone are a date
+    ],
+)
+def test_digits_alone_are_a_number_in_the_unit_of_a_timestamp(
+    kind: str, unit: str, text: str, number: int
+) -> None:
+    def of(type_: Any) -> dict[str, Any]:
+        return {"type": "record", "name": "Row", "fields": [{"name": "at", "type": type_}]}
+
+    values = AvroValues(1, json.dumps(of({"type": "long", "logicalType": f"{kind}-{unit}"})))
+    found = fastavro.schemaless_reader(io.BytesIO(values({"at": text})[5:]), of("long"), None)
+    assert found == {"at": number}
+
+
 def test_no_time_is_null() -> None:
     fields = [{"name": "at", "type": ["null", INSTANT]}]
     schema = {"type": "record", "name": "Row", "fields": fields}
