@@ -25,7 +25,7 @@ from aioproducer.cli.sessions import link_opener
 from aioproducer.errors import UnknownTopicOrPartitionError, error_from_code
 from aioproducer.testing.admin import create_topic, delete_topic
 from aioproducer.testing.wire_client import OpenLink, WireClient, first_of
-from aioproducer.wire.messages import MetadataResponseTopic
+from aioproducer.wire.messages.metadata import MetadataResponseTopic
 
 app: typer.Typer = typer.Typer(
     cls=Group, help="List, create, read, describe and delete topics.", no_args_is_help=True

@@ -39,7 +39,9 @@ from aioproducer.metrics.otlp import Point
 if TYPE_CHECKING:
     from random import Random
 
-    from aioproducer.wire.messages import GetTelemetrySubscriptionsResponse
+    from aioproducer.wire.messages.get_telemetry_subscriptions import (
+        GetTelemetrySubscriptionsResponse,
+    )
 
 DEFAULT_INTERVAL_S = 300.0
 """Interval while no broker has set one (Java: `DEFAULT_PUSH_INTERVAL_MS`)."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aioproducer.errors import ProtocolError
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import decode_response, peek_correlation_id
-from aioproducer.wire.messages import ProduceRequest
+from aioproducer.wire.messages.produce import ProduceRequest
 from aioproducer.wire.produce import decode_acknowledgement
 from aioproducer.wire.schema import Message
 

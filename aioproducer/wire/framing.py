@@ -18,7 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from struct import Struct
+from typing import Final
 
 from aioproducer.errors import ProtocolError
 from aioproducer.wire import messages
@@ -58,6 +60,9 @@ class RequestHeader:
     body: memoryview
 
 
+_MODULES: Final = {module.rpartition(".")[2].upper(): module for module in messages.MODULES}
+
+
 class _RequestTypes(Mapping[ApiKey, type[Message]]):
     """The request class of each declared API; its module is imported on first look-up."""
 
@@ -65,23 +70,22 @@ class _RequestTypes(Mapping[ApiKey, type[Message]]):
         return _request_type(key)
 
     def __iter__(self) -> Iterator[ApiKey]:
-        declared = {module.rpartition(".")[2] for module in messages.CLASSES}
-        return (key for key in ApiKey if key.name.lower() in declared)
+        return (key for key in ApiKey if key.name in _MODULES)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(_MODULES)
 
 
 @cache
 def _request_type(key: int) -> type[Message]:
     try:
         name = ApiKey(key).name
-    except ValueError:
+        home = _MODULES[name]
+    except (KeyError, ValueError):
         raise KeyError(key) from None
-    found = getattr(messages, "".join(map(str.capitalize, name.split("_"))) + "Request", None)
-    if found is None:
-        raise KeyError(key)
-    return found  # type: ignore[no-any-return]
+    module = import_module(f"{messages.__name__}.{home}")
+    request = "".join(map(str.capitalize, name.split("_"))) + "Request"
+    return getattr(module, request)  # type: ignore[no-any-return]
 
 
 REQUEST_TYPES: Mapping[ApiKey, type[Message]] = _RequestTypes()

@@ -29,7 +29,7 @@ from aioproducer.wire.framing import (
     begin_request,
     set_size,
 )
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,

@@ -22,7 +22,7 @@ from aioproducer.records.batch import encode_batch
 from aioproducer.records.layout import CRC_END
 from aioproducer.testing.wire_client import WireClient
 from aioproducer.wire.framing import encode_request
-from aioproducer.wire.messages import InitProducerIdRequest, InitProducerIdResponse
+from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from aioproducer.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,

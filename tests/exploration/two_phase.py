@@ -49,13 +49,14 @@ from aioproducer.wire.framing import (
     decode_response,
     encode_request,
 )
-from aioproducer.wire.messages import AddPartitionsToTxnResponse, MetadataRequest
+from aioproducer.wire.messages.metadata import MetadataRequest
 from aioproducer.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
+from aioproducer.wire.messages.transactions.add_partitions_to_txn import AddPartitionsToTxnResponse
 from aioproducer.wire.schema import Message
 from exploration.explorer import Result
 from exploration.world import Event

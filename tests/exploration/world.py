@@ -46,16 +46,19 @@ from aioproducer.errors import (
 )
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.types import Persistence, TopicPartition
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+)
+from aioproducer.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
-from aioproducer.wire.messages.produce import BatchIndexAndErrorMessage, LeaderIdAndEpoch
 from aioproducer.wire.produce import Acknowledgement
 from exploration.broker import (
     LAST_EPOCH,

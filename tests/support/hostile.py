@@ -29,12 +29,8 @@ from aioproducer.wire.framing import (
     encode_response,
     frame_size,
 )
-from aioproducer.wire.messages import (
-    ApiVersion,
-    ApiVersionsResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
+from aioproducer.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from aioproducer.wire.messages.metadata import MetadataRequest, MetadataResponse
 from aioproducer.wire.schema import Message
 
 Ranges = Mapping[int, tuple[int, int]]

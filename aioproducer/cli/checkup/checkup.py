@@ -31,7 +31,7 @@ from aioproducer.errors import AuthorizationError, ConfigError, KafkaError
 from aioproducer.runtime.native import missing_core
 from aioproducer.runtime.security_settings import principal_of
 from aioproducer.types import Node
-from aioproducer.wire.messages import MetadataResponse, MetadataResponseTopic
+from aioproducer.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 _MOST_BROKERS = 50
 """More are not checked: a cluster of that size has other tools, too."""

@@ -13,20 +13,23 @@ from typing import cast
 from aioproducer.core.transactions.coordinator_queries import CoordinatorQuery
 from aioproducer.errors import error_from_code
 from aioproducer.testing.wire_client import first_of
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.admin.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
+)
+from aioproducer.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
+)
+from aioproducer.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
 )
+from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from aioproducer.wire.schema import Message
 
 _WITHOUT_CREATION = 4

@@ -18,8 +18,7 @@ from aioproducer.errors import (
     error_from_code,
 )
 from aioproducer.errors.authorization import this_principal, with_access
-from aioproducer.wire.messages import MetadataResponseTopic
-from aioproducer.wire.messages.metadata import MetadataResponsePartition
+from aioproducer.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 
 MIN_IN_SYNC = "min.insync.replicas"
 TIMESTAMP_TYPE = "message.timestamp.type"

@@ -11,7 +11,7 @@ from typing import Any
 
 from aioproducer.compat._shared_classes import counterpart
 from aioproducer.compat.confluent import errors
-from aioproducer.wire.messages import MetadataResponse
+from aioproducer.wire.messages.metadata import MetadataResponse
 
 _MODULE = "confluent_kafka.admin"
 

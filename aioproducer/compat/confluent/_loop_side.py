@@ -38,7 +38,11 @@ from aioproducer.errors import (
     WouldBlockError,
 )
 from aioproducer.types import Node
-from aioproducer.wire.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from aioproducer.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 
 _log = log.get("producer")
 _PER_TURN: Final = 1000

@@ -29,11 +29,8 @@ from aioproducer.types import (
 )
 
 if TYPE_CHECKING:
-    from aioproducer.wire.messages import (
-        MetadataResponseBroker,
-        MetadataResponsePartition,
-        NodeEndpoint,
-    )
+    from aioproducer.wire.messages.common import NodeEndpoint
+    from aioproducer.wire.messages.metadata import MetadataResponseBroker, MetadataResponsePartition
 
 ZERO_ID = UUID(int=0)
 """The topic id for brokers without topic ids (Metadata before v10)."""

@@ -30,7 +30,7 @@ from aioproducer.errors.authorization import this_principal, with_access
 from aioproducer.types import NO_LEADER, TopicMetadata
 
 if TYPE_CHECKING:
-    from aioproducer.wire.messages import MetadataResponseTopic
+    from aioproducer.wire.messages.metadata import MetadataResponseTopic
 
 _NOT_ASKED = "no broker could be asked yet"
 _PERMANENT = (InvalidTopicError, TopicAuthorizationFailedError)

@@ -45,11 +45,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from aioproducer._util.backoff import ExponentialBackoff
-    from aioproducer.wire.messages import (
-        MetadataResponse,
-        MetadataResponseTopic,
-        NodeEndpoint,
-    )
+    from aioproducer.wire.messages.common import NodeEndpoint
+    from aioproducer.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 _NOT_ASKED_FOR = "the topic is not among those asked for"
 _FATAL = (AuthenticationError, UnsupportedVersionError)

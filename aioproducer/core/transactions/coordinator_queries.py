@@ -30,30 +30,40 @@ from aioproducer.types import (
     TopicPartition,
     TransactionDescription,
 )
-from aioproducer.wire.messages import (
-    AddOffsetsToTxnResponse,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    EndTxnResponse,
+from aioproducer.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-    InitProducerIdResponse,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
+)
+from aioproducer.wire.messages.init_producer_id import InitProducerIdResponse
+from aioproducer.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
+)
+from aioproducer.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+)
+from aioproducer.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
-    TxnOffsetCommitResponse,
 )
+from aioproducer.wire.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnResponse
+from aioproducer.wire.messages.transactions.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from aioproducer.wire.messages.transactions.end_txn import EndTxnResponse
+from aioproducer.wire.messages.transactions.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from aioproducer.wire.messages.transactions.txn_offset_commit import TxnOffsetCommitResponse
 from aioproducer.wire.schema import Message
 
 _T = TypeVar("_T")

@@ -17,20 +17,24 @@ from uuid import UUID
 from aioproducer.core.sending.idempotence import ProducerIdentity
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from aioproducer.wire.messages import (
-    AddOffsetsToTxnRequest,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    EndTxnRequest,
+from aioproducer.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-    InitProducerIdRequest,
+)
+from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
+from aioproducer.wire.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnRequest
+from aioproducer.wire.messages.transactions.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest
+from aioproducer.wire.messages.transactions.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from aioproducer.wire.messages.transactions.add_partitions_to_txn import AddPartitionsToTxnResponse
 from aioproducer.wire.schema import Message
 
 NO_IDENTITY = ProducerIdentity(-1, -1)

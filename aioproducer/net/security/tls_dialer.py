@@ -20,7 +20,7 @@ from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.net.security.tls import TlsContexts
 from aioproducer.net.security.tls_failures import not_tls, tls_error_of
 from aioproducer.wire.framing import encode_request, frame_size, peek_correlation_id
-from aioproducer.wire.messages import ApiVersionsRequest
+from aioproducer.wire.messages.api_versions import ApiVersionsRequest
 
 _PROBE_ID = 0x746C73
 _PROBE_BYTES = 4096

@@ -41,7 +41,11 @@ from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
 from aioproducer.runtime.tasks.wakeup import WakeupTimer
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from aioproducer.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from aioproducer.wire.schema import Message
 
 if TYPE_CHECKING:

@@ -15,12 +15,8 @@ from aioproducer._util.arguments import seconds_of
 from aioproducer.errors import KafkaError
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import decode_response, encode_request, frame_size
-from aioproducer.wire.messages import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
+from aioproducer.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from aioproducer.wire.messages.metadata import MetadataRequest, MetadataResponse
 from aioproducer.wire.schema import Message
 
 _CLIENT_ID = "aioproducer-testing"

@@ -33,12 +33,11 @@ from aioproducer.testing.security.mechanisms import (
 )
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import RequestHeader, encode_response
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
 )
+from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from aioproducer.wire.schema import Message
 
 if TYPE_CHECKING:

@@ -25,20 +25,16 @@ from aioproducer.wire.framing import (
     decode_response,
     encode_request,
 )
-from aioproducer.wire.messages import (
-    CreateTopicsRequest,
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
+from aioproducer.wire.messages.admin.create_partitions import CreatePartitionsRequest
+from aioproducer.wire.messages.admin.create_topics import CreateTopicsRequest
+from aioproducer.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from aioproducer.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
-    MetadataRequest,
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
 )
-from aioproducer.wire.messages.admin.create_partitions import CreatePartitionsRequest
+from aioproducer.wire.messages.metadata import MetadataRequest
+from aioproducer.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from aioproducer.wire.schema import Message
 from fuzz.guard import Target, require
 from fuzz.messages import samples

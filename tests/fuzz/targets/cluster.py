@@ -18,13 +18,14 @@ from aioproducer.core.sending.produce_answers import (
 )
 from aioproducer.core.sending.produce_rules import action_for
 from aioproducer.errors import ProtocolError
-from aioproducer.wire.messages import (
-    LeaderIdAndEpoch,
+from aioproducer.wire.messages.common import LeaderIdAndEpoch, NodeEndpoint
+from aioproducer.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
-    NodeEndpoint,
+)
+from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,

@@ -15,7 +15,11 @@ from aioproducer.net.session import Session
 from aioproducer.net.settings import NetSettings
 from aioproducer.net.versions import BrokerVersions
 from aioproducer.wire.framing import REQUEST_TYPES, encode_response
-from aioproducer.wire.messages import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from aioproducer.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
 from fuzz.guard import Target, require
 from fuzz.source import Source
 from fuzz.streams import Wire, pieces, run_on_virtual_time

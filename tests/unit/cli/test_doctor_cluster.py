@@ -17,8 +17,7 @@ from aioproducer.testing import read_topic
 from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.types import Node
-from aioproducer.wire.messages import MetadataResponseTopic
-from aioproducer.wire.messages.metadata import MetadataResponsePartition
+from aioproducer.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from cli.checkup_places import closed_port, examined, failures, only
 
 NOW_MS = time.time_ns() // 1_000_000

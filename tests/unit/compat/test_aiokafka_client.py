@@ -23,7 +23,7 @@ from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.testing.broker.settings import ClusterSettings
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

@@ -24,11 +24,13 @@ from aioproducer.errors import KafkaError
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime.tasks.encoder import BatchEncoder
 from aioproducer.types import TopicPartition
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+)
+from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,

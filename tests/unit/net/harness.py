@@ -12,7 +12,7 @@ from typing import Any
 from aioproducer.errors import KafkaError
 from aioproducer.net import Dialer, NetSettings, NetworkClient, NodeState
 from aioproducer.types import Node
-from aioproducer.wire.messages import MetadataRequest
+from aioproducer.wire.messages.metadata import MetadataRequest
 from aioproducer.wire.schema import Message
 from net.virtual import MemoryDialer
 

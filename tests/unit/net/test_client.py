@@ -25,13 +25,9 @@ from aioproducer.net.io_stats import IOStats
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import encode_request
-from aioproducer.wire.messages import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    MetadataRequest,
-    MetadataResponse,
-    ProduceRequest,
-)
+from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from aioproducer.wire.messages.metadata import MetadataRequest, MetadataResponse
+from aioproducer.wire.messages.produce import ProduceRequest
 from net.harness import SETTINGS, Harness, harness
 from net.virtual import MemoryDialer, VirtualLoop, black_hole, virtual_time
 

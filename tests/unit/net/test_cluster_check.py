@@ -10,7 +10,7 @@ from aioproducer.net import NodeState
 from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import ApiVersionsRequest
+from aioproducer.wire.messages.api_versions import ApiVersionsRequest
 from net.harness import Harness, harness
 from net.virtual import MemoryDialer, virtual_time
 

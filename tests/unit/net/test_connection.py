@@ -26,7 +26,8 @@ from aioproducer.net.connection import WRITE_HIGH_WATER, Connection, IdleConnect
 from aioproducer.net.in_flight import InFlightRequest
 from aioproducer.net.io_stats import NodeIOStats
 from aioproducer.wire.framing import encode_request, encode_response
-from aioproducer.wire.messages import MetadataRequest, MetadataResponse, ProduceRequest
+from aioproducer.wire.messages.metadata import MetadataRequest, MetadataResponse
+from aioproducer.wire.messages.produce import ProduceRequest
 from aioproducer.wire.schema import Message
 from net.virtual import MemoryTransport, VirtualLoop, memory_pair, virtual_time
 

@@ -23,7 +23,7 @@ from aioproducer.net import NodeState
 from aioproducer.net.legacy_brokers import ranges_of_old_broker
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import REQUEST_TYPES
-from aioproducer.wire.messages import MetadataResponse
+from aioproducer.wire.messages.metadata import MetadataResponse
 from net.harness import harness
 from net.virtual import MemoryDialer, virtual_time
 

@@ -7,7 +7,7 @@ from support import hostile
 from support.hostile import SANE_RANGES, Peer, versions_response
 
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import ApiVersion, FinalizedFeatureKey
+from aioproducer.wire.messages.api_versions import ApiVersion, FinalizedFeatureKey
 from net.harness import harness
 from net.virtual import MemoryDialer, virtual_time
 

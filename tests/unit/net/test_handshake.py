@@ -39,11 +39,8 @@ from aioproducer.net.settings import software_label
 from aioproducer.types import SaslCredentials
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import REQUEST_TYPES
-from aioproducer.wire.messages import (
-    ApiVersionsRequest,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
+from aioproducer.wire.messages.api_versions import ApiVersionsRequest
+from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from aioproducer.wire.schema import Message
 from net.harness import SETTINGS, harness
 from net.virtual import MemoryDialer, memory_pair, virtual_time

@@ -22,7 +22,7 @@ from aioproducer.errors import (
 )
 from aioproducer.net import NodeState, PreparedRequest, TcpDialer
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import ProduceRequest
+from aioproducer.wire.messages.produce import ProduceRequest
 from net.harness import harness
 
 BOUND_S = 0.3

@@ -12,12 +12,8 @@ from aioproducer.errors import NodeDisconnectedError
 from aioproducer.net import NodeState
 from aioproducer.net.legacy_brokers import ranges_of_old_broker
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import (
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
+from aioproducer.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from aioproducer.wire.messages.metadata import MetadataRequest, MetadataResponse
 from net.harness import Harness, harness
 from net.virtual import MemoryDialer, virtual_time
 

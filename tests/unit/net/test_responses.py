@@ -15,11 +15,9 @@ from aioproducer.net.responses import (
     describe_end,
 )
 from aioproducer.wire.framing import encode_response
-from aioproducer.wire.messages import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    MetadataRequest,
-    MetadataResponse,
+from aioproducer.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from aioproducer.wire.messages.metadata import MetadataRequest, MetadataResponse
+from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,

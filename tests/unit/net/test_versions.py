@@ -10,7 +10,7 @@ from aioproducer.errors import UnsupportedVersionError
 from aioproducer.net.responses import BareFrame
 from aioproducer.net.versions import BrokerVersions, client_obeys_throttle
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import MetadataRequest
+from aioproducer.wire.messages.metadata import MetadataRequest
 
 version = st.integers(0, 20)
 

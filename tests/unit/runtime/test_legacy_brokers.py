@@ -22,15 +22,16 @@ from aioproducer.net.versions import BrokerVersions
 from aioproducer.records.reader import read_batches
 from aioproducer.runtime.legacy_brokers import refuse_what_they_lack
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    ListOffsetsResponse,
+from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from aioproducer.wire.messages.list_offsets import ListOffsetsResponse
+from aioproducer.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+)
+from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,

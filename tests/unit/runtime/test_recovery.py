@@ -19,7 +19,8 @@ from aioproducer.runtime.send.fast_path import wall_clock_ms
 from aioproducer.testing.broker import BrokerSpec, ClusterSettings, ClusterState, TopicSpec
 from aioproducer.testing.broker.producers import ProducerBatchKey
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import ApiVersionsRequest, MetadataResponse
+from aioproducer.wire.messages.api_versions import ApiVersionsRequest
+from aioproducer.wire.messages.metadata import MetadataResponse
 
 
 def producer_at(dialer: MemoryDialer, **options: Any) -> DialedProducer:

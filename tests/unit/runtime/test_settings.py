@@ -33,7 +33,7 @@ from aioproducer.runtime.settings import (
     sampling,
     sender_settings,
 )
-from aioproducer.wire.messages import MetadataResponse, MetadataResponseBroker
+from aioproducer.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 
 
 def config(**options: object) -> ProducerConfig:

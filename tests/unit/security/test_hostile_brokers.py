@@ -15,12 +15,14 @@ from aioproducer.errors import NotLeaderOrFollowerError
 from aioproducer.records.reader import read_batches
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import REQUEST_TYPES, RequestHeader
-from aioproducer.wire.messages import (
-    InitProducerIdResponse,
+from aioproducer.wire.messages.init_producer_id import InitProducerIdResponse
+from aioproducer.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+)
+from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,

@@ -29,7 +29,8 @@ from aioproducer.net.security.sasl.oauthbearer import OAuthBearer
 from aioproducer.net.security.sasl.plain import Plain
 from aioproducer.serializers import SchemaRegistry
 from aioproducer.types import OAuthToken, SaslCredentials
-from aioproducer.wire.messages import SaslAuthenticateResponse, SaslHandshakeResponse
+from aioproducer.wire.messages.sasl_authenticate import SaslAuthenticateResponse
+from aioproducer.wire.messages.sasl_handshake import SaslHandshakeResponse
 
 SECRET = 'hunter2 "4711"/ä?'
 TOKEN = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJodW50ZXIyIn0.c2lnbmF0dXJl"

@@ -30,12 +30,12 @@ from aioproducer.net.security.oidc import EndpointSettings, TokenEndpoint
 from aioproducer.serializers import SchemaRegistry
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponseTopic,
-    SaslHandshakeResponse,
 )
+from aioproducer.wire.messages.sasl_handshake import SaslHandshakeResponse
 
 FORGED = "x\nall is well"
 HOSTILE = (

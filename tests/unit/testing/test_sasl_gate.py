@@ -11,14 +11,13 @@ from aioproducer.wire.framing import (
     decode_response,
     encode_request,
 )
-from aioproducer.wire.messages import (
-    ApiVersionsRequest,
-    MetadataRequest,
+from aioproducer.wire.messages.api_versions import ApiVersionsRequest
+from aioproducer.wire.messages.metadata import MetadataRequest
+from aioproducer.wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
 )
+from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from aioproducer.wire.schema import Message
 
 

@@ -11,15 +11,17 @@ from hypothesis import strategies as st
 from aioproducer.errors import ProtocolError, UnsupportedVersionError
 from aioproducer.wire import framing
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+)
+from aioproducer.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    SaslHandshakeRequest,
 )
+from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 
 def body(frame: bytes) -> bytes:

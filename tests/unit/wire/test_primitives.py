@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aioproducer.errors import ProtocolError
 from aioproducer.wire import primitives as p
-from aioproducer.wire.messages import DescribeClusterResponse
+from aioproducer.wire.messages.admin.describe_cluster import DescribeClusterResponse
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from aioproducer.wire.framing import (
     encode_response,
     frame_size,
 )
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.common import LeaderIdAndEpoch
+from aioproducer.wire.messages.produce import (
     BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,

@@ -9,15 +9,15 @@ from uuid import UUID
 import pytest
 
 from aioproducer.errors import ProtocolError, UnsupportedVersionError
-from aioproducer.wire import messages
 from aioproducer.wire.compiler import compile_struct
 from aioproducer.wire.fields import Versions
-from aioproducer.wire.messages import (
+from aioproducer.wire.framing import REQUEST_TYPES
+from aioproducer.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
-    ProduceResponse,
 )
+from aioproducer.wire.messages.produce import ProduceResponse
 from aioproducer.wire.primitives import (
     MAX_MESSAGE_ELEMENTS,
     OBJECT_WEIGHT,
@@ -41,12 +41,6 @@ from aioproducer.wire.schema import (
     struct,
     uuid,
 )
-
-REQUESTS = [
-    each
-    for name, each in vars(messages).items()
-    if name.endswith("Request") and issubclass(each, Message)
-]
 
 
 @struct
@@ -460,7 +454,7 @@ def test_messages_have_no_attributes_but_their_fields() -> None:
     assert not hasattr(Inner(1), "__dict__")
 
 
-@pytest.mark.parametrize("request_type", REQUESTS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("request_type", REQUEST_TYPES.values(), ids=lambda each: each.__name__)
 def test_a_request_has_the_response_of_its_api(request_type: type[Message]) -> None:
     response = request_type.RESPONSE
     assert response.__name__ == request_type.__name__.replace("Request", "Response")

@@ -28,12 +28,11 @@ from aioproducer.errors import (
     error_from_code,
 )
 from aioproducer.net.security.disconnect_hints import in_authentication
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
 )
+from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 if TYPE_CHECKING:
     from aioproducer.net.security.sasl import Mechanism

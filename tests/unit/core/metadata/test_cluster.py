@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from aioproducer.core.metadata.cluster import ZERO_ID, Cluster, merge_partitions
 from aioproducer.errors import ProtocolError
 from aioproducer.types import Node, PartitionMetadata, TopicMetadata
-from aioproducer.wire.messages import MetadataResponsePartition
+from aioproducer.wire.messages.metadata import MetadataResponsePartition
 
 NODES = {1: Node(1, "a", 9092), 2: Node(2, "b", 9092)}
 ID = UUID(int=7)

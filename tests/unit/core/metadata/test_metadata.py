@@ -27,12 +27,12 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.types import TopicPartition
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.common import NodeEndpoint
+from aioproducer.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
-    NodeEndpoint,
 )
 
 UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, INVALID_TOPIC, UNAUTHORIZED = 3, 5, 17, 29

@@ -10,7 +10,7 @@ from aioproducer.core.sending.acknowledged import ExpiredProducer
 from aioproducer.core.sending.actions import Dispatch
 from aioproducer.core.sending.idempotence import IdempotentSequencer, ProducerIdentity, Sequencer
 from aioproducer.types import TopicPartition
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,

@@ -20,7 +20,7 @@ from aioproducer.errors import (
 from aioproducer.records.batch import DecodedRecord, parse_header
 from aioproducer.records.message_set import records_of
 from aioproducer.types import Persistence, TopicPartition
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceResponse,

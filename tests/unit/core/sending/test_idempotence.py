@@ -36,7 +36,7 @@ from aioproducer.records.batch import parse_header
 from aioproducer.testing.broker.producers import ProducerBatchKey, ProducerStates
 from aioproducer.testing.broker.refusal import RefusedError
 from aioproducer.types import Persistence
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceResponse,

@@ -19,9 +19,9 @@ from aioproducer.core.sending.produce_answers import (
 from aioproducer.core.sending.produce_rules import ProduceAction
 from aioproducer.errors import KafkaError
 from aioproducer.types import TopicPartition
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.common import LeaderIdAndEpoch
+from aioproducer.wire.messages.produce import (
     BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,

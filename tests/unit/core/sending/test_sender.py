@@ -25,9 +25,8 @@ from aioproducer.errors import (
     RequestTimeoutError,
 )
 from aioproducer.types import Persistence
-from aioproducer.wire.messages import (
-    LeaderIdAndEpoch,
-    NodeEndpoint,
+from aioproducer.wire.messages.common import LeaderIdAndEpoch, NodeEndpoint
+from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,

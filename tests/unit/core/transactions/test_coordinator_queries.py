@@ -28,37 +28,44 @@ from aioproducer.types import (
     TopicPartition,
     TransactionDescription,
 )
-from aioproducer.wire.messages import (
-    AddOffsetsToTxnResponse,
-    Coordinator,
-    DescribeTransactionsResponse,
-    DescribeTransactionsTransactionState,
-    EndTxnResponse,
-    FindCoordinatorResponse,
-    InitProducerIdResponse,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-    ListTransactionsTransactionState,
+from aioproducer.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from aioproducer.wire.messages.init_producer_id import InitProducerIdResponse
+from aioproducer.wire.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from aioproducer.wire.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+)
+from aioproducer.wire.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
+)
+from aioproducer.wire.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnResponse
+from aioproducer.wire.messages.transactions.describe_transactions import (
+    DescribeTransactionsResponse,
+    DescribeTransactionsTransactionState,
     TopicData,
+)
+from aioproducer.wire.messages.transactions.end_txn import EndTxnResponse
+from aioproducer.wire.messages.transactions.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    ListTransactionsTransactionState,
+)
+from aioproducer.wire.messages.transactions.txn_offset_commit import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
-)
-from aioproducer.wire.messages.metadata import (
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
 )
 
 GROUP, TRANSACTION = CoordinatorKind.GROUP, CoordinatorKind.TRANSACTION

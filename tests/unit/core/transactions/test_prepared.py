@@ -28,7 +28,7 @@ from aioproducer.types import (
     PreparedTransaction,
     TransactionDescription,
 )
-from aioproducer.wire.messages import InitProducerIdRequest
+from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
 
 from .transaction_stage import T0, Stage
 

@@ -15,7 +15,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata
-from aioproducer.wire.messages import InitProducerIdRequest
+from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
 
 from .transaction_stage import BEFORE_2_5, T0, T1, V1, Stage
 

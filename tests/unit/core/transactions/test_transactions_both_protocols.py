@@ -23,7 +23,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata, Persistence
-from aioproducer.wire.messages import EndTxnRequest
+from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest
 
 from .transaction_stage import T0, T1, Stage
 

@@ -19,18 +19,17 @@ from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.errors import NodeDisconnectedError
 from aioproducer.types import TopicPartition
-from aioproducer.wire.messages import (
-    AddOffsetsToTxnResponse,
+from aioproducer.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from aioproducer.wire.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnResponse
+from aioproducer.wire.messages.transactions.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
-    Coordinator,
-    EndTxnRequest,
-    EndTxnResponse,
-    FindCoordinatorResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
+)
+from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest, EndTxnResponse
+from aioproducer.wire.messages.transactions.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,

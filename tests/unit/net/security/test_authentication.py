@@ -17,11 +17,11 @@ from aioproducer.errors import (
     UnsupportedSaslMechanismError,
 )
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
-    SaslHandshakeResponse,
 )
+from aioproducer.wire.messages.sasl_handshake import SaslHandshakeResponse
 from net.harness import harness
 from net.virtual import MemoryDialer, virtual_time
 

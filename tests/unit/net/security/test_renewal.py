@@ -22,7 +22,8 @@ from aioproducer.net.security.sasl.plain import Plain
 from aioproducer.types import SaslCredentials
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import REQUEST_TYPES, RequestHeader
-from aioproducer.wire.messages import SaslAuthenticateResponse, SaslHandshakeResponse
+from aioproducer.wire.messages.sasl_authenticate import SaslAuthenticateResponse
+from aioproducer.wire.messages.sasl_handshake import SaslHandshakeResponse
 from net.harness import Harness, harness
 from net.virtual import MemoryDialer, virtual_time
 

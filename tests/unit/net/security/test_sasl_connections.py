@@ -28,7 +28,10 @@ from aioproducer.testing.broker import ClusterSettings
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.security import ListenerSecurity
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
+from aioproducer.wire.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
 
 PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 NAME = "al,i=ce ü"

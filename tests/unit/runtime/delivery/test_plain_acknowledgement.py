@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aioproducer.core.batching.batch import BatchOutcome
 from aioproducer.wire.framing import decode_response, encode_response, frame_size
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,

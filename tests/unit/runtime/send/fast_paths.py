@@ -30,7 +30,7 @@ from aioproducer.runtime.send import batch_appender, fast_path
 from aioproducer.runtime.send.appender import RecordAppender
 from aioproducer.runtime.send.memory import BufferMemory
 from aioproducer.runtime.settings import appender_settings
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

@@ -26,8 +26,8 @@ from aioproducer.testing.broker.faults import ConnectionFault, Fault
 from aioproducer.types import OffsetAndMetadata, TopicPartition
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import decode_response, encode_request
-from aioproducer.wire.messages import FindCoordinatorResponse, MetadataRequest
-from aioproducer.wire.messages.find_coordinator import Coordinator
+from aioproducer.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from aioproducer.wire.messages.metadata import MetadataRequest
 
 
 def client_on(stage: Stage) -> CoordinatorClient:

@@ -16,7 +16,7 @@ from aioproducer.errors import KafkaConnectionError, KafkaTimeoutError
 from aioproducer.net.client import PreparedRequest
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import MetadataRequest
+from aioproducer.wire.messages.metadata import MetadataRequest
 
 COORDINATOR_NOT_AVAILABLE = 15
 

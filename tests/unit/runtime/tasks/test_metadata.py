@@ -37,13 +37,13 @@ from aioproducer.runtime.tasks.closing import tasks_named
 from aioproducer.runtime.tasks.metadata import MetadataTask
 from aioproducer.types import Node, TopicPartition
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.common import NodeEndpoint
+from aioproducer.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
-    NodeEndpoint,
 )
 
 UNKNOWN_TOPIC, INVALID_TOPIC, UNAUTHORIZED, REBOOTSTRAP_REQUIRED = 3, 17, 29, 129

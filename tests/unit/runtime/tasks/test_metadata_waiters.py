@@ -20,7 +20,7 @@ from aioproducer.errors import (
     UnknownTopicOrPartitionError,
 )
 from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
-from aioproducer.wire.messages import (
+from aioproducer.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

@@ -13,12 +13,8 @@ from support.stage import Stage, play
 from aioproducer.errors import DeliveryTimeoutError, ProducerFailedError
 from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import (
-    MetadataRequest,
-    MetadataResponse,
-    ProduceRequest,
-    ProduceResponse,
-)
+from aioproducer.wire.messages.metadata import MetadataRequest, MetadataResponse
+from aioproducer.wire.messages.produce import ProduceRequest, ProduceResponse
 
 from ..test_legacy_brokers import KAFKA_0_10, KAFKA_4, Broker, producer_at
 
