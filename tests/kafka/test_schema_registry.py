@@ -16,6 +16,7 @@ import httpx
 import pytest
 from support.apicurio import apicurio
 from support.clusters import unique_topic
+from support.wire_format import split
 from unit.serializers.messages import Money, Order, Second
 
 from aioproducer import Producer
@@ -30,7 +31,6 @@ from aioproducer.serializers import (
     SerializationContext,
     record_name,
 )
-from aioproducer.serializers.registry.wire_format import split
 from aioproducer.testing import EmbeddedCluster, StubSchemaRegistry, read_topic
 
 OLD = {

@@ -21,7 +21,6 @@ from struct import Struct
 from uuid import UUID
 
 from aioproducer._util.varints import varint, zigzag
-from aioproducer.errors import SerializationError
 
 _FRAME = Struct(">bI")
 _MAGIC = 0
@@ -43,37 +42,3 @@ def message_indexes(path: Sequence[int]) -> bytes:
     if list(path) == [0]:
         return b"\x00"
     return b"".join(varint(zigzag(number)) for number in (len(path), *path))
-
-
-def split(data: bytes) -> tuple[int, bytes]:
-    """Return the schema's id, and what follows it.
-
-    Raises:
-        SerializationError: this is not the wire format.
-    """
-    if len(data) < _FRAME.size or data[0] != _MAGIC:
-        raise SerializationError("these bytes do not begin with a schema's id")
-    return _FRAME.unpack_from(data)[1], data[_FRAME.size :]
-
-
-def split_indexes(data: bytes) -> tuple[list[int], bytes]:
-    """Return the path to the message's type, and what follows it.
-
-    Raises:
-        SerializationError: there is none.
-    """
-    count, rest = _read_varint(data)
-    path = []
-    for _ in range(min(count, len(data))):
-        number, rest = _read_varint(rest)
-        path.append(number)
-    return path or [0], rest
-
-
-def _read_varint(data: bytes) -> tuple[int, bytes]:
-    number = 0
-    for place, byte in enumerate(data[:10]):
-        number |= (byte & 0x7F) << 7 * place
-        if byte < 0x80:
-            return number >> 1, data[place + 1 :]
-    raise SerializationError("these bytes end inside of the message indexes")

@@ -8,12 +8,12 @@ from urllib.parse import quote
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2
+from support.wire_format import split, split_indexes
 
 from aioproducer.errors import SchemaRegistryError
 from aioproducer.serializers import ProtobufSerializer, SchemaRegistry, SerializationContext
 from aioproducer.serializers.registry.protobuf import index_path
 from aioproducer.serializers.registry.protobuf_names import path_in
-from aioproducer.serializers.registry.wire_format import split, split_indexes
 from aioproducer.testing import StubSchemaRegistry
 
 from .messages import Money, Order, Second
