@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from ipaddress import ip_address
 from typing import Annotated, Optional, Protocol
 
 import typer
 
+from aioproducer._util.hosts import is_this_machine
 from aioproducer._util.printable import printable
 from aioproducer.cli import options
 from aioproducer.cli.console import print_json, say, write_line
@@ -139,7 +139,7 @@ def cluster(
     """
     topics = dict(_topic(text) for text in topic or ())
     make, where = given.maker()
-    if not _is_loopback(given.host):
+    if not is_this_machine(given.host.strip("[]")):
         say(
             f"warning: brokers at {printable(given.host)} serve every client that reaches this "
             "machine, and show it all records: there is neither TLS nor authentication",
@@ -173,14 +173,6 @@ async def _serve(
         await ended.wait()
     # Being interrupted is how this command is meant to end.
     return ExitCode.OK
-
-
-def _is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a listener at this address; no name is resolved."""
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _announce(servers: str, topics: Sequence[str], as_json: bool) -> None:

@@ -92,12 +92,6 @@ def write_line(text: str) -> None:
         sys.stdout.write(f"{text}\n")
 
 
-def print_table(table: Table) -> None:
-    """Print a table on standard output, at once."""
-    with standard_output():
-        Output(soft_wrap=True).print(table)
-
-
 def print_text(text: Text, *, indent: int = 0) -> None:
     """Styled text on standard output, at once.
 
@@ -120,7 +114,8 @@ def print_facts(title: str, facts: Iterable[tuple[str, str]]) -> None:
     table.add_column(justify="right")
     for name, value in facts:
         table.add_row(name, value)
-    print_table(table)
+    with standard_output():
+        Output(soft_wrap=True).print(table)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Owns: the command's options, how rows of the option table are shown. Not here: s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, cast
 
 import typer
@@ -27,8 +28,6 @@ EXAMPLES = options.examples(
     "aioproducer options --format json | jq -r '.options[].name'",
 )
 _INDENT = 4
-_EVERY = "*"
-"""Return a placeholder for a part of an option's name in the table of other clients' names."""
 
 
 def _known_names(incomplete: str) -> list[str]:
@@ -102,14 +101,7 @@ def _meaning_of(name: str) -> dict[str, Any]:
 
 
 def _set_by(alias: Alias) -> list[Option]:
-    start, every, end = alias.option.partition(_EVERY)
-    if not every:
-        return [ROWS[alias.option]]
-    return [row for row in OPTIONS.values() if _fits(row, start, end)]
-
-
-def _fits(row: Option, start: str, end: str) -> bool:
-    return row.name.startswith(start) and row.name.endswith(end)
+    return [row for row in OPTIONS.values() if fnmatchcase(row.name, alias.option)]
 
 
 def _described(row: Option) -> dict[str, Any]:

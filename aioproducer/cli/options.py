@@ -34,6 +34,11 @@ Texts = Optional[list[str]]  # noqa: UP045
 File = Optional[Path]  # noqa: UP045
 
 
+def choices(*values: str) -> Any:
+    """Return a completer for shells: the values that begin as the text does."""
+    return lambda incomplete: [value for value in values if value.startswith(incomplete)]
+
+
 def kafka_text(text: str | None) -> str | None:
     """Return an argument that goes to Kafka.
 
@@ -75,9 +80,7 @@ OutputFormat = Annotated[
         "-f",
         metavar="text|json",
         help="How the result is printed.",
-        autocompletion=lambda incomplete: [
-            name for name in OUTPUT_FORMATS if name.startswith(incomplete)
-        ],
+        autocompletion=choices(*OUTPUT_FORMATS),
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
@@ -90,11 +93,6 @@ def _property_names(incomplete: str) -> list[str]:
     """Complete names of options, for shells: `linger.ms=` for `lin`."""
     names = (each.name.replace("_", ".") for each in fields(ProducerConfig))
     return [f"{name}=" for name in names if name.startswith(incomplete)]
-
-
-def choices(*values: str) -> Any:
-    """Return a completer for shells: the values that begin as the text does."""
-    return lambda incomplete: [value for value in values if value.startswith(incomplete)]
 
 
 @dataclass(frozen=True, kw_only=True)

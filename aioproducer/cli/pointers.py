@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -72,13 +72,10 @@ def _arguments(connection: Connection) -> list[str]:
         found += ["-b", connection.bootstrap_server]
     if connection.config_file is not None:
         found += ["--config", str(Path(connection.config_file))]
-    for name, value in _pairs(connection.properties or ()):
+    for text in connection.properties or ():
+        name, _, value = text.partition("=")
         found += ["-X", f"{name}={_HIDDEN if _is_secret(name, value) else value}"]
     return found
-
-
-def _pairs(texts: Sequence[str]) -> list[tuple[str, str]]:
-    return [(name, value) for name, _, value in (text.partition("=") for text in texts)]
 
 
 def _is_secret(name: str, value: str) -> bool:

@@ -5,13 +5,11 @@ Owns: the command's options, how a record is printed. Not here: how a topic is r
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
-from collections.abc import Iterator
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Annotated, Any, Optional
+from typing import Annotated, Optional
 
 import typer
 
@@ -21,6 +19,7 @@ from aioproducer.cli.console import say, write_line
 from aioproducer.cli.groups import grouped
 from aioproducer.cli.topics import Cluster, Name, run_on
 from aioproducer.errors import ConfigError
+from aioproducer.loader.rejects import text_fields
 from aioproducer.records.reader import DecodedRecord
 from aioproducer.testing.reader import ReadFrom, Start, stream_part
 from aioproducer.types import TopicPartition
@@ -173,10 +172,10 @@ class _Json:
             "partition": where.partition,
             "offset": record.offset,
             "timestamp_ms": record.timestamp_ms,
-            **dict(_named("key", record.key)),
-            **dict(_named("value", record.value)),
+            **text_fields("key", record.key),
+            **text_fields("value", record.value),
             "headers": [
-                {"name": name, **dict(_named("value", value))} for name, value in record.headers
+                {"name": name, **text_fields("value", value)} for name, value in record.headers
             ],
         }
         return json.dumps(content)
@@ -187,10 +186,3 @@ def _text(data: bytes | None) -> str:
     # To a file or a program a value goes as it is; a terminal would obey what is in it.
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
     return printable(text, _LONGEST_ESCAPE * len(text)) if is_terminal else text
-
-
-def _named(name: str, data: bytes | None) -> Iterator[tuple[str, Any]]:
-    try:
-        yield name, None if data is None else data.decode("utf-8")
-    except UnicodeDecodeError:
-        yield f"{name}_base64", base64.b64encode(data or b"").decode("ascii")

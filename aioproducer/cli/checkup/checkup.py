@@ -78,7 +78,10 @@ class Checkup:
         try:
             context = ProbeContext.of(self._config, self._scope.step_s)
         except ConfigError as error:
-            self._report_failure("options", "", _refused_options(error))
+            failure = CheckFailedError(
+                "options-refused", error.message, error.advice, exit_code=ExitCode.USAGE
+            )
+            self._report_failure("options", "", failure)
             return
         try:
             async with asyncio.timeout(self._scope.total_s):
@@ -146,17 +149,14 @@ class Checkup:
 
     async def _why_mute(self, probe: BrokerProbe, failure: CheckFailedError) -> CheckFailedError:
         """Explain a silent server: for SASL it answers ApiVersions, and closes on anything else."""
-        if self._wants_sasl or not (mechanisms := await probe.offered_mechanisms()):
+        protocol = self._config.security_protocol
+        if "SASL" in protocol or not (mechanisms := await probe.offered_mechanisms()):
             return failure
         return CheckFailedError(
             "sasl-expected",
             f"the listener wants SASL and offers {', '.join(sorted(mechanisms))}; "
-            f"security.protocol={self._config.security_protocol} has none",
+            f"security.protocol={protocol} has none",
         )
-
-    @property
-    def _wants_sasl(self) -> bool:
-        return "SASL" in self._config.security_protocol
 
     async def _probe_advertised(
         self, context: ProbeContext, cluster: MetadataResponse, known: Mapping[str, BrokerProbe]
@@ -316,10 +316,4 @@ def _refused(code: str, error: KafkaError, *, warns: bool = False) -> CheckFaile
         error.without_advice(),
         status=Status.WARN if warns else Status.FAIL,
         exit_code=exit_code_for(error),
-    )
-
-
-def _refused_options(error: ConfigError) -> CheckFailedError:
-    return CheckFailedError(
-        "options-refused", error.message, error.advice, exit_code=ExitCode.USAGE
     )

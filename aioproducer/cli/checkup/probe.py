@@ -126,7 +126,10 @@ class BrokerProbe:
             refused = tls_error_of(error.__cause__, self._host)
             if refused is not None:
                 raise failures.of_tls_error(refused, ()) from None
-            if not self._context.uses_tls and await self._is_for_tls():
+            context = self._context
+            if not context.uses_tls and await context.answers_with_tls(
+                self._addresses[0], self._host
+            ):
                 raise CheckFailedError(
                     "tls-expected", f"the port {self._port} expects TLS, and we sent none"
                 ) from None
@@ -249,9 +252,6 @@ class BrokerProbe:
                 return shown_chain(ssl_object)
         except OSError:
             return []
-
-    async def _is_for_tls(self) -> bool:
-        return await self._context.answers_with_tls(self._addresses[0], self._host)
 
     async def _open_session(self) -> Session:
         if self._stream is None:

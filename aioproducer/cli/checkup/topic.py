@@ -21,7 +21,6 @@ from aioproducer.errors.authorization import this_principal, with_access
 from aioproducer.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 
 MIN_IN_SYNC = "min.insync.replicas"
-TIMESTAMP_TYPE = "message.timestamp.type"
 
 _NUMBER = re.compile("[0-9]{1,10}")
 _WRITE = 4

@@ -30,9 +30,9 @@ async def write_one(config: ProducerConfig, topic: str, within_s: float) -> list
             written = await _write(config, topic)
     except TimeoutError as error:
         reason = str(error) or f"no acknowledgement within {within_s:g} s"
-        return [_failed(topic, CheckFailedError("write-failed", reason))]
+        return [CheckFailedError("write-failed", reason).finding("write", topic)]
     except KafkaError as error:
-        return [_failed(topic, _failure_of(error))]
+        return [_failure_of(error).finding("write", topic)]
     acknowledged_ms = _now_ms()
     findings = [
         Finding.good(
@@ -75,10 +75,6 @@ def _failure_of(error: KafkaError) -> CheckFailedError:
         error.advice if code == "write-failed" else None,
         exit_code=exit_code_for(error),
     )
-
-
-def _failed(topic: str, failure: CheckFailedError) -> Finding:
-    return failure.finding("write", topic)
 
 
 def _now_ms() -> int:
