@@ -41,3 +41,12 @@ def decoded_json(data: bytes | str, longest: int, most_values: int = 50_000) -> 
     if sum(map(structure.count, ",[{")) > most_values:
         raise JsonLimitError("the JSON has too many values")
     return json.loads(text)
+
+
+def decoded_object(data: bytes | str, longest: int) -> dict[str, Any]:
+    """Return the object of a JSON document as `decoded_json` does; empty for anything else."""
+    try:
+        answer = decoded_json(data, longest)
+    except (ValueError, RecursionError):
+        return {}
+    return answer if isinstance(answer, dict) else {}

@@ -18,13 +18,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote_plus, urlencode
 
 from aioproducer._checks.extras import needed
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer._util.bounded_http import UnboundedAnswerError, exchange
-from aioproducer._util.bounded_json import decoded_json
+from aioproducer._util.bounded_json import decoded_object
 from aioproducer._util.secrets import Unpicklable, hides_arguments, without_secrets
 from aioproducer.errors import AuthenticationError, KafkaConnectionError
 from aioproducer.net.security.tokens import as_token, seconds_in
@@ -146,7 +146,7 @@ class TokenEndpoint:
             ) from None
         if status in _BUSY or status >= 500:
             raise _UnableError(f"the token endpoint answered HTTP {status}")
-        answer = _object(body)
+        answer = decoded_object(body, _LONGEST_ANSWER)
         if not 200 <= status < 300:
             reasons = [
                 value
@@ -204,15 +204,6 @@ def _basic(settings: EndpointSettings) -> str:
     if settings.urlencode_header:
         pair = [quote_plus(part) for part in pair]
     return "Basic " + b64encode(":".join(pair).encode()).decode()
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object of a body; empty for anything else."""
-    try:
-        answer = decoded_json(body, _LONGEST_ANSWER)
-    except (ValueError, RecursionError):
-        return {}
-    return answer if isinstance(answer, dict) else {}
 
 
 def token_file(path: str, extensions: dict[str, str]) -> Callable[[], Awaitable[OAuthToken]]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from random import Random
 from typing import Protocol
 
 from aioproducer._util import log
-from aioproducer._util.bounded_json import decoded_json
+from aioproducer._util.bounded_json import decoded_object
 from aioproducer.errors import AuthenticationError, KafkaError
 from aioproducer.types import OAuthToken
 
@@ -68,10 +67,9 @@ def claims_of(token: str) -> Mapping[str, object]:
         return {}
     try:
         body = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
-        claims = decoded_json(body, _LONGEST_CLAIMS)
-    except (ValueError, binascii.Error, RecursionError):
+    except ValueError:
         return {}
-    return claims if isinstance(claims, dict) else {}
+    return decoded_object(body, _LONGEST_CLAIMS)
 
 
 @dataclass(frozen=True, slots=True)

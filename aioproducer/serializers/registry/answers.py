@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from aioproducer._util.bounded_json import decoded_json
+from aioproducer._util.bounded_json import decoded_object
 from aioproducer._util.printable import printable
 from aioproducer.errors import IncompatibleSchemaError, SchemaNotFoundError, SchemaRegistryError
 from aioproducer.errors.advice import ADVICE
@@ -41,7 +41,7 @@ def registry_error(status: int, body: bytes, what: str) -> SchemaRegistryError:
         body: the answer's body, which may be anything.
         what: what was asked for.
     """
-    answer = _as_object(body)
+    answer = decoded_object(body, _LONGEST_ANSWER)
     code, text = answer.get("error_code"), answer.get("message")
     reason = text[:_LONGEST_TEXT] if isinstance(text, str) else f"HTTP {status}"
     error: SchemaRegistryError
@@ -96,11 +96,3 @@ def write_rules_in(answer: Any, what: str) -> tuple[SchemaRule, ...]:
 def _is_for_writers(rule: Mapping[str, Any]) -> bool:
     """Return whether serializers execute a rule."""
     return str(rule.get("mode")).upper() in _WRITE_MODES and rule.get("disabled") is not True
-
-
-def _as_object(body: bytes) -> dict[str, Any]:
-    try:
-        answer = decoded_json(body, _LONGEST_ANSWER)
-    except (ValueError, RecursionError):
-        return {}
-    return answer if isinstance(answer, dict) else {}

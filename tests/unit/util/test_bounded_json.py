@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioproducer._util.bounded_json import JsonLimitError, decoded_json
+from aioproducer._util.bounded_json import JsonLimitError, decoded_json, decoded_object
 
 LONGEST = 2 << 20
 
@@ -73,3 +73,11 @@ def test_no_text_hides_values_from_the_count(text: str) -> None:
         return
     count = text.count('"') // 2 + sum(map(json.dumps(json.loads(text)).count, ",[{"))
     decoded_json(text, LONGEST, most_values=count)
+
+
+@pytest.mark.parametrize(
+    "data", [b'["a"]', b"no JSON", b"\xff", b"[" * 100_000, b'"' * 3_000_000], ids=range(5)
+)
+def test_what_is_no_object_is_an_empty_one(data: bytes) -> None:
+    assert decoded_object(data, LONGEST) == {}
+    assert decoded_object(b'{"a": 1}', LONGEST) == {"a": 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator
 
-from aioproducer._util.bounded_json import decoded_json
+from aioproducer._util.bounded_json import decoded_object
 from aioproducer._util.secrets import without_secrets
 from aioproducer.errors import AuthenticationError
 from aioproducer.net.security.tokens import TokenSource
@@ -50,8 +50,5 @@ class OAuthBearer:
 
 
 def _status(answer: bytes) -> str:
-    try:
-        status = decoded_json(answer, _LONGEST_ANSWER).get("status")
-    except (ValueError, AttributeError, RecursionError):
-        status = None
+    status = decoded_object(answer, _LONGEST_ANSWER).get("status")
     return status if isinstance(status, str) else "no reason given"
