@@ -37,7 +37,7 @@ class DeliveryHandle:
     def __init__(self, thread: LoopThread) -> None:
         self._thread = thread
         self._delivery: Delivery | Refused | None = None
-        self._watchers: list[Callable[[], object]] | None = None
+        self._watchers: list[Callable[[object], object]] | None = None
 
     def done(self) -> bool:
         """Return whether the outcome is known."""
@@ -74,7 +74,7 @@ class DeliveryHandle:
         if self.done():
             callback(self)
         else:
-            self._watch(lambda: callback(self))
+            self._watch(lambda _: callback(self))
 
     @property
     def is_handed_over(self) -> bool:
@@ -119,10 +119,10 @@ class DeliveryHandle:
             if event is not None:
                 return event
             event = self._event = threading.Event()
-        self._watch(event.set)
+        self._watch(lambda _: event.set())
         return event
 
-    def _watch(self, watcher: Callable[[], object]) -> None:
+    def _watch(self, watcher: Callable[[object], object]) -> None:
         with self._thread.lock:
             if self._watchers is None:
                 self._watchers = []
@@ -139,11 +139,7 @@ class DeliveryHandle:
         if delivery is None:
             return
         for watcher in watchers:
-            delivery.add_done_callback(_calling(watcher))
-
-
-def _calling(watcher: Callable[[], object]) -> Callable[[object], object]:
-    return lambda _: watcher()
+            delivery.add_done_callback(watcher)
 
 
 Post = Callable[[Callable[[], object]], bool]

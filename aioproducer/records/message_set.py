@@ -38,8 +38,6 @@ _LENGTH = Struct(">i")
 _FRONTS = (Struct(">bb"), Struct(">bbq"))
 """magic, attributes, and from magic 1 on the timestamp."""
 
-MESSAGE_OVERHEAD = 34
-"""Bytes of a message besides key and value, in the larger of the two formats."""
 MESSAGE_GROWTH = 27
 """What a record may grow by: in a RecordBatch it has 7 bytes at least besides key and value."""
 

@@ -21,7 +21,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 _T = TypeVar("_T")
@@ -45,12 +44,7 @@ class PrefetchIterator(Generic[_T]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     async def next(self) -> _T | None:

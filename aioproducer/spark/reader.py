@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -153,7 +153,7 @@ class TopicReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return one task per partition that has anything to read; on the driver."""
         with option_errors(self._options.kafka), _running() as run:
-            earliest, latest = run(self._limits)
+            earliest, latest = run(self._limits())
         starts = self._chosen("startingoffsets", "earliest", earliest, latest)
         ends = self._chosen("endingoffsets", "latest", earliest, latest)
         beyond = [each for each in sorted(latest) if ends[each] > latest[each]]
@@ -171,14 +171,14 @@ class TopicReader(DataSourceReader):
             return
         with option_errors(self._options.kafka), _running() as run:
             source = self._range()
-            run(source.__aenter__)
+            run(source.__aenter__())
             try:
                 found = source.records(partition.partition, partition.start, partition.end)
                 while (fetched := run(_next(found))) is not None:
                     for record in fetched.records:
                         yield self._row(partition.partition, fetched, record)
             finally:
-                run(lambda: source.__aexit__(None, None, None))
+                run(source.__aexit__())
 
     # -- private ---------------------------------------------------------------------------------
 
@@ -246,26 +246,16 @@ def _parsed(option: str, text: str, topic: str) -> dict[int, int]:
     return offsets
 
 
-def _next(found: AsyncIterator[Fetched]) -> Callable[[], Awaitable[Fetched | None]]:
-    async def following() -> Fetched | None:
-        return await anext(found, None)
-
-    return following
+async def _next(found: AsyncIterator[Fetched]) -> Fetched | None:
+    return await anext(found, None)
 
 
 @contextmanager
-def _running() -> Iterator[Callable[[Callable[[], Awaitable[_T]]], _T]]:
+def _running() -> Iterator[Callable[[Coroutine[Any, Any, _T]], _T]]:
     """Yield a runner of coroutines, in a loop in a thread for as long as the block lasts."""
     thread = LoopThread("aioproducer Spark reader")
     thread.start()
-
-    def run(work: Callable[[], Awaitable[_T]]) -> _T:
-        async def working() -> _T:
-            return await work()
-
-        return thread.call(working())
-
     try:
-        yield run
+        yield thread.call
     finally:
         thread.stop(_JOIN_S)

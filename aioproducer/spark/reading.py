@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeVar, cast
 
 from aioproducer.config import ProducerConfig
@@ -91,12 +90,7 @@ class TopicRange:
         self._client = CoordinatorClient(self._config)
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._client.close()
 
     async def offsets(self, time: int) -> dict[int, int]:

@@ -24,16 +24,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from aioproducer.errors import (
-    InvalidPartitionError,
-    InvalidRecordError,
-    InvalidTimestampError,
     InvalidTopicError,
     KafkaError,
-    RecordListTooLargeError,
     RecordTooLargeError,
-    SerializationError,
     UnknownTopicOrPartitionError,
 )
+from aioproducer.loader.window import ROW_ERRORS
 from aioproducer.records.arrow import ArrowColumns, ArrowSource
 from aioproducer.runtime.bulk.result import FailedRecord
 from aioproducer.runtime.bulk.run import BulkRun
@@ -59,15 +55,7 @@ _ADVICE_AMONG_OTHERS: Final = (
     "create it, or correct the rows that name it. Rows for other topics may have been written; "
     "with exactly-once they are not committed. If it is about to be created, raise topic.timeout.ms"
 )
-_THE_ROWS_OWN: Final = (
-    InvalidPartitionError,
-    InvalidRecordError,
-    InvalidTimestampError,
-    InvalidTopicError,
-    RecordListTooLargeError,
-    RecordTooLargeError,
-    SerializationError,
-)
+_THE_ROWS_OWN: Final = (*ROW_ERRORS, InvalidTopicError)
 """Failures that the row would meet again however often it is sent."""
 
 

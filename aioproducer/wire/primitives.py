@@ -178,11 +178,6 @@ def read_compact_count(data: Buffer, pos: int, element_size: int) -> tuple[int, 
     return _bounded_count(count - 1, element_size, pos, data)
 
 
-def write_length16(out: bytearray, length: int) -> None:
-    """Append a classic string length; -1 is null."""
-    out += _INT16.pack(length)
-
-
 def write_length32(out: bytearray, length: int) -> None:
     """Append a classic length of bytes, records or an array; -1 is null."""
     out += _INT32.pack(length)

@@ -279,13 +279,6 @@ class ProducerBatch:
         """Remove a listener; unknown keys are ignored."""
         self.listeners.pop(key, None)
 
-    def remove_listeners(self, unwanted: Callable[[object], bool]) -> int:
-        """Remove the listeners whose key is `unwanted`; return their number."""
-        keys = [key for key in self.listeners if unwanted(key)]
-        for key in keys:
-            del self.listeners[key]
-        return len(keys)
-
     def complete(self, outcome: BatchOutcome) -> bool:
         """Set the outcome and call the listeners; return False if the outcome was set before.
 

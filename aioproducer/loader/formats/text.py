@@ -46,7 +46,7 @@ class LinesFormat:
 
     def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
         """See `Format`."""
-        return _after(skip, self._chunks(stream))
+        return _after(skip, _parsed(stream, self))
 
     def parse(self, raw: Sequence[bytes], first_row: int = 1) -> Chunk:
         """Return consecutive lines as rows."""
@@ -55,12 +55,6 @@ class LinesFormat:
         lines = [line if type(line) is CutLine else line.removesuffix(b"\r") for line in raw]
         fields = [self._fields(line, separator) for line in lines]
         return Chunk(first_row, fields, columns, lines)
-
-    def _chunks(self, stream: io.BufferedIOBase) -> Iterator[Chunk]:
-        first_row = 1
-        for raw in read_lines(stream, self.max_row_bytes):
-            yield self.parse(raw, first_row)
-            first_row += len(raw)
 
     def _fields(self, line: bytes, separator: bytes | None) -> Fields | BadRow:
         if type(line) is CutLine:
@@ -79,7 +73,7 @@ class NdjsonFormat:
 
     def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
         """See `Format`."""
-        return _after(skip, self._chunks(stream))
+        return _after(skip, _parsed(stream, self))
 
     def parse(self, raw: Sequence[bytes], first_row: int = 1) -> Chunk:
         """Return consecutive lines as rows; there may be none."""
@@ -87,14 +81,6 @@ class NdjsonFormat:
         lines = [line for line in lines if line]
         fields = [self._parse(line) for line in lines]
         return Chunk(first_row, fields, None, lines, lines_are_json=True)
-
-    def _chunks(self, stream: io.BufferedIOBase) -> Iterator[Chunk]:
-        first_row = 1
-        for raw in read_lines(stream, self.max_row_bytes):
-            chunk = self.parse(raw, first_row)
-            if chunk.fields:
-                yield chunk
-                first_row += len(chunk.fields)
 
     def _parse(self, line: bytes) -> Fields | BadRow:
         if type(line) is CutLine:
@@ -108,6 +94,15 @@ class NdjsonFormat:
         if not isinstance(fields, dict):
             return BadRow("not a JSON object", line)
         return fields
+
+
+def _parsed(stream: io.BufferedIOBase, format_: LinesFormat | NdjsonFormat) -> Iterator[Chunk]:
+    first_row = 1
+    for raw in read_lines(stream, format_.max_row_bytes):
+        chunk = format_.parse(raw, first_row)
+        if chunk.fields:
+            yield chunk
+            first_row += len(chunk.fields)
 
 
 def _refuse_constant(name: str) -> Any:

@@ -62,11 +62,6 @@ class Input:
     name: str
     format: Format
 
-    @property
-    def is_by_file(self) -> bool:
-        """Whether a file is read by one task, however large it is."""
-        return self.name in {"csv", "tsv", "avro"}
-
 
 def rows_of(spark: SparkSession, step: Step, files: Input) -> DataFrame:
     """Return the rows of a step.

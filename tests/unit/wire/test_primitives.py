@@ -60,7 +60,6 @@ def test_a_varint_longer_than_five_bytes_or_32_bits_is_refused(data: bytes) -> N
 @pytest.mark.parametrize(
     ("read", "write", "data"),
     [
-        (p.read_length16, p.write_length16, b"\x00\x03abc"),
         (p.read_length32, p.write_length32, b"\x00\x00\x00\x03abc"),
         (p.read_compact_length, p.write_compact_length, b"\x04abc"),
     ],

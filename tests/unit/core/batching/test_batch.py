@@ -157,16 +157,6 @@ def test_the_first_outcome_counts_and_each_listener_is_called_once() -> None:
     assert batch.outcome == BatchOutcome(base_offset=5)
 
 
-def test_unwanted_listeners_are_removed_and_counted() -> None:
-    batch = batch_of(b"1")
-    called: list[object] = []
-    for key in range(5):
-        batch.add_listener(key, called.append)
-    assert batch.remove_listeners(lambda key: key in {0, 4}) == 2
-    batch.complete(BatchOutcome())
-    assert called == [1, 2, 3]
-
-
 def test_listeners_that_an_exception_left_out_are_called_by_the_next_call() -> None:
     batch = batch_of(b"1")
     called: list[object] = []
