@@ -906,10 +906,18 @@ async def test_a_schema_is_prepared_once_for_all_topics(registry: SchemaRegistry
 async def test_a_record_that_is_given_up_ends_no_preparation_for_others(
     registry: SchemaRegistry,
 ) -> None:
-    serializer = Counting(registry, {**DESCRIBED, "description": 100_000 * "x"}, auto_register=True)
+    class Slow(Counting):
+        async def _encoder(self, schema: Schema) -> Encode:
+            encode = await super()._encoder(schema)
+            await given_up.wait()
+            return encode
+
+    given_up = asyncio.Event()
+    serializer = Slow(registry, DESCRIBED, auto_register=True)
     waiting = [asyncio.create_task(made(serializer, {"name": "a"})) for _ in range(3)]
     await until(lambda: serializer.prepared)
     waiting[0].cancel()
+    given_up.set()
     first, *others = await asyncio.gather(*waiting, return_exceptions=True)
     assert isinstance(first, asyncio.CancelledError)
     assert {*others} == {prefix(1) + b'{"name":"a"}'}
