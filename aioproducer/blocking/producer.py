@@ -333,12 +333,14 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
         thousand ahead of the sending. Serializers run in the thread of the loop.
 
         Raises:
+            TypeError: the items are text, bytes or a table.
             SendManyInterruptedError: the items raised, or the producer was closed or failed
                 meanwhile; its `result` says what became of the items up to there.
         """
-        from aioproducer.runtime.bulk.send_many import send_blocks
+        from aioproducer.runtime.bulk.send_many import check_items, send_blocks
 
         loop_side = self._usable()
+        check_items(items)
         reader = BlockReader(self._thread, items)
 
         async def sending() -> SendManyResult:

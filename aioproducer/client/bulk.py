@@ -46,6 +46,7 @@ class BulkSendMixin(ProducerLifecycle):
             others go on, except in a transaction: that cannot be committed any more.
 
         Raises:
+            TypeError: the items are text, bytes or a table.
             SendManyInterruptedError: the items raised, or the producer was closed or failed
                 meanwhile, or the transaction ended; its `result` says what became of the items up
                 to there.

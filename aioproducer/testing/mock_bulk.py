@@ -21,7 +21,7 @@ from aioproducer.runtime.bulk.result import (
     SendManyResult,
 )
 from aioproducer.runtime.bulk.send_arrow import check_topic
-from aioproducer.runtime.bulk.send_many import Item, as_record
+from aioproducer.runtime.bulk.send_many import Item, as_record, check_items
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.runtime.observability.interceptors import (
     InterceptedRows,
@@ -51,6 +51,7 @@ async def send_many(
     partitioner: object,
 ) -> SendManyResult:
     """Send every item, then wait for all outcomes; see `Producer.send_many`."""
+    check_items(items)
 
     async def accept(item: Item) -> Delivery:
         with interceptor_chain.reporting_errors((topic, None, None, (), partition, None)):

@@ -32,13 +32,37 @@ from aioproducer.types import Record
 if TYPE_CHECKING:
     from aioproducer.runtime.engine import ProducerEngine
 
-__all__ = ["FailedRecord", "Item", "SendManyInterruptedError", "SendManyResult", "send_many"]
+__all__ = [
+    "FailedRecord",
+    "Item",
+    "SendManyInterruptedError",
+    "SendManyResult",
+    "check_items",
+    "send_many",
+]
 
 Item = Any
 """A value, a `(key, value[, headers[, timestamp_ms[, partition]]])` tuple, or a `Record`."""
 
 _LONGEST_TUPLE = 5
 _ITEMS_AT_ONCE = 512
+
+
+def check_items(items: object) -> None:
+    """Refuse a single value, and a table: iterating over them gives no records.
+
+    Raises:
+        TypeError: It is text, bytes or a table.
+    """
+    kind = type(items).__name__
+    if isinstance(items, str | bytes | bytearray | memoryview):
+        raise TypeError(f"send_many takes an iterable of items, not {kind}; send one by send()")
+    is_arrow = hasattr(items, "__arrow_c_stream__") or hasattr(items, "__arrow_c_array__")
+    if is_arrow and hasattr(type(items), "columns"):
+        raise TypeError(
+            f"send_many takes an iterable of items, and iterating over this {kind} does not give "
+            "its rows; use send_arrow"
+        )
 
 
 async def send_many(
@@ -49,6 +73,7 @@ async def send_many(
     partition: int | None,
 ) -> SendManyResult:
     """Append every item and wait for all outcomes; see `Producer.send_many`."""
+    check_items(items)
     run = BulkRun(engine)
     rows = _ItemRows(engine, prepare, topic, partition)
     return await run.complete(_feed(run, rows, topic, items))

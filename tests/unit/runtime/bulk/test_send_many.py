@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from itertools import chain, groupby
+from typing import Any
 
+import pandas
 import pyarrow as pa
 import pytest
 from support.stage import Stage, play
@@ -23,6 +25,7 @@ from aioproducer.errors import (
 from aioproducer.records import murmur2_partition
 from aioproducer.runtime.bulk.result import SendManyResult
 from aioproducer.runtime.bulk.send_many import Item, SendManyInterruptedError, send_blocks
+from aioproducer.testing import MockProducer
 from aioproducer.wire.api_keys import ApiKey
 
 
@@ -141,6 +144,40 @@ def test_items_before_one_that_raises_are_delivered() -> None:
         assert (caught.value.result.count, caught.value.result.delivered) == (700, 700)
         assert stage.values("t") == numbered(700)
         await stage.producer.close()
+
+    play(act)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        "text",
+        b"bytes",
+        bytearray(b"x"),
+        memoryview(b"x"),
+        pa.table({"value": [b"a"]}),
+        pa.record_batch({"value": [b"a"]}),
+        pandas.DataFrame({"value": [b"a"]}),
+    ],
+    ids=lambda items: type(items).__name__,
+)
+def test_what_gives_no_records_when_it_is_iterated_is_refused(items: Any) -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer, MockProducer() as mock:
+            for each in (producer, mock):
+                with pytest.raises(TypeError, match=f"iterable of items.* {type(items).__name__}"):
+                    await each.send_many("t", items)
+            assert mock.history == []
+        assert stage.values("t") == []
+
+    play(act, value_serializer=lambda value: str(value).encode())
+
+
+def test_a_column_of_a_table_gives_its_values() -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.send_many("t", pandas.Series([b"a", b"b"]))
+        assert stage.values("t") == [b"a", b"b"]
 
     play(act)
 
