@@ -45,7 +45,7 @@ __all__ = [
 
 _log = log.get("producer")
 
-_RESERVED_VARIABLES: Final = ("IMPL", "TEST_", "SCHEMA_REGISTRY_")
+_RESERVED_VARIABLES: Final = ("IMPL", "DEBUG", "TEST_", "SCHEMA_REGISTRY_")
 """What follows the prefix in environment variables of this package that are not options."""
 
 
@@ -195,16 +195,16 @@ class ProducerConfig(SecurityOptions):
         variables = os.environ if environ is None else environ
         if allow is None:
             allow = EVERYTHING if environ is None else ()
-        return cls.from_properties(
-            {
-                name.removeprefix(prefix).lower(): value
-                for name, value in variables.items()
-                if name.startswith(prefix)
-                and not name.removeprefix(prefix).startswith(_RESERVED_VARIABLES)
-                and name != VARIABLE
-            },
-            allow=allow,
-        )
+        names = {
+            name.removeprefix(prefix).lower(): name
+            for name in variables
+            if name.startswith(prefix)
+            and not name.removeprefix(prefix).startswith(_RESERVED_VARIABLES)
+            and name != VARIABLE
+        }
+        _refuse_unknown_variables(names)
+        options = {option: variables[name] for option, name in names.items()}
+        return cls.from_properties(options, allow=allow)
 
     @classmethod
     @hides_arguments
@@ -376,6 +376,19 @@ def _from_text(properties: Mapping[str, object], codec: object = None) -> dict[s
     from aioproducer.config.reading import options_of
 
     return options_of(properties, ROWS, as_text=True, codec=codec)
+
+
+def _refuse_unknown_variables(names: Mapping[str, str]) -> None:
+    """Raise for an environment variable that names no option; names of variables by option."""
+    from aioproducer.config.reading import is_known, unknown
+
+    for option, name in names.items():
+        if not is_known(option, ROWS):
+            error = unknown(option, ROWS, dotted=False)
+            if option in error.message:  # it is shown
+                advice = f"rename or unset the environment variable {name}, or use another prefix"
+                error = error.with_context(advice=advice)
+            raise error
 
 
 def _codec_of(options: Mapping[str, Any]) -> object:

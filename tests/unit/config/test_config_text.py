@@ -151,20 +151,35 @@ def test_an_unknown_property_is_refused_with_the_nearest_kafka_name():
         ProducerConfig.from_properties({"linger.msec": "5"})
 
 
-def test_the_environment_is_read_without_the_packages_own_variables():
+def test_the_environment_is_read_without_the_packages_own_variables(caplog):
     read = ProducerConfig.from_env(
         environ={
             "AIOPRODUCER_BOOTSTRAP_SERVERS": "a:1,b:2",
             "AIOPRODUCER_LINGER_MS": "9",
             "AIOPRODUCER_IMPL": "pure",
+            "AIOPRODUCER_DEBUG": "1",
             "AIOPRODUCER_TEST_LOOP": "uvloop",
             "PATH": "/bin",
         }
     )
     assert read.bootstrap == (("a", 1), ("b", 2))
     assert read.explicitly_set == {"bootstrap_servers", "linger_ms"}
-    with pytest.raises(ConfigError, match="unknown option linger; did you mean linger"):
-        ProducerConfig.from_env(environ={"AIOPRODUCER_LINGER": "9"})
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        (
+            "AIOPRODUCER_LINGER",
+            "unknown option linger; did you mean linger_ms.* AIOPRODUCER_LINGER,",
+        ),
+        ("AIOPRODUCER_SERVICE_HOST", "variable AIOPRODUCER_SERVICE_HOST, or use another prefix"),
+    ],
+)
+def test_an_unknown_variable_is_named_with_the_nearest_option(variable: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        ProducerConfig.from_env(environ={variable: "9"})
 
 
 def test_the_process_environment_is_the_default(monkeypatch):
