@@ -16,16 +16,17 @@ import fnmatch
 import gzip
 import io
 import os
+import re
 import select
 import stat
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.packed_member import PACKED, open_packed
@@ -41,6 +42,14 @@ _LONGEST_COPY = 8 * 1024**3
 """Of what has to be seekable and is not: few packed bytes would fill the disk."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZIP_MAGIC = b"PK\x03\x04"
+_OTHERS: Final[Mapping[str, re.Pattern[bytes]]] = {
+    "bzip2": re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"),
+    "xz": re.compile(rb"\xfd7zXZ\x00"),
+    "zstd": re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),
+    "lz4": re.compile(rb"\x04\x22\x4d\x18"),
+}
+"""Compressions that are not unpacked here, by the command that does it."""
+_LONGEST_MAGIC: Final = 10
 
 
 class ReadInterruptedError(Exception):
@@ -205,9 +214,21 @@ def _opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Opener:
 def _ungzip(
     stream: io.BufferedReader[Any] | zipfile.ZipExtFile, stack: ExitStack
 ) -> io.BufferedIOBase:
-    if not stream.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC):
+    head = stream.peek(_LONGEST_MAGIC)
+    if not head.startswith(_GZIP_MAGIC):
+        _refuse_others(head)
         return stream
     return stack.enter_context(gzip.GzipFile(fileobj=stream))
+
+
+def _refuse_others(head: bytes) -> None:
+    """Refuse what would be taken for lines of text."""
+    for command, magic in _OTHERS.items():
+        if magic.match(head):
+            raise SourceError(
+                f"it is compressed with {command}, which is not unpacked here",
+                advice=f"unpack it first, or pipe it: {command} -dc FILE | aioproducer load - ...",
+            )
 
 
 def _is_data(info: zipfile.ZipInfo, pattern: str | None) -> bool:

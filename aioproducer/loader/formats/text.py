@@ -11,9 +11,11 @@ Invariants
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -23,7 +25,7 @@ from typing import Any
 from aioproducer.errors import ConfigError
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.chunks import Chunk, too_few_rows
-from aioproducer.loader.formats.lines import CutLine, read_lines
+from aioproducer.loader.formats.lines import CutLine, Readable, read_lines
 from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Fields
 
 MAX_ROW_BYTES = 1024 * 1024
@@ -98,7 +100,7 @@ class NdjsonFormat:
 
 def _parsed(stream: io.BufferedIOBase, format_: LinesFormat | NdjsonFormat) -> Iterator[Chunk]:
     first_row = 1
-    for raw in read_lines(stream, format_.max_row_bytes):
+    for raw in _utf8_lines(stream, format_.max_row_bytes):
         chunk = format_.parse(raw, first_row)
         if chunk.fields:
             yield chunk
@@ -147,7 +149,9 @@ class CsvFormat:
             b"\n".decode(self.encoding, "surrogateescape")  # as rows are read
         except (LookupError, ValueError):  # some codecs are for the names of hosts, or for tests
             raise ConfigError(f"unknown encoding {self.encoding!r}") from None
-        if line_feed != b"\n":
+        if codecs.lookup(self.encoding).name == "utf-8-sig":  # a byte order mark is dropped anyway
+            object.__setattr__(self, "encoding", "utf-8")
+        elif line_feed != b"\n":
             raise ConfigError(f"no CSV in {self.encoding}: its line feed is not one byte")
 
     def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
@@ -164,7 +168,9 @@ class _CsvReader:
 
     def __init__(self, options: CsvFormat, stream: io.BufferedIOBase) -> None:
         self._options = options
-        self._line_lists = read_lines(stream, options.max_row_bytes)
+        is_utf8 = codecs.lookup(options.encoding).name == "utf-8"
+        lines_of = _utf8_lines if is_utf8 else read_lines
+        self._line_lists = lines_of(stream, options.max_row_bytes)
         self._lines: Iterator[bytes] = iter(())
         self._text: list[str] = []
         self._size = 0
@@ -273,6 +279,20 @@ class _CsvReader:
     def _bad(self, reason: str) -> BadRow:
         text = "".join(self._text).removesuffix("\n").removesuffix("\r")
         return BadRow(reason, text.encode(self._options.encoding, "surrogateescape"))
+
+
+def _utf8_lines(stream: Readable, max_line_bytes: int) -> Iterator[list[bytes]]:
+    """Yield lines as `read_lines` does; text that says that it is UTF-16 has other line feeds.
+
+    Raises:
+        SourceError: it begins with the byte order mark of UTF-16.
+    """
+    is_first = True
+    for lines in read_lines(stream, max_line_bytes):
+        if is_first and lines[0].startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+            raise SourceError("it is UTF-16, not UTF-8", advice="convert it: iconv -f UTF-16")
+        is_first = False
+        yield lines
 
 
 def _twice(names: Sequence[str]) -> list[str]:

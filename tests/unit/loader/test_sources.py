@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import threading
 import zipfile
@@ -198,6 +200,31 @@ def test_rows_of_a_pipe_come_as_they_are_written(tmp_path: Path) -> None:
 def open_writer(pipe: Path) -> io.FileIO | io.BufferedWriter:
     # Reading and writing: opening for writing alone would wait for the reader.
     return os.fdopen(os.open(pipe, os.O_RDWR), "wb")
+
+
+ZSTD = bytes.fromhex("28b52ffd")
+
+
+@pytest.mark.parametrize(
+    ("content", "command"),
+    [
+        (bz2.compress(CSV), "bzip2"),
+        (bz2.compress(b""), "bzip2"),
+        (lzma.compress(CSV), "xz"),
+        (ZSTD, "zstd"),
+        (bytes.fromhex("502a4d1804000000") + ZSTD, "zstd"),
+        (bytes.fromhex("04224d18"), "lz4"),
+    ],
+)
+@pytest.mark.parametrize("format_", ["lines", "csv", "ndjson"])
+def test_other_compressions_are_not_taken_for_text(
+    tmp_path: Path, content: bytes, command: str, format_: str
+) -> None:
+    for file in (write(tmp_path / "t", content), zip_of(tmp_path / "t.zip", a_csv=content)):
+        with pytest.raises(SourceError, match=f"compressed with {command}") as caught:
+            rows_of(FileSource(file, format=format_))
+        assert caught.value.advice is not None
+        assert f"{command} -dc" in caught.value.advice
 
 
 def test_interrupt_ends_a_waiting_read_and_takes_no_half_line(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioproducer.errors import ConfigError
-from aioproducer.loader import BadRow, CsvFormat, LinesFormat, NdjsonFormat, SourceError
+from aioproducer.loader import BadRow, CsvFormat, Format, LinesFormat, NdjsonFormat, SourceError
 from loader.fakes import read_format
 
 fields = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
@@ -134,6 +134,24 @@ def test_csv_without_anything_has_no_rows() -> None:
 def test_impossible_csv_options_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         CsvFormat(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "UTF_8_SIG"])
+def test_csv_may_be_called_utf8_with_a_byte_order_mark(encoding: str) -> None:
+    (chunk,) = read_format(CsvFormat(encoding=encoding), b"\xef\xbb\xbfa\n\xc3\xa9\n")
+    assert (chunk.columns, chunk.fields) == (("a",), [["é"]])
+
+
+@pytest.mark.parametrize("format_", [CsvFormat(), LinesFormat(), NdjsonFormat()])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16_is_refused_as_such(format_: Format, encoding: str) -> None:
+    with pytest.raises(SourceError, match="it is UTF-16, not UTF-8"):
+        read_format(format_, "\ufeffa\n1\n".encode(encoding))
+
+
+def test_csv_in_an_encoding_of_single_bytes_may_begin_with_any() -> None:
+    (chunk,) = read_format(CsvFormat(encoding="latin-1"), b"\xff\xfea\n1\n")
+    assert chunk.columns == ("ÿþa",)
 
 
 def test_ndjson_lines_are_parsed_and_kept() -> None:
