@@ -1,4 +1,4 @@
-"""What the sender does after each error code of a Produce response."""
+"""Actions of the sender for each error code of a Produce response."""
 
 from __future__ import annotations
 
