@@ -334,7 +334,9 @@ class AIOKafkaProducer(TransactionsMixin):
             future = await self.send(topic, value, key, partition, timestamp_ms, headers)
             return await future
         try:
-            delivery = self._accept_at_once(topic, value, key, partition, timestamp_ms, headers)
+            delivery = self._accept_at_once(
+                topic, value, key, partition, timestamp_ms, headers, is_awaited=True
+            )
             if delivery is None:
                 delivery = await self._accept(topic, value, key, partition, timestamp_ms, headers)
             await delivery
@@ -429,6 +431,8 @@ class AIOKafkaProducer(TransactionsMixin):
         partition: int | None,
         timestamp_ms: Any,
         headers: Headers,
+        *,
+        is_awaited: bool = False,
     ) -> Delivery | None:
         """Accept a record of bytes that waits for nothing; None where `_accept` has to do it."""
         fast_path = self._fast_path
@@ -438,7 +442,7 @@ class AIOKafkaProducer(TransactionsMixin):
             or not (headers is None or type(headers) is list)
         ):
             return None
-        return fast_path.append(topic, value, key, headers, partition, timestamp_ms)
+        return fast_path.append(topic, value, key, headers, partition, timestamp_ms, is_awaited)
 
     def _accept(
         self,

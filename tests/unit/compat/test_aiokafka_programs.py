@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Any
 
 import aiokafka
@@ -80,6 +81,21 @@ async def test_send_and_wait_passes_through_an_overridden_send() -> None:
         producer.seen = []
         answer = await producer.send_and_wait("t", b"v", key=b"k")
         assert (producer.seen, answer.offset) == ([b"v"], 0)
+
+
+async def test_send_and_wait_of_the_only_task_that_sends_does_not_linger() -> None:
+    async with (
+        EmbeddedCluster(brokers=1, topics={"t": 1}) as cluster,
+        AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=100) as producer,
+    ):
+        for _ in range(2):
+            await producer.send_and_wait("t", b"v")
+        called: list[str] = []
+        sys.setprofile(lambda frame, *_: called.append(frame.f_code.co_name))
+        await producer.send_and_wait("t", b"v")
+        sys.setprofile(None)
+    assert "try_hand_out" in called
+    assert "enqueue" not in called
 
 
 async def test_results_are_of_aiokafkas_classes_where_it_is_imported() -> None:
