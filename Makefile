@@ -115,7 +115,7 @@ fuzz: $(STAMP) ## Fuzz all that is read from peers (FUZZ_SECONDS=60 each, FUZZ_T
 # asan: native code with its own copy of the package, so that the one in use stays as it is.
 ASAN       := build/asan
 ASAN_TESTS := tests/unit/records $(addprefix tests/unit/runtime/,send delivery bulk test_waits.py)
-ASAN_RUN    = PYTHONPATH=$(ASAN) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 \
+ASAN_RUN    = PYTHONPATH=$(ASAN) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
 	LD_PRELOAD=$$(gcc -print-file-name=libasan.so)
 asan: $(STAMP) ## Run the tests of the native code under AddressSanitizer (needs gcc)
 	CC=gcc CFLAGS="-fsanitize=address -fno-omit-frame-pointer -g -O1" LDFLAGS=-fsanitize=address \
