@@ -29,6 +29,9 @@ class Connections(NodeView, Protocol):
     def is_dialing(self, node_id: int) -> bool:
         """Return whether a dial or a handshake is in progress."""
 
+    def has_node(self, node_id: int) -> bool:
+        """Return whether the node is among those that requests can be sent to."""
+
 
 def wait_of(
     batch: ProducerBatch, accumulator: RecordAccumulator, producer_id: ProducerIdRequests
@@ -62,6 +65,8 @@ def unattended(
     preparing: Collection[int],
     nodes: Connections,
     now: float,
+    *,
+    awaits_metadata: bool,
 ) -> Iterator[tuple[ProducerBatch, Wait]]:
     """Yield the batches for which only the delivery timeout is pending.
 
@@ -71,6 +76,7 @@ def unattended(
         preparing: nodes for which a request is being prepared.
         nodes: the connections.
         now: loop time in seconds.
+        awaits_metadata: whether a metadata request is wanted or in flight.
     """
     for batch in accumulator.incomplete():
         wait = wait_of(batch, accumulator, producer_id)
@@ -87,6 +93,8 @@ def unattended(
                     or nodes.ready_at(node_id, now) < inf
                     or nodes.is_dialing(node_id)
                     or nodes.in_flight(node_id) > 0
+                    # After a rebootstrap: the next response has the brokers.
+                    or (awaits_metadata and not nodes.has_node(node_id))
                 )
             case _:
                 # Timers, requests and fetches that `Driver.broken_rules` checks elsewhere.

@@ -244,6 +244,9 @@ class Net:
         if link.state == "idle" and link.retry_at <= now:
             link.state = "dialing"
 
+    def has_node(self, node_id: int) -> bool:
+        return node_id in self.links
+
     def is_dialing(self, node_id: int) -> bool:
         return self.links[node_id].state == "dialing"
 
@@ -819,7 +822,9 @@ class World:
     def on_prepared(self, node: int) -> None:
         link = self.net.links[node]
         batches, link.preparing = list(link.preparing), ()
-        self._dispatch(node, batches)
+        live = self.sender.without_outdated(node, batches, self.now)
+        if live:
+            self._dispatch(node, live)
         self.wake()
 
     def on_unprepared(self, node: int) -> None:

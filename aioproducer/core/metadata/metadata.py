@@ -164,6 +164,11 @@ class Metadata:
         return self._full_answer_at
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether a full refresh is wanted, or a request is in flight."""
+        return self._wanted or self._fetch is not None
+
+    @property
     def topics_in_use(self) -> Set[str]:
         """The names of the topics of every full request."""
         return self._topics.keys()

@@ -131,6 +131,10 @@ class Sequencer:
     def on_recreated(self, topic: str) -> None:
         """Handle a recreated topic: none of its batches without an outcome is in the new log."""
 
+    def is_outdated(self, batch: ProducerBatch) -> bool:
+        """Return whether the batch's sequence belongs to the log of a deleted topic."""
+        return False
+
     def on_other_cluster(self) -> None:
         """Handle a switch to another cluster, which has no state of this producer."""
 
@@ -252,7 +256,9 @@ class IdempotentSequencer(Sequencer):
         if self._given_up:
             return Obstacle.TURN
         partition = self._partitions.get(batch.topic_partition)
-        if partition is not None and any(other is not batch for other in partition.in_flight):
+        in_flight = () if partition is None else partition.in_flight
+        # Those without a pin are queued after this one.
+        if any(other is not batch and other.pins for other in in_flight):
             return Obstacle.EARLIER_BATCH
         return Obstacle.PRODUCER_ID if self.identity is None else Obstacle.EARLIER_BATCH
 
@@ -367,6 +373,11 @@ class IdempotentSequencer(Sequencer):
         for topic_partition, partition in self._partitions.items():
             if topic_partition.topic == topic:
                 partition.begin_new_log()
+
+    def is_outdated(self, batch: ProducerBatch) -> bool:
+        """Return whether the batch's sequence belongs to the log of a deleted topic."""
+        partition = self._partitions.get(batch.topic_partition)
+        return partition is not None and partition.log_is_new and batch.has_sequence
 
     def on_other_cluster(self) -> None:
         """Restart every partition, with a producer id of the other cluster."""

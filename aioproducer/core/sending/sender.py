@@ -210,7 +210,16 @@ class Sender:
 
     def unattended(self, nodes: Connections, now: float) -> list[tuple[ProducerBatch, Wait]]:
         """Return the batches that violate the liveness rule of `core.driver`."""
-        return list(unattended(self.accumulator, self.producer_id, self._preparing, nodes, now))
+        return list(
+            unattended(
+                self.accumulator,
+                self.producer_id,
+                self._preparing,
+                nodes,
+                now,
+                awaits_metadata=self._metadata.is_awaited,
+            )
+        )
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -259,6 +268,26 @@ class Sender:
             return batches
         self._let_go(ended)
         live = [batch for batch in batches if not batch.done]
+        if not live:
+            self._preparing.discard(node_id)
+        return live
+
+    def without_outdated(
+        self, node_id: int, batches: list[ProducerBatch], now: float
+    ) -> list[ProducerBatch]:
+        """Enqueue batches again whose topic was recreated meanwhile; return the others.
+
+        The new log accepts any first batch: one with an old sequence could overtake earlier ones,
+        and in another cluster the producer id may belong to another producer.
+        """
+        outdated = [b for b in batches if not b.done and self._sequencer.is_outdated(b)]
+        if not outdated:
+            return batches
+        for batch in outdated:
+            batch.attempts -= 1
+            self.accumulator.reenqueue(batch, now, 0)
+        self._let_go(outdated)
+        live = [batch for batch in batches if batch not in outdated]
         if not live:
             self._preparing.discard(node_id)
         return live

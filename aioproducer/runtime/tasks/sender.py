@@ -409,8 +409,11 @@ class SenderTask:
             else:
                 error = task.exception()
             if error is None:
-                # Everything is encoded now, unless the broker's version has changed.
-                self._prepare(node_id, batches, self._now())
+                now = self._now()
+                live = self._sender.without_outdated(node_id, batches, now)
+                if live:
+                    # Everything is encoded now, unless the broker's version has changed.
+                    self._prepare(node_id, live, now)
             else:
                 self._not_dispatched(node_id, batches, error)
 

@@ -108,6 +108,9 @@ class Nodes:
     def in_flight(self, node_id: int) -> int:
         return 0
 
+    def has_node(self, node_id: int) -> bool:
+        return node_id in self.known
+
     def is_dialing(self, node_id: int) -> bool:
         return node_id in self.dialed
 

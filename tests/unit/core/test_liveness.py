@@ -116,3 +116,18 @@ def test_a_wait_for_a_connection_that_nothing_ends_is_found(
     core.poll()
     found = core.sender.unattended(nodes, core.now)
     assert [each for each, _ in found] == ([] if is_attended else [batch])
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_after_a_rebootstrap_a_batch_waits_for_the_metadata_that_have_its_leader(
+    is_wanted: bool,
+) -> None:
+    core = Core((1,))
+    core.nodes.unready = {1: inf}
+    batch = core.append()
+    core.poll()
+    core.nodes.known = ()
+    if is_wanted:
+        core.metadata.request_update(core.now)
+    found = core.sender.unattended(core.nodes, core.now)
+    assert [each for each, _ in found] == ([] if is_wanted else [batch])

@@ -234,6 +234,36 @@ def test_a_topic_created_anew_starts_over_when_nothing_is_on_the_wire() -> None:
     assert len(core.poll()) == 1  # several are in flight, as one has been acknowledged
 
 
+def test_batch_whose_request_was_prepared_for_a_deleted_topic_is_numbered_anew() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    core.append()
+    (first,) = core.poll()
+    later = core.append()
+    (prepared,) = core.sender.poll(core.now, core.nodes)
+    assert isinstance(prepared, Dispatch)
+    assert prepared.batches == [later]
+    assert core.metadata.on_recreated is not None
+    core.metadata.on_recreated("t")
+    core.sender.on_response(1, first.batches, answer(UNKNOWN_TOPIC_ID), core.now)
+    assert core.sender.without_outdated(1, prepared.batches, core.now) == []
+    core.now += 1
+    (again,) = core.poll()
+    assert again.batches == first.batches
+    assert stamps(first.batches[0]) == (9, 1, 0)
+    assert stamps(later) == (9, 1, 1)
+
+
+def test_prepared_requests_of_other_topics_keep_their_batches() -> None:
+    core = idempotent_core()
+    core.append()
+    (prepared,) = core.sender.poll(core.now, core.nodes)
+    assert isinstance(prepared, Dispatch)
+    assert core.metadata.on_recreated is not None
+    core.metadata.on_recreated("u")
+    assert core.sender.without_outdated(1, prepared.batches, core.now) == prepared.batches
+
+
 def test_another_topic_created_anew_changes_nothing() -> None:
     core = idempotent_core()
     acknowledged(core)
@@ -564,6 +594,18 @@ def test_a_new_producer_id_is_requested_once_the_log_that_is_gone_has_no_batch_o
     core.sender.on_acknowledged(first.batches[0], BatchOutcome(base_offset=1), core.now)
     assert core.poll() == []
     assert core.identity_requests == 1
+
+
+def test_batches_of_another_cluster_wait_for_the_new_id_and_not_for_each_other() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    first, second = sent(core), sent(core)
+    assert core.metadata.on_other_cluster is not None
+    core.metadata.on_other_cluster()
+    core.answer(first, UNKNOWN_TOPIC_ID)
+    assert core.sequencer.obstacle(first.batches[0]) is Obstacle.EARLIER_BATCH
+    core.answer(second, UNKNOWN_TOPIC_ID)
+    assert core.sequencer.obstacle(first.batches[0]) is Obstacle.PRODUCER_ID
 
 
 def test_first_batch_that_is_out_of_order_is_no_loss() -> None:
