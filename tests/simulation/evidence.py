@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -25,7 +25,7 @@ from aioproducer.testing.world.cluster import SimCluster, TracedPartition
 from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.testing.world.network import SimNetwork
 from aioproducer.types import TopicPartition
-from simulation.ledger import Ledger
+from simulation.ledger import Entry, Ledger
 from simulation.liveness import RecoveryBound
 
 if TYPE_CHECKING:
@@ -33,11 +33,26 @@ if TYPE_CHECKING:
     from simulation.transactions.book import TransactionBook
 
 
+class Log(NamedTuple):
+    """A log: of a partition, and of which topic among those that have had its name."""
+
+    where: TopicPartition
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.where}" + (f" of topic #{self.number + 1}" if self.number else "")
+
+
 class Place(NamedTuple):
     """One copy of a record in a log."""
 
-    where: TopicPartition
+    log: Log
     record: DecodedRecord
+
+    @property
+    def where(self) -> TopicPartition:
+        """The partition."""
+        return self.log.where
 
 
 class Counts(NamedTuple):
@@ -106,25 +121,61 @@ class Evidence:
         return Counts.of(self.stats)
 
     @cached_property
-    def logs(self) -> dict[TopicPartition, dict[int, DecodedRecord]]:
+    def logs(self) -> dict[Log, dict[int, DecodedRecord]]:
         """Every log by offset."""
         return {
-            where: {each.offset: each for each in _records(partition.log.batches)}
-            for where, partition in self.partitions()
+            log: {each.offset: each for each in _records(partition.log.batches)}
+            for log, partition in self._partitions
         }
 
     @cached_property
-    def lost(self) -> dict[TopicPartition, list[DecodedRecord]]:
+    def lost(self) -> dict[Log, list[DecodedRecord]]:
         """Records that leaders had and their successors did not have."""
-        return {where: _records(partition.lost) for where, partition in self.partitions()}
+        return {log: _records(partition.lost) for log, partition in self._partitions}
 
     @cached_property
     def copies(self) -> dict[bytes, list[Place]]:
         """Every record in the logs by its name."""
         found: dict[bytes, list[Place]] = defaultdict(list)
-        for where, log in self.logs.items():
-            for record in log.values():
-                found[name_of(record)].append(Place(where, record))
+        for log, records in self.logs.items():
+            for record in records.values():
+                found[name_of(record)].append(Place(log, record))
+        return found
+
+    @cached_property
+    def first_logs(self) -> dict[bytes, int]:
+        """The number of the topic from which on there may be one copy of a record, by its name.
+
+        What has no acknowledgement when a topic is deleted, or a cluster replaced, is written anew:
+        a copy counts if it was acknowledged, or if no later topic has one.
+        """
+        first = {
+            name: max(place.log.number for place in places) for name, places in self.copies.items()
+        }
+        for entry in self.ledger.entries:
+            log = self.log_of(entry)
+            if log is not None and entry.name in first:
+                first[entry.name] = min(first[entry.name], log.number)
+        return first
+
+    def log_of(self, entry: Entry) -> Log | None:
+        """The log in which a record was acknowledged; the latest if none has it at its offset."""
+        metadata = entry.metadata
+        if metadata is None or metadata.offset is None:
+            return None
+        logs = self._logs_of.get(metadata.topic_partition) or [Log(metadata.topic_partition, 0)]
+        for log in reversed(logs):
+            record = self.logs.get(log, {}).get(metadata.offset)
+            if record is not None and name_of(record) == entry.name:
+                return log
+        return logs[-1]
+
+    @cached_property
+    def _logs_of(self) -> dict[TopicPartition, list[Log]]:
+        """The logs of each partition, the oldest first."""
+        found: dict[TopicPartition, list[Log]] = defaultdict(list)
+        for log in self.logs:
+            found[log.where].append(log)
         return found
 
     def append_times(self, topic: str, partition: int | None) -> Sequence[float]:
@@ -133,11 +184,22 @@ class Evidence:
         return found.append_times if isinstance(found, TracedPartition) else ()
 
     def partitions(self) -> Iterator[tuple[TopicPartition, TracedPartition]]:
-        """Every partition by its name, those of deleted topics too: no name is used twice."""
-        for topic in (*self.cluster.topics.values(), *self.cluster.deleted):
+        """Every partition by its name, those of deleted topics too."""
+        for log, partition in self._partitions:
+            yield log.where, partition
+
+    @cached_property
+    def _partitions(self) -> list[tuple[Log, TracedPartition]]:
+        """Every partition with its log, the oldest topics first."""
+        numbers: Counter[str] = Counter()
+        found: list[tuple[Log, TracedPartition]] = []
+        for topic in (*self.cluster.deleted, *self.cluster.topics.values()):
             for partition in topic.partitions:
                 if isinstance(partition, TracedPartition):
-                    yield TopicPartition(topic.name, partition.index), partition
+                    where = TopicPartition(topic.name, partition.index)
+                    found.append((Log(where, numbers[topic.name]), partition))
+            numbers[topic.name] += 1
+        return found
 
 
 def names_lost(cluster: SimCluster, where: TopicPartition) -> frozenset[bytes]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from support.checker import Anomaly, End, History, Logged, Place, Promises, check
 
 from aioproducer.records.batch import DecodedRecord
-from aioproducer.types import Persistence, TopicPartition
-from simulation.evidence import Evidence, name_of
+from aioproducer.types import Persistence
+from simulation.evidence import Evidence, Log, name_of
 from simulation.ledger import CallState, Entry
 from simulation.transactions.book import Outcome, TransactionBook
 from simulation.transactions.view import committed_view
@@ -26,7 +26,7 @@ def contradictions(e: Evidence) -> list[Anomaly]:
     one_by_one = kept and config.max_in_flight_requests_per_connection == 1
     promises = Promises(
         kept=kept,
-        once=config.effective_idempotence,
+        once=config.effective_idempotence and not e.cluster.producers_lost,
         ordered=(config.effective_idempotence or one_by_one) and not e.may_lose,
     )
     return check(_history_of(e), _logs(e), promises, lost=_lost(e))
@@ -37,13 +37,13 @@ def _history_of(e: Evidence) -> History:
     for entry in e.ledger.entries:
         writer = None if entry.task < 0 else entry.task
         history.offer(entry.name, writer=writer, transaction=entry.transaction)
-        _add_outcome(history, entry)
+        _add_outcome(history, entry, e.log_of(entry))
     if e.transactions is not None:
         _add_ends(history, e.transactions)
     return history
 
 
-def _add_outcome(history: History, entry: Entry) -> None:
+def _add_outcome(history: History, entry: Entry, log: Log | None) -> None:
     """Add the outcome as often as the client got it; an open one never."""
     if entry.state in {CallState.REFUSED, CallState.CANCELLED}:
         history.refuse(entry.name)
@@ -57,8 +57,8 @@ def _add_outcome(history: History, entry: Entry) -> None:
         if error is not None:
             absent = error.persistence is Persistence.NOT_PERSISTED
             history.fail(entry.name, not_persisted=absent)
-        elif metadata is not None and metadata.offset is not None:
-            history.acknowledge(entry.name, Place(metadata.topic_partition, metadata.offset))
+        elif log is not None and metadata is not None and metadata.offset is not None:
+            history.acknowledge(entry.name, Place(log, metadata.offset))
         elif entry.is_acknowledged:
             history.acknowledge(entry.name)
         elif not entry.is_open:
@@ -78,21 +78,24 @@ def _add_ends(history: History, book: TransactionBook) -> None:
 
 def _logs(e: Evidence) -> Iterator[Logged]:
     if e.transactions is None:
-        for where, log in e.logs.items():
-            yield from (_logged(where, record) for record in log.values())
+        for log, records in e.logs.items():
+            for record in records.values():
+                if log.number >= e.first_logs[name_of(record)]:
+                    yield _logged(log, record)
         return
     for where, partition in e.partitions():
         visible = committed_view(partition.log.batches).records
-        for record in e.logs[where].values():
-            yield _logged(where, record, visible=record.offset in visible)
+        log = Log(where, 0)
+        for record in e.logs[log].values():
+            yield _logged(log, record, visible=record.offset in visible)
 
 
 def _lost(e: Evidence) -> list[Logged]:
     """Return what leaders had and their successors did not, where that may happen."""
     if not e.may_lose:
         return []
-    return [_logged(where, record) for where, lost in e.lost.items() for record in lost]
+    return [_logged(log, record) for log, lost in e.lost.items() for record in lost]
 
 
-def _logged(where: TopicPartition, record: DecodedRecord, *, visible: bool = True) -> Logged:
-    return Logged(Place(where, record.offset), name_of(record), visible)
+def _logged(log: Log, record: DecodedRecord, *, visible: bool = True) -> Logged:
+    return Logged(Place(log, record.offset), name_of(record), visible)

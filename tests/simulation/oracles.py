@@ -24,8 +24,8 @@ from aioproducer.errors import (
     MetadataTimeoutError,
 )
 from aioproducer.records.batch import DecodedRecord, read_batches
-from aioproducer.types import Persistence, TimestampType, TopicPartition
-from simulation.evidence import Evidence, name_of
+from aioproducer.types import Persistence, TimestampType
+from simulation.evidence import Evidence, Log, name_of
 from simulation.history import contradictions
 from simulation.ledger import CallState, Entry
 from simulation.scenario import CHAOS_S
@@ -90,10 +90,10 @@ def contents_are_kept(e: Evidence) -> Iterator[str]:
     for entry in e.ledger.entries:
         for place in e.copies.get(entry.name, ()):
             yield from _differences(entry, place.record)
-        metadata = entry.metadata
-        if metadata is None or metadata.offset is None:
+        metadata, log = entry.metadata, e.log_of(entry)
+        if log is None or metadata is None or metadata.offset is None:
             continue
-        record = e.logs.get(metadata.topic_partition, {}).get(metadata.offset)
+        record = e.logs.get(log, {}).get(metadata.offset)
         if record is None or name_of(record) != entry.name:
             continue  # the checker judges places
         promised, stored = metadata.timestamp_ms, record.timestamp_ms
@@ -160,15 +160,15 @@ def alarms_are_true(e: Evidence) -> Iterator[str]:
     if not e.config.effective_idempotence:
         return
     alarmed = {alarm.where for alarm in e.ledger.alarms}
-    acknowledged: dict[tuple[TopicPartition, int], Entry] = {}
+    acknowledged: dict[tuple[Log, int], Entry] = {}
     for entry in e.ledger.entries:
-        metadata = entry.metadata
-        if metadata is None or metadata.offset is None:
+        metadata, log = entry.metadata, e.log_of(entry)
+        if log is None or metadata is None or metadata.offset is None:
             continue
-        where, offset = metadata.topic_partition, metadata.offset
-        first = acknowledged.setdefault((where, offset), entry)
-        if first is not entry and where not in alarmed:
-            yield f"{first.label} and {entry.label} got {where}@{offset}, and no loss is reported"
+        offset = metadata.offset
+        first = acknowledged.setdefault((log, offset), entry)
+        if first is not entry and log.where not in alarmed:
+            yield f"{first.label} and {entry.label} got {log}@{offset}, and no loss is reported"
 
 
 def nothing_is_lost_silently(e: Evidence) -> Iterator[str]:
@@ -195,6 +195,20 @@ def sequences_are_never_reused(e: Evidence) -> Iterator[str]:
                     name = name_of(record)
                     if meant.setdefault(key, name) != name:
                         yield f"{where}: {key} is {meant[key]!r} and {name!r}"
+
+
+def producer_ids_are_the_clusters_own(e: Evidence) -> Iterator[str]:
+    """A cluster is offered no batch under a producer id of the cluster that it has replaced.
+
+    The id may be another producer's there, as whose batches this one's would count.
+    """
+    for where, partition in e.partitions():
+        for data in partition.offered:
+            for batch in read_batches(data):
+                given_by = e.cluster.ids_given.get(batch.producer_id)
+                if given_by not in {None, partition.cluster_number}:
+                    names = [name_of(each) for each in batch.records()]
+                    yield f"{where}: {names} came under producer id {batch.producer_id}"
 
 
 def retries_are_obeyed(e: Evidence) -> Iterator[str]:
@@ -414,6 +428,7 @@ ORACLES = (
     alarms_are_true,
     nothing_is_lost_silently,
     sequences_are_never_reused,
+    producer_ids_are_the_clusters_own,
     retries_are_obeyed,
     waits_are_bounded,
     memory_is_returned,

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from aioproducer.testing.broker import ClusterSettings, TopicSpec
+from aioproducer.testing.security import ListenerSecurity
 from aioproducer.testing.world.cluster import ReplicationTiming
 from aioproducer.testing.world.faults import Shape
 from aioproducer.testing.world.spec import WorldSpec
 from simulation.transactions.plan import OUTPUT_TOPIC, Plan
 
+USERS = {"sim": "secret"}
 CHAOS_S = 60.0
 """How long producers work, and faults may strike at most; then everything heals."""
 
@@ -71,6 +73,7 @@ class Scenario(WorldSpec):
         pauses: When no task sends for long, in their order.
         brokers: How brokers differ from those of other runs, see `ClusterSettings`.
         longest_turn_s: How long a turn of the event loop takes at most.
+        session_ms: How long brokers accept a client's credentials; 0 if they ask for none.
     """
 
     tasks: int
@@ -84,6 +87,7 @@ class Scenario(WorldSpec):
     pauses: Sequence[Pause] = ()
     brokers: Mapping[str, Any] = field(default_factory=dict)
     longest_turn_s: float = 0.0
+    session_ms: int = 0
 
     def clock(self, active_s: float) -> float:
         """The virtual time after so many seconds of activity."""
@@ -96,6 +100,13 @@ class Scenario(WorldSpec):
             end - each.seconds + settling_s for end, each in zip(ends, self.pauses, strict=True)
         ]
         return list(zip(starts, ends, strict=True))
+
+    @property
+    def security(self) -> ListenerSecurity:
+        """With sessions, a password."""
+        if not self.session_ms:
+            return ListenerSecurity()
+        return ListenerSecurity(mechanisms=("PLAIN",), users=USERS, max_reauth_ms=self.session_ms)
 
     def settings(self, settings: ClusterSettings) -> ClusterSettings:
         """As the scenario and the transactions' plan say."""

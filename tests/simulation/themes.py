@@ -15,10 +15,13 @@ from typing import Any
 
 from aioproducer.testing.broker import TopicSpec, UnknownProducers
 from aioproducer.testing.world.faults import Fault, Shape
+from aioproducer.wire.api_keys import ApiKey
 from simulation.faults.answers import (
     FirstRefused,
     InitProducerIdError,
     KeysRequired,
+    LateDescription,
+    LeaderWithoutProducers,
     MixedErrors,
     UnansweredInitProducerId,
 )
@@ -26,14 +29,18 @@ from simulation.faults.brokers import (
     ClockJump,
     Crash,
     DeposedLeader,
+    LeaderMove,
     PowerLoss,
+    ReplacedCluster,
     TopicCreation,
     TopicDeletion,
+    TopicRecreation,
+    UnlistedBroker,
 )
 from simulation.faults.coordinators import LostAddition, SlowMarkers
 from simulation.faults.moments import HeldEnd, HeldPositions, OvertakenRenewal, PositionsRefused
 from simulation.faults.network import BlackHole, Reset
-from simulation.scenario import CHAOS_S, Pause, Scenario
+from simulation.scenario import CHAOS_S, USERS, Pause, Scenario
 from simulation.transactions.plan import Plan
 
 _SHARE = 0.45
@@ -62,6 +69,7 @@ class Theme:
         parade: See `Scenario`.
         pauses: See `Scenario`.
         brokers: See `Scenario`.
+        session_ms: See `Scenario`.
     """
 
     schedule: Schedule
@@ -71,6 +79,7 @@ class Theme:
     parade: Sequence[str] = ()
     pauses: Sequence[Pause] = ()
     brokers: Mapping[str, Any] = field(default_factory=dict)
+    session_ms: int = 0
 
     def applied_to(self, scenario: Scenario) -> Scenario:
         """The scenario with the theme's options; one that heals early ends in peace."""
@@ -83,6 +92,7 @@ class Theme:
             parade=self.parade,
             pauses=self.pauses,
             brokers=self.brokers,
+            session_ms=self.session_ms,
         )
         return scenario if self.heals_at == CHAOS_S else replace(scenario, closes_at=None)
 
@@ -241,6 +251,76 @@ _LARGE_BATCHES = {"linger_ms": 50, "batch_size": 16384, "buffer_memory": 1 << 20
 BAD_RECORDS = Theme(_times(10, KeysRequired.draw), {**_LONG_DELIVERY, **_LARGE_BATCHES})
 
 
+_RECREATIONS, _REPLACEMENTS, _MOVES = 6, 2, 16
+
+
+def _recreations(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Topics are created anew after their leaders have changed, and first batches are refused."""
+    faults: list[Fault] = []
+    for _ in range(_RECREATIONS):
+        recreation = TopicRecreation.draw(rng, round(rng.uniform(start, end - 2.0), 3), shape)
+        topic, at = recreation.topic, recreation.at
+        faults.append(recreation)
+        for partition in range(shape.topics[topic]):
+            before = round(max(0.0, at - rng.uniform(0.1, 1.0)), 3)
+            after = round(at + rng.uniform(0.0, 1.0), 3)
+            faults.append(LeaderMove(before, topic, partition))
+            faults.append(FirstRefused(after, topic, partition, rng.choice((0, 0, 1))))
+    return faults
+
+
+def _replacements(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Clusters are replaced, and again while a producer id is awaited; metadata may come late.
+
+    Not at first: before its first response no client has seen which cluster it uses.
+    """
+    faults: list[Fault] = []
+    for _ in range(_REPLACEMENTS):
+        at = round(rng.uniform(start + 4.0, end - 3.0), 3)
+        before, again = round(at - rng.uniform(0.0, 0.7), 3), round(at + rng.uniform(0.3, 2.5), 3)
+        faults.append(LateDescription(before, 1, 1, rng.choice((500, 2500)), ApiKey.METADATA))
+        faults.append(ReplacedCluster.draw(rng, at, shape))
+        faults.append(LateDescription(at, 1, 1, 2500, ApiKey.INIT_PRODUCER_ID))
+        faults.append(ReplacedCluster.draw(rng, again, shape))
+    return faults
+
+
+_IN_ORDER = {**_IDEMPOTENT, **_SMALL_BATCHES, "delivery_timeout_ms": 30_000}
+_ONE_PARTITION = {"t1": TopicSpec(1, 3)}
+"""Where several requests are under way for every burst."""
+RECREATIONS = Theme(_recreations, _IN_ORDER, topics=_ONE_PARTITION)
+LEADERS_WITHOUT_PRODUCERS = Theme(
+    _times(_MOVES, LeaderWithoutProducers.draw), _IN_ORDER, topics=_ONE_PARTITION
+)
+REPLACEMENTS = Theme(_replacements, {**_IDEMPOTENT, "metadata_max_age_ms": 500})
+UNCHECKED_REPLACEMENTS = replace(
+    REPLACEMENTS, options={**REPLACEMENTS.options, "metadata_cluster_check_enable": False}
+)
+UNLISTED = Theme(_times(6, UnlistedBroker.draw), {"metadata_max_age_ms": 300_000})
+SESSIONS = Theme(
+    _times(4, Reset.draw),
+    {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "sim",
+        "sasl_plain_password": USERS["sim"],
+    },
+    session_ms=5000,
+)
+LAST_EPOCHS = replace(DOUBTS, options=_IDEMPOTENT, brokers={"first_epoch": 2**15 - 3})
+
+_SHARE_OF_LATER = 0.6
+"""Of the runs that have no theme then."""
+_LATER_THEMES = (
+    RECREATIONS,
+    LEADERS_WITHOUT_PRODUCERS,
+    REPLACEMENTS,
+    UNCHECKED_REPLACEMENTS,
+    UNLISTED,
+    SESSIONS,
+    LAST_EPOCHS,
+)
+
 _THEMES = (
     BAD_RECORDS,
     BAD_RECORDS,
@@ -263,7 +343,9 @@ def draw_theme(rng: random.Random) -> Theme | None:
         return rng.choice(_THEMES)
     if rng.random() < _SHARE_OF_MANY_TOPICS:
         return MANY_TOPICS
-    return rng.choice(_IDLE_THEMES) if rng.random() < _SHARE_OF_IDLE_DAYS else None
+    if rng.random() < _SHARE_OF_IDLE_DAYS:
+        return rng.choice(_IDLE_THEMES)
+    return rng.choice(_LATER_THEMES) if rng.random() < _SHARE_OF_LATER else None
 
 
 def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:

@@ -71,6 +71,7 @@ class ClusterSettings:
             never.
         producer_id_expiration_ms: How long after its last batch a producer expires.
         producer_id_expiration_check_interval_ms: How often partitions check for such producers.
+        first_epoch: The epoch of a new producer id; that of brokers is 0.
         unknown_producers: The handling of a batch of an unknown producer, unless it begins at 0.
         transaction_version: The level of the feature `transaction.version` a cluster starts with: 2
             bumps a producer's epoch at every end of a transaction (KIP-890), below it does not.
@@ -98,6 +99,7 @@ class ClusterSettings:
     connections_max_idle_ms: int = 600_000
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
+    first_epoch: int = 0
     unknown_producers: UnknownProducers = UnknownProducers.ACCEPT
     transaction_version: int = 2
     transaction_max_timeout_ms: int = 900_000

@@ -18,13 +18,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
 
 from aioproducer.records.batch import RecordBatch
 from aioproducer.testing.broker import BrokerSpec, ClusterSettings, ClusterState
 from aioproducer.testing.broker.markers import Marker
+from aioproducer.testing.broker.producers import ProducerStates
 from aioproducer.testing.broker.replication import ReplicatedPartition
 from aioproducer.testing.broker.settings import TopicConfig, TopicSpec
 from aioproducer.testing.broker.topics import NO_LEADER, Appended, Leadership, Partition, Topic
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 _POLICY = "cleanup.policy"
+_IDS_OF_A_CLUSTER = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,12 @@ class SimCluster(ClusterState):
         keyless_refused: How many batches were refused because a record had no key.
         producers_expired: How many idle producers have expired in partitions.
         deleted: Topics that were deleted, with their logs.
+        unlisted: Brokers that metadata leave out although they may lead partitions.
+        unlisted_answers: Lists of brokers that left one out, per broker.
+        producers_lost: How many leaders came without state of producers, so that what they had
+            written and not acknowledged may be written again.
+        number: How many clusters there have been before at these addresses.
+        ids_given: The number of the cluster that has given each producer id.
     """
 
     def __init__(
@@ -84,6 +92,11 @@ class SimCluster(ClusterState):
         self.keyless_refused: int = 0
         self.producers_expired: int = 0
         self.deleted: list[Topic] = []
+        self.unlisted: set[int] = set()
+        self.unlisted_answers: dict[int, int] = dict.fromkeys(self.brokers, 0)
+        self.producers_lost: int = 0
+        self.number: int = 0
+        self.ids_given: dict[int, int] = {}
         self._created_at: dict[UUID, float] = {}
         self._deleted_at: dict[UUID, float] = {}
         self._timing = timing
@@ -208,6 +221,48 @@ class SimCluster(ClusterState):
             self._deleted_at[topic.topic_id] = self.loop.time()
             self.trace(f"{name} is deleted")
 
+    def recreate_topic(self, name: str) -> None:
+        """Delete a topic, and create one of this name with as many partitions on other brokers."""
+        gone = self.topics[name]
+        factor = len(gone.partitions[0].replicas)
+        self.delete_topic(name)
+        spec = TopicSpec(len(gone.partitions), factor, dict(gone.config.own))
+        self.create_topic(name, spec)
+
+    def replace(self) -> None:
+        """Replace the cluster by another one of the same addresses, with empty topics.
+
+        It has another id, other topic ids, and gives other producer ids.
+        """
+        self.number += 1
+        self.trace(f"cluster #{self.number + 1} takes over")
+        self.settings = replace(self.settings, cluster_id=f"aioproducer-{self.number + 1}")
+        self._next_producer_id += _IDS_OF_A_CLUSTER
+        for name in list(self.topics):
+            self.recreate_topic(name)
+
+    def new_producer_id(self) -> int:
+        """See `ClusterState.new_producer_id`."""
+        producer_id = super().new_producer_id()
+        self.ids_given[producer_id] = self.number
+        return producer_id
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """Return the leader of a partition, -1 without one."""
+        found = self.partition(topic, partition)
+        return NO_LEADER if found is None else found.leader
+
+    def lose_producers(self, topic: str, partition: int) -> None:
+        """Let the leader of a partition have no state of producers, as one that has expired it.
+
+        Each replica does that by itself, and counts from the records' timestamps.
+        """
+        for each in self._replicated():
+            if (each.topic, each.index) == (topic, partition):
+                each.producers = ProducerStates()
+                self.producers_lost += 1
+                self.trace(f"b{each.leader} has no producers in {topic}-{partition}")
+
     def has_had(self, name: str, since: float, until: float) -> bool:
         """Return whether one topic of this name existed all the time between two moments."""
         known = [each for each in self.deleted if each.name == name]
@@ -282,7 +337,10 @@ class SimCluster(ClusterState):
 
     def known_brokers(self, node_id: int) -> list[BrokerSpec]:
         """Return the brokers the controller has not fenced."""
-        return [self.brokers[each] for each in sorted(self._registered)]
+        left_out = self.unlisted & self._registered
+        for each in left_out:
+            self.unlisted_answers[each] += 1
+        return [self.brokers[each] for each in sorted(self._registered - left_out)]
 
     def known_leadership(self, node_id: int, partition: Partition) -> Leadership:
         """Return the metadata as it is, or as a lagging broker has it."""
@@ -306,6 +364,7 @@ class SimCluster(ClusterState):
         """End all disturbances at once; logs and leaders stay as they are."""
         self.faults.clear()
         self.extra_lag.clear()
+        self.unlisted.clear()
         self._beliefs.clear()
         self.controller_away_until = 0.0
         for topic in self.topics:
@@ -341,10 +400,11 @@ class TracedPartition(ReplicatedPartition):
 
     Attributes:
         append_times: When something was appended.
+        cluster_number: See `SimCluster.number`.
         offered: Every batch that came to be appended, refused ones too, and how often it came.
     """
 
-    __slots__ = ("_cluster", "append_times", "offered")
+    __slots__ = ("_cluster", "append_times", "cluster_number", "offered")
 
     def __init__(
         self, topic: str, index: int, replicas: Sequence[int], cluster: SimCluster
@@ -352,6 +412,7 @@ class TracedPartition(ReplicatedPartition):
         super().__init__(topic, index, replicas, cluster._live)
         self._cluster = cluster
         self.append_times: list[float] = []
+        self.cluster_number: int = cluster.number
         self.offered: dict[bytes, int] = {}
 
     def append(

@@ -23,6 +23,7 @@ from enum import Enum
 
 from aioproducer.errors import ProtocolError
 from aioproducer.testing.broker import Reply, RequestWait
+from aioproducer.testing.security import ListenerSecurity, SaslGate
 from aioproducer.testing.world.cluster import SimCluster
 from aioproducer.testing.world.network import SimConnection
 from aioproducer.testing.world.trace import Trace
@@ -44,6 +45,8 @@ _EXPECTED_CLOSES = (
     "with acks=0",
     # Whether a broker that closed on ApiVersions predates it (`net.legacy_brokers`).
     "LIST_OFFSETS v0 is not served",
+    # The request was late, as on a slow network.
+    "the session has ended",
 )
 _ACCUSING = frozenset({2, 42, 43, 87})
 """Codes no honest producer is ever answered: corrupt message, invalid request, unsupported format,
@@ -71,6 +74,7 @@ class SimBroker:
         scripted_codes: Codes that faults make it answer.
         distort: What a fault does to the next answer to Produce; returns whether it did.
         complaints: The producer's protocol errors that the broker found.
+        security: What clients have to prove.
     """
 
     def __init__(
@@ -94,6 +98,7 @@ class SimBroker:
         self.complaints: list[str] = []
         self.scripted_codes: set[int] = set()
         self.distort: Callable[[ProduceResponse], bool] | None = None
+        self.security: ListenerSecurity = ListenerSecurity()
         self.sessions: dict[Session, None] = {}
         self._waiting: dict[TopicPartition, dict[Session, None]] = {}
         cluster.subscribe(self._changed)
@@ -159,6 +164,7 @@ class Session:
         self._wait: RequestWait | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._checking = False
+        self._gate = SaslGate(broker.security)
 
     # -- from the network -------------------------------------------------------------------------
 
@@ -189,6 +195,11 @@ class Session:
     def kill(self) -> None:
         """End the process."""
         self._end()
+
+    @property
+    def awaits_replicas(self) -> bool:
+        """Whether a response waits for other brokers."""
+        return self._wait is not None
 
     def check_again_soon(self) -> None:
         """Check again soon a response that waits for a partition: it has changed."""
@@ -235,7 +246,9 @@ class Session:
         if self._dead:
             return
         broker.cluster.transactions.sender_is_gone = self.connection.is_left
-        reply = broker.cluster.respond(broker.node_id, header, broker.clock_ms())
+        reply = self._gate.take_request(header, broker.clock_ms())
+        if reply is None:
+            reply = broker.cluster.respond(broker.node_id, header, broker.clock_ms())
         self._come_to(Moment.AFTER, header)
         if self._dead:
             return

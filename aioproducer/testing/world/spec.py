@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aioproducer.testing.broker import ClusterSettings, TopicSpec
+from aioproducer.testing.security import ListenerSecurity
 from aioproducer.testing.world.cluster import ReplicationTiming
 
 
@@ -50,6 +51,11 @@ class WorldSpec:
     window: int
     base_latency_s: float
     unclean_elections: bool
+
+    @property
+    def security(self) -> ListenerSecurity:
+        """What brokers require of clients."""
+        return ListenerSecurity()
 
     def settings(self, settings: ClusterSettings) -> ClusterSettings:
         """Return how the cluster behaves, based on its normal behaviour."""

@@ -168,5 +168,6 @@ class SimWorld:
     def _make_broker(self, node_id: int) -> SimBroker:
         rng = self.chance.of(f"broker {node_id}")
         broker = SimBroker(node_id, self.cluster, rng, self.trace, self.broker_ms)
+        broker.security = self.spec.security
         self.network.listen(node_id, f"broker-{node_id}.sim", broker)
         return broker

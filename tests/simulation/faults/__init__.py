@@ -18,6 +18,8 @@ from simulation.faults.answers import (
     InventedAnswer,
     KeysRequired,
     LateAnswer,
+    LateDescription,
+    LeaderWithoutProducers,
     LeftOutAnswer,
     LostAnswer,
     LostRequest,
@@ -40,10 +42,13 @@ from simulation.faults.brokers import (
     LeaderMove,
     PartitionGrowth,
     PowerLoss,
+    ReplacedCluster,
     ReplicaLag,
     StaleMetadata,
     TopicCreation,
     TopicDeletion,
+    TopicRecreation,
+    UnlistedBroker,
 )
 from simulation.faults.coordinators import (
     CoordinatorDiesAfter,
@@ -158,6 +163,11 @@ THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (
     UnansweredInitProducerId,
     TopicCreation,
     TopicDeletion,
+    TopicRecreation,
+    LeaderWithoutProducers,
+    ReplacedCluster,
+    UnlistedBroker,
+    LateDescription,
     FirstRefused,
 )
 """What only themes bring."""

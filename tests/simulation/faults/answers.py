@@ -17,6 +17,7 @@ from aioproducer.testing.broker.faults import Fault as ScriptedFault
 from aioproducer.testing.world.faults import Fault, Probe, Shape, World, node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse
+from simulation.faults.brokers import amid_requests, move_leader
 
 _REFUSALS = (2, 3, 6, 7, 9, 13, 19, 56, 74, 76, 89, 100)
 """Retriable codes of the produce error table, answered without writing."""
@@ -247,6 +248,43 @@ class FirstRefused(Fault):
 
 
 @dataclass(frozen=True, slots=True)
+class LeaderWithoutProducers(Fault):
+    """A partition gets a leader that has expired its producers, and refuses the first batch."""
+
+    kind = "leader without producers"
+    topic: str
+    partition: int
+    skipped: int
+
+    def strike(self, world: World) -> Probe:
+        """At a request to the leader; followers of its successor are not in sync at first."""
+        cluster = world.cluster
+        struck: list[Ambush] = []
+
+        def succeed() -> None:
+            if not move_leader(world, self.topic, self.partition):
+                return
+            cluster.lose_producers(self.topic, self.partition)
+            successor = cluster.leader_of(self.topic, self.partition)
+            answer = ErrorAnswer(_NOT_ENOUGH_REPLICAS)
+            ambush = Ambush(answer, ApiKey.PRODUCE, successor, self.topic, self.partition)
+            ambush.world = world
+            cluster.faults.add(ambush)
+            struck.append(ambush)
+
+        for broker in world.brokers.values():
+            broker.scripted_codes.add(_NOT_ENOUGH_REPLICAS)
+        amid_requests(world, self.topic, self.partition, self.skipped, succeed)
+        return lambda: sum(ambush.struck for ambush in struck)
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Any partition, mostly amid several requests."""
+        topic = rng.choice(sorted(shape.topics))
+        return cls(at, topic, rng.randrange(shape.topics[topic]), rng.randrange(5))
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataError(_CodeAnswered):
     """Topics are answered with an error in Metadata."""
 
@@ -294,6 +332,25 @@ class UnansweredInitProducerId(_Scripted):
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
         """From the beginning: the first request is the likeliest."""
         return cls(0.0, node(rng, shape), rng.choice((1, 2)), rng.random() < 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class LateDescription(_Scripted):
+    """A broker answers late what any broker can answer: metadata, or a producer id."""
+
+    kind = "late description"
+    milliseconds: int
+    api: ApiKey
+
+    def scripted(self) -> Ambush:
+        """By any broker."""
+        return Ambush(ConnectionFault(delay_ms=self.milliseconds), self.api, None, times=self.times)
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """The next one."""
+        api = rng.choice((ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID))
+        return cls(at, node(rng, shape), 1, rng.choice((300, 1000, 2500)), api)
 
 
 @dataclass(frozen=True, slots=True)

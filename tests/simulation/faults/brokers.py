@@ -7,6 +7,7 @@ Not here: connections, requests.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -138,6 +139,27 @@ def move_leader(world: World, topic: str, partition: int) -> int:
         return 0
     world.cluster.move_leader(topic, partition)
     return 1
+
+
+def amid_requests(
+    world: World, topic: str, partition: int, skipped: int, action: Callable[[], None]
+) -> None:
+    """Do something before a leader carries out a Produce request, but for the next few."""
+    leader = world.cluster.leader_of(topic, partition)
+    if leader not in world.brokers:
+        return
+    left = skipped
+    ambushes, moment = world.brokers[leader].ambushes, (ApiKey.PRODUCE, Moment.BEFORE)
+
+    def come() -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            action()
+        else:
+            ambushes[moment] = come
+
+    ambushes[moment] = come
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +320,71 @@ class TopicDeletion(Fault):
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
         """Any one."""
         return cls(at, (rng.choice(sorted(shape.topics)),))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecreation(Fault):
+    """A topic is deleted, and another one of its name is there: no records, no producers' state."""
+
+    kind = "topic recreation"
+    topic: str
+    skipped: int
+
+    def strike(self, world: World) -> Probe:
+        """It is empty at a request to the leader of its first partition."""
+        cluster = world.cluster
+        before = len(cluster.deleted)
+
+        def recreate() -> None:
+            if self.topic in cluster.topics:
+                cluster.recreate_topic(self.topic)
+
+        amid_requests(world, self.topic, 0, self.skipped, recreate)
+        return lambda: len(cluster.deleted) - before
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Any topic, mostly amid several requests."""
+        return cls(at, rng.choice(sorted(shape.topics)), rng.randrange(5))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedCluster(Fault):
+    """Another cluster answers at the addresses: no records, no ids, other topics of these names."""
+
+    kind = "replaced cluster"
+    lingering: tuple[int, ...]
+    """Brokers in front of which a proxy keeps the connections that wait for nothing."""
+
+    def strike(self, world: World) -> Probe:
+        """The others' connections are cut."""
+        for node_id, broker in world.brokers.items():
+            for session in list(broker.sessions):
+                if node_id not in self.lingering or session.awaits_replicas:
+                    session.kill()
+                    session.connection.reset()
+        world.cluster.replace()
+        return lambda: 1
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Each broker may have a proxy."""
+        return cls(at, tuple(node_id for node_id in shape.nodes if rng.random() < 0.5))
+
+
+@dataclass(frozen=True, slots=True)
+class UnlistedBroker(LastingFault):
+    """A broker is not among those in metadata, and leads what it leads."""
+
+    kind = "unlisted broker"
+
+    def strike(self, world: World) -> Probe:
+        """It works, but its address is missing."""
+        cluster = world.cluster
+        before = cluster.unlisted_answers[self.node_id]
+        cluster.unlisted.add(self.node_id)
+        world.later(self.seconds, lambda: cluster.unlisted.discard(self.node_id))
+        return lambda: cluster.unlisted_answers[self.node_id] - before
 
 
 @dataclass(frozen=True, slots=True)

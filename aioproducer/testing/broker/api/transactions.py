@@ -58,7 +58,7 @@ def _initialize(ctx: RequestContext, request: InitProducerIdRequest) -> Producer
     if has_id != has_epoch:
         raise RefusedError(errors.InvalidRequestError)
     if request.transactional_id is None:
-        return ProducerIdentity(ctx.cluster.new_producer_id(), 0)
+        return ProducerIdentity(ctx.cluster.new_producer_id(), ctx.cluster.settings.first_epoch)
     if request.keep_prepared_txn:
         # No broker has that yet (Java: TransactionCoordinator.handleInitProducerId).
         raise RefusedError(errors.UnsupportedVersionError)
