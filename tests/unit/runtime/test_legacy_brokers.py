@@ -141,6 +141,23 @@ def test_old_brokers_get_message_sets_they_understand(ranges, magic, version, co
     run()
 
 
+@pytest.mark.parametrize(("ranges", "magic"), [(None, 0), (KAFKA_0_10, 1)], ids=["0.8", "0.10"])
+def test_old_brokers_get_message_sets_of_single_records_too(ranges, magic) -> None:
+    @virtual_time
+    async def run() -> None:
+        broker = Broker(ranges)
+        dialer, producer = producer_at(broker, linger_ms=0)
+        values = [b"%d" % number for number in range(4)]
+        async with producer:
+            for value in values:
+                await producer.send_and_wait("t", value)
+                await asyncio.sleep(0.01)
+        assert broker.values(magic) == values
+        await dialer.shut_down()
+
+    run()
+
+
 @virtual_time
 async def test_a_cluster_of_0_8_without_topics_names_no_brokers_and_is_started_against() -> None:
     broker = Broker(None, topics=False)

@@ -53,6 +53,21 @@ def test_a_loop_of_sends_opens_512_kib_of_batches_between_two_turns(is_lost, lin
     play(act, linger_ms=linger_ms, batch_size=16_384, buffer_memory=1 << 24)
 
 
+def test_a_batch_larger_than_512_kib_is_opened_without_a_pause_in_a_new_turn():
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.warm_up(["t"])
+        for _ in range(3):
+            sending = producer.send("t", bytes(900_000))
+            with pytest.raises(StopIteration):
+                sending.send(None)
+            await asyncio.sleep(0.1)
+        await producer.close()
+
+    play(act, batch_size=1_000_000, max_request_size=1_000_000, buffer_memory=1 << 24)
+
+
 @pytest.mark.usefixtures("fast_path_form")
 async def test_an_acknowledgement_has_no_size_for_a_key_or_value_that_is_not_there():
     bench = Bench(fast=True)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from math import inf
 
 import pytest
@@ -466,3 +467,53 @@ def test_a_partition_that_has_moved_is_not_sent_to_its_old_leader() -> None:
             assert producer._engine.stats.requests_sent == 4
 
     run_virtual(run, brokers=2, topics={"t": TopicSpec(2, 2)})
+
+
+def test_single_records_of_two_topics_that_take_turns_are_written_to_their_topics() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        kafka.world.network.fragments = False
+        async with kafka.producer(linger_ms=0) as producer:
+            await producer.warm_up(["t", "u"])
+            together = [producer.send_nowait(topic, topic.encode()) for topic in "tu"]
+            for delivery in together:  # from now on there is free memory besides the spare batch
+                await delivery
+            for topic in "tutuuttuut":
+                await producer.send_and_wait(topic, topic.encode())
+                await asyncio.sleep(0.01)
+        for topic in ("t", "u"):
+            assert [record.value for record in kafka.records(topic)] == [topic.encode()] * 6
+
+    run_virtual(run, brokers=1, topics={"t": 1, "u": 1})
+
+
+def test_records_after_one_that_could_not_leave_its_spare_batch_share_that_batch() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        kafka.world.network.fragments = False
+        async with kafka.producer(linger_ms=0) as producer:
+            await producer.warm_up(["t"])
+            together = [producer.send_nowait("t", b"v", partition=index) for index in (0, 1)]
+            for delivery in together:  # from now on there is free memory besides the spare batch
+                await delivery
+            for partition in (1, 0):
+                await producer.send_and_wait("t", b"v", partition=partition)
+                await asyncio.sleep(0.01)
+            deliveries = [
+                producer.send_nowait("t", b"v", partition=partition) for partition in (1, 0, 0, 0)
+            ]
+            offsets = [(await delivery).offset for delivery in deliveries]
+            assert offsets == [2, 2, 3, 4]
+
+    run_virtual(run, brokers=1, topics={"t": 2})
+
+
+def test_keyless_records_that_fill_a_batch_change_the_partition_while_nothing_is_open() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        async with kafka.producer(linger_ms=0, batch_size=BATCH_SIZE) as producer:
+            partitions = []
+            for _ in range(40):
+                metadata = await producer.send_and_wait("t", bytes(BATCH_SIZE))
+                partitions.append(metadata.partition)
+        repeated = sum(one == next_one for one, next_one in pairwise(partitions))
+        assert repeated < 10  # by chance one in 50
+
+    run_virtual(run, brokers=1, topics={"t": 50})

@@ -99,6 +99,24 @@ def test_a_burst_after_a_single_record_gathers() -> None:
     run_virtual(run, brokers=2, topics={"t": TopicSpec(2, 2)})
 
 
+def test_a_burst_right_after_an_answer_gathers_while_others_are_in_flight() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        async with after_single_records(kafka) as producer:
+            leaders = [each.leader for each in await producer.partitions_for("t")]
+            assert len({*leaders}) == 2
+            kafka.faults.next("Produce", node_id=leaders[1]).is_answered_late(50)
+            late = producer.send_nowait("t", b"late", partition=1)
+            await asyncio.sleep(0.0002)
+            await producer.send_nowait("t", b"first", partition=0)
+            assert not late.done()
+            deliveries = [producer.send_nowait("t", b"v", partition=0) for _ in range(3)]
+            for delivery in deliveries:
+                await delivery
+        assert batches_of(kafka, 0) == [[b"first"], [b"v"] * 3]
+
+    run_virtual(run, brokers=2, topics={"t": TopicSpec(2, 2)})
+
+
 def test_a_burst_gathers_however_long_its_second_record_takes() -> None:
     async def run(kafka: VirtualKafka) -> None:
         async with after_single_records(kafka) as producer:
