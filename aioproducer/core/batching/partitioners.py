@@ -126,10 +126,10 @@ class BuiltInPartitioner:
         return self._produced_bytes >= self._sticky_batch_size
 
     def peek(self, topic: TopicMetadata) -> int:
-        """Return the current partition, which only `update` changes."""
+        """Return the current partition, which only `update` and `move_on` change."""
         current = self._current
         if current is None or current >= len(topic.partitions):
-            current = self._move_on(topic)
+            current = self.move_on(topic)
         return current
 
     def update(
@@ -149,7 +149,13 @@ class BuiltInPartitioner:
         self._produced_bytes += appended_bytes
         threshold = self._sticky_batch_size if enable_switch else 2 * self._sticky_batch_size
         if self._produced_bytes >= threshold:
-            self._move_on(topic)
+            self.move_on(topic)
+
+    def move_on(self, topic: TopicMetadata) -> int:
+        """Choose another partition, whatever the current one has got; return it."""
+        self._produced_bytes = 0
+        self._current = self._next_partition(topic)
+        return self._current
 
     def update_load(
         self, queue_sizes: Sequence[int] | None, partition_ids: Sequence[int], length: int
@@ -173,11 +179,6 @@ class BuiltInPartitioner:
             return
         self._cumulative = list(accumulate(longest + 1 - size for size in sizes))
         self._weighted_ids = list(partition_ids[:length])
-
-    def _move_on(self, topic: TopicMetadata) -> int:
-        self._produced_bytes = 0
-        self._current = self._next_partition(topic)
-        return self._current
 
     def _next_partition(self, topic: TopicMetadata) -> int:
         if self._cumulative:

@@ -212,7 +212,7 @@ class BatchAppender:
         """Return the `Delivery` of a record that was just appended to this batch."""
         if self._check.takes_headers:
             sticky = None
-            if record.partition is None and not batch.full:
+            if record.partition is None:
                 sticky = self._sticky_partitioners.of(record.meta.name)
             self.fast_path.use_batch(record.meta, batch, sticky)
         at = batch.count - 1
@@ -360,8 +360,7 @@ class BatchAppender:
         """Return the partition after an overdue switch, which waits for a full batch (KIP-794)."""
         queue = self._accumulator.queue(meta.name, partition)
         if queue is not None and queue.is_full_up():
-            sticky.update(partition, 0, meta, enable_switch=True)
-            return sticky.peek(meta)
+            return sticky.move_on(meta)
         return partition
 
     def _handle(
