@@ -210,11 +210,13 @@ class BatchAppender:
 
     def delivery(self, record: OutgoingRecord, batch: ProducerBatch) -> Delivery:
         """Return the `Delivery` of a record that was just appended to this batch."""
-        if self._check.takes_headers:
+        meta = record.meta
+        # After a wait, a record may have earlier metadata: the fast path must not return to it.
+        if self._check.takes_headers and self._metadata.topic(meta.name) is meta:
             sticky = None
             if record.partition is None:
-                sticky = self._sticky_partitioners.of(record.meta.name)
-            self.fast_path.use_batch(record.meta, batch, sticky)
+                sticky = self._sticky_partitioners.of(meta.name)
+            self.fast_path.use_batch(meta, batch, sticky)
         at = batch.count - 1
         return self._handle(batch, at, record.timestamp_ms, record.key, record.value)
 

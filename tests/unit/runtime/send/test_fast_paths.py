@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.core.batching.partitioners import BuiltInPartitioner
 from aioproducer.errors import KafkaError
-from aioproducer.records import record_size_bound
+from aioproducer.records import murmur2_partition, record_size_bound
 from aioproducer.records.batch import HEADER_SIZE
+from aioproducer.runtime.send.batch_appender import RECORDS_PER_TURN
 from aioproducer.types import TopicPartition
 
 from .fast_paths import NOW_MS, Bench
@@ -266,6 +267,36 @@ async def test_topic_is_known_by_its_name_whichever_object_that_is(fast_path_for
         assert bench.fast_path.append(name, b"v", None, None, None, None).topic == name
     bench.fast_path.drop_topic("two")
     assert bench.fast_path.append(names[-1], b"v", None, None, None, None) is None
+    bench.end()
+
+
+async def test_a_topic_that_has_grown_has_room_for_batches_of_its_new_partitions(fast_path_form):
+    bench = Bench(fast=True)
+    bench.know(a=1)
+    await bench.producer.send("a", b"v")
+    bench.know(a=2)
+    for topic in (Text("a"), "a"):  # the first takes the slow path
+        assert (await bench.producer.send(topic, b"v", partition=1)).partition == 1
+    bench.end()
+
+
+async def test_a_record_that_waited_while_its_topic_grew_leaves_later_ones_their_partitions(
+    fast_path_form,
+):
+    bench = Bench(fast=True)
+    bench.know(a=2)
+    for _ in range(RECORDS_PER_TURN):
+        bench.producer.send_nowait("a", b"v")
+    waiting = bench.producer.send("a", b"v", b"key")
+    waiting.send(None)  # it lets other tasks run
+    bench.know(a=50)
+    bench.producer.send_nowait("a", b"v", b"key")
+    with pytest.raises(StopIteration):
+        waiting.send(None)
+    for number in range(20):
+        key = b"%d" % number
+        found = bench.producer.send_nowait("a", b"v", key).partition
+        assert found == murmur2_partition(key, 50)
     bench.end()
 
 
