@@ -19,8 +19,13 @@ from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnection
 
 _NO_LAYER = 1
 _MOST_STEPS = 10
-_UNREACHABLE = frozenset(code & 0xFFFF_FFFF for code in (-1765328228, -1765328230))
-"""MIT's KRB5_KDC_UNREACH and KRB5_REALM_CANT_RESOLVE: a retry may help."""
+_PASSING = frozenset(
+    code & 0xFFFF_FFFF for code in (-1765328228, -1765328230, -1765328363, -1765328351, -1765328350)
+)
+"""Codes after which a retry may help: MIT's KRB5_KDC_UNREACH and KRB5_REALM_CANT_RESOLVE, and what
+Java retries, too (KerberosError): CLIENT_NOTYET, TKT_NYV (not yet valid) and REPEAT (a replay)."""
+_EXPIRED = -1765328352 & 0xFFFF_FFFF
+"""KRB5KRB_AP_ERR_TKT_EXPIRED: with a keytab, the tickets could not be renewed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +69,13 @@ class Gssapi:
                 raise AuthenticationError("the broker insists on a GSSAPI security layer")
             answer = context.wrap(bytes([_NO_LAYER, 0, 0, 0]), False).message
         except gssapi.exceptions.GSSError as error:
-            if error.min_code & 0xFFFF_FFFF in _UNREACHABLE:
-                raise KafkaConnectionError(f"Kerberos says: {error}") from error
+            code = error.min_code & 0xFFFF_FFFF
+            if code in _PASSING or (code == _EXPIRED and self._settings.keytab is not None):
+                raise KafkaConnectionError(
+                    f"Kerberos says: {error}",
+                    advice="check that the KDC can be reached from here (krb5.conf), and the "
+                    "clocks of both machines",
+                ) from error
             raise AuthenticationError(
                 f"Kerberos says: {error}",
                 advice="check keytab or tickets (klist), sasl_kerberos_service_name, and that the "

@@ -151,14 +151,34 @@ async def test_an_exchange_without_end_is_given_up(library: Library) -> None:
     assert len(library.received) == 11
 
 
-@pytest.mark.parametrize("code", [-1765328228, -1765328230, 2**32 - 1765328228])
-async def test_a_key_server_that_is_not_reached_may_be_asked_again(
-    library: Library, code: int
-) -> None:
+@pytest.mark.parametrize(
+    "code",
+    [-1765328228, -1765328230, 2**32 - 1765328228, -1765328363, -1765328351, -1765328350],
+)
+async def test_what_may_pass_is_tried_again(library: Library, code: int) -> None:
+    """The key server is not reached, the clocks differ, or a request counts as a replay."""
     library.error = GSSError(code)
     error = await refused()
     assert type(error) is KafkaConnectionError
-    assert "Kerberos says: no luck" in str(error)
+    assert "Kerberos says: no luck -> check that the KDC can be reached" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"),
+    [
+        ({"keytab": "/etc/me.keytab"}, KafkaConnectionError),
+        ({"ticket_cache": "/tmp/tickets"}, AuthenticationError),
+        ({}, AuthenticationError),
+    ],
+)
+async def test_expired_tickets_are_renewed_later_where_there_is_a_keytab(
+    library: Library, settings: dict[str, str], kind: type[KafkaError]
+) -> None:
+    """The library has tried that; the key server was not reached."""
+    library.error = GSSError(-1765328352)
+    with pytest.raises(KafkaError) as caught:
+        await login(**settings)
+    assert type(caught.value) is kind
 
 
 async def test_a_refusal_of_kerberos_is_final_and_has_advice(library: Library) -> None:
