@@ -106,4 +106,4 @@ def of_sasl(error: KafkaError, mechanism: str) -> CheckFailedError:
         )
     if isinstance(error, NodeDisconnectedError | ProtocolError | NotKafkaError):
         return of_exchange(error)
-    return CheckFailedError("credentials-unavailable", error.message)
+    return CheckFailedError("credentials-unavailable", error.message, error.advice)

@@ -27,6 +27,7 @@ from aioproducer.errors import (
     error_for_code,
     error_from_code,
 )
+from aioproducer.errors.advice import ADVICE
 from aioproducer.net.security.disconnect_hints import in_authentication
 from aioproducer.wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -76,13 +77,22 @@ async def authenticate(session: Session) -> None:
         async with asyncio.timeout_at(session.deadline):
             await _exchange(mechanism, session.host, carry)
     except TimeoutError as error:
+        connection = session.connection
+        waits_for_broker = connection.in_flight > 0 or not connection.is_open
         raise KafkaConnectionError(
-            f"authentication by {mechanism.name} was not finished in time"
+            f"authentication by {mechanism.name} was not finished in time",
+            advice=ADVICE["no-answer" if waits_for_broker else "credentials-unavailable"],
         ) from error
     except NodeDisconnectedError as error:
         if session.had_answered:
             raise
         raise in_authentication(error, mechanism.name) from error.__cause__
+    except KafkaConnectionError as error:
+        if error.advice is not None or not session.connection.is_open:
+            raise
+        # Not of the broker but of a token endpoint, for example.
+        advice = ADVICE["credentials-unavailable"]
+        raise error.with_context(advice=advice) from error.__cause__
     except KafkaError:
         raise
     except UnicodeEncodeError:
@@ -93,7 +103,8 @@ async def authenticate(session: Session) -> None:
         # Its text stays in the cause: it comes from the user's code and may contain secrets.
         raise KafkaConnectionError(
             f"{mechanism.name} cannot be used now: {type(error).__name__} in the code or library "
-            "that provides the credentials"
+            "that provides the credentials",
+            advice=ADVICE["credentials-unavailable"],
         ) from error
 
 

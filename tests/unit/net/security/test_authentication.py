@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -16,6 +17,7 @@ from aioproducer.errors import (
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
 )
+from aioproducer.errors.advice import ADVICE
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -113,6 +115,45 @@ async def test_an_error_of_the_code_that_gives_the_credentials_is_retriable(
         "the credentials"
     )
     assert error.__cause__ is mistake
+    assert error.advice == ADVICE["credentials-unavailable"]
+
+
+@virtual_time
+async def test_credentials_that_cannot_be_had_now_do_not_put_the_blame_on_the_broker() -> None:
+    unreachable = OSError("no route")
+    failure = KafkaConnectionError("no token after 3 attempt(s)")
+    failure.__cause__ = unreachable
+    error, _ = await outcome(Mechanism(error=failure))
+    assert type(error) is KafkaConnectionError
+    assert error.message == "no token after 3 attempt(s)"
+    assert error.__cause__ is unreachable
+    assert error.advice == ADVICE["credentials-unavailable"]
+    known = KafkaConnectionError("no token", advice="ask the operator")
+    error, _ = await outcome(Mechanism(error=known))
+    assert error is not None
+    assert error.advice == "ask the operator"
+
+
+@virtual_time
+async def test_the_advice_for_a_login_in_time_depends_on_what_it_waited_for() -> None:
+    class Slow(Mechanism):
+        async def exchange(self, host: str) -> AsyncGenerator[bytes, bytes]:
+            await asyncio.sleep(1000)
+            yield b"one"
+
+    for mechanism, advice in ((Slow(), "credentials-unavailable"), (Mechanism(b"1"), "no-answer")):
+
+        async def is_silent(peer: Peer) -> None:
+            await peer.handshake(RANGES)
+            header = await peer.expect(ApiKey.SASL_HANDSHAKE)
+            peer.respond(header, SaslHandshakeResponse(mechanisms=["OAUTHBEARER"]))
+            await peer.until_closed()
+
+        async with harness(MemoryDialer({"broker": is_silent}), sasl=mechanism) as it:
+            error = await it.connect()
+            assert type(error) is KafkaConnectionError
+            assert error.message == "authentication by OAUTHBEARER was not finished in time"
+            assert error.advice == ADVICE[advice]
 
 
 @virtual_time
