@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from aioproducer.errors import KafkaError, NotConnectedError
+
 if TYPE_CHECKING:
     from aioproducer.runtime.engine import ProducerEngine
 
@@ -30,6 +32,8 @@ class Health:
         ready: True while the producer is running, at least one broker is connected, or was until
             its connection was closed for being idle, and the last request for a producer id did not
             fail.
+        error: why it is not ready, while it is running or connecting, and why it has failed; names
+            brokers.
         state: "connecting" while a producer that was started with `wait=False` has not reached the
             cluster, with the cause in `error`; else the lifecycle state or "failed".
         waiting_for_memory: number of `send()` calls that wait for memory.
@@ -65,20 +69,16 @@ def health(engine: ProducerEngine | None, state: str) -> Health:
         )
     failure = engine.failure
     reason = failure or engine.obstacle
-    error = None if reason is None else str(reason)
+    if reason is None and state == "running":
+        reason = _disconnection(engine)
     sender, oldest = engine.sender, next(engine.accumulator.incomplete(), None)
     waiting_for = None if oldest is None else str(sender.wait_of(oldest))
     if waiting_for is None and engine.transactions is not None:
         waiting_for = engine.transactions.waiting_for
     return Health(
-        ready=(
-            state == "running"
-            and error is None
-            and not sender.producer_id.failures
-            and engine.client.any_ready()
-        ),
+        ready=state == "running" and reason is None,
         state=state if failure is None else "failed",
-        error=error,
+        error=None if reason is None else str(reason),
         nodes=nodes,
         buffer_available=engine.pool.available,
         buffer_total=engine.pool.total,
@@ -86,3 +86,16 @@ def health(engine: ProducerEngine | None, state: str) -> Health:
         batches_pending=sum(1 for _ in engine.accumulator.incomplete()),
         waiting_for=waiting_for,
     )
+
+
+def _disconnection(engine: ProducerEngine) -> KafkaError | None:
+    """Return why a running producer cannot send now; None if it can."""
+    if not engine.client.any_ready():
+        why = engine.metadata.explain_failures()
+        text = f"no broker is connected: {why.text or 'the connections were lost'}"
+        return NotConnectedError(text, advice=why.advice)
+    producer_id = engine.sender.producer_id
+    if producer_id.failures:
+        why_none = producer_id.last_error or "no broker has answered"
+        return NotConnectedError(f"there is no producer id yet: {why_none}")
+    return None

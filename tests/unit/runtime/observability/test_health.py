@@ -14,6 +14,8 @@ from aioproducer.runtime.tasks.closing import tasks_named
 from aioproducer.testing.broker import ConnectionFault, Fault
 from aioproducer.wire.api_keys import ApiKey
 
+COORDINATOR_LOAD_IN_PROGRESS = 14
+
 
 def test_health_of_a_producer_that_was_not_started_has_only_its_state() -> None:
     found = Producer(bootstrap_servers="localhost:9092").health()
@@ -74,14 +76,31 @@ def test_health_names_the_last_failure_to_reach_a_broker_until_it_is_back() -> N
             stage.crash()
             await asyncio.sleep(1)
             found = producer.health()
-            assert (found.ready, found.state, found.error) == (False, "running", None)
+            assert (found.ready, found.state) == (False, "running")
+            assert "no broker is connected: connection failures: broker 1" in (found.error or "")
+            assert "connection refused" in (found.error or "")
             assert found.nodes[1].state != "ready"
             assert "connection refused" in (found.nodes[1].last_error or "")
             stage.revive()
             await producer.send_and_wait("t", b"v")
             found = producer.health()
-            assert found.ready
+            assert (found.ready, found.error) == (True, None)
             assert found.nodes[1].last_error is None
+
+    play(act)
+
+
+def test_health_says_that_there_is_no_producer_id() -> None:
+    async def act(stage: Stage) -> None:
+        stage.faults.error(ApiKey.INIT_PRODUCER_ID, COORDINATOR_LOAD_IN_PROGRESS, times=3)
+        async with stage.producer as producer:
+            delivery = await producer.send("t", b"v")
+            await asyncio.sleep(0.2)
+            found = producer.health()
+            assert (found.ready, found.state) == (False, "running")
+            assert "there is no producer id yet: COORDINATOR_LOAD_IN_PROGRESS" in str(found.error)
+            await delivery
+            assert (producer.health().ready, producer.health().error) == (True, None)
 
     play(act)
 
