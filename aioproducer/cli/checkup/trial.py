@@ -16,6 +16,7 @@ from aioproducer.cli.checkup.findings import CheckFailedError, Finding
 from aioproducer.cli.exit_codes import exit_code_for
 from aioproducer.client.producer import Producer
 from aioproducer.config import ProducerConfig
+from aioproducer.config.rules import acks_number
 from aioproducer.errors import AuthorizationError, InvalidTimestampError, KafkaError
 from aioproducer.types import RecordMetadata, TimestampType
 
@@ -48,7 +49,8 @@ async def write_one(config: ProducerConfig, topic: str, within_s: float) -> list
 
 
 async def _write(config: ProducerConfig, topic: str) -> RecordMetadata:
-    producer = Producer(config)
+    # With acks=0 no broker would say whether it has taken the record.
+    producer = Producer(config if acks_number(config.acks) else config.replace(acks="1"))
     try:
         await producer.start()
         if config.transactional_id is None:

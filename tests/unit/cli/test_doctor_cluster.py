@@ -189,9 +189,10 @@ async def test_nothing_is_written_unless_asked_for(cluster: EmbeddedCluster) -> 
     assert "offset 0" in next(each for each in findings if each.check == "write").found
 
 
-async def test_a_refused_write_is_reported(cluster: EmbeddedCluster) -> None:
+@pytest.mark.parametrize("acks", ["all", "0"])
+async def test_a_refused_write_is_reported(cluster: EmbeddedCluster, acks: str) -> None:
     cluster.faults.every("produce", topic="t").answers("TOPIC_AUTHORIZATION_FAILED")
-    findings = await examined(first_of(cluster), "t", write=True)
+    findings = await examined(first_of(cluster), "t", write=True, acks=acks)
     assert only(findings, "write-unauthorized").exit_code is ExitCode.REFUSED
 
 
