@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 _log = log.get("producer")
 
 _ProducerT = TypeVar("_ProducerT", bound="ProducerLifecycle")
-_live: weakref.WeakSet[ProducerLifecycle] = weakref.WeakSet()
+_live: weakref.WeakValueDictionary[int, ProducerLifecycle] = weakref.WeakValueDictionary()
+"""Running producers by their identity: subclasses may be equal to others, or have no hash."""
 
 
 class State(Enum):
@@ -120,7 +121,7 @@ class ProducerLifecycle:
             raise
         if self._state is State.STARTING:
             self._state = State.RUNNING
-            _live.add(self)
+            _live[id(self)] = self
             self._opened(self._engine)
         if not self._config.effective_idempotence:
             _log.info(
@@ -154,7 +155,7 @@ class ProducerLifecycle:
             self._check_loop()
             check_in_task("close")
         self._state = State.CLOSED
-        _live.discard(self)
+        _live.pop(id(self), None)
         if engine is not None and loop_is_closed:
             engine.drop()
         elif engine is not None:
@@ -283,7 +284,7 @@ _tasks_at_fork: list[asyncio.Task[Any]] = []
 
 
 def _before_fork() -> None:
-    for producer in list(_live):
+    for producer in list(_live.values()):
         if producer._engine is not None:
             _tasks_at_fork.extend(producer._engine.tasks())
 
@@ -292,7 +293,7 @@ def _after_fork_in_child() -> None:
     """Drop the sockets that a child shares with its parent: both would write to them."""
     silence(_tasks_at_fork)
     _tasks_at_fork.clear()
-    for producer in list(_live):
+    for producer in list(_live.values()):
         producer._forked()
     _live.clear()
 

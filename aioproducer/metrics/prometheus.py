@@ -12,7 +12,7 @@ Owns: the names and labels in Prometheus. Not here: how anything is counted. Nee
 from __future__ import annotations
 
 from collections.abc import Iterator
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from aioproducer._checks.extras import required
 from aioproducer.metrics import Metric, MetricKind
@@ -35,16 +35,18 @@ class ProducerCollector(Collector):
     """
 
     def __init__(self, *producers: Measured) -> None:
-        self._producers: WeakSet[Measured] = WeakSet(producers)
+        self._producers: WeakValueDictionary[int, Measured] = WeakValueDictionary()
+        for producer in producers:
+            self.add(producer)
 
     def add(self, producer: Measured) -> None:
         """Collect the metrics of another producer as well."""
-        self._producers.add(producer)
+        self._producers[id(producer)] = producer
 
     def collect(self) -> Iterator[_Family]:
         """Yield the metrics of all producers, a family per name."""
         families: dict[tuple[str, tuple[str, ...]], _Family] = {}
-        for producer in list(self._producers):
+        for producer in list(self._producers.values()):
             for metric in read(producer):
                 labels = {"client_id": producer.client_id}
                 labels |= {name.replace("-", "_"): value for name, value in metric.tags}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+import weakref
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from aioproducer._util import log
 
 _log = log.get("starlette")
-_lines: Final[WeakKeyDictionary[object, dict[int, log.RateLimitedLog]]] = WeakKeyDictionary()
+_lines: Final[dict[int, dict[int, log.RateLimitedLog]]] = {}
+"""By the identity of the owner, which may have no hash, then by level."""
 
 
 def write(
@@ -25,7 +26,10 @@ def write(
         msg: The message in `logging`'s %-style.
         args: Its arguments.
     """
-    lines = _lines.setdefault(owner, {})
+    lines = _lines.get(id(owner))
+    if lines is None:
+        lines = _lines[id(owner)] = {}
+        weakref.finalize(owner, _lines.pop, id(owner), None).atexit = False
     limited = lines.get(level)
     if limited is None:
         limited = lines[level] = log.RateLimitedLog(_log, level)
@@ -35,5 +39,5 @@ def write(
 def flush(*owners: object) -> None:
     """Write how many lines of these were left out."""
     for owner in owners:
-        for limited in _lines.pop(owner, {}).values():
+        for limited in _lines.pop(id(owner), {}).values():
             limited.flush(time.monotonic())

@@ -24,6 +24,8 @@ from aioproducer.errors import (
     RecordsPurgedError,
     WrongLoopError,
 )
+from aioproducer.metrics.prometheus import ProducerCollector
+from aioproducer.starlette import publish_quietly
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.wire.api_keys import ApiKey
 
@@ -61,6 +63,21 @@ async def test_a_copy_of_a_started_producer_is_refused_and_does_not_close_it(
         await producer.send_and_wait("t", b"v")
     with pytest.raises(TypeError, match="cannot be copied or pickled"):
         act(producer)
+
+
+async def test_a_subclass_may_compare_producers(cluster: EmbeddedCluster) -> None:
+    class Equal(Producer):
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Equal)
+
+        __hash__ = None  # type: ignore[assignment]
+
+    first, second = (Equal(bootstrap_servers=cluster.bootstrap_servers) for _ in range(2))
+    async with first, second:
+        collector = ProducerCollector(first, second)
+        await publish_quietly(second, "t", 5)
+        (family,) = (each for each in collector.collect() if each.name.endswith("r_record_error"))
+        assert len(family.samples) == 2
 
 
 async def test_send_before_start_raises_at_once() -> None:
