@@ -109,7 +109,8 @@ def batch_writer(
     another `query`.
 
     Args:
-        options: those of `df.write.format("aioproducer")`.
+        options: those of `df.write.format("aioproducer")`; values may be numbers and
+            booleans, as there.
         query: names the query, together with its checkpoint; exactly once needs it.
         max_rows: rows of the largest micro-batch that the driver writes; 0 for none.
         max_bytes: bytes of the same.

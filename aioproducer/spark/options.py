@@ -205,6 +205,25 @@ _NAMES: Final = (
 )
 """Options of ours that name something."""
 
+_TOPIC_INSTEAD: Final = "give the option topic"
+_OFFSETS_INSTEAD: Final = (
+    "give startingOffsets and endingOffsets, or filter by the column timestamp"
+)
+_OF_KAFKA_SOURCE: Final = {
+    "assign": _TOPIC_INSTEAD,
+    "subscribe": _TOPIC_INSTEAD,
+    "subscribePattern": _TOPIC_INSTEAD,
+    "startingOffsetsByTimestamp": _OFFSETS_INSTEAD,
+    "endingOffsetsByTimestamp": _OFFSETS_INSTEAD,
+    "startingTimestamp": _OFFSETS_INSTEAD,
+    "endingTimestamp": _OFFSETS_INSTEAD,
+}
+"""Options of Spark's own Kafka source that choose records, and what to do instead."""
+_ISOLATION: Final = "isolation.level"
+
+_EXACT: Final = {"checkpointlocation", "dead.letter.path", "job.id", "transactional.id.prefix"}
+"""Options of ours whose values may begin or end with a blank."""
+
 _FORMATS: Final = ("avro", "json-schema", "protobuf")
 _TOPICS: Final = ("topic", "dead.letter.topic", "marker.topic")
 _NUMBER: Final = re.compile("[0-9]{1,18}")
@@ -250,12 +269,14 @@ class SourceOptions:
         """
         own: dict[str, str] = {}
         kafka: dict[str, str] = {}
-        for given, value in options.items():
+        for given, value in _texts(options).items():
             name = given.lower()
-            if name.startswith(KAFKA):
+            if name == KAFKA + _ISOLATION and use == "read":
+                own.setdefault(_ISOLATION, value.strip())  # as Spark's own source has it
+            elif name.startswith(KAFKA):
                 kafka[name.removeprefix(KAFKA)] = value
             elif _is_ours(name, use, options):
-                own[name] = value
+                own[name] = value if name in _EXACT else value.strip()
         for name in kafka:
             _check_kafka(name)
         if _SERVERS not in kafka:
@@ -425,6 +446,19 @@ class SourceOptions:
         except ValueError:
             known = [each.value for each in Guarantee]
             raise ConfigError(f"delivery.guarantee must be one of {', '.join(known)}") from None
+        if guarantee is not Guarantee.AT_LEAST_ONCE and not config.effective_idempotence:
+            reasons = {
+                "acks": config.acks_value != -1,
+                "retries": config.retries == 0,
+                "enable.idempotence": "enable_idempotence" in config.explicitly_set
+                and not config.enable_idempotence,
+            }
+            names = ", ".join(KAFKA + name for name, holds in reasons.items() if holds)
+            raise ConfigError(
+                f"delivery.guarantee={guarantee.value} needs an idempotent producer, which "
+                f"{names} excludes",
+                advice="leave the option out",
+            )
         if guarantee is Guarantee.AT_LEAST_ONCE and "transactional.id.prefix" in self.own:
             raise ConfigError(
                 "transactional.id.prefix is given, but delivery.guarantee=at-least-once has "
@@ -465,6 +499,15 @@ def only_for(use: str, options: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def _texts(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return options as PySpark passes them on: `True` is `true`, and None is not given."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+        if value is not None
+    }
+
+
 def _flag(own: Mapping[str, str], name: str, default: str) -> bool:
     text = own.get(name.lower(), default).lower()
     if text not in {"true", "false"}:
@@ -484,6 +527,9 @@ def _is_ours(name: str, use: str, options: Mapping[str, str]) -> bool:
         return True
     if option is not None:
         raise ConfigError(f"the option {option.name} has no meaning here ({use})")
+    for foreign, advice in _OF_KAFKA_SOURCE.items():
+        if name == foreign.lower() and use in ("read", TABLE):
+            raise ConfigError(f"{foreign} is an option of Spark's own Kafka source", advice=advice)
     if name == "path" and "topic" not in {given.lower() for given in options}:
         raise ConfigError('there is no path: call save() or start(), and give option("topic", ...)')
     words = re.split(r"[._-]", name)

@@ -101,6 +101,72 @@ def test_what_is_like_ours_is_refused(name: str) -> None:
         SourceOptions.parse(SERVERS | {name: "1"}, "write")
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("subscribe", "option topic"),
+        ("startingTimestamp", "startingOffsets"),
+        ("endingOffsetsByTimestamp", "endingOffsets"),
+    ],
+)
+def test_an_option_of_sparks_source_that_chooses_records_is_refused(name: str, advice: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is an option of Spark's.*{advice}"):
+        SourceOptions.parse(SERVERS | {"topic": "t", name.lower(): "1"}, "read")
+
+
+def test_reads_take_the_isolation_level_as_sparks_source_does() -> None:
+    level = {"kafka.isolation.level": "read_uncommitted"}
+    assert SourceOptions.parse(SERVERS | level, "read").own == {
+        "isolation.level": "read_uncommitted"
+    }
+    for options in (
+        level | {"isolation.level": "read_committed"},
+        {"isolation.level": "x"} | level,
+    ):
+        read = SourceOptions.parse(SERVERS | options, "read")
+        assert read.own["isolation.level"] == options["isolation.level"]
+        assert "isolation.level" not in read.kafka
+
+
+def test_values_may_be_the_python_values_that_pyspark_takes() -> None:
+    given = {
+        "topic": "t",
+        "topic.timeout.ms": 500,
+        "includeHeaders": False,
+        "dead.letter.topic": None,
+        "kafka.linger.ms": 5,
+        "kafka.enable.idempotence": False,
+        "kafka.client.id": None,
+    }
+    options = SourceOptions.parse({**SERVERS, **given}, "write")  # type: ignore[dict-item]
+    assert (options.topic_timeout_s, options.include_headers) == (0.5, False)
+    assert options.dead_letter_topic is None
+    config = options.config()
+    assert (config.linger_ms, config.enable_idempotence) == (5, False)
+    assert config.client_id == "aioproducer-spark"
+
+
+def test_blanks_around_values_are_ignored_except_in_names_that_may_have_them() -> None:
+    options = parse(topic=" t\n", includeHeaders="true ", delivery__guarantee=" exactly-once ")
+    assert (options.topic, options.include_headers) == ("t", True)
+    assert options.guarantee is Guarantee.EXACTLY_ONCE
+    assert parse(job__id="monday ").own["job.id"] == "monday "
+
+
+@pytest.mark.parametrize("guarantee", ["task-transactions", "exactly-once"])
+@pytest.mark.parametrize(
+    ("name", "value"), [("acks", "1"), ("retries", "0"), ("enable.idempotence", "false")]
+)
+def test_what_excludes_transactions_is_refused_with_them(
+    guarantee: str, name: str, value: str
+) -> None:
+    given = {**SERVERS, "topic": "t", f"kafka.{name}": value}
+    reason = rf"guarantee={guarantee} needs an idempotent producer, which kafka\.{name} excludes"
+    with pytest.raises(ConfigError, match=reason):
+        SourceOptions.parse({**given, "delivery.guarantee": guarantee}, "write")
+    assert SourceOptions.parse(given, "write").guarantee is Guarantee.AT_LEAST_ONCE
+
+
 def test_servers_must_be_given() -> None:
     with pytest.raises(ConfigError, match=r"kafka\.bootstrap\.servers must be given"):
         SourceOptions.parse({}, "write")
