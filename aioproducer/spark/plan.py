@@ -168,7 +168,7 @@ class SinkPlan:
     def config(self) -> ProducerConfig:
         """Return the options of producers that take part in exactly once."""
         config = self.options.config()
-        if _TIMEOUT in config.explicitly_set:
+        if _TIMEOUT in config.explicitly_set or config.transaction_two_phase_commit_enable:
             return config
         return config.replace(transaction_timeout_ms=DEFAULT_TRANSACTION_TIMEOUT_MS)
 

@@ -61,6 +61,13 @@ def test_prepared_transactions_may_stay_open_for_long_unless_the_user_says() -> 
     assert plan.config().transaction_timeout_ms == 60_000
 
 
+def test_prepared_transactions_that_brokers_never_end_have_no_timeout() -> None:
+    chosen = SERVERS | EXACTLY_ONCE | {"kafka.transaction.two.phase.commit.enable": "true"}
+    config = SinkPlan.of_batch(chosen, FIELDS, overwrite=False).config()
+    assert config.transaction_two_phase_commit_enable
+    assert "transaction_timeout_ms" not in config.explicitly_set
+
+
 def test_a_function_for_foreach_batch_needs_a_name_to_be_exactly_once() -> None:
     with pytest.raises(ConfigError, match="query"):
         batch_writer(SERVERS | EXACTLY_ONCE)
