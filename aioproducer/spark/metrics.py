@@ -95,6 +95,7 @@ class QueryMetrics(StreamingQueryListener):
         self._queries = queries
         self._fed: dict[str, int] = {}
         self._names: dict[str, str] = {}
+        self._last_ended = ""
         self._aborted: dict[str, EpochReport] = {}
         self._reports: Any = None
 
@@ -141,6 +142,9 @@ class QueryMetrics(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Feed the micro-batch that the query has failed with, if it has; remove the query."""
         run, query = str(event.runId), str(event.id)
+        if run == self._last_ended:  # a listener that was added twice gets each event twice
+            return
+        self._last_ended = run
         last = self._fed.pop(run, None)
         name = self._names.pop(run, query)
         if self._queries is not None and name not in self._queries:

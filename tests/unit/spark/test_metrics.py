@@ -161,6 +161,19 @@ def test_a_failed_micro_batch_is_fed_without_a_report_of_it() -> None:
     assert [(each.batch, each.is_aborted) for each in fed] == [(7, False), (8, True)]
 
 
+def test_a_listener_that_was_added_twice_feeds_each_micro_batch_once() -> None:
+    from aioproducer.spark.metrics import QueryMetrics
+
+    fed: list[tuple[str, int]] = []
+    listener = QueryMetrics(lambda query, report: fed.append((query, report.batch)))
+    for run in ("one", "two"):
+        for _ in range(2):
+            listener.onQueryStarted(started(run))
+        for _ in range(2):
+            listener.onQueryTerminated(ended(run))
+    assert fed == [("q", -1), ("q", -1)]
+
+
 def test_a_query_that_was_stopped_has_no_failed_micro_batch() -> None:
     from aioproducer.spark.metrics import QueryMetrics
 
