@@ -60,8 +60,12 @@ JOB_EPOCH = 0
 
 
 def prefix_for_checkpoint(location: str) -> str:
-    """Return a `transactional.id.prefix` for the query with this checkpoint; `file:/c` is `/c`."""
+    """Return a `transactional.id.prefix` for the query with this checkpoint.
+
+    `file:/c` is `/c`, and `/c//d` is `/c/d`, as for Spark.
+    """
     local = re.sub(r"^file:/+|^/+", "/", location)
+    local = re.sub(r"(?<![:/])/{2,}", "/", local)
     return f"aioproducer-{_digest(local.rstrip('/'))}"
 
 

@@ -86,6 +86,9 @@ def test_a_plan_pickles() -> None:
 def test_prefixes_are_the_same_at_every_start_and_differ_between_queries() -> None:
     same = ["/c/1", "/c/1/", "//c/1", "file:/c/1", "file:///c/1"]
     assert len({prefix_for_checkpoint(each) for each in same}) == 1
+    assert prefix_for_checkpoint("/c//1") == prefix_for_checkpoint("/c/1")
+    assert prefix_for_checkpoint("s3a://c//1//") == prefix_for_checkpoint("s3a://c/1")
+    assert prefix_for_checkpoint("hdfs:///c") != prefix_for_checkpoint("hdfs://c")
     found = {prefix_for_checkpoint("s3a://c/1"), prefix_for_checkpoint("c/1")}
     found |= {prefix_for_checkpoint("/c/1"), prefix_for_checkpoint("/c/2"), prefix_for_job("1")}
     found |= {prefix_for_job("2"), prefix_for_job("1", "daily")}
