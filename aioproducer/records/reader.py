@@ -289,10 +289,8 @@ def _read_headers(data: bytes, position: int, end: int) -> tuple[HeaderPairs, in
         value, position = _read_nullable_bytes(data, position, end)
         if name is None:
             raise ProtocolError("a header has no name")
-        try:
-            headers.append((name.decode(), value))
-        except UnicodeDecodeError as error:
-            raise ProtocolError("a header's name is not UTF-8") from error
+        # Brokers take any bytes for a name; what is no UTF-8 reads as in Java.
+        headers.append((name.decode(errors="replace"), value))
     return tuple(headers), position
 
 

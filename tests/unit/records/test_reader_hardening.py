@@ -88,7 +88,6 @@ def test_bytes_after_the_body_are_refused(codec):
         (b"\x0c\x00\x00\x00\x01\x01\x08", "cannot have 4 headers"),
         (b"\x0c\x00\x00\x00\x01\x01\x01", "cannot have -1 headers"),
         (b"\x10\x00\x00\x00\x01\x01\x02\x01\x01", "a header has no name"),
-        (b"\x12\x00\x00\x00\x01\x01\x02\x02\xff\x01", "name is not UTF-8"),
         (b"\x0c\x00\x00\x00\x01\x01\x00!", "1 bytes follow the last record"),
         (b"\x0c\x00\x00\x00\x01\x01\x80", "the records end within a record"),
         (b"\x02\x00" + bytes(6), "a length of 0 does not fit its record"),
@@ -97,6 +96,11 @@ def test_bytes_after_the_body_are_refused(codec):
 def test_malformed_record_is_refused_with_the_reason(body, message):
     with pytest.raises(ProtocolError, match=message):
         one(body).records()
+
+
+def test_name_of_a_header_that_is_no_utf8_has_replacement_characters():
+    (record,) = one(b"\x14\x00\x00\x00\x01\x01\x02\x04\xffa\x01").records()
+    assert record.headers == (("\ufffda", None),)
 
 
 def test_well_formed_record_of_the_same_shape_is_read():
