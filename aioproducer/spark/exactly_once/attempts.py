@@ -104,6 +104,10 @@ class TaskResult:
     skipped: bool = False
 
 
+_MOST_KEPT: Final = 1024
+"""Prefixes and parities whose numbers a process keeps: each batch job may have its own prefix."""
+
+
 class _Latest(NamedTuple):
     """The last epoch of one parity that this process has worked for."""
 
@@ -139,7 +143,8 @@ class AttemptNumbers:
             IllegalStateError: attempts at a later epoch use these ids by now.
         """
         with self._lock:
-            if self._process != os.getpid():
+            if self._process != os.getpid() or len(self._latest) >= _MOST_KEPT:
+                # With a new name no id is used again, whatever is dropped.
                 self._process, self._worker = os.getpid(), self._make_name()
                 self._latest.clear()
             key = (prefix, epoch % 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import tracemalloc
 
 import pytest
 
@@ -48,6 +49,20 @@ def test_an_attempt_at_an_epoch_that_is_over_gets_no_id() -> None:
     number(numbers, 4, 3)
     with pytest.raises(IllegalStateError, match="epoch 2 is over"):
         number(numbers, 2, 1)
+
+
+def test_a_process_keeps_the_numbers_of_few_jobs_and_uses_no_id_again() -> None:
+    numbers = AttemptNumbers()
+    prefixes = [f"job-{each}" for each in range(3000)]
+    found = [Plan(each, DRIVER).attempt_id(0, "me", numbers) for each in prefixes * 2]
+    assert len(set(found)) == len(found)
+    tracemalloc.start()
+    try:
+        for each in range(20_000):
+            Plan(f"other-{each}", DRIVER).attempt_id(0, "me", numbers)
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
