@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from fractions import Fraction
 from functools import cache
 from typing import Any, Final
 
@@ -122,6 +123,7 @@ def with_bounded_patterns(kind: Any) -> Any:
         "additionalProperties": _additional_properties,
         "uniqueItems": _unique_items,
     }
+    keywords |= dict.fromkeys({"multipleOf", "divisibleBy"} & keywords.keys(), _multiple_of)
     made = extend(
         kind,
         {name: _counted(keyword, name in references) for name, keyword in keywords.items()},
@@ -257,6 +259,18 @@ def _identity(value: Any) -> Any:
     if isinstance(value, list):
         return [_identity(each) for each in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _multiple_of(validator: Any, factor: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    """Compare the numbers as they are written: as binary ones, 0.07 is no multiple of 0.01."""
+    if not validator.is_type(instance, "number"):
+        return
+    if (_exact(instance) / _exact(factor)).denominator != 1:
+        yield _error("is no multiple")
+
+
+def _exact(number: Any) -> Fraction:
+    return Fraction(repr(number) if isinstance(number, float) else number)
 
 
 def _error(message: str) -> Any:

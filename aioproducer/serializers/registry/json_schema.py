@@ -282,9 +282,18 @@ def _text(schema: str | Mapping[str, Any] | type) -> str:
     if isinstance(schema, str):
         return schema
     if isinstance(schema, Mapping):
-        return json.dumps(schema)
+        try:
+            return json.dumps(schema, default=_as_dict)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConfigError(f"this is no JSON Schema: {error}") from error
     described = getattr(schema, "model_json_schema", None)
     if described is None:
         raise ConfigError(f"{schema!r} is no JSON Schema, and no Pydantic model to take it of")
     # What instances are written as: other aliases, types and fields than those they are made of.
     return json.dumps(described(mode="serialization"))
+
+
+def _as_dict(part: Any) -> dict[str, Any]:
+    if isinstance(part, Mapping):
+        return dict(part)
+    raise TypeError(f"Object of type {type(part).__name__} is not JSON serializable")

@@ -9,6 +9,7 @@ import json
 import time
 from dataclasses import dataclass
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -660,6 +661,48 @@ async def test_json_schema_names_the_field_that_does_not_fit(
     assert (
         await made(trusting, data) == prefix(1) + json.dumps(data, separators=(",", ":")).encode()
     )
+
+
+@pytest.mark.parametrize("dialect", ["draft-03", "draft-04", "draft-07"])
+@pytest.mark.parametrize(
+    ("number", "factor", "fits"),
+    [
+        (0.07, 0.01, True),
+        (4.35, 0.01, True),
+        (-19.99, 0.01, True),
+        (4.355, 0.01, False),
+        (3, 0.1, True),
+        (1e300, 0.01, True),
+        (2**70 + 1, 2, False),
+        (2**70, 2, True),
+        (5.0, 5, True),
+        (0, 0.3, True),
+    ],
+)
+async def test_multiples_are_those_of_the_numbers_as_written(
+    registry: SchemaRegistry, dialect: str, number: float, factor: float, fits: bool
+) -> None:
+    keyword = "divisibleBy" if dialect == "draft-03" else "multipleOf"
+    schema = {"$schema": f"http://json-schema.org/{dialect}/schema#", keyword: factor}
+    serializer = JsonSchemaSerializer(registry, schema, auto_register=True)
+    if fits:
+        assert json.loads((await made(serializer, number))[5:]) == number
+    else:
+        with pytest.raises(SerializationError, match=f"violates {keyword}"):
+            await made(serializer, number)
+
+
+async def test_a_keyword_of_another_draft_has_no_meaning(registry: SchemaRegistry) -> None:
+    serializer = JsonSchemaSerializer(registry, {"divisibleBy": 2}, auto_register=True)
+    assert await made(serializer, 3) == prefix(1) + b"3"
+
+
+async def test_a_json_schema_may_be_any_mapping(registry: SchemaRegistry) -> None:
+    schema = MappingProxyType({**DESCRIBED, "properties": MappingProxyType({"name": {}})})
+    serializer = JsonSchemaSerializer(registry, schema, auto_register=True)
+    assert await made(serializer, {"name": "a"}) == prefix(1) + b'{"name":"a"}'
+    with pytest.raises(ConfigError, match="no JSON Schema: Object of type set"):
+        JsonSchemaSerializer(registry, {"type": {"object"}})
 
 
 async def test_json_schemas_may_refer_to_others_but_fetch_none(
