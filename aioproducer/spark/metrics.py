@@ -39,22 +39,27 @@ Feed = Callable[[str, BatchReport], None]
 OBSERVED: Final = "aioproducer"
 """What `observed` calls its metrics in `StreamingQueryProgress.observedMetrics`."""
 
-_COUNTS: Final[Mapping[str, str]] = {
-    "rows": "Rows written to Kafka.",
-    "bytes": "Bytes of keys and values written to Kafka.",
-    "retries": "Records sent again.",
-    "dead_letters": "Rows written to the dead letter topic or path.",
+_COUNTERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "rows": ("Rows written to Kafka.", ()),
+    "bytes": ("Bytes of keys and values written to Kafka.", ()),
+    "retries": ("Records sent again.", ()),
+    "dead_letters": ("Rows written to the dead letter topic or path.", ()),
+    "dead_letters_by_reason": (
+        "Rows written to the dead letter topic or path, by the name of the error.",
+        ("reason",),
+    ),
+    "transactions": (
+        "Transactions of micro-batches: opened, prepared, committed, aborted, and in_doubt for "
+        "those that were committed again.",
+        ("state",),
+    ),
+    "batches_aborted": ("Micro-batches that failed, each of which ended its query.", ()),
 }
-
-_TRANSACTIONS: Final = (
-    "Transactions of micro-batches: opened, prepared, committed, aborted, and in_doubt for those "
-    "that were committed again."
-)
-_ABORTED: Final = "Micro-batches that failed, each of which ended its query."
+"""The text of each counter, and its labels besides `query`."""
+_SECONDS: Final = "Time of a micro-batch."
 _DELIVERY: Final = "Time within which 99% of the records of a micro-batch were acknowledged."
 _UNKNOWN_BATCH: Final = -1
 """The number of a micro-batch with which a query failed before any other."""
-_REASONS: Final = "Rows written to the dead letter topic or path, by the name of the error."
 
 
 def observed(frame: DataFrame) -> DataFrame:
@@ -175,33 +180,19 @@ def prometheus_feed(registry: CollectorRegistry | None = None) -> Feed:
     given = {"registry": registry} if registry is not None else {}
     make: Any = prometheus_client
     counters = {
-        name: make.Counter(f"aioproducer_spark_{name}", text, ["query"], **given)
-        for name, text in _COUNTS.items()
+        name: make.Counter(f"aioproducer_spark_{name}", text, ["query", *labels], **given)
+        for name, (text, labels) in _COUNTERS.items()
     }
-    reasons = make.Counter(
-        "aioproducer_spark_dead_letters_by_reason", _REASONS, ["query", "reason"], **given
-    )
-    transactions = make.Counter(
-        "aioproducer_spark_transactions", _TRANSACTIONS, ["query", "state"], **given
-    )
-    aborted = make.Counter("aioproducer_spark_batches_aborted", _ABORTED, ["query"], **given)
-    seconds = make.Histogram(
-        "aioproducer_spark_batch_seconds", "Time of a micro-batch.", ["query"], **given
-    )
+    seconds = make.Histogram("aioproducer_spark_batch_seconds", _SECONDS, ["query"], **given)
     delivery = make.Histogram(
         "aioproducer_spark_delivery_p99_seconds", _DELIVERY, ["query"], **given
     )
 
     def feed(query: str, report: BatchReport) -> None:
-        for name, count in _counted(report):
-            counters[name].labels(query).inc(count)
-        for reason, count in (report.dead_letter_reasons or {}).items():
-            reasons.labels(query, reason).inc(count)
-        for state, count in _states(report):
-            transactions.labels(query, state).inc(count)
+        for name, count, labels in _counted(report):
+            counters[name].labels(query, *labels).inc(count)
         if (slowest := _p99(report)) is not None:
             delivery.labels(query).observe(slowest)
-        aborted.labels(query).inc(report.is_aborted)
         if not report.is_aborted:
             seconds.labels(query).observe(report.seconds)
 
@@ -220,44 +211,38 @@ def opentelemetry_feed(provider: MeterProvider | None = None) -> Feed:
     meter = metrics.get_meter("aioproducer.spark", meter_provider=provider)
     counters = {
         name: meter.create_counter(f"aioproducer.spark.{name}", description=text)
-        for name, text in _COUNTS.items()
+        for name, (text, _) in _COUNTERS.items()
     }
-    reasons = meter.create_counter("aioproducer.spark.dead_letters_by_reason", description=_REASONS)
-    transactions = meter.create_counter("aioproducer.spark.transactions", description=_TRANSACTIONS)
-    aborted = meter.create_counter("aioproducer.spark.batches_aborted", description=_ABORTED)
     seconds = meter.create_histogram(
-        "aioproducer.spark.batch.duration", unit="s", description="Time of a micro-batch."
+        "aioproducer.spark.batch.duration", unit="s", description=_SECONDS
     )
     delivery = meter.create_histogram(
         "aioproducer.spark.delivery.p99", unit="s", description=_DELIVERY
     )
 
     def feed(query: str, report: BatchReport) -> None:
-        for name, count in _counted(report):
-            counters[name].add(count, {"query": query})
-        for reason, count in (report.dead_letter_reasons or {}).items():
-            reasons.add(count, {"query": query, "reason": reason})
-        for state, count in _states(report):
-            transactions.add(count, {"query": query, "state": state})
+        for name, count, labels in _counted(report):
+            named = zip(_COUNTERS[name][1], labels, strict=True)
+            counters[name].add(count, {"query": query, **dict(named)})
         if (slowest := _p99(report)) is not None:
             delivery.record(slowest, {"query": query})
-        aborted.add(int(report.is_aborted), {"query": query})
         if not report.is_aborted:
             seconds.record(report.seconds, {"query": query})
 
     return feed
 
 
-def _counted(report: BatchReport) -> Iterator[tuple[str, int]]:
-    for name in _COUNTS:
-        count = getattr(report, name)
-        if count is not None:
-            yield name, count
-
-
-def _states(report: BatchReport) -> Iterator[tuple[str, int]]:
+def _counted(report: BatchReport) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+    """Yield the counts that are known, each with the values of its labels."""
+    for name in ("rows", "bytes", "retries", "dead_letters"):
+        if (count := getattr(report, name)) is not None:
+            yield name, count, ()
+    for reason, count in (report.dead_letter_reasons or {}).items():
+        yield "dead_letters_by_reason", count, (reason,)
     if report.transactions is not None:
-        yield from report.transactions._asdict().items()
+        for state, count in report.transactions._asdict().items():
+            yield "transactions", count, (state,)
+    yield "batches_aborted", int(report.is_aborted), ()
 
 
 def _p99(report: BatchReport) -> float | None:

@@ -307,7 +307,7 @@ class SourceOptions:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The destination and the columns, equal for every row."""
+        """The delivery guarantee."""
         return Guarantee(self.own.get("delivery.guarantee", Guarantee.AT_LEAST_ONCE.value).lower())
 
     @property
@@ -393,7 +393,7 @@ class SourceOptions:
             return ProducerConfig.from_properties(defaults | given)
 
     def _check_formats(self) -> None:
-        """Return the parts that a schema registry encodes."""
+        """Check what goes with the formats of a schema registry."""
         for flag in ("auto.register.schemas", "includeHeaders"):
             _flag(self.own, flag, "true")
         formats = [part for part in ("key", "value") if f"{part}.format" in self.own]

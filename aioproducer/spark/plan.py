@@ -27,7 +27,6 @@ from aioproducer.spark.dead_letter_files import check_folder
 from aioproducer.spark.exactly_once.writes import (
     DEFAULT_TRANSACTION_TIMEOUT_MS,
     JOB_EPOCH,
-    CommitReport,
     ExactlyOnce,
     prefix_for_checkpoint,
     prefix_for_job,
@@ -39,7 +38,8 @@ from aioproducer.transaction_admin import TransactionAdmin
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
-    from aioproducer.spark.exactly_once.writes import Plan, Settled, TaskResult
+    from aioproducer.spark.exactly_once.attempts import Plan, Settled, TaskResult
+    from aioproducer.spark.exactly_once.two_phase import CommitReport
 
 _TIMEOUT: Final = "transaction_timeout_ms"
 

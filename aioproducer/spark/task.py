@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from aioproducer.blocking import Producer
-    from aioproducer.spark.exactly_once.writes import Plan, TaskResult
+    from aioproducer.spark.exactly_once.attempts import Plan, TaskResult
     from aioproducer.spark.reports.epochs import EpochReport, TransactionCounts
 
 _LOG: Final = log.get("spark")

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from aioproducer.blocking import Producer
 from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.spark.errors import EpochOverError
-from aioproducer.spark.exactly_once.attempts import NOTHING_SETTLED, Plan, Settled, TaskResult
+from aioproducer.spark.exactly_once.attempts import Plan, Settled, TaskResult
 from aioproducer.spark.exactly_once.calls import CALLERS
 from aioproducer.spark.exactly_once.decision import Part
 from aioproducer.spark.exactly_once.ledger import Ledger, is_over
@@ -33,20 +33,6 @@ from aioproducer.spark.pool import POOL, Kind
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
     from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
-
-__all__ = [
-    "DEFAULT_TRANSACTION_TIMEOUT_MS",
-    "JOB_EPOCH",
-    "NOTHING_SETTLED",
-    "CommitReport",
-    "ExactlyOnce",
-    "Plan",
-    "Settled",
-    "TaskAttempt",
-    "TaskResult",
-    "prefix_for_checkpoint",
-    "prefix_for_job",
-]
 
 _T = TypeVar("_T")
 
