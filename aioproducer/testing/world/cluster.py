@@ -236,7 +236,8 @@ class SimCluster(ClusterState):
         """
         self.number += 1
         self.trace(f"cluster #{self.number + 1} takes over")
-        self.settings = replace(self.settings, cluster_id=f"aioproducer-{self.number + 1}")
+        cluster_id = f"aioproducer-{self.number + 1}"
+        self.settings: ClusterSettings = replace(self.settings, cluster_id=cluster_id)
         self._next_producer_id += _IDS_OF_A_CLUSTER
         for name in list(self.topics):
             self.recreate_topic(name)

@@ -54,7 +54,7 @@ class WorldSpec:
 
     @property
     def security(self) -> ListenerSecurity:
-        """What brokers require of clients."""
+        """Security that brokers require of clients."""
         return ListenerSecurity()
 
     def settings(self, settings: ClusterSettings) -> ClusterSettings:
