@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Collection, Generator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from aioproducer.errors import (
     BufferFullError,
     IllegalStateError,
     KafkaTimeoutError,
+    MetadataTimeoutError,
     ProducerClosedError,
     RecordTooLargeError,
     SerializationError,
@@ -239,6 +241,50 @@ def test_a_call_waits_for_memory_again_once_a_row_was_accepted_after_a_timeout()
         await producer.close()
 
     play(act, max_block_ms=1000)
+
+
+def test_items_are_not_accepted_before_the_first_metadata_and_only_one_waits_for_it() -> None:
+    async def act(stage: Stage) -> None:
+        stage.crash()
+        await stage.producer.start(wait=False)
+        began = stage.loop.time()
+        result = await stage.producer.send_many("t", [b"v"] * 4)
+        errors = [type(failed.error) for failed in result.failed]
+        assert errors == [MetadataTimeoutError, *[WouldBlockError] * 3]
+        assert stage.loop.time() - began == pytest.approx(2)
+        await stage.producer.close(0)
+
+    play(act, max_block_ms=2000)
+
+
+def test_a_call_that_stalled_is_bounded_by_its_batches_again_after_an_outcome() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.warm_up(["t"])
+        read: list[float] = []
+
+        async def items() -> AsyncIterator[bytes]:
+            for number in range(20):
+                if number in {0, 10}:
+                    await producer.flush()
+                    stage.broker.freeze()
+                    stage.loop.call_later(5, stage.broker.thaw)
+                    read.clear()
+                read.append(stage.loop.time())
+                yield bytes(300)
+
+        sending = asyncio.create_task(producer.send_many("t", items()))
+        for _ in range(2):
+            await asyncio.sleep(3)
+            paused = [later - earlier for earlier, later in pairwise(read) if later > earlier]
+            assert paused == pytest.approx([1.0], abs=0.01)  # then it goes on up to the memory
+            await asyncio.sleep(4)
+        assert (await sending).delivered == 20
+        await producer.close()
+
+    options = {"max_request_size": 450, "max_in_flight_requests_per_connection": 1}
+    play(act, max_block_ms=1000, buffer_memory=1 << 20, **options)
 
 
 class Slow:
