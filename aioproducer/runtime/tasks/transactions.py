@@ -111,7 +111,6 @@ class TransactionTask:
         self.seconds: dict[OperationKind, float] = dict.fromkeys(OperationKind, 0.0)
         """Seconds that calls have waited for their outcomes, by kind."""
         self._beginning = False
-        self._flushed_for: Operation | None = None
         self._wakeup = WakeupTimer(loop)
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(log.get("runtime"))
         self._stopping = False
@@ -201,10 +200,8 @@ class TransactionTask:
         return True
 
     def _do_not_linger(self, operation: Operation) -> None:
-        if self._flushed_for is not operation:
-            self._flushed_for = operation
-            self._accumulator.begin_flush()
-            operation.add_listener(self._accumulator.end_flush)
+        self._accumulator.begin_flush()
+        operation.add_listener(self._accumulator.end_flush)
 
     async def abort(self) -> None:
         """Give up records that were not sent, then abort."""

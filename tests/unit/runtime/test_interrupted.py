@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 
 import pytest
 from support.stage import Stage, play
@@ -127,6 +128,39 @@ def test_records_in_flight_fail_at_once_when_an_interrupt_ends_the_producer(
         assert stage.engine.memory_left == 0
 
     play(act, linger_ms=0)
+
+
+def test_an_interrupt_as_a_call_opens_a_batch_after_its_wait_ends_the_producer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.warm_up(["t"])
+        stage.broker.freeze()
+        while stage.engine.pool.available >= 200:
+            await producer.send("t", bytes(120))
+        sending = producer.send("t", bytes(120))
+        waits_for = sending.send(None)
+        stage.broker.thaw()
+        await asyncio.wait([waits_for])
+        read = stage.loop.time
+
+        def interrupt() -> float:
+            if sys._getframe(1).f_code.co_name == "_open":
+                raise KeyboardInterrupt
+            return read()
+
+        monkeypatch.setattr(stage.loop, "time", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            sending.send(None)
+        monkeypatch.undo()
+        await asyncio.sleep(0.01)
+        assert "KeyboardInterrupt" in (producer.health().error or "")
+        await producer.close()
+        assert stage.engine.pool.available == stage.engine.pool.total
+
+    play(act)
 
 
 def test_calls_that_wait_for_memory_fail_when_the_sender_task_is_cancelled() -> None:

@@ -158,6 +158,23 @@ def test_old_brokers_get_message_sets_of_single_records_too(ranges, magic) -> No
     run()
 
 
+@pytest.mark.parametrize(
+    ("ranges", "takes"),
+    [(None, False), (KAFKA_0_10, False), (KAFKA_0_11, True)],
+    ids=["0.8", "0.10", "0.11"],
+)
+def test_a_producer_has_whether_the_brokers_take_headers(ranges, takes) -> None:
+    @virtual_time
+    async def run() -> None:
+        dialer, producer = producer_at(Broker(ranges))
+        async with producer:
+            assert producer._engine is not None
+            assert producer._engine.appender.takes_headers is takes
+        await dialer.shut_down()
+
+    run()
+
+
 @virtual_time
 async def test_a_cluster_of_0_8_without_topics_names_no_brokers_and_is_started_against() -> None:
     broker = Broker(None, topics=False)

@@ -1,4 +1,4 @@
-"""Actions of the sender for each error code of a Produce response."""
+"""Actions of the sender for the error codes of a Produce response."""
 
 from __future__ import annotations
 
