@@ -27,6 +27,8 @@ _ROUND_TRIPS = 50
 """Of a backlog: small batches, one after the other, memory for two."""
 _ROUND_TRIPS_EACH = 4
 """What a record takes that others wait for: a connection, its handshake and the request."""
+_LONGEST_PAUSE_S = 5.0
+"""Between two lookups of a coordinator."""
 _LATE_S = 0.1
 """How late a timer may be."""
 
@@ -64,6 +66,7 @@ class LivenessWatch:
                 self.violations += _overdue(producer.engine, self._now())
                 self.violations += _without_timer(producer.engine, self._now())
                 self.violations += _not_asked_for(producer.engine, self._now())
+                self.violations += _coordinator_not_asked_for(producer.engine, self._now())
 
 
 def _is_running(engine: ProducerEngine) -> bool:
@@ -106,6 +109,19 @@ def _not_asked_for(engine: ProducerEngine, now: float) -> Iterator[str]:
     for queue in engine.accumulator.readiness.leaderless:
         if queue.topic_partition.topic not in metadata._pending:
             yield f"at {now:.3f}: {queue.topic_partition} has no leader, and none is asked for"
+
+
+def _coordinator_not_asked_for(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Calls that wait for a coordinator of which metadata have no address, and that stay as old."""
+    transactions, metadata = engine.transactions, engine.metadata
+    if transactions is None or metadata.is_awaited:
+        return
+    session, error = transactions._coordinator_session, transactions.manager.coordinator_error
+    is_unlisted = error is not None and "not among the brokers" in error.message
+    if is_unlisted and not session.has_request_in_flight and transactions.manager.is_busy:
+        age = now - metadata.refreshed_at
+        if age > _LONGEST_PAUSE_S:
+            yield f"at {now:.3f}: a coordinator is not among the brokers of {age:.1f} s ago"
 
 
 class RecoveryBound(NamedTuple):

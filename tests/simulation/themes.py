@@ -49,6 +49,8 @@ _SHARE_OF_MANY_TOPICS = 0.12
 _SHARE_OF_IDLE_DAYS = 0.2
 """Of the runs that have no theme then."""
 _SHARE_OF_TRANSACTIONAL = 0.4
+_SHARE_OF_UNLISTED = 0.2
+"""Of the transactional runs without another theme."""
 _SHARE_OF_READERS = 0.4
 """The share of the themes about positions, in runs with readers."""
 
@@ -251,7 +253,7 @@ _LARGE_BATCHES = {"linger_ms": 50, "batch_size": 16384, "buffer_memory": 1 << 20
 BAD_RECORDS = Theme(_times(10, KeysRequired.draw), {**_LONG_DELIVERY, **_LARGE_BATCHES})
 
 
-_RECREATIONS, _REPLACEMENTS, _MOVES = 6, 2, 16
+_RECREATIONS, _REPLACEMENTS, _MOVES, _UNLISTED = 6, 2, 16, 10
 
 
 def _recreations(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
@@ -296,7 +298,18 @@ REPLACEMENTS = Theme(_replacements, {**_IDEMPOTENT, "metadata_max_age_ms": 500})
 UNCHECKED_REPLACEMENTS = replace(
     REPLACEMENTS, options={**REPLACEMENTS.options, "metadata_cluster_check_enable": False}
 )
-UNLISTED = Theme(_times(6, UnlistedBroker.draw), {"metadata_max_age_ms": 300_000})
+
+
+def _unlisted(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Metadata leave brokers out, and are asked for since connections end."""
+    faults: list[Fault] = []
+    for _ in range(_UNLISTED):
+        fault = UnlistedBroker.draw(rng, round(rng.uniform(start, end), 3), shape)
+        faults += [fault, Reset(round(fault.at + 0.1, 3), rng.choice(list(shape.nodes)))]
+    return faults
+
+
+UNLISTED = Theme(_unlisted, {"metadata_max_age_ms": 300_000})
 SESSIONS = Theme(
     _times(4, Reset.draw),
     {
@@ -351,7 +364,7 @@ def draw_theme(rng: random.Random) -> Theme | None:
 def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
     """A theme of a transactional run, or None for a run like most."""
     if rng.random() >= _SHARE_OF_TRANSACTIONAL:
-        return None
+        return UNLISTED if rng.random() < _SHARE_OF_UNLISTED else None
     reads = any(seat.reads is not None for seat in plan.seats)
     if reads and rng.random() < _SHARE_OF_READERS:
         return rng.choice((POSITIONS, LATE_POSITIONS))
