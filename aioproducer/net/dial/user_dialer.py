@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import suppress
 
 from aioproducer.errors import KafkaError
 from aioproducer.net.dial.dialer import Address, check_place
@@ -34,4 +35,19 @@ class OpenerDialer:
             raise
         except Exception as error:  # from any library that the function uses
             raise OSError(f"the dialer failed: {error!r}") from error
+        if not hasattr(reader, "readexactly") or not hasattr(writer, "transport"):
+            # Such as those of an SSH library, which are alike.
+            _close(writer)
+            raise OSError(
+                "the dialer must return an asyncio.StreamReader and an asyncio.StreamWriter, not "
+                f"{type(reader).__name__} and {type(writer).__name__}"
+            )
         return reader, writer
+
+
+def _close(stream: object) -> None:
+    """Close what a dialer returned, of whatever type."""
+    close = getattr(stream, "close", None)
+    if close is not None:
+        with suppress(Exception):
+            close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -267,7 +268,7 @@ async def test_the_name_of_a_proxy_is_not_looked_up_in_reverse() -> None:
 
 async def test_the_streams_of_the_users_function_are_used() -> None:
     opened: list[tuple[str, int]] = []
-    streams: Any = (object(), object())
+    streams: Any = (SimpleNamespace(readexactly=None), SimpleNamespace(transport=None))
 
     async def opener(host: str, port: int) -> Any:
         opened.append((host, port))
@@ -299,3 +300,24 @@ async def test_an_error_of_a_library_in_the_users_function_is_an_os_error() -> N
     with pytest.raises(OSError, match=r"the dialer failed: ZeroDivisionError\('a bug'\)") as caught:
         await OpenerDialer(opener).connect(Address("a", 1), server_hostname="", limit=100)
     assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize("closing", [None, OSError("no"), "missing"])
+async def test_streams_of_another_kind_are_closed_and_refused(closing: Any) -> None:
+    """Those of an SSH library, for example, have no transport."""
+    closed: list[bool] = []
+
+    class SshStream:
+        if closing != "missing":
+
+            def close(self) -> None:
+                closed.append(True)
+                if closing is not None:
+                    raise closing
+
+    async def opener(host: str, port: int) -> Any:
+        return asyncio.StreamReader(), SshStream()
+
+    with pytest.raises(OSError, match="StreamWriter, not StreamReader and SshS"):
+        await OpenerDialer(opener).connect(Address("a", 1), server_hostname="", limit=100)
+    assert closed == ([] if closing == "missing" else [True])
