@@ -187,7 +187,8 @@ def _column(schema: Field, part: str, columns: ArrowColumns) -> Layout | None:
 
 
 def _layout(position: int, field: Field, part: str) -> Layout | None:
-    if field.format == "n":
+    # An object column of pandas without any value is of this type, also as a categorical one.
+    if "n" in {field.format, field.dictionary and field.dictionary.format}:
         return Layout(position, Kind.NULLS)
     if part == "headers":
         return _headers_layout(position, field)

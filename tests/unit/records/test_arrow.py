@@ -206,6 +206,19 @@ def test_dictionaries_are_looked_up(arrow: ModuleType, index: pa.DataType) -> No
 
 def test_a_null_column_is_nothing_but_nulls(arrow: ModuleType) -> None:
     assert values_of(arrow, pa.nulls(3)) == [None] * 3
+    assert values_of(arrow, pa.nulls(3).dictionary_encode()) == [None] * 3
+
+
+@pytest.mark.parametrize("part", ["key", "headers", "partition", "timestamp", "topic"])
+@pytest.mark.parametrize(
+    "column", [pa.nulls(2), pa.nulls(2).dictionary_encode()], ids=["nulls", "categorical"]
+)
+def test_each_part_may_come_from_a_column_without_any_value(
+    arrow: ModuleType, part: str, column: Any
+) -> None:
+    table = pa.table({"v": [b"a", b"b"], "c": column})
+    rows = rows_of(arrow, table, ArrowColumns("v", **{part: "c"}))
+    assert rows == [(None, None, value, (), None, None) for value in (b"a", b"b")]
 
 
 def test_slices_and_chunks_are_read_in_order(arrow: ModuleType) -> None:
