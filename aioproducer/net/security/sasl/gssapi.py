@@ -9,9 +9,11 @@ imported when a mechanism is created.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import importlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -91,8 +93,8 @@ class Gssapi:
             name = gssapi.Name(settings.principal, gssapi.NameType.kerberos_principal)
         store = {}
         if settings.keytab is not None:
-            # A separate cache: the user's may have tickets of another principal.
-            store = {"client_keytab": settings.keytab, "ccache": f"MEMORY:aioproducer-{id(self)}"}
+            cache = _cache_of(settings.keytab, settings.principal)
+            store = {"client_keytab": settings.keytab, "ccache": cache}
         elif settings.ticket_cache is not None:
             store = {"ccache": settings.ticket_cache}
         credentials = gssapi.Credentials(name=name, usage="initiate", store=store or None)
@@ -103,6 +105,21 @@ class Gssapi:
             mech=gssapi.MechType.kerberos,
             flags=gssapi.RequirementFlag.mutual_authentication | gssapi.RequirementFlag.integrity,
         )
+
+
+def _cache_of(keytab: str, principal: str | None) -> str:
+    """Return the name of a ticket cache for this keytab, as it is now, and this principal.
+
+    The user's cache may have tickets of another principal. Caches in memory outlive this object, so
+    the name must not be that of another keytab's cache.
+    """
+    try:
+        found = Path(keytab.removeprefix("FILE:")).stat()
+        version = (found.st_mtime_ns, found.st_size, found.st_ino)
+    except (OSError, ValueError):
+        version = (0, 0, 0)  # the library says what is wrong
+    identity = repr((Path(keytab).absolute(), principal, version))
+    return f"MEMORY:aioproducer-{hashlib.sha256(identity.encode()).hexdigest()}"
 
 
 def _library() -> ModuleType:

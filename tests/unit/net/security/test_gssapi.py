@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -128,6 +129,40 @@ async def test_tickets_of_a_keytab_stay_apart_from_those_of_the_user(library: Li
     store = library.credentials["store"]
     assert store["client_keytab"] == "/etc/me.keytab"
     assert store["ccache"].startswith("MEMORY:")
+
+
+async def cache_of(library: Library, **settings: str) -> str:
+    await login(b"challenge", b"offer", **settings)
+    library.received.clear()
+    name: str = library.credentials["store"]["ccache"]
+    return name
+
+
+@pytest.mark.parametrize("prefix", ["", "FILE:"])
+async def test_tickets_of_a_keytab_are_not_those_of_another_producers_keytab(
+    library: Library, tmp_path: Path, prefix: str
+) -> None:
+    """Caches in memory are never removed: a name that comes again has the tickets of before."""
+    mine, yours = tmp_path / "mine", tmp_path / "yours"
+    mine.write_bytes(b"keys")
+    yours.write_bytes(b"keys")
+    first = await cache_of(library, keytab=f"{prefix}{mine}")
+    assert await cache_of(library, keytab=f"{prefix}{mine}") == first
+    others = [
+        await cache_of(library, keytab=f"{prefix}{yours}"),
+        await cache_of(library, keytab=f"{prefix}{mine}", principal="me@EXAMPLE"),
+        await cache_of(library, keytab=f"{prefix}{mine}", principal="you@EXAMPLE"),
+    ]
+    mine.write_bytes(b"other keys")
+    others.append(await cache_of(library, keytab=f"{prefix}{mine}"))
+    assert len({first, *others}) == 5
+
+
+@pytest.mark.parametrize("keytab", ["/nonexistent", "with\0NUL"])
+async def test_a_keytab_that_cannot_be_read_is_left_to_the_library(
+    library: Library, keytab: str
+) -> None:
+    assert (await cache_of(library, keytab=keytab)).startswith("MEMORY:")
 
 
 @pytest.mark.parametrize("offer", [bytes([6, 0, 1, 0]), bytes([1, 0, 1]), bytes(5), b""])
