@@ -30,6 +30,9 @@ _SHOWN = 100
 _HEAD_END = b"\r\n\r\n"
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-9][0-9][0-9])(?: ([^\r\n]*))?\r\n")
 
+_WRONG_LOGIN = (401, 407)
+"""tinyproxy answers 401, where RFC 9110 has 407."""
+
 _VERSION, _AUTH_VERSION, _CONNECT = 5, 1, 1
 _NO_LOGIN, _PASSWORD, _NONE_OF_THESE = 0, 2, 0xFF
 _IPV4, _NAME, _IPV6 = 1, 3, 4
@@ -145,7 +148,7 @@ async def _http_connect(proxy: ProxyUrl, channel: Channel, host: str, port: int)
     if found is None:
         raise ProxyFailedError("the proxy does not support HTTP")
     status = int(found[1])
-    if status == 407:
+    if status in _WRONG_LOGIN:
         raise _wrong_login(
             "the proxy wants a user name and a password"
             if proxy.username is None

@@ -188,10 +188,11 @@ def test_http_shows_the_login() -> None:
     assert b"\r\nProxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n" in script.sent
 
 
-def test_an_http_login_that_is_refused_is_final() -> None:
+@pytest.mark.parametrize("status", [401, 407])
+def test_an_http_login_that_is_refused_is_final(status: int) -> None:
     for login in ("", LOGIN):
         with pytest.raises(RefusedDialError) as caught:
-            talk(f"http://{login}{PLACE}", b"HTTP/1.1 407 No\r\n\r\n")
+            talk(f"http://{login}{PLACE}", b"HTTP/1.1 %d No\r\n\r\n" % status)
         assert isinstance(caught.value.error, ProxyAuthenticationError)
 
 
