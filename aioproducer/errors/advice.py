@@ -33,6 +33,8 @@ CHECKS: Final[Mapping[str, str]] = {
     "ssl_truststore_certificates",
     "host-name-mismatch": "connect by a name the certificate has (in bootstrap_servers and in the "
     "brokers' advertised.listeners), or have one issued for this name",
+    "certificate-weak": "have it, and its authority's, issued with RSA of 2048 bits or more (or "
+    "ECDSA) and SHA-256 or more: OpenSSL on this machine refuses less",
     "certificate-refused": "check the broker's certificates: `aioproducer doctor` shows them",
     "client-certificate-refused": "give a certificate the broker trusts in ssl_keystore_location, "
     "or other TLS versions or cipher suites",

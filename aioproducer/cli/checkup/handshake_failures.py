@@ -26,18 +26,7 @@ from aioproducer.errors import (
 from aioproducer.errors.advice import ADVICE
 from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.net.security.certificates import Certificate
-
-_BY_VERIFICATION = {
-    9: "certificate-not-yet-valid",
-    10: "certificate-expired",
-    18: "authority-unknown",
-    19: "authority-unknown",
-    20: "authority-unknown",
-    21: "authority-unknown",
-    62: "host-name-mismatch",
-    64: "host-name-mismatch",
-}
-"""OpenSSL's X509_V_ERR_* codes."""
+from aioproducer.net.security.tls_failures import refusal_of
 
 
 def of_tls(error: OSError, chain: Sequence[Certificate]) -> CheckFailedError:
@@ -48,8 +37,7 @@ def of_tls(error: OSError, chain: Sequence[Certificate]) -> CheckFailedError:
     cause = error.__cause__
     lines = tuple(map(str, chain))
     if isinstance(cause, ssl.SSLCertVerificationError):
-        code = _BY_VERIFICATION.get(cause.verify_code, "certificate-refused")
-        return CheckFailedError(code, error.error.message, None, *lines)
+        return CheckFailedError(refusal_of(cause), error.error.message, None, *lines)
     return of_tls_error(error.error, lines)
 
 

@@ -30,6 +30,8 @@ _logger = log.get("net")
 _SHOWN_SUITES: Final = 5
 _HASHED: Final = re.compile(r"[0-9a-f]{8}\.\d+")
 """Names of certificate files in a directory for OpenSSL."""
+_WEAK: Final = ("_TOO_SMALL", "_TOO_WEAK")
+"""Ends of OpenSSL's reasons against keys and signatures."""
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _SUITES_13: Final = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
@@ -209,10 +211,16 @@ def _load_identity(context: ssl.SSLContext, settings: TlsSettings) -> None:
         except ConfigError:
             raise
         except (ssl.SSLError, ValueError) as error:
-            if "MISMATCH" in (getattr(error, "reason", "") or ""):
+            reason = getattr(error, "reason", "") or ""
+            if "MISMATCH" in reason:
                 raise ConfigError(
                     "the client's private key is not the certificate's",
                     advice=ADVICE["client-key-mismatch"],
+                ) from None
+            if reason.endswith(_WEAK):
+                raise ConfigError(
+                    "OpenSSL refuses the client's certificate: " + reason.lower().replace("_", " "),
+                    advice=ADVICE["certificate-weak"],
                 ) from None
             raise ConfigError(
                 "the client's private key or certificate cannot be read"

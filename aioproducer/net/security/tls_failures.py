@@ -22,10 +22,17 @@ _NOT_TLS = (
 _BY_VERIFICATION = {
     9: "certificate-not-yet-valid",
     10: "certificate-expired",
+    18: "authority-unknown",
+    19: "authority-unknown",
+    20: "authority-unknown",
+    21: "authority-unknown",
     62: "host-name-mismatch",
     64: "host-name-mismatch",
+    66: "certificate-weak",
+    67: "certificate-weak",
+    68: "certificate-weak",
 }
-"""Advice for OpenSSL's X509_V_ERR_* codes; for others the authority is unknown."""
+"""Advice for OpenSSL's X509_V_ERR_* codes."""
 
 _ALERT = b"\x15\x03"
 _ALERT_REASONS = ("SSLV3_ALERT_", "TLSV1_", "TLSV13_ALERT_")
@@ -52,6 +59,11 @@ def tls_error_of(error: BaseException | None, host: str) -> TlsError | None:
         f"TLS with {host} failed: {reason.lower().replace('_', ' ') or _text_of(error)}",
         advice=ADVICE["tls-failed"],
     )
+
+
+def refusal_of(error: ssl.SSLCertVerificationError) -> str:
+    """Return why a certificate was refused, as a key of `ADVICE`."""
+    return _BY_VERIFICATION.get(getattr(error, "verify_code", 0), "certificate-refused")
 
 
 def reason_of(error: ssl.SSLError) -> str:
@@ -91,7 +103,7 @@ def check_not_tls(prefix: bytes) -> None:
 
 def _untrusted(error: ssl.SSLCertVerificationError, host: str) -> TlsError:
     why = getattr(error, "verify_message", _text_of(error)).rstrip(".")
-    kind = _BY_VERIFICATION.get(getattr(error, "verify_code", 0), "authority-unknown")
+    kind = refusal_of(error)
     if kind == "host-name-mismatch":
         return TlsError(
             f"the broker's certificate is for another host than {host}: {why}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import hashlib
 import os
 import ssl
@@ -12,6 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from support.security.certificates import Authority
 from support.security.leaks import secret
 
@@ -150,6 +155,22 @@ def test_a_key_that_cannot_be_read_is_refused(password: str | None, words: str) 
         make_context(settings)
     message = f"the client's private key or certificate cannot be read{words}"
     assert caught.value.message == message
+
+
+def test_a_certificate_that_openssl_finds_too_weak_is_called_so() -> None:
+    key = rsa.generate_private_key(65537, 1024)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "me")])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now)
+    certificate = builder.sign(key, hashes.SHA256())
+    settings = TlsSettings(
+        keystore_certificate_chain=certificate.public_bytes(Encoding.PEM).decode(),
+        keystore_key=key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
+    )
+    with pytest.raises(ConfigError) as caught:
+        make_context(settings)
+    assert caught.value.message == "OpenSSL refuses the client's certificate: ee key too small"
+    assert "2048 bits" in str(caught.value)
 
 
 @pytest.mark.parametrize("has_memory_files", [True, False])

@@ -83,6 +83,10 @@ def test_any_other_failure_is_quoted() -> None:
         (20, "is not trusted: that is why ->", "ssl_truststore"),
         (62, "is for another host than kafka.example: that is why ->", "gives up the check"),
         (64, "is for another host than kafka.example: that is why ->", "gives up the check"),
+        (66, "is not trusted: that is why ->", "2048 bits"),
+        (67, "is not trusted: that is why ->", "2048 bits"),
+        (68, "is not trusted: that is why ->", "2048 bits"),
+        (26, "is not trusted: that is why ->", "check the broker's certificates"),
     ],
 )
 def test_a_certificate_that_is_refused_has_advice_for_its_fault(
