@@ -34,6 +34,9 @@ _BY_VERIFICATION = {
 }
 """Advice for OpenSSL's X509_V_ERR_* codes."""
 
+_UNRECOGNIZED = "TLSV1_UNRECOGNIZED_NAME"
+"""OpenSSL's name of the alert against a name (SNI) that the peer does not serve."""
+
 _ALERT = b"\x15\x03"
 _ALERT_REASONS = ("SSLV3_ALERT_", "TLSV1_", "TLSV13_ALERT_")
 """Beginnings of OpenSSL's names of alerts; that of an unrecognized name has no word for it."""
@@ -48,10 +51,11 @@ def tls_error_of(error: BaseException | None, host: str) -> TlsError | None:
     reason = reason_of(error)
     if any(known in reason for known in _NOT_TLS):
         return not_tls(host)
-    if "ALERT" in reason:
+    if "ALERT" in reason or reason == _UNRECOGNIZED:
+        kind = "host-name-mismatch" if reason == _UNRECOGNIZED else "client-certificate-refused"
         return TlsError(
             f"{host} refused the TLS handshake ({reason.lower().replace('_', ' ')})",
-            advice=ADVICE["client-certificate-refused"],
+            advice=ADVICE[kind],
         )
     if "UNEXPECTED_EOF" in reason or isinstance(error, ssl.SSLZeroReturnError | ssl.SSLEOFError):
         return None

@@ -66,6 +66,13 @@ def test_an_answer_that_is_not_tls_is_called_so(reason: str) -> None:
 def test_an_alert_of_the_broker_is_quoted() -> None:
     text = refusal(failure("TLSV13_ALERT_CERTIFICATE_REQUIRED"))
     assert "refused the TLS handshake (tlsv13 alert certificate required)" in text
+    assert "give a certificate the broker trusts" in text
+
+
+def test_a_name_that_the_peer_does_not_serve_is_advised_about() -> None:
+    text = refusal(failure("TLSV1_UNRECOGNIZED_NAME"))
+    assert "kafka.example refused the TLS handshake (tlsv1 unrecognized name)" in text
+    assert "connect by a name the certificate has" in text
 
 
 def test_any_other_failure_is_quoted() -> None:
