@@ -43,7 +43,7 @@ def of_tls(error: OSError, chain: Sequence[Certificate]) -> CheckFailedError:
 
 def of_tls_error(error: AuthenticationError, lines: tuple[str, ...]) -> CheckFailedError:
     """Explain a rejected TLS handshake that no broker certificate accounts for."""
-    for code in ("tls-not-spoken", "tls-expected"):
+    for code in ("tls-not-spoken", "tls-expected", "host-name-mismatch"):
         if error.advice == ADVICE[code]:
             return CheckFailedError(code, error.message)
     code = "client-certificate-refused" if "refused" in error.message else "tls-failed"

@@ -114,6 +114,14 @@ def test_an_alert_about_our_certificate_is_reported() -> None:
     assert of_tls_error(refused, ()).code == "client-certificate-refused"
 
 
+def test_a_name_that_the_peer_does_not_serve_is_no_matter_of_our_certificate() -> None:
+    alert = ssl.SSLError(1, "tlsv1 unrecognized name")
+    alert.reason = "TLSV1_UNRECOGNIZED_NAME"
+    refused = tls_error_of(alert, "broker")
+    assert refused is not None
+    assert of_tls_error(refused, ()).code == "host-name-mismatch"
+
+
 async def test_a_port_for_tls_is_reported(brokers: Brokers, authority: Authority) -> None:
     async with brokers(authority.issue("broker", "127.0.0.1")) as cluster:
         finding = only(await examined(cluster.bootstrap_servers), "tls-expected")
