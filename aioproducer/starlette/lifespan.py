@@ -75,6 +75,7 @@ class ProducerLifespan:
 
     Raises:
         ConfigError: an option is wrong; at once, not when the server starts.
+        TypeError: `config` is a producer or a coroutine function.
         ValueError: `close_timeout_s` is negative or NaN, or `start` is something else.
 
     Examples:
@@ -93,6 +94,11 @@ class ProducerLifespan:
         inner: InnerLifespan | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
+        if isinstance(config, Producer) or makes_coroutines(config):
+            raise TypeError(
+                "a producer is made when the application starts: pass its options, or a plain "
+                "function that makes it"
+            )
         self._make = config if callable(config) else _maker(config, options)
         if callable(config) and options:
             raise TypeError("options go to the function that makes the producer")
@@ -118,6 +124,11 @@ class ProducerLifespan:
                 yield {**(state or {}), **_given_by(overrides[producer_of])}
             return
         producer = self._make()
+        if not isinstance(producer, Producer):
+            raise TypeError(
+                "the function given to ProducerLifespan has to make an aioproducer.Producer, not "
+                f"{type(producer).__name__} of {type(producer).__module__}"
+            )
         warming: asyncio.Task[None] | None = None
         if self._in_background:
             await producer.start(wait=False)

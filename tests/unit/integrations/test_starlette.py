@@ -177,6 +177,27 @@ def test_wrong_options_are_refused_when_the_application_is_made() -> None:
     assert ProducerLifespan(config, linger_ms=5)
 
 
+async def test_what_makes_no_producer_of_the_application_is_refused() -> None:
+    async def later() -> Producer:
+        return MockProducer()
+
+    made = MockProducer()
+    for each in (later, made):
+        with pytest.raises(TypeError, match="plain function that makes it"):
+            ProducerLifespan(each)  # type: ignore[arg-type]
+    started: list[object] = []
+
+    class Blocking:
+        def start(self) -> None:
+            started.append(self)
+
+    app = Starlette(lifespan=ProducerLifespan(Blocking))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"aioproducer\.Producer, not Blocking of .*test_starlette"):
+        async with app.router.lifespan_context(app):
+            pass
+    assert started == []
+
+
 async def test_without_a_lifespan_the_error_says_what_to_do() -> None:
     app = Starlette(routes=[Route("/", publish, methods=["POST"])])
     transport = httpx.ASGITransport(app)
