@@ -94,7 +94,8 @@ class ProducerLifespan:
         inner: InnerLifespan | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        if isinstance(config, Producer) or makes_coroutines(config):
+        given: object = config
+        if isinstance(given, Producer) or makes_coroutines(given):
             raise TypeError(
                 "a producer is made when the application starts: pass its options, or a plain "
                 "function that makes it"
