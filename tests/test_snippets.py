@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.pages import DOCS, blocks, definitions, is_test, page, run_program, run_tests
+from support.pages import DOCS, ROOT, blocks, definitions, is_test, page, run_program, run_tests
 from support.registry_server import serve_registry
 
 from aioproducer.testing import StubSchemaRegistry, ThreadedCluster
@@ -92,6 +94,17 @@ def test_program_runs_as_pasted(
         assert line in printed.splitlines(), printed
     if name in PRINTED:
         assert re.fullmatch(PRINTED[name][number], printed, flags=re.DOTALL), printed
+
+
+def test_a_type_checker_accepts_every_program(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    for path in [*DOCS.glob("*.md"), ROOT / "README.md"]:
+        for number, block in enumerate(blocks(path.read_text(encoding="utf-8"))):
+            (tmp_path / f"{path.stem}_{number}.py").write_text(block, encoding="utf-8")
+    options = ["--config-file=", "--check-untyped-defs", "--ignore-missing-imports"]
+    command = [sys.executable, "-m", "mypy", *options, str(tmp_path)]
+    checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 @pytest.mark.parametrize("name", ["testing", "tutorial"])
