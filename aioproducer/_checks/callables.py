@@ -21,6 +21,16 @@ def makes_coroutines(function: object) -> bool:
     )
 
 
+def first_parameter(function: object) -> str | None:
+    """Return the name of a callable's first parameter; None without one, or if it is not known."""
+    if not callable(function):
+        return None
+    try:
+        return next(iter(inspect.signature(function).parameters), None)
+    except (TypeError, ValueError):
+        return None
+
+
 def refuse_coroutines(hook: object, names: Iterable[str]) -> None:
     """Check those of an object's methods that it has.
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Final
 
-from aioproducer._checks.callables import makes_coroutines
+from aioproducer._checks.callables import first_parameter, makes_coroutines
 from aioproducer._util import log
 from aioproducer.config.option import split_list
 from aioproducer.config.properties import parse_servers
@@ -191,6 +191,12 @@ def _check_callables(values: Values, chosen: frozenset[str]) -> None:
             raise ConfigError(f"{name} must be an instance of {given.__name__}, not the class")
         if given is not None and not callable(given) and not is_object:
             raise ConfigError(f"{name} must be a Serializer or callable, not {given!r}")
+        if is_object and first_parameter(given.serialize) == "topic":
+            raise ConfigError(
+                f"{name}: serialize() is called with (data, context), not with the topic first",
+                advice="take (data, context); the topic is context.topic, the headers are "
+                "context.headers",
+            )
     for name in ("on_delivery_error", "on_data_loss"):
         given = values[name]
         if given is None:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from support.stage import Stage, play
 
+from aioproducer import Producer
 from aioproducer.errors import (
+    ConfigError,
     IllegalStateError,
     KafkaTimeoutError,
     ProducerClosedError,
@@ -233,6 +235,16 @@ def test_a_refusal_names_topic_and_part_and_says_that_nothing_was_written(waits:
         assert records(stage) == []
 
     play(act, key_serializer=refuse_later if waits else refuse)
+
+
+def test_a_serializer_in_javas_form_is_refused_at_once() -> None:
+    class OfJava:
+        def serialize(self, topic: str, data: object) -> bytes:
+            return repr(data).encode()
+
+    for name in ("key_serializer", "value_serializer"):
+        with pytest.raises(ConfigError, match=rf"{name}: serialize\(\) is called with \(data, con"):
+            Producer(bootstrap_servers="a:1", **{name: OfJava()})
 
 
 @pytest.mark.parametrize("waits", [False, True])
