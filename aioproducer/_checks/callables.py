@@ -21,14 +21,14 @@ def makes_coroutines(function: object) -> bool:
     )
 
 
-def first_parameter(function: object) -> str | None:
-    """Return the name of a callable's first parameter; None without one, or if it is not known."""
+def parameters_of(function: object) -> list[str]:
+    """Return the names of a callable's parameters; none if they are not known."""
     if not callable(function):
-        return None
+        return []
     try:
-        return next(iter(inspect.signature(function).parameters), None)
+        return list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
-        return None
+        return []
 
 
 def refuse_coroutines(hook: object, names: Iterable[str]) -> None:

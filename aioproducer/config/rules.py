@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Final
 
-from aioproducer._checks.callables import first_parameter, makes_coroutines
+from aioproducer._checks.callables import makes_coroutines, parameters_of
 from aioproducer._util import log
 from aioproducer.config.option import split_list
 from aioproducer.config.properties import parse_servers
@@ -191,7 +191,8 @@ def _check_callables(values: Values, chosen: frozenset[str]) -> None:
             raise ConfigError(f"{name} must be an instance of {given.__name__}, not the class")
         if given is not None and not callable(given) and not is_object:
             raise ConfigError(f"{name} must be a Serializer or callable, not {given!r}")
-        if is_object and first_parameter(given.serialize) == "topic":
+        first, *others = parameters_of(getattr(given, "serialize", None)) or [""]
+        if first == "topic" and not {"context", "ctx"}.intersection(others):
             raise ConfigError(
                 f"{name}: serialize() is called with (data, context), not with the topic first",
                 advice="take (data, context); the topic is context.topic, the headers are "

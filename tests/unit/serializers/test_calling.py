@@ -246,6 +246,12 @@ def test_a_serializer_in_javas_form_is_refused_at_once() -> None:
         with pytest.raises(ConfigError, match=rf"{name}: serialize\(\) is called with \(data, con"):
             Producer(bootstrap_servers="a:1", **{name: OfJava()})
 
+    class OfTopics:
+        def serialize(self, topic: object, context: SerializationContext) -> bytes:
+            return repr(topic).encode()
+
+    assert Producer(bootstrap_servers="a:1", value_serializer=OfTopics())
+
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_an_error_of_a_serializer_shows_nothing_of_the_data(waits: bool) -> None:
