@@ -9,7 +9,7 @@ Invariants
   transaction has no outcome yet.
 - One that was handed out with a prepared transaction gets another transactional id next.
 - A forked child starts with none; at exit each is closed (`aioproducer.blocking`).
-- At most `_IDLE` unused ones are kept; the one unused for longest is closed.
+- At most `most_idle` unused ones are kept; the one unused for longest is closed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import re
 import threading
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from aioproducer.blocking import Producer
 from aioproducer.errors import KafkaError
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-_IDLE: Final = 4
 _CLOSE_S: Final = 10.0
 
 
@@ -63,9 +62,11 @@ class Kind(NamedTuple):
 class Pool(ABC, Generic[_T]):
     """The idle objects of this process, the one unused for longest first."""
 
+    most_idle: ClassVar[int] = 4
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: list[tuple[Kind, _T]] = []
+        self._idle: list[tuple[Hashable, _T]] = []
 
     def close(self) -> None:
         """Close all idle ones."""
@@ -79,7 +80,7 @@ class Pool(ABC, Generic[_T]):
         self._lock = threading.Lock()
         self._idle = []
 
-    def take(self, kind: Kind) -> _T | None:
+    def take(self, kind: Hashable) -> _T | None:
         """Return one that works, which the caller now owns; None for none."""
         with self._lock:
             for position in reversed(range(len(self._idle))):
@@ -90,16 +91,14 @@ class Pool(ABC, Generic[_T]):
                     # A failed one that is kept here is closed at exit.
         return None
 
-    def put(self, kind: Kind, item: _T) -> None:
+    def put(self, kind: Hashable, item: _T) -> None:
         """Keep one for the next caller; close it if it has failed."""
         surplus = [item]
         if self._works(item):
             with self._lock:
                 self._idle.append((kind, item))
-                surplus, self._idle = (
-                    [each for _, each in self._idle[:-_IDLE]],
-                    self._idle[-_IDLE:],
-                )
+                surplus = [each for _, each in self._idle[: -self.most_idle]]
+                self._idle = self._idle[-self.most_idle :]
         for each in surplus:
             self._close(each)
 

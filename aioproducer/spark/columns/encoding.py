@@ -14,7 +14,8 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
@@ -32,6 +33,7 @@ from aioproducer.errors import (
 )
 from aioproducer.loader.formats.arrow_rows import UNREADABLE, UTC, text_of, with_known_zones
 from aioproducer.spark.columns.schema import RECORD_COLUMNS
+from aioproducer.spark.pool import Pool
 from aioproducer.spark.rows import RefusedRow, RowError, read_row
 from aioproducer.spark.wording import without_values
 
@@ -216,7 +218,10 @@ def _encoded(
         topics = batch.column("topic").to_pylist()
     encoder = _encoder(part, options, column.type)
     tolerant = options.keeps_refused
-    contents, refused = encoder.encode(_readable(column), topics, place, tolerant=tolerant)
+    try:
+        contents, refused = encoder.encode(_readable(column), topics, place, tolerant=tolerant)
+    finally:
+        ENCODERS.put(encoder.kind, encoder)
     made = pa.array(contents, pa.binary())
     kept = [name for name in batch.schema.names if name not in (*part.columns, part.part)]
     encoded = pa.RecordBatch.from_arrays(
@@ -295,13 +300,22 @@ def _rows(column: pa.Array) -> list[Any]:
 
 
 class _Encoder:
-    """Return a serializer and its registry client, in their own loop."""
+    """A serializer and its registry client, in their own loop.
+
+    Attributes:
+        kind: The encoders that can replace each other have an equal one; it may hold a secret.
+    """
 
     def __init__(
-        self, part: EncodedPart, registry: Mapping[str, Any], kind: pa.DataType | None
+        self,
+        part: EncodedPart,
+        registry: Mapping[str, Any],
+        columns: pa.DataType | None,
+        kind: Hashable,
     ) -> None:
+        self.kind: Hashable = kind
         self._part = part
-        self._kind = kind
+        self._columns = columns
         self._thread = LoopThread("aioproducer encoder")
         self._thread.start()
         self._registry: SchemaRegistry | None = None
@@ -347,11 +361,11 @@ class _Encoder:
             from google.protobuf import message  # noqa: F401 - whether it is there
         from aioproducer.spark.columns.protobuf import RowProtobufSerializer
 
-        assert self._kind is not None
+        assert self._columns is not None
         part = self._part
         return RowProtobufSerializer(
             registry,
-            self._kind,
+            self._columns,
             column=None if part.columns else part.part,
             schema=part.schema,
             message=part.message,
@@ -408,32 +422,44 @@ class _Encoder:
         return made, refused
 
     def close(self) -> None:
-        """End the thread; the process ends."""
+        """Close the connections and end the thread."""
+        if self._registry is not None:
+            with suppress(KafkaError):  # the thread has ended
+                self._thread.call(self._registry.close())
         self._thread.stop(_JOIN_S)
 
 
-_encoders: dict[tuple[Any, ...], _Encoder] = {}
+class EncoderPool(Pool[_Encoder]):
+    """Encoders; a process may write many tables, one after the other."""
+
+    most_idle = 16
+
+    def _works(self, item: _Encoder) -> bool:
+        return True
+
+    def _close(self, item: _Encoder) -> None:
+        item.close()
+
+
+ENCODERS: Final = EncoderPool()
+"""This process's."""
 
 
 @hides_arguments
 def _encoder(part: EncodedPart, options: SourceOptions, kind: pa.DataType) -> _Encoder:
-    """Return this process's encoder for a part and a registry, and for columns of Protobuf."""
+    """Return an encoder for a part and a registry, and for columns of Protobuf; to be given back.
+
+    One that is left from before has the schema.
+    """
     registry = options.registry()
     columns = kind if part.format == "protobuf" else None
     key = (part, columns, *sorted(registry.items()))
-    if key not in _encoders:
-        _encoders[key] = _Encoder(part, registry, columns)
-    return _encoders[key]
+    return ENCODERS.take(key) or _Encoder(part, registry, columns, key)
 
 
 def _named(subject: str, _context: SerializationContext, _name: str | None) -> str:
     return subject
 
 
-def _close() -> None:
-    for each in _encoders.values():
-        each.close()
-
-
-os.register_at_fork(after_in_child=_encoders.clear)
-atexit.register(_close)
+os.register_at_fork(after_in_child=ENCODERS.after_fork_in_child)
+atexit.register(ENCODERS.close)

@@ -16,7 +16,7 @@ from support.registry_server import serve_registry
 from support.spark import EmbeddedKafka, embedded_kafka
 
 from aioproducer.errors import InvalidRecordError
-from aioproducer.spark.columns import encoding
+from aioproducer.spark.columns.encoding import ENCODERS
 from aioproducer.spark.direct import DirectEpochs
 from aioproducer.spark.exactly_once.calls import CALLERS
 from aioproducer.spark.plan import SinkPlan, TaskPlace
@@ -204,8 +204,7 @@ def registry() -> Iterator[str]:
     pytest.importorskip("httpx", reason="needs the extra `schema-registry`")
     with serve_registry(StubSchemaRegistry()) as url:
         yield url
-    encoding._close()
-    encoding._encoders.clear()
+    ENCODERS.close()
 
 
 def of_ids(*ids: int) -> pa.RecordBatch:

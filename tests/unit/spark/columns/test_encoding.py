@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from unit.spark.protobuf_files import COMMON, ORDERS, descriptor_set, serialized
 
 from aioproducer.errors import ConfigError, SerializationError
 from aioproducer.spark.columns import encoding
+from aioproducer.spark.columns.encoding import ENCODERS, EncoderPool
 from aioproducer.spark.options import SourceOptions
 from aioproducer.spark.plan import JOB, SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL
@@ -84,8 +86,7 @@ def stub() -> StubSchemaRegistry:
 def url(stub: StubSchemaRegistry) -> Iterator[str]:
     with serve_registry(stub) as url:
         yield url
-    encoding._close()
-    encoding._encoders.clear()
+    ENCODERS.close()
 
 
 def write(
@@ -143,6 +144,25 @@ def test_the_registry_is_asked_once_per_process(
         write(kafka, FIELDS, [batch, batch], topic=topic, **options)
     assert len(kafka.records(topic)) == 6
     assert len(stub.requests) <= 2
+
+
+def test_a_process_that_writes_many_tables_keeps_few_encoders(
+    kafka: EmbeddedKafka, url: str
+) -> None:
+    def threads() -> int:
+        return sum(each.name == "aioproducer encoder" for each in threading.enumerate())
+
+    topic = kafka.topic(1)
+    schema = json.dumps({"type": "object"})
+    options = {"value__format": "json-schema", "value__schema": schema}
+    options |= {"auto__register__schemas": "true", "schema__registry__url": url}
+    for number in range(EncoderPool.most_idle + 4):
+        name = f"column{number}"
+        batch = pa.RecordBatch.from_pydict({name: [number]})
+        write(kafka, [(name, "bigint")], [batch, batch], topic=topic, **options)
+    assert threads() == EncoderPool.most_idle
+    ENCODERS.close()
+    assert threads() == 0
 
 
 def test_json_by_a_schema_that_is_given_and_registered(
