@@ -247,6 +247,22 @@ def test_folders_name_columns_and_files_of_other_columns_lose_none(
     }
 
 
+@pytest.mark.parametrize("kind", ["csv", "ndjson"])
+def test_files_beside_folders_that_name_columns_are_loaded(
+    kind: str, load: Load, embedded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    texts = {"csv": "a\n1\n", "ndjson": '{"a": "1"}\n'}
+    for folder in ("day=1", "day=__HIVE_DEFAULT_PARTITION__", "."):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / f"x.{kind}").write_text(texts[kind])
+    topic = embedded.topic(1)
+    result = load(tmp_path, topic)
+    assert (result.state.complete, result.progress.sent) == (True, 3)
+    found = [tuple(json.loads(each.value or b"").items()) for each in embedded.records(topic)]
+    a = ("a", "1")
+    assert set(found) == {(a, ("day", 1)), (a, ("day", None)), (a,)}
+
+
 @pytest.mark.parametrize("kind", ["avro", "ndjson"])
 def test_folders_name_columns_of_rows_that_bring_their_own(
     kind: str, load: Load, embedded: EmbeddedKafka, tmp_path: Path

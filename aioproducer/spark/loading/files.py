@@ -6,6 +6,8 @@ contents.
 Invariants
 - Every file is listed, in folders of folders too, but for names that begin with `_` or `.`.
 - The same files give the same steps, in the same order.
+- Files whose folders name other columns, or none, are in another step: Spark would leave out files
+  without such a folder, and fails for other differences.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -47,7 +50,7 @@ class Step:
 
     Attributes:
         root: the folder that was asked for; names of folders below it, `year=2013`, are columns.
-        files: in the order of their paths.
+        files: in the order of their paths; their folders name the same columns.
     """
 
     root: str
@@ -71,8 +74,7 @@ class Step:
     @property
     def partition_columns(self) -> tuple[str, ...]:
         """The columns that folders name."""
-        below = _local(self.files[0].path).removeprefix(_local(self.root)).split("/")[:-1]
-        return tuple(unescaped(name.partition("=")[0]) for name in below if "=" in name)
+        return _layout(self.root, self.files[0].path)[1]
 
     def digest(self) -> str:
         """Return a digest of these files as they are now."""
@@ -184,7 +186,23 @@ def _local(path: str) -> str:
     return re.sub(r"^file:/*", "/", path)
 
 
+def _layout(root: str, path: str) -> tuple[str, tuple[str, ...]]:
+    """Return the folder that has those that name columns, and the columns."""
+    folders = _local(path).removeprefix(_local(root)).split("/")[:-1]
+    above = list(takewhile(lambda name: "=" not in name, folders))
+    below = folders[len(above) :]
+    columns = tuple(unescaped(name.partition("=")[0]) for name in below if "=" in name)
+    return ("/".join(above) if columns else "", columns)
+
+
 def _split(root: str, files: Sequence[InputFile], step_bytes: int) -> list[Step]:
+    alike: dict[tuple[str, tuple[str, ...]], list[InputFile]] = {}
+    for file in files:
+        alike.setdefault(_layout(root, file.path), []).append(file)
+    return [step for some in alike.values() for step in _cut(root, some, step_bytes)]
+
+
+def _cut(root: str, files: Sequence[InputFile], step_bytes: int) -> list[Step]:
     steps: list[Step] = []
     begun: list[InputFile] = []
     size = 0

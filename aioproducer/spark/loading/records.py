@@ -109,6 +109,7 @@ class RowsToRecords:
 
     def _csv(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
         files, batch = _without(batch, FILE)
+        own = batch.schema.get_field_index(BROKEN)  # the columns of folders follow it
         broken, batch = _without(batch, BROKEN)
         null = getattr(self.files.format, "null", None)
         fields: list[Fields | BadRow] = []
@@ -116,7 +117,7 @@ class RowsToRecords:
             if text is not None:
                 fields.append(BadRow("not as many fields as the header names", text.encode()))
             else:
-                fields.append([_csv_field(field, null) for field in row])
+                fields.append([*(_csv_field(field, null) for field in row[:own]), *row[own:]])
         yield files, _rows(Chunk(1, fields, tuple(batch.schema.names)))
 
     def _lines(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:

@@ -32,6 +32,25 @@ def test_a_step_ends_after_the_file_that_fills_it() -> None:
     assert [each.size for each in steps] == [20, 20, 10]
 
 
+def test_files_whose_folders_name_other_columns_are_in_another_step() -> None:
+    def steps(*paths: str) -> list[list[str]]:
+        found = _split("file:/in", [InputFile(f"file:/in/{each}", 10, 0) for each in paths], 25)
+        return [[file.path.removeprefix("file:/in/") for file in each.files] for each in found]
+
+    assert steps("a", "day=1/x", "day=2/x", "day=3/x", "z") == [
+        ["a", "z"],
+        ["day=1/x", "day=2/x", "day=3/x"],
+    ]
+    assert steps("day=1/h=2/x", "day=1/x", "month=1/x") == [
+        ["day=1/h=2/x"],
+        ["day=1/x"],
+        ["month=1/x"],
+    ]
+    assert steps("p/day=1/x", "q/day=1/x") == [["p/day=1/x"], ["q/day=1/x"]]
+    assert steps("day=1/p/x", "day=1/y", "day=2/z") == [["day=1/p/x", "day=1/y", "day=2/z"]]
+    assert steps("p/x", "q/r/x") == [["p/x", "q/r/x"]]
+
+
 def test_other_sizes_times_and_names_are_other_files() -> None:
     first = InputFile("file:/in/a", 10, 0)
     others = [
