@@ -161,12 +161,12 @@ class Producer(ClosedOnLeaving):
         callback: Callback | None = None,
         on_delivery: Callback | None = None,
     ) -> int:
-        """Hand many records over.
+        """Hand many records over, as they are: a `SerializingProducer` calls no serializer.
 
         Args:
             topic: Topic name.
-            messages: Mappings with the arguments of `produce()`, all optional. One that is refused
-                gets an `_error`, a `KafkaError`.
+            messages: Mappings with the arguments of `produce()`, all optional; None counts as left
+                out. One that is refused gets an `_error`, a `KafkaError`.
             partition: For messages without one.
             callback: Another name of `on_delivery`.
             on_delivery: For messages without one.
@@ -184,14 +184,17 @@ class Producer(ClosedOnLeaving):
         accepted = 0
         for message in messages:
             own = message.get("on_delivery") or message.get("callback")
+            own_partition = message.get("partition")
             try:
-                self.produce(
+                # Not `self.produce`, as there: the arguments of a subclass may have another order.
+                Producer.produce(
+                    self,
                     topic,
                     message.get("value"),
                     message.get("key"),
-                    message.get("partition", partition),
+                    partition if own_partition is None else own_partition,
                     on_delivery=own or on_delivery or callback,
-                    timestamp=message.get("timestamp", 0),
+                    timestamp=message.get("timestamp") or 0,
                     headers=message.get("headers"),
                 )
             except BufferError:
@@ -536,10 +539,8 @@ def record_of(
         value_bytes,
         key_bytes,
         pairs,
-        None
-        if partition == -1
-        else _number(partition, 31, "signed integer is greater than maximum"),
-        _number(timestamp, 63, "int too big to convert") or None,
+        None if partition == -1 else _partition_number(partition),
+        _timestamp_number(timestamp) or None,
         record_size_bound(key_bytes, value_bytes, tuple(pairs or ())),
         time.monotonic(),
         on_delivery,
@@ -601,8 +602,22 @@ def _check_message(index: int, message: Any) -> None:
     for part in ("value", "key"):
         if not isinstance(message.get(part), str | bytes | bytearray | memoryview | None):
             raise TypeError(f"Message {part} at index {index} must be bytes or str")
-    if not isinstance(message.get("partition", 0), int):
-        raise TypeError(f"Message partition at index {index} must be int")
+    if message.get("partition") is not None:
+        if not isinstance(message["partition"], int):
+            raise TypeError(f"Message partition at index {index} must be int")
+        _partition_number(message["partition"])
+    if message.get("timestamp") is not None:
+        _timestamp_number(message["timestamp"])
+    if message.get("headers") is not None:
+        _pairs_of(message["headers"])
+
+
+def _partition_number(given: Any) -> int:
+    return _number(given, 31, "signed integer is greater than maximum")
+
+
+def _timestamp_number(given: Any) -> int:
+    return _number(given, 63, "int too big to convert")
 
 
 def _number(given: Any, bits: int, text: str) -> int:

@@ -546,6 +546,27 @@ def test_wrong_batch_is_the_type_error_that_confluent_kafka_raises(
     assert len(producer) == 0
 
 
+@pytest.mark.parametrize("client", [confluent_kafka, confluent], ids=["theirs", "ours"])
+def test_none_in_a_batch_is_left_out(cluster: ThreadedCluster, client: Any) -> None:
+    producer, seen = client.Producer({"bootstrap.servers": cluster.bootstrap_servers}), Outcomes()
+    unset = dict.fromkeys(("key", "partition", "timestamp", "headers", "callback", "on_delivery"))
+    messages: list[dict[str, Any]] = [{"value": "a"}, {"value": "b"} | unset]
+    assert producer.produce_batch("one", messages, 0, on_delivery=seen) == 2
+    assert producer.flush(WAIT_S) == 0
+    assert [(m.value(), m.partition()) for m in seen.messages] == [(b"a", 0), (b"b", 0)]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"partition": 2**31}, {"timestamp": "now"}, {"headers": ("a", b"b")}], ids=str
+)
+def test_no_message_of_a_batch_is_taken_if_one_cannot_be_sent(
+    producer: Producer, wrong: dict[str, Any]
+) -> None:
+    with pytest.raises((OverflowError, TypeError)):
+        producer.produce_batch("one", [{"value": "a"}, {"value": "b"} | wrong])
+    assert len(producer) == 0
+
+
 def test_producer_without_servers_only_times_out() -> None:
     seen = Outcomes()
     with Producer({"message.timeout.ms": 10}) as producer:

@@ -73,6 +73,23 @@ def test_serializers_of_confluent_kafka_work(cluster: ThreadedCluster) -> None:
     assert [(m.key(), m.value()) for m in seen] == [(b"k", b"\0\0\0\7")]
 
 
+@pytest.mark.parametrize("client", [confluent_kafka, confluent], ids=["theirs", "ours"])
+def test_batch_keeps_keys_and_values_and_calls_no_serializer(
+    cluster: ThreadedCluster, client: Any
+) -> None:
+    options = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "key.serializer": failing,
+        "value.serializer": failing,
+    }
+    seen: list[Any] = []
+    producer = client.SerializingProducer(options)
+    messages = [{"key": b"k", "value": b"v"}]
+    assert producer.produce_batch("t", messages, on_delivery=lambda e, m: seen.append(m)) == 1
+    assert producer.flush(WAIT_S) == 0
+    assert [(m.key(), m.value()) for m in seen] == [(b"k", b"v")]
+
+
 @pytest.mark.parametrize(
     ("part", "name", "code"),
     [
