@@ -11,14 +11,16 @@ _PORT: Final = 9092
 
 
 def servers_option(servers: str | Iterable[Any]) -> list[str]:
-    """Return addresses with their ports, 9092 where there is none, each once."""
+    """Return addresses with their ports, 9092 where there is none, each once; no empty ones."""
     if isinstance(servers, str):
         servers = servers.split(",")
     addresses = [str(plain(server)).strip() for server in servers]
-    return list(dict.fromkeys(map(_with_port, addresses)))
+    return list(dict.fromkeys(_with_port(address) for address in addresses if address))
 
 
 def _with_port(address: str) -> str:
+    if "://" in address:  # refused later, as it was given
+        return address
     if address.startswith("["):
         return address if "]:" in address else f"{address}:{_PORT}"
     if address.count(":") > 1:  # IPv6 without brackets has no port

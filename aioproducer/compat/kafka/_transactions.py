@@ -86,6 +86,11 @@ def _positions(offsets: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAndMeta
 def _group(source: Any) -> str | ConsumerGroupMetadata:
     if isinstance(source, str | ConsumerGroupMetadata):
         return source
+    if not hasattr(source, "group_id"):
+        raise TypeError(
+            "send_offsets_to_transaction expects group_metadata to be a ConsumerGroupMetadata or a "
+            f"group_id str, got {type(source)!r}"
+        )
     return ConsumerGroupMetadata(
         source.group_id, source.generation_id, source.member_id, source.group_instance_id
     )

@@ -167,10 +167,17 @@ async def test_calls_before_start_and_after_stop_say_so() -> None:
         ("localhost", ["localhost:9092"]),
         ("a, b:1 ,a", ["a:9092", "b:1"]),
         (["[::1]", "[::1]:1", "::2"], ["[::1]:9092", "[::1]:1", "[::2]:9092"]),
+        ("a:1,", ["a:1"]),
+        (["a:1", " ", ""], ["a:1"]),
     ],
 )
 def test_servers_without_a_port_have_kafkas(given_servers: Any, expected: list[str]) -> None:
     assert servers_option(given_servers) == expected
+
+
+def test_server_with_a_scheme_is_refused_as_it_was_given() -> None:
+    with pytest.raises(ValueError, match=r"'SSL://broker:9093' has a scheme"):
+        AIOKafkaProducer(bootstrap_servers="SSL://broker:9093")
 
 
 def test_security_reaches_the_options() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from aioproducer.compat import kafka as ours
 from aioproducer.compat.kafka import KafkaProducer, Partitioner, TopicPartition, errors
 from aioproducer.compat.kafka._settings import producer_config
 from aioproducer.compat.kafka.structs import OffsetAndMetadata
@@ -346,6 +347,17 @@ def test_options_of_kafka_python_are_taken(options: dict[str, Any]) -> None:
     KafkaProducer(bootstrap_servers="127.0.0.1:1", api_version=(2, 8), **options).close()
 
 
+@pytest.mark.parametrize("client", [kafka, ours], ids=["theirs", "ours"])
+@pytest.mark.parametrize("form", ["PLAINTEXT://{}", "kafka+ssl://{}", "{},", " {} , {}"])
+def test_servers_may_have_a_scheme_and_commas_without_a_server(
+    cluster: ThreadedCluster, client: Any, form: str
+) -> None:
+    servers = form.format(*[cluster.bootstrap_servers] * 2)
+    producer = client.KafkaProducer(bootstrap_servers=servers)
+    assert producer.send("one", b"v").get(WAIT_S).partition == 0
+    producer.close()
+
+
 @pytest.mark.parametrize("more", [{"enable_idempotence": True}, {"transactional_id": "t"}], ids=str)
 def test_many_requests_in_flight_contradict_idempotence(more: dict[str, Any]) -> None:
     with pytest.raises(kafka.errors.KafkaConfigurationError):
@@ -434,6 +446,15 @@ def test_transactional_calls_without_an_id_are_illegal(producer: KafkaProducer) 
     ):
         with pytest.raises(kafka.errors.IllegalStateError):
             call()
+
+
+def test_group_of_another_type_is_a_type_error(cluster: ThreadedCluster) -> None:
+    options = {"bootstrap_servers": cluster.bootstrap_servers, "transactional_id": "typed"}
+    with KafkaProducer(**options) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        with pytest.raises(TypeError, match="a ConsumerGroupMetadata or a group_id str"):
+            producer.send_offsets_to_transaction({}, None)
 
 
 # -- life ------------------------------------------------------------------------------------------
