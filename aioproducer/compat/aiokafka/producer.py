@@ -218,10 +218,11 @@ class AIOKafkaProducer(TransactionsMixin):
         loop = asyncio.get_running_loop()
         if self._loop is not None and self._loop is not loop:
             raise AssertionError("Please create objects with the same loop as running with")
-        if self._stopped:
-            raise shared_class(ProducerClosed)()
         if self._connection is not None:
+            if self._stopped:
+                raise shared_class(ProducerClosed)()
             raise shared_class(IllegalStateError)("the producer is started already")
+        self._stopped = False  # programs call `stop()` after each `start()` that fails
         self._loop = loop
         connection = self._connection = Connection(self._config)
         try:

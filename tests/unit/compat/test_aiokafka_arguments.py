@@ -16,6 +16,7 @@ from aioproducer.compat._servers import servers_option
 from aioproducer.compat.aiokafka import AIOKafkaProducer, TopicPartition
 from aioproducer.compat.aiokafka._batch import BatchBuilder
 from aioproducer.compat.aiokafka._offsets import checked_group, checked_offsets
+from aioproducer.testing import EmbeddedCluster
 from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata
 
 SASL = {"security_protocol": "SASL_PLAINTEXT"}
@@ -156,9 +157,27 @@ async def test_calls_before_start_and_after_stop_say_so() -> None:
     await producer.flush()
     await producer.stop()
     await producer.stop()
-    for call in (producer.send("t", b"v"), producer.partitions_for("t"), producer.start()):
+    for call in (producer.send("t", b"v"), producer.partitions_for("t")):
         with pytest.raises(aiokafka.errors.ProducerClosed):
             await call
+
+
+async def test_start_succeeds_after_one_that_failed_and_a_stop() -> None:
+    async with EmbeddedCluster(brokers=1, topics={"t": 1}) as cluster:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=500
+        )
+        await cluster.stop_broker(1)
+        with pytest.raises(aiokafka.errors.KafkaConnectionError):
+            await producer.start()
+        await producer.stop()
+        await cluster.start_broker(1)
+        await producer.start()
+        assert (await producer.send_and_wait("t", b"v")).offset == 0
+        await producer.stop()
+        for call in (producer.send("t", b"v"), producer.start()):
+            with pytest.raises(aiokafka.errors.ProducerClosed):
+                await call
 
 
 @pytest.mark.parametrize(
