@@ -23,7 +23,7 @@ from operator import itemgetter
 from typing import Any, Literal, NamedTuple, get_args
 
 from aioproducer.loader.errors import MappingError
-from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Fields, RowBatch
+from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Dialect, Fields, RowBatch
 from aioproducer.loader.values import (
     TimestampUnit,
     encode_text,
@@ -37,6 +37,7 @@ from aioproducer.types import HeaderPairs
 
 _Getter = Callable[[Any], Any]
 _VALUE_FORMATS = ("json", "raw")
+_LINE_END = "\r\n"
 
 
 class MappedRecord(NamedTuple):
@@ -59,8 +60,8 @@ class RecordMapping:
         key_join: The separator of the columns of a key.
         value: One column that alone is the value; None for the whole row in `value_format`.
         value_format: The whole row as JSON, or `raw`: the line as it is in the input (CSV
-            fields joined again; Parquet rows as JSON). Plain lines are always raw, and a line of
-            NDJSON is passed on as it is.
+            fields joined again in the file's dialect; Parquet rows as JSON). Plain lines are always
+            raw, and a line of NDJSON is passed on as it is.
         headers: Headers every record gets.
         header_columns: (header name, column) pairs.
         timestamp: The column with the record's timestamp: an ISO 8601 text or a number.
@@ -155,7 +156,7 @@ class _CompiledMapping:
         mapping = self._mapping
         try:
             return MappedRecord(
-                value=self._row_value(fields) if line is None else line,
+                value=self._row_value(fields, batch.dialect) if line is None else line,
                 key=None if self._key is None else self._key(fields),
                 headers=self._headers(fields) if self._header_columns else mapping.headers or None,
                 partition=self._chosen_partition(fields),
@@ -171,13 +172,13 @@ class _CompiledMapping:
             reason = "nested too deeply"
         return BadRow(reason, row_text(batch, index))
 
-    def _row_value(self, fields: Fields) -> bytes | None:
+    def _row_value(self, fields: Fields, dialect: Dialect | None) -> bytes | None:
         if self._value is not None:
             return to_bytes(self._value(fields))
         if self._mapping.value_encoder is not None:
             return self._mapping.value_encoder(_named(fields, self._columns))
-        if self._mapping.value_format == "raw" and self._columns is not None:
-            return _csv_line(fields)
+        if dialect is not None and self._mapping.value_format == "raw":
+            return _csv_line(fields, dialect)
         if self._texts_to_json is not None:
             try:
                 return encode_text(self._texts_to_json(fields))
@@ -248,8 +249,10 @@ def row_text(batch: RowBatch, index: int) -> bytes:
         return fields.raw
     if batch.lines is not None:
         return batch.lines[index]
+    if batch.dialect is not None:
+        return _csv_line(fields, batch.dialect)
     if batch.columns is not None and all(isinstance(field, str) for field in fields):
-        return _csv_line(fields)
+        return _csv_line(fields, Dialect())
     try:
         text = json.dumps(_named(fields, batch.columns), default=repr)
     except (RecursionError, TypeError, ValueError) as error:
@@ -261,7 +264,15 @@ def _named(fields: Fields, columns: tuple[str, ...] | None) -> Mapping[str, Any]
     return dict(fields if columns is None else zip(columns, fields, strict=True))
 
 
-def _csv_line(fields: Fields) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(fields)
-    return text.getvalue().encode("utf-8", "surrogateescape")
+def _csv_line(fields: Fields, dialect: Dialect) -> bytes:
+    texts = [dialect.null if field is None else field for field in fields]
+    if dialect.quote is None:
+        text = dialect.delimiter.join("" if field is None else str(field) for field in texts)
+    else:
+        line = io.StringIO()
+        # Only a field with characters of the line's end is quoted because of them.
+        csv.writer(
+            line, delimiter=dialect.delimiter, quotechar=dialect.quote, lineterminator=_LINE_END
+        ).writerow(texts)
+        text = line.getvalue().removesuffix(_LINE_END)
+    return text.encode("utf-8", "surrogateescape")

@@ -37,6 +37,14 @@ class Position(NamedTuple):
         return f"{printable(where)} row {self.row}"
 
 
+class Dialect(NamedTuple):
+    """The text of rows of CSV: what separates fields, what quotes them, and what null is."""
+
+    delimiter: str = ","
+    quote: str | None = '"'
+    null: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class BadRow:
     """A row that cannot be read: why, and its text in the input."""
@@ -58,6 +66,7 @@ class RowBatch:
         lines: The text of every row where one line is one row.
         lines_are_json: Each line is the row's JSON already.
         progress: Bytes of the whole input consumed so far, to compare with `Source.total_bytes`.
+        dialect: Of CSV, what joins fields to a row's text; None for other formats.
     """
 
     file: str
@@ -68,6 +77,7 @@ class RowBatch:
     lines: Sequence[bytes] | None = None
     lines_are_json: bool = False
     progress: int = 0
+    dialect: Dialect | None = None
 
     def position(self, index: int) -> Position:
         """Return the position of row `index` of this batch in the input."""

@@ -262,6 +262,7 @@ def _member_batches(member: Member, read: _Read, skip: int, before: int) -> Iter
                 lines=chunk.lines,
                 lines_are_json=chunk.lines_are_json,
                 progress=before + member.consumed(),
+                dialect=chunk.dialect,
             )
 
 

@@ -63,7 +63,11 @@ class RecordOptions:
         Text, _record("--value", metavar="COLUMN", help="The value; without: the row as JSON.")
     ] = None
     raw: Annotated[
-        bool, _record("--raw", help="The value is the row's own text, unchanged from the input.")
+        bool,
+        _record(
+            "--raw",
+            help="The value is the row's own text; Parquet and ORC have none, so JSON.",
+        ),
     ] = False
     value_json: Annotated[bool, _record("--value-json", help="The row as JSON (default).")] = False
     value_avro: Annotated[

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from aioproducer.loader.errors import SourceError
-from aioproducer.loader.rows import BadRow, Fields
+from aioproducer.loader.rows import BadRow, Dialect, Fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ class Chunk:
     columns: tuple[str, ...] | None
     lines: Sequence[bytes] | None = None
     lines_are_json: bool = False
+    dialect: Dialect | None = None
 
 
 class Format(Protocol):

@@ -26,7 +26,7 @@ from aioproducer.errors import ConfigError
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.chunks import Chunk, too_few_rows
 from aioproducer.loader.formats.lines import CutLine, Readable, read_lines
-from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Fields
+from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Dialect, Fields
 
 MAX_ROW_BYTES = 1024 * 1024
 KEY_VALUE_COLUMNS = ("key", "value")
@@ -154,6 +154,11 @@ class CsvFormat:
         elif line_feed != b"\n":
             raise ConfigError(f"no CSV in {self.encoding}: its line feed is not one byte")
 
+    @property
+    def dialect(self) -> Dialect:
+        """What makes fields the text of a row."""
+        return Dialect(self.delimiter, self.quote, self.null)
+
     def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
         """See `Format`."""
         return _after(skip, _CsvReader(self, stream).chunks())
@@ -193,17 +198,18 @@ class _CsvReader:
 
     def chunks(self) -> Iterator[Chunk]:
         columns = self._options.columns or self._header()
+        dialect = self._options.dialect
         first_row = 1
         fields: list[Fields | BadRow] = []
         while (row := self._row(len(columns))) is not None:
             if row:
                 fields.append(row)
             if fields and not self._ready:
-                yield Chunk(first_row, fields, columns)
+                yield Chunk(first_row, fields, columns, dialect=dialect)
                 first_row += len(fields)
                 fields = []
         if fields:
-            yield Chunk(first_row, fields, columns)
+            yield Chunk(first_row, fields, columns, dialect=dialect)
 
     def _feed(self) -> Iterator[str]:
         """Yield the lines from where another one ended.

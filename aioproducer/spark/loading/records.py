@@ -118,7 +118,8 @@ class RowsToRecords:
                 fields.append(BadRow("not as many fields as the header names", text.encode()))
             else:
                 fields.append([*(_csv_field(field, null) for field in row[:own]), *row[own:]])
-        yield files, _rows(Chunk(1, fields, tuple(batch.schema.names)))
+        dialect = getattr(self.files.format, "dialect", None)
+        yield files, _rows(Chunk(1, fields, tuple(batch.schema.names), dialect=dialect))
 
     def _lines(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
         known = cast("LinesFormat | NdjsonFormat", self.files.format)
@@ -202,7 +203,16 @@ def _rejected(file: str, row: BadRow) -> RejectedRowError:
 
 
 def _rows(chunk: Chunk) -> RowBatch:
-    return RowBatch("", None, 1, chunk.fields, chunk.columns, chunk.lines, chunk.lines_are_json)
+    return RowBatch(
+        "",
+        None,
+        1,
+        chunk.fields,
+        chunk.columns,
+        chunk.lines,
+        chunk.lines_are_json,
+        dialect=chunk.dialect,
+    )
 
 
 def _csv_field(field: Any, null: str | None) -> Any:

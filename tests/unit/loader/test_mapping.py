@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioproducer.loader import BadRow, MappingError, RecordMapping, RowBatch
-from aioproducer.loader.mapping import MappedRecord, RowMapper
+from aioproducer.loader import BadRow, CsvFormat, MappingError, RecordMapping, RowBatch
+from aioproducer.loader.mapping import MappedRecord, RowMapper, row_text
+from aioproducer.loader.rows import Dialect
 from aioproducer.loader.values import to_bytes
 from aioproducer.records import murmur2
-from loader.fakes import batch_of
+from loader.fakes import batch_of, read_format
 
 
 def mapped(batch: RowBatch, partitions: int = 6, **options: object) -> list[MappedRecord | BadRow]:
@@ -54,9 +56,41 @@ def test_one_column_can_be_the_value_and_null_is_a_tombstone() -> None:
 
 
 def test_raw_value_is_the_row_as_it_was() -> None:
-    assert only(batch_of(["1", 'a "b", c']), value_format="raw").value == b'1,"a ""b"", c"'
+    table = batch_of(["1", 'a "b", c'], dialect=Dialect())
+    assert only(table, value_format="raw").value == b'1,"a ""b"", c"'
     line = batch_of({"a": 1}, columns=None, lines=[b'{"a":  1}'], lines_are_json=True)
     assert only(line, value_format="raw").value == b'{"a":  1}'
+
+
+@pytest.mark.parametrize(
+    ("format_", "content"),
+    [
+        (CsvFormat(delimiter="\t"), b'1,5\tx y\r\n"q\tr"\t\n'),
+        (CsvFormat(delimiter=";"), b'1,5;"x;y"\n"a\nb";"c\rd"\n'),
+        (CsvFormat(quote=None), b'say "hi",2\n",\n'),
+        (CsvFormat(quote="'"), b"'a,b',\"\n"),
+        (CsvFormat(null="NULL"), b"1,NULL\nNULL,\n"),
+        (CsvFormat(encoding="latin-1"), b"\xe9,1\n"),
+    ],
+)
+def test_raw_rows_of_csv_keep_its_dialect(format_: CsvFormat, content: bytes) -> None:
+    format_ = replace(format_, columns=("a", "b"))
+    (chunk,) = read_format(format_, content)
+    batch = RowBatch("f", None, 1, chunk.fields, chunk.columns, dialect=chunk.dialect)
+    raw = b"\n".join(row.value or b"" for row in mapped(batch, value_format="raw"))
+    expected = content.decode(format_.encoding).replace("\r\n", "\n").removesuffix("\n")
+    assert raw.decode() == expected
+
+
+def test_the_text_of_a_rejected_row_keeps_the_dialect() -> None:
+    batch = batch_of(["1,5", "x"], ["2", None], dialect=Dialect(";", '"', "NULL"))
+    bad = mapped(batch, partition="b")
+    assert [row.raw for row in bad if isinstance(row, BadRow)] == [b"1,5;x"]
+    assert row_text(batch, 1) == b"2;NULL"
+
+
+def test_rows_without_a_text_are_json_as_raw_values() -> None:
+    assert only(batch_of([1, None]), value_format="raw").value == b'{"a":1,"b":null}'
 
 
 def test_ndjson_line_is_passed_on_as_it_is() -> None:
