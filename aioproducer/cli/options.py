@@ -17,6 +17,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from aioproducer._util.arguments import utf8_size
+from aioproducer._util.paths import exists
 from aioproducer.cli.registry_login import URL as REGISTRY_URL
 from aioproducer.cli.registry_login import KeysOfFile, is_of_registry
 from aioproducer.config import ROWS, ProducerConfig
@@ -221,7 +222,7 @@ def without_transactions(config: ProducerConfig, *, otherwise: str = "") -> Prod
 
 
 def _from_file(path: Path) -> dict[str, str]:
-    if "=" in str(path) and not path.exists():
+    if "=" in str(path) and not exists(path):
         # Meant for -X: the value may be a password, and is not shown.
         raise ConfigError(
             "--config takes the name of a file", advice="give an option as -X NAME=VALUE"

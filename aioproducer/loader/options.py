@@ -134,4 +134,4 @@ def _is_same(one: Path, other: Path) -> bool:
             return os.path.samestat(one.stat(), os.fstat(0)) and one.is_file()
         return one.samefile(other) and one.is_file()
     except OSError:  # one of them does not exist yet
-        return one.resolve() == other.resolve()
+        return os.path.realpath(one) == os.path.realpath(other)

@@ -21,6 +21,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
+from aioproducer._util.paths import exists, is_file
 from aioproducer._util.printable import printable
 from aioproducer.errors import ConfigError
 from aioproducer.loader.errors import SourceError
@@ -93,6 +94,8 @@ class FileSource:
         self._files = [str(name) for name in names]
         if not self._files:
             raise ConfigError("a load needs at least one input")
+        if "" in self._files:
+            raise ConfigError("the name of an input is empty")
         twice = [name for name, count in Counter(self._files).items() if count > 1]
         if twice:
             raise ConfigError(f"the input {', '.join(sorted(twice))} is given more than once")
@@ -132,8 +135,7 @@ class FileSource:
         """Raise `SourceError` if a file is missing or may not be read."""
         for file in self._files:
             if file != STDIN and not os.access(file, os.R_OK):
-                known = Path(file).exists()
-                reason = "permission denied" if known else "no such file or directory"
+                reason = "permission denied" if exists(file) else "no such file or directory"
                 raise SourceError(f"cannot read {file}: {reason}")
 
     def batches(self, after: Position | None = None) -> Iterator[RowBatch]:
@@ -267,10 +269,7 @@ def _member_batches(member: Member, read: _Read, skip: int, before: int) -> Iter
 
 
 def _size(file: str) -> int | None:
-    path = Path(file)
-    if file == STDIN or not path.is_file():
-        return None
-    return path.stat().st_size
+    return None if file == STDIN or not is_file(file) else Path(file).stat().st_size
 
 
 @contextmanager

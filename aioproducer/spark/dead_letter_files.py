@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, NamedTuple, Self
 
+from aioproducer._util.paths import is_folder
 from aioproducer.errors import SerializationError
 from aioproducer.loader.errors import DeadLetterError
 from aioproducer.loader.rejects import line_of, text_fields, writing
@@ -43,7 +44,7 @@ def check_folder(folder: str, process: str) -> None:
     Raises:
         DeadLetterError: The directory is missing, or no file can be made in it.
     """
-    if not (Path(folder).is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+    if not (is_folder(folder) and os.access(folder, os.W_OK | os.X_OK)):
         raise DeadLetterError(
             f"dead.letter.path {folder!r} is no directory that {process} can write to",
             advice="create it, or mount it, on every executor and on the driver",

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from aioproducer._util.paths import exists, is_file, is_folder
 from aioproducer.errors import ConfigError
 from aioproducer.loader.sources import format_named
 from aioproducer.spark.loading.files import is_pattern, is_remote
@@ -71,6 +72,8 @@ def choose(engine: str, wanted: Wanted) -> Choice:
     except ValueError:
         names = ", ".join(each.value for each in Engine)
         raise ConfigError(f"--engine takes one of {names}, not {engine!r}") from None
+    if "" in wanted.files:  # to Spark, the working directory
+        raise ConfigError("the name of an input is empty", advice="is a variable not set?")
     needs_local, needs_spark = _only_local(wanted), _only_spark(wanted)
     if needs_local and needs_spark:
         raise ConfigError(f"no engine can do both: {needs_local}, and {needs_spark}")
@@ -90,7 +93,7 @@ def choose(engine: str, wanted: Wanted) -> Choice:
 
 
 def _by_size(wanted: Wanted) -> Choice:
-    size = sum(Path(name).stat().st_size for name in wanted.files if Path(name).is_file())
+    size = sum(Path(name).stat().st_size for name in wanted.files if is_file(name))
     if size < LARGE_BYTES:
         return Choice(Engine.LOCAL, "single files of moderate size")
     large = f"{size / 1e9:,.1f} GB"
@@ -107,7 +110,7 @@ def _only_local(wanted: Wanted) -> str:
         return "standard input is read in this process"
     if wanted.member is not None or any(name.lower().endswith(".zip") for name in wanted.files):
         return "archives are read in this process"
-    if any(Path(name).exists() and not _is_file_or_folder(name) for name in wanted.files):
+    if any(exists(name) and not _is_file_or_folder(name) for name in wanted.files):
         return "pipes are read in this process"
     return ""
 
@@ -117,7 +120,7 @@ def _only_spark(wanted: Wanted) -> str:
     if wanted.master is not None:
         return f"--master {wanted.master} is Spark's"
     for name in wanted.files:
-        if Path(name).is_dir():
+        if is_folder(name):
             return f"{name} is a folder"
         if is_remote(name):
             return f"{name} is not a file of this machine"
@@ -133,7 +136,7 @@ def _divisible(wanted: Wanted) -> bool:
 
 
 def _is_file_or_folder(name: str) -> bool:
-    return Path(name).is_file() or Path(name).is_dir()
+    return is_file(name) or is_folder(name)
 
 
 def _spark(reason: str) -> Choice:

@@ -19,6 +19,7 @@ from typing import Self
 from rich.live import Live
 from rich.table import Table
 
+from aioproducer._util.paths import is_folder
 from aioproducer.cli.console import FileError, err, megabytes, say
 from aioproducer.cli.perf.run import Interval, PerfPlan
 from aioproducer.errors import ConfigError
@@ -142,7 +143,7 @@ def check_picture(path: Path) -> None:
             "--histogram needs the package 'matplotlib', which is not installed",
             advice="install it with: pip install matplotlib",
         )
-    if not path.parent.is_dir():
+    if not is_folder(path.parent):
         raise ConfigError(f"--histogram: there is no directory {path.parent}")
     if not _may_be_replaced(path):
         raise ConfigError(

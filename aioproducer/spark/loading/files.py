@@ -20,6 +20,7 @@ from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
+from aioproducer._util.paths import exists
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.sources import FORMATS, format_named
 
@@ -104,7 +105,7 @@ def is_remote(name: str) -> bool:
 
 def is_pattern(name: str) -> bool:
     """Return whether it is a pattern for file names."""
-    return _GLOB.search(name) is not None and not Path(name).exists()
+    return _GLOB.search(name) is not None and not exists(name)
 
 
 def list_steps(

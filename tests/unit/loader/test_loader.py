@@ -546,6 +546,14 @@ def test_the_files_of_a_load_are_different_ones(
     assert source.read_text() == "id\n1\n"
 
 
+def test_links_without_an_end_are_no_error_of_the_options(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    options = LoadOptions(dead_letter=tmp_path / "loop", state=tmp_path / "state")
+    Loader(FakeProducer(), RowsSource([]), "t", options)
+    with pytest.raises(ConfigError, match="is the same file as"):
+        Loader(FakeProducer(), FileSource(tmp_path / "loop", format="csv"), "t", options)
+
+
 # -- a topic that is missing -----------------------------------------------------------------------
 
 

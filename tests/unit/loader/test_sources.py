@@ -227,6 +227,13 @@ def test_other_compressions_are_not_taken_for_text(
         assert f"{command} -dc" in caught.value.advice
 
 
+def test_a_name_that_is_too_long_is_not_there() -> None:
+    source = FileSource(300 * "a", format="csv")
+    assert source.total_bytes is None
+    with pytest.raises(SourceError, match="no such file"):
+        source.check()
+
+
 def test_interrupt_ends_a_waiting_read_and_takes_no_half_line(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -57,6 +57,17 @@ def test_folders_patterns_and_other_file_systems_take_spark(
         choose("auto", Wanted([name]))
 
 
+def test_a_name_that_is_too_long_is_left_to_the_reader() -> None:
+    assert choose("auto", Wanted([300 * "a"])).engine is Engine.LOCAL
+    assert choose("auto", Wanted([300 * "[a]"])).engine is Engine.SPARK
+
+
+@pytest.mark.parametrize("engine", ["auto", "local", "spark"])
+def test_an_empty_name_is_not_the_working_directory(engine: str) -> None:
+    with pytest.raises(ConfigError, match="the name of an input is empty"):
+        choose(engine, Wanted(["a.csv", ""]))
+
+
 @pytest.mark.usefixtures("large")
 def test_large_inputs_take_spark_if_it_is_there_and_can_divide_them(
     tmp_path: Path, installed: set[str]
