@@ -29,17 +29,44 @@ def resolve(schema: Any, references: Iterable[Any] = ()) -> tuple[Any, dict[str,
         references: Schemas that it uses by name, each after those that it uses itself.
 
     Raises:
-        AvroSchemaError: A type is unknown, or the JSON is no schema.
+        AvroSchemaError: A type is unknown or defined in two ways, or the JSON is no schema.
     """
     named: dict[str, Any] = {}
     try:
         for reference in references:
-            check_nesting(reference)
-            _resolved(reference, "", named, {})
-        check_nesting(schema)
-        return _resolved(schema, "", named, {}), named
+            _resolved_one(reference, named)
+        return _resolved_one(schema, named), named
     except RecursionError:
         raise AvroSchemaError("its types are nested too deeply") from None
+
+
+def _resolved_one(schema: Any, named: dict[str, Any]) -> Any:
+    check_nesting(schema)
+    own: dict[str, Any] = {}
+    resolved = _resolved(schema, "", named, own)
+    compared: set[tuple[int, int]] = set()
+    for name, before in own.items():
+        if before is not None and not _is_same(before, named[name], compared):
+            raise AvroSchemaError(
+                f"the type {name!r} is defined in two ways, such as by two versions of a reference"
+            )
+    return resolved
+
+
+def _is_same(one: Any, other: Any, compared: set[tuple[int, int]]) -> bool:
+    """Return whether two types are equal; they may contain themselves."""
+    if isinstance(one, list) and isinstance(other, list):
+        pairs = zip(one, other, strict=False)
+        return len(one) == len(other) and all(_is_same(*pair, compared) for pair in pairs)
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return bool(one == other)
+    place = id(one), id(other)
+    if one is other or place in compared:
+        return True
+    compared.add(place)
+    return one.keys() == other.keys() and all(
+        _is_same(each, other[key], compared) for key, each in one.items()
+    )
 
 
 def check_nesting(schema: Any) -> None:
@@ -138,7 +165,8 @@ def _definition(
     if name in own:
         raise AvroSchemaError(f"the type {name!r} is defined twice")
     made: dict[str, Any] = {"type": kind, "name": name}
-    own[name] = named[name] = made
+    own[name] = named.get(name)
+    named[name] = made
     if kind == "enum":
         symbols = schema.get("symbols")
         if not isinstance(symbols, list) or not all(isinstance(each, str) for each in symbols):

@@ -210,6 +210,38 @@ async def test_avro_schemas_may_refer_to_others(
     assert await made(latest, {"address": {"street": "s"}}) == prefix(2) + b"\x02s"
 
 
+@pytest.mark.parametrize("is_same", [True, False])
+async def test_a_type_must_not_be_defined_in_two_ways(
+    stub: StubSchemaRegistry, registry: SchemaRegistry, is_same: bool
+) -> None:
+    def node(**more: Any) -> dict[str, Any]:
+        child = {"type": "record", "name": "Child", "fields": [{"name": "up", "type": "Node"}]}
+        fields = [{"name": "child", "type": ["null", child]}, {"name": "n", "type": "int", **more}]
+        return {"type": "record", "name": "shop.Node", "fields": fields}
+
+    def holder(name: str) -> dict[str, Any]:
+        return {"type": "record", "name": name, "fields": [{"name": "node", "type": "shop.Node"}]}
+
+    stub.register("node", node(doc="first"))
+    stub.register("node", node() if is_same else node(default=7))
+    for version, name in enumerate(("shop.A", "shop.B"), 1):
+        reference = {"name": "shop.Node", "subject": "node", "version": version}
+        stub.register(name, holder(name), references=[reference])
+    both = {
+        "type": "record",
+        "name": "shop.Both",
+        "fields": [{"name": "a", "type": "shop.A"}, {"name": "b", "type": "shop.B"}],
+    }
+    references = [SchemaReference(name, name, 1) for name in ("shop.A", "shop.B")]
+    serializer = AvroSerializer(registry, both, references=references, auto_register=True)
+    data = {"a": {"node": {"child": None, "n": 1}}, "b": {"node": {"child": None, "n": 2}}}
+    if is_same:
+        assert (await made(serializer, data))[5:] == b"\0\2\0\4"
+    else:
+        with pytest.raises(SchemaRegistryError, match=r"'shop\.Node' is defined in two ways"):
+            await made(serializer, data)
+
+
 @pytest.mark.parametrize("schema", ['"shop.Address"', "shop.Address", {"type": "shop.Address"}])
 async def test_a_schema_that_is_a_reference_has_its_name(
     stub: StubSchemaRegistry, registry: SchemaRegistry, schema: Any
