@@ -215,7 +215,7 @@ class MockProducer(Producer):
             if self._mock_transactions is not None:
                 self._mock_transactions.end_for_close()
             if timeout == 0:
-                self._fail_waiting(ProducerClosedError("the producer was closed"))
+                self._fail_sent(ProducerClosedError("the producer was closed"))
             self.complete_all()
             self._interceptor_chain.close()
             self._state = State.CLOSED
@@ -348,7 +348,7 @@ class MockProducer(Producer):
         self._running()
         count = self.pending if queued else 0
         if count:
-            self._fail_waiting(RecordsPurgedError("the record was purged"))
+            self._fail_sent(RecordsPurgedError("the record was purged"))
         return count
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
@@ -481,6 +481,17 @@ class MockProducer(Producer):
     def _fail_waiting(self, error: KafkaError) -> None:
         if self._waiting is not None:
             self._waiting.end_all(error)
+
+    def _fail_sent(self, error: KafkaError) -> None:
+        """Fail what waits, as `error_next` does for one record."""
+        failed: list[MockRecord] = []
+        while self._waiting:
+            failed.append(self._waiting.end_next(error))
+        gone = {id(record) for record in failed}
+        for records in (self.history, self.uncommitted):
+            records[:] = [record for record in records if id(record) not in gone]
+        if failed and self._mock_transactions is not None:
+            self._mock_transactions.on_failure(error)
 
     async def _finished(
         self, topic: str, made: ShownParts | PendingParts, transaction_epoch: int

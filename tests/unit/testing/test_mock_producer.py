@@ -413,6 +413,32 @@ async def test_clearing_and_purging_drop_records() -> None:
         assert producer.history == []
 
 
+async def test_a_transaction_with_a_purged_record_does_not_commit() -> None:
+    async with MockProducer(transactional_id="t", auto_complete=False) as producer:
+        await producer.begin_transaction()
+        delivery = await producer.send("orders", b"1")
+        assert producer.purge() == 1
+        assert isinstance(delivery.exception(), RecordsPurgedError)
+        with pytest.raises(TransactionAbortableError, match="purged"):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        assert (producer.commits, producer.history) == (0, [])
+
+
+@pytest.mark.parametrize("way", ["purge", "close"])
+async def test_records_that_were_given_up_are_not_in_the_history(way: str) -> None:
+    producer = MockProducer(auto_complete=False)
+    deliveries = [await producer.send("orders", value) for value in (b"1", b"2", b"2")]
+    producer.complete_next()
+    if way == "purge":
+        producer.purge()
+    else:
+        await producer.close(0)
+    assert [delivery.exception() is None for delivery in deliveries] == [True, False, False]
+    assert [record.value for record in producer.history] == [b"1"]
+    await producer.close()
+
+
 async def test_what_was_cleared_is_no_failure_of_the_next_flush() -> None:
     async with MockProducer(auto_complete=False) as producer:
         await producer.send("t", b"1")
