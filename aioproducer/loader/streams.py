@@ -19,6 +19,7 @@ import os
 import re
 import select
 import stat
+import sys
 import tempfile
 import threading
 import zipfile
@@ -40,6 +41,7 @@ _POLL_S = 0.1
 _PIECE = 256 * 1024
 _LONGEST_COPY = 8 * 1024**3
 """Of what has to be seekable and is not: few packed bytes would fill the disk."""
+_GZ = ".gz"
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZIP_MAGIC = b"PK\x03\x04"
 _OTHERS: Final[Mapping[str, re.Pattern[bytes]]] = {
@@ -122,6 +124,8 @@ class InputFile(io.RawIOBase):
 def open_input(name: str, interrupt: threading.Event) -> InputFile:
     """Open a file by name, or standard input for `-`."""
     if name == STDIN:
+        if sys.__stdin__ is None:  # closed before the program began: 0 is another file by now
+            raise SourceError("it is closed")
         return InputFile(0, owned=False, interrupt=interrupt)
     # Without O_NONBLOCK the opening of a named pipe would wait for its writer, uninterruptibly.
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -146,7 +150,8 @@ class Member:
     @property
     def format_name(self) -> str:
         """The name without `.gz`, which has the suffix of the format."""
-        return (self.name or self.file).removesuffix(".gz")
+        name = self.name or self.file
+        return name[: -len(_GZ)] if name.lower().endswith(_GZ) else name
 
 
 def members(file: str, interrupt: threading.Event, pattern: str | None) -> Iterator[Member]:

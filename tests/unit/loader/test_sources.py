@@ -5,6 +5,9 @@ import gzip
 import io
 import lzma
 import os
+import shlex
+import subprocess
+import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -225,6 +228,27 @@ def test_other_compressions_are_not_taken_for_text(
             rows_of(FileSource(file, format=format_))
         assert caught.value.advice is not None
         assert f"{command} -dc" in caught.value.advice
+
+
+def test_a_closed_standard_input_is_refused() -> None:
+    program = (
+        "import os\n"
+        "from aioproducer.loader import FileSource, SourceError\n"
+        "others = os.pipe()  # one of them gets the number 0\n"
+        "try:\n"
+        "    next(FileSource('-', format='lines').batches())\n"
+        "except SourceError as error:\n"
+        "    print(error.message)\n"
+    )
+    command = f"exec {shlex.quote(sys.executable)} -c {shlex.quote(program)} <&-"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, check=True, timeout=60)
+    assert ended.stdout.decode().strip() == "cannot read standard input: it is closed"
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "T.CSV.GZ"])
+def test_the_format_of_a_gzipped_file_is_that_of_its_name(tmp_path: Path, name: str) -> None:
+    file = write(tmp_path / name, gzip.compress(CSV, mtime=0))
+    assert [row for _, row in rows_of(FileSource(file))] == ROWS
 
 
 def test_a_name_that_is_too_long_is_not_there() -> None:
