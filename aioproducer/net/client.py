@@ -247,8 +247,7 @@ class NetworkClient:
 
     def highest_version(self, api: ApiKey) -> int | None:
         """Return the highest version of all connected brokers; None while none is connected."""
-        links = [*self._brokers.values(), *self._bootstrap.values()]
-        known = [link.versions for link in links if link.versions is not None]
+        known = [link.versions for link in self._links() if link.versions is not None]
         return min((versions.highest(api) for versions in known), default=None)
 
     def finalized_feature(self, name: str) -> int | None:
@@ -293,8 +292,7 @@ class NetworkClient:
 
         For optional requests, for which no connection is opened.
         """
-        links = [*self._brokers.values(), *self._bootstrap.values()]
-        ready = [link for link in links if link.is_ready(now)]
+        ready = [link for link in self._links() if link.is_ready(now)]
         return min(ready, key=lambda link: link.in_flight).node.id if ready else None
 
     def _least_loaded(self, links: Mapping[int, BrokerLink], now: float) -> int | None:

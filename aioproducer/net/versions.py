@@ -78,7 +78,8 @@ class BrokerVersions:
             UnsupportedVersionError: a range of an API that this client uses is invalid.
         """
         for key, (lowest, highest) in ranges.items():
-            if key in REQUEST_TYPES and not 0 <= lowest <= highest:
+            # In this order: to look a request up imports the module of its message.
+            if not 0 <= lowest <= highest and key in REQUEST_TYPES:
                 raise UnsupportedVersionError(
                     f"the broker advertises an impossible range for {ApiKey(key).name}: "
                     f"versions {lowest} to {highest}",

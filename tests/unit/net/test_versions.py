@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,3 +96,17 @@ def test_an_impossible_range_is_refused(low: int, high: int) -> None:
 def test_the_client_waits_from_the_version_on_that_brokers_do_not(key: ApiKey, first: int) -> None:
     assert client_obeys_throttle(key, first)
     assert not client_obeys_throttle(key, first - 1)
+
+
+def test_the_versions_of_a_broker_import_no_message() -> None:
+    loaded = f"""
+        import sys
+        from {BrokerVersions.__module__} import BrokerVersions
+        messages = {{name for name in sys.modules if ".wire.messages." in name}}
+        BrokerVersions(dict.fromkeys(range(100), (0, 9)))
+        print({{name for name in sys.modules if ".wire.messages." in name}} - messages)
+    """
+    ran = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(loaded)], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == "set()"
