@@ -105,7 +105,6 @@ class AvroSerializer(RegistrySerializer):
             import fastavro
         self._to_dict = to_dict
         self._strict = not ignore_unknown_fields
-        self._own: Schema | None = None
         if schema is None:
             if not use_latest_version:
                 raise ConfigError("AvroSerializer needs a schema, or use_latest_version")
@@ -133,11 +132,6 @@ class AvroSerializer(RegistrySerializer):
             return None
         name, namespace = schema["name"], schema.get("namespace")
         return f"{namespace}.{name}" if namespace and "." not in name else str(name)
-
-    async def _schema(self, context: SerializationContext) -> Schema:
-        if self._own is None:  # pragma: no cover - the constructor has seen to it
-            raise serialization_error(context, "there is no schema")
-        return self._own
 
     async def _encoder(self, schema: Schema) -> Encode:
         texts = [each.text for _, each in await self._registry.referenced(schema)]

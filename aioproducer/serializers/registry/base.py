@@ -100,6 +100,7 @@ class RegistrySerializer(ABC):
         self._use = use
         self._plans: dict[str, Plan] = {}
         self._encoders: dict[Schema, tuple[Encode, bytes]] = {}
+        self._own: Schema | None = None
 
     def serialize(
         self, data: Any, context: SerializationContext
@@ -210,9 +211,11 @@ class RegistrySerializer(ABC):
     def _name(self) -> str | None:
         """Return the full name of the serializer's own schema; None if it has none."""
 
-    @abstractmethod
     async def _schema(self, context: SerializationContext) -> Schema:
         """Return the serializer's own schema, with what it refers to registered."""
+        if self._own is None:  # pragma: no cover - the constructor has seen to it
+            raise schema_error(context, "there is no schema")
+        return self._own
 
     @abstractmethod
     async def _encoder(self, schema: Schema) -> Encode:

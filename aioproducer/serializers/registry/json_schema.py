@@ -93,7 +93,6 @@ class JsonSchemaSerializer(RegistrySerializer):
         is_model = hasattr(schema, "model_json_schema")
         self._json = json_by_alias(library) if is_model else JsonSerializer(library)
         self._validate = validate
-        self._own: Schema | None = None
         if schema is None:
             if not use_latest_version:
                 raise ConfigError("JsonSchemaSerializer needs a schema, or use_latest_version")
@@ -129,11 +128,6 @@ class JsonSchemaSerializer(RegistrySerializer):
             inner = definitions.get(found[1]) if isinstance(definitions, dict) else None
             title = inner.get("title") if isinstance(inner, dict) else None
         return title if isinstance(title, str) else None
-
-    async def _schema(self, context: SerializationContext) -> Schema:
-        if self._own is None:  # pragma: no cover - the constructor has seen to it
-            raise serialization_error(context, "there is no schema")
-        return self._own
 
     async def _encoder(self, schema: Schema) -> Encode:
         write = self._json.encode

@@ -61,11 +61,11 @@ class RowProtobufSerializer(RegistrySerializer):
         super().__init__(registry, use)
         self._columns, self._column, self._message_name = columns, column, message
         self._paths: dict[Schema, bytes] = {}
-        self._own: ProtobufSerializer | None = None
+        self._given: ProtobufSerializer | None = None
         if schema is not None:
             *imports, main = files_in(schema)
             self._own_type = message_in(main, {each.name: each for each in imports}, message)
-            self._own = ProtobufSerializer(
+            self._given = ProtobufSerializer(
                 registry, self._own_type, subject=subject, auto_register=auto_register
             )
 
@@ -73,13 +73,13 @@ class RowProtobufSerializer(RegistrySerializer):
         return None
 
     async def _schema(self, context: SerializationContext) -> Schema:
-        assert self._own is not None
+        assert self._given is not None
         await asyncio.to_thread(self._writer, self._own_type)  # before anything is registered
-        return await self._own._schema(context)
+        return await self._given._schema(context)
 
     async def _encoder(self, schema: Schema) -> Encode:
         texts: list[tuple[str, str]] = []
-        if self._own is None:
+        if self._given is None:
             if schema.type != "PROTOBUF":
                 raise SchemaRegistryError(f"the registered schema is {schema.type}, not PROTOBUF")
             found = await self._registry.referenced(schema, schema_format=self._format)
@@ -105,7 +105,7 @@ class RowProtobufSerializer(RegistrySerializer):
         self, text: str, references: Sequence[tuple[str, str]]
     ) -> tuple[type[Message], bytes, Callable[[Mapping[str, Any]], Message]]:
         """Return the type of a registered schema, its place in there, and what makes messages."""
-        if self._own is not None:
+        if self._given is not None:
             message = self._own_type
         else:
             size = SchemaSize()
