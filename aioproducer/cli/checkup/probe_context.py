@@ -9,7 +9,6 @@ Invariant: on a connection that is not verified only TLS's own handshake is sent
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any
 from aioproducer.cli.sessions import abort_stream
 from aioproducer.config import ProducerConfig
 from aioproducer.net.dial.dialer import Address, Dialer
-from aioproducer.net.security.tls_probe import uses_tls
+from aioproducer.net.security.tls_probe import unverified_context, uses_tls
 from aioproducer.net.settings import NetSettings
 from aioproducer.runtime import settings as made
 
@@ -65,15 +64,12 @@ class ProbeContext:
         Raises:
             OSError: no TLS came about.
         """
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
         async with asyncio.timeout(self.step_s):
             _, writer = await self.plain.connect(
                 address, server_hostname=name, limit=READ_AHEAD_BYTES
             )
             try:
-                await writer.start_tls(context, server_hostname=name)
+                await writer.start_tls(unverified_context(), server_hostname=name)
                 yield writer.get_extra_info("ssl_object")
             finally:
                 await abort_stream(writer)

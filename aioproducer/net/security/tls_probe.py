@@ -10,6 +10,14 @@ from aioproducer.net.security.tls_failures import is_alert
 _READ_BYTES = 4096
 
 
+def unverified_context() -> ssl.SSLContext:
+    """Return a context that accepts any certificate, for a probe that sends nothing else."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 async def uses_tls(dialer: Dialer, address: Address, host: str) -> bool:
     """Return whether the peer accepts a TLS handshake; verifies nothing.
 
@@ -18,15 +26,12 @@ async def uses_tls(dialer: Dialer, address: Address, host: str) -> bool:
         address: the address to connect to.
         host: the name of the broker, for SNI.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
     try:
         _, writer = await dialer.connect(address, server_hostname=host, limit=_READ_BYTES)
     except OSError:
         return False
     try:
-        await writer.start_tls(context, server_hostname=host)
+        await writer.start_tls(unverified_context(), server_hostname=host)
     except ssl.SSLError as error:
         return is_alert(error)
     except (OSError, TypeError, NotImplementedError):  # custom streams may not support TLS
