@@ -20,7 +20,6 @@ import threading
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
 from aioproducer._util.arguments import seconds_of, timeout_of
@@ -33,7 +32,7 @@ from aioproducer.blocking.reading import BlockReader
 from aioproducer.blocking.started import Started
 from aioproducer.blocking.transactions import TransactionsMixin
 from aioproducer.client import producer as asynchronous
-from aioproducer.client.lifecycle import warned_of_by_owner
+from aioproducer.client.lifecycle import State, warned_of_by_owner
 from aioproducer.config import ConfigInput, ProducerConfig
 from aioproducer.errors import (
     IllegalStateError,
@@ -61,13 +60,6 @@ T = TypeVar("T")
 _EXIT_TIMEOUT_S = 10.0
 _JOIN_S = 5.0
 _TIMESTAMPS = 2**63
-
-
-class _State(Enum):
-    NEW = "not started"
-    STARTING = "starting"
-    RUNNING = "running"
-    CLOSED = "closed"
 
 
 class Producer(ClosedOnLeaving, TransactionsMixin):
@@ -104,7 +96,7 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
             # What is handed over is counted nowhere and refused later: nothing may be.
             self._size_limit = -1
         self._thread = LoopThread(f"aioproducer {settings.client_id}")
-        self._state = _State.NEW
+        self._state = State.NEW
         self._state_lock = threading.Lock()
         self._starting: Future[LoopSideProducer] | None = None
         self._is_unwanted = False
@@ -146,23 +138,23 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
         """
         self._thread.check_may_wait()
         with self._state_lock:
-            if self._state is not _State.NEW:
+            if self._state is not State.NEW:
                 raise IllegalStateError(
                     f"a producer starts once; this one is {self._state.value}",
                     advice="create a new Producer",
                 )
-            self._state = _State.STARTING
+            self._state = State.STARTING
             self._thread.start()
             try:
                 loop_side = self._begun(self._start(init_transactions, wait))
             except BaseException:
-                self._state = _State.CLOSED
+                self._state = State.CLOSED
                 self._thread.stop(_JOIN_S)
                 raise
             if loop_side.engine.transactions is not None:
                 self._admit = loop_side.engine.transactions.check_send
             self._started = Started(self._thread, loop_side, self._exit_timeout)
-            self._state = _State.RUNNING
+            self._state = State.RUNNING
         if self._is_unwanted:  # since the last check
             self.close(0)
             raise _closed_meanwhile()
@@ -185,18 +177,18 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
         timeout = timeout_of(timeout)
         if self._thread.forked:
             return
-        if self._state is _State.NEW:
-            self._state = _State.CLOSED
+        if self._state is State.NEW:
+            self._state = State.CLOSED
             return
         self._thread.check_may_wait()
         # No lock: a signal handler may close the producer in the thread that starts it. So `start`
         # reads this after it has set the state.
         self._is_unwanted = True
-        if self._state is _State.STARTING:
+        if self._state is State.STARTING:
             if self._starting is not None:
                 self._starting.cancel()
             return
-        self._state = _State.CLOSED
+        self._state = State.CLOSED
         if self._started is not None:
             self._started.close(timeout)
 
@@ -206,9 +198,9 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
 
     def _close_soon(self) -> bool:
         """Close without waiting, in any thread; return whether it was running."""
-        if getattr(self, "_state", None) is not _State.RUNNING or self._thread.forked:
+        if getattr(self, "_state", None) is not State.RUNNING or self._thread.forked:
             return False
-        self._state = _State.CLOSED
+        self._state = State.CLOSED
         if self._started is not None:
             self._started.close_soon()
         return True
@@ -233,7 +225,7 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
     def __repr__(self) -> str:
         if not hasattr(self, "_state"):
             return "<blocking Producer, not complete>"  # in frames of its constructor
-        state = "forked" if self._thread.forked else self._state.value
+        state = (State.FORKED if self._thread.forked else self._state).value
         return f"<blocking Producer {self.config.client_id} {state}>"
 
     # -- sending ---------------------------------------------------------------------------------
@@ -452,7 +444,7 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
 
     def _usable(self) -> LoopSideProducer:
         """Raise what a call must raise now; thread-safe, since it only reads."""
-        if self._state is not _State.RUNNING or self._started is None:
+        if self._state is not State.RUNNING or self._started is None:
             self._refuse()
         loop_side = self._started.loop_side
         if self._thread.forked:
@@ -480,7 +472,7 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
     def _refuse(self) -> NoReturn:
         if self._thread.forked:
             self._thread.check_alive()
-        if self._state in {_State.NEW, _State.STARTING}:
+        if self._state in {State.NEW, State.STARTING}:
             raise IllegalStateError(
                 "the producer is not started", advice="call start() first, or use `with`"
             )
@@ -491,7 +483,7 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
     def _read(self, at: Callable[[], T]) -> T:
         if self._thread.is_here:
             return at()
-        if self._state is not _State.RUNNING and not self._thread.is_alive:
+        if self._state is not State.RUNNING and not self._thread.is_alive:
             return at()
 
         async def looking() -> T:
@@ -500,7 +492,7 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
         try:
             return self._thread.call(looking())
         except ProducerClosedError:
-            if self._state is _State.RUNNING:
+            if self._state is State.RUNNING:
                 raise
         return at()  # the loop has ended meanwhile
 
