@@ -123,8 +123,8 @@ OWN = (
     Defect(
         "keep the node when every batch of a request has ended",
         "core/sending/sender.py",
-        "        if not live:\n            self._preparing.discard(node_id)\n",
-        "",
+        "batch.done]\n        if not live:\n            self._preparing.discard(node_id)\n",
+        "batch.done]\n",
     ),
     Defect(
         "keep a metadata request that has failed",
@@ -282,8 +282,8 @@ OWN = (
     Defect(
         "count an attempt that was not made",
         "core/sending/sender.py",
-        "            batch.attempts -= 1\n",
-        "",
+        "            batch.attempts -= 1\n            self._retry",
+        "            self._retry",
     ),
     Defect(
         "close a gap in doubt when an earlier batch is acknowledged",

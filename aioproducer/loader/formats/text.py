@@ -156,7 +156,7 @@ class CsvFormat:
 
     @property
     def dialect(self) -> Dialect:
-        """What makes fields the text of a row."""
+        """The rules by which fields become the text of a row."""
         return Dialect(self.delimiter, self.quote, self.null)
 
     def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
