@@ -29,6 +29,8 @@ _ROUND_TRIPS_EACH = 4
 """What a record takes that others wait for: a connection, its handshake and the request."""
 _LONGEST_PAUSE_S = 5.0
 """Between two lookups of a coordinator."""
+_LONGEST_DIAL_S = 8.0
+"""And the pause before it."""
 _LATE_S = 0.1
 """How late a timer may be."""
 
@@ -67,6 +69,7 @@ class LivenessWatch:
                 self.violations += _without_timer(producer.engine, self._now())
                 self.violations += _not_asked_for(producer.engine, self._now())
                 self.violations += _coordinator_not_asked_for(producer.engine, self._now())
+                self.violations += _successor_not_asked_for(producer.engine, self._now())
 
 
 def _is_running(engine: ProducerEngine) -> bool:
@@ -122,6 +125,17 @@ def _coordinator_not_asked_for(engine: ProducerEngine, now: float) -> Iterator[s
         age = now - metadata.refreshed_at
         if age > _LONGEST_PAUSE_S:
             yield f"at {now:.3f}: a coordinator is not among the brokers of {age:.1f} s ago"
+
+
+def _successor_not_asked_for(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Records that wait for a broker that cannot be reached, while metadata stay as old."""
+    metadata, age = engine.metadata, now - engine.metadata.refreshed_at
+    if metadata.is_awaited or age <= _LONGEST_DIAL_S:
+        return
+    for node_id in engine.accumulator.readiness.nodes():
+        failure = engine.client.connection_failures(node_id)
+        if failure is not None:
+            yield f"at {now:.3f}: a leader of {age:.1f} s ago cannot be reached: {failure}"
 
 
 class RecoveryBound(NamedTuple):

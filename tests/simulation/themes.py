@@ -253,7 +253,7 @@ _LARGE_BATCHES = {"linger_ms": 50, "batch_size": 16384, "buffer_memory": 1 << 20
 BAD_RECORDS = Theme(_times(10, KeysRequired.draw), {**_LONG_DELIVERY, **_LARGE_BATCHES})
 
 
-_RECREATIONS, _REPLACEMENTS, _MOVES, _UNLISTED = 6, 2, 16, 10
+_RECREATIONS, _REPLACEMENTS, _MOVES, _UNLISTED = 6, 3, 16, 10
 
 
 def _recreations(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
@@ -280,7 +280,8 @@ def _replacements(rng: random.Random, shape: Shape, start: float, end: float) ->
     for _ in range(_REPLACEMENTS):
         at = round(rng.uniform(start + 4.0, end - 3.0), 3)
         before, again = round(at - rng.uniform(0.0, 0.7), 3), round(at + rng.uniform(0.3, 2.5), 3)
-        faults.append(LateDescription(before, 1, 1, rng.choice((500, 2500)), ApiKey.METADATA))
+        if rng.random() < 0.5:
+            faults.append(LateDescription(before, 1, 1, rng.choice((500, 2500)), ApiKey.METADATA))
         faults.append(ReplacedCluster.draw(rng, at, shape))
         faults.append(LateDescription(at, 1, 1, 2500, ApiKey.INIT_PRODUCER_ID))
         faults.append(ReplacedCluster.draw(rng, again, shape))

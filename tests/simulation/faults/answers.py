@@ -27,7 +27,8 @@ _INVALID_RECORD = 87
 _FINAL_REFUSALS = (-1, 10, 17, 29, 32, _INVALID_RECORD)
 """Codes after which a batch fails (or is split), answered without writing."""
 
-_RETRIABLE_AFTER_WRITING = (7, 20)
+_RETRIABLE_AFTER_WRITING = (7, 20, 6, 3, 56)
+"""The last three are from brokers that lose leadership, topic or disk while followers fetch."""
 _ERRORS_AFTER_WRITING = (-1, *_RETRIABLE_AFTER_WRITING)
 
 _NOT_LEADER = 6
