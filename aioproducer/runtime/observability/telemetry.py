@@ -88,6 +88,8 @@ class TelemetryReporter:
         self._timer: asyncio.TimerHandle | None = None
         self._news = asyncio.Event()
         self._closed = False
+        self._pushing: asyncio.Future[Message | None] | None = None
+        """The push that is in flight."""
 
     def start(self) -> None:
         """Request a subscription in the next turn of the loop."""
@@ -118,11 +120,17 @@ class TelemetryReporter:
         if self._closed:
             return
         self._closed = True  # nothing is sent after the last push
+        began = self._loop.time()
+        if self._pushing is not None:
+            # Its response decides from where the last push counts.
+            await asyncio.wait([self._pushing], timeout=LAST_PUSH_S)
         now = self._loop.time()
         node_id = self._client.ready_node(now)
-        answer = None if node_id is None else self._push(node_id, now, terminating=True)
+        if node_id is None or self._pushing is not None:
+            return
+        answer = self._push(node_id, now, terminating=True)
         if answer is not None:
-            await asyncio.wait([answer], timeout=LAST_PUSH_S)
+            await asyncio.wait([answer], timeout=began + LAST_PUSH_S - now)
 
     def close(self) -> None:
         """Send nothing more, and end all waits."""
@@ -211,6 +219,7 @@ class TelemetryReporter:
         )
         answer = self._send(node_id, request, now)
         if answer is not None:
+            self._pushing = answer
             answer.add_done_callback(self._on_push)
         return answer
 
@@ -252,6 +261,7 @@ class TelemetryReporter:
 
     def _on_push(self, future: asyncio.Future[Message | None]) -> None:
         now = self._loop.time()
+        self._pushing = None
         answer = _answer_of(future)
         if not isinstance(answer, PushTelemetryResponse):
             self._ledger.on_accepted()  # It may have arrived.
