@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from errno import EMFILE, ENFILE
 
 from aioproducer.errors import (
     ConnectionSetupTimeoutError,
@@ -15,6 +16,7 @@ from aioproducer.errors import (
 from aioproducer.errors.advice import ADVICE
 from aioproducer.types import Node
 
+_NO_FILES = frozenset({EMFILE, ENFILE})
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -49,6 +51,8 @@ def _advice(
     *,
     answered: bool,
 ) -> str:
+    if getattr(error.__cause__, "errno", None) in _NO_FILES:
+        return "close files, or raise the limit of open files: ulimit -n, fs.file-max"
     if answered:
         return ADVICE["broker-away"]
     if isinstance(error.__cause__, RequestTimeoutError):

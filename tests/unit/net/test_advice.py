@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from aioproducer.errors import (
@@ -54,6 +56,14 @@ def test_a_broker_that_answered_before_is_no_matter_of_the_options() -> None:
     for error in (failure(KafkaConnectionError), failure(NodeDisconnectedError)):
         advice = advised(error, BROKER, {SERVER.host}, answered=True).advice
         assert advice == ADVICE["broker-away"]
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_lack_of_open_files_is_no_matter_of_the_broker(code: int, answered: bool) -> None:
+    error = failure(KafkaConnectionError, OSError(code, "too many"))
+    advice = advised(error, BROKER, {SERVER.host}, answered=answered).advice or ""
+    assert "raise the limit of open files" in advice
 
 
 @pytest.mark.parametrize(
