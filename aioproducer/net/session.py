@@ -11,6 +11,7 @@ from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.connection import Connection
 from aioproducer.net.legacy_brokers import BrokerGeneration
 from aioproducer.net.responses import BareFrame
+from aioproducer.net.security.sasl import UnansweredToken
 from aioproducer.net.settings import NetSettings
 from aioproducer.net.versions import BrokerVersions
 from aioproducer.wire.framing import encode_request
@@ -59,15 +60,22 @@ class Session:
         return response
 
     async def exchange_frames(self, token: bytes) -> bytes:
-        """Send a SASL token as a bare frame, as before KIP-152; return the broker's token."""
+        """Send a SASL token as a bare frame, as before KIP-152; return the broker's token.
+
+        It is empty for an `UnansweredToken`, once that is sent.
+        """
         connection = self.connection
+        is_answered = not isinstance(token, UnansweredToken)
         response = await connection.send(
             [len(token).to_bytes(4, "big") + token],
             correlation_id=connection.next_correlation_id(),
             request_type=BareFrame,
             version=0,
             deadline=self.deadline,
+            expect_response=is_answered,
         )
+        if not is_answered:
+            return b""
         if not isinstance(response, BareFrame):
             raise TypeError("a token was not answered by a token")
         return response.data

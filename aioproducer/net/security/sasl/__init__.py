@@ -15,11 +15,18 @@ from typing import Protocol
 
 from aioproducer.types import SaslCredentials
 
-__all__ = ["CredentialsSource", "Mechanism", "fixed"]
+__all__ = ["CredentialsSource", "Mechanism", "UnansweredToken", "fixed"]
 
 
 CredentialsSource = Callable[[], Awaitable[SaslCredentials]]
 """Asked before every authentication."""
+
+
+class UnansweredToken(bytes):
+    """A last token that brokers before 1.0 do not answer, not even with an empty frame (KIP-43).
+
+    They send what the server's half of the mechanism returns; that of GSSAPI returns nothing.
+    """
 
 
 class Mechanism(Protocol):

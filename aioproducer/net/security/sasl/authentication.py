@@ -1,7 +1,8 @@
 """The handshake's SASL step: chooses the mechanism and exchanges tokens.
 
     SaslHandshake v1   -> SaslAuthenticate per token (KIP-152), lifetime in v1 and v2 (KIP-368)
-    SaslHandshake v0   -> tokens and responses are bare frames (brokers before 1.0, KIP-43)
+    SaslHandshake v0   -> tokens and responses are bare frames (brokers before 1.0, KIP-43); the
+                          last token of GSSAPI has no response
 
 Invariants: it ends within the session's deadline; an error contains the broker's text and advice,
 never a token.

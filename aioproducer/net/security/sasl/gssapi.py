@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError
+from aioproducer.net.security.sasl import UnansweredToken
 
 _NO_LAYER = 1
 _MOST_STEPS = 10
@@ -83,7 +84,7 @@ class Gssapi:
                 advice="check keytab or tickets (klist), sasl_kerberos_service_name, and that the "
                 "brokers' names are those of their principals",
             ) from error
-        yield answer
+        yield UnansweredToken(answer)
 
     def _context(self, host: str) -> Any:
         gssapi, settings = self._gssapi, self._settings

@@ -18,6 +18,7 @@ from aioproducer.errors import (
     UnsupportedSaslMechanismError,
 )
 from aioproducer.errors.advice import ADVICE
+from aioproducer.net.security.sasl import UnansweredToken
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -81,6 +82,31 @@ async def test_tokens_and_answers_are_exchanged_until_the_mechanism_has_no_more(
     answers = [SaslAuthenticateResponse(auth_bytes=data) for data in (b"1", b"2")]
     assert await outcome(mechanism, *answers) == (None, [b"one", b"two"])
     assert mechanism.answers == [b"1", b"2"]
+
+
+@virtual_time
+async def test_brokers_before_1_0_do_not_answer_the_last_token_of_a_mechanism_like_gssapi() -> None:
+    received: list[bytes] = []
+
+    async def behave(peer: Peer) -> None:
+        await peer.handshake({**SANE_RANGES, ApiKey.SASL_HANDSHAKE: (0, 0)})
+        header = await peer.expect(ApiKey.SASL_HANDSHAKE)
+        peer.respond(header, SaslHandshakeResponse(mechanisms=["GSSAPI"]))
+        for answer in (b"1", b"", None):
+            size = int.from_bytes(await peer.reader.readexactly(4))
+            received.append(await peer.reader.readexactly(size))
+            if answer is not None:
+                peer.raw(len(answer).to_bytes(4) + answer)
+        await obedient(peer)
+
+    mechanism = Mechanism(b"one", b"", UnansweredToken(b"three"), name="GSSAPI")
+    async with harness(MemoryDialer({"broker": behave}), sasl=mechanism) as it:
+        began = it.now
+        assert await it.connect() is None
+        assert await it.ask() is not None
+        assert it.now == began
+    assert received == [b"one", b"", b"three"]
+    assert mechanism.answers == [b"1", b"", b""]
 
 
 @virtual_time

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError, KafkaError
+from aioproducer.net.security.sasl import UnansweredToken
 from aioproducer.net.security.sasl.gssapi import Gssapi, KerberosSettings
 
 
@@ -94,7 +95,9 @@ async def refused(*answers: bytes) -> KafkaError:
 
 
 async def test_tokens_are_exchanged_then_no_layer_is_chosen(library: Library) -> None:
-    assert await login(b"challenge", b"offer") == [b"step 1", b"", b"choice"]
+    sent = await login(b"challenge", b"offer")
+    assert sent == [b"step 1", b"", b"choice"]
+    assert [type(token) for token in sent] == [bytes, bytes, UnansweredToken]
     assert library.received == [None, b"challenge"]
     assert library.wrapped == [(bytes([1, 0, 0, 0]), False)]
 
