@@ -87,6 +87,8 @@ class InterceptorChain:
                 continue
             if isinstance(changed, Record):
                 record = changed
+            elif changed is not None:
+                self._warn_of_result(method, changed)
         topic = record.topic
         try:
             prepared = prepare(topic, record.key, record.value, record.headers)
@@ -170,6 +172,17 @@ class InterceptorChain:
             method(*arguments)
         except Exception as error:
             self._warn(method, error)
+
+    def _warn_of_result(self, method: Callable[..., object], result: object) -> None:
+        name = getattr(method, "__qualname__", repr(method))
+        self.warnings.warning(
+            self._loop.time(),
+            None,
+            f"the result of {name}",
+            "interceptor %s returned %s, not a Record or None: the record is left as it is",
+            name,
+            type(result).__name__,
+        )
 
     def _warn(self, method: Callable[..., object], error: Exception) -> None:
         name = getattr(method, "__qualname__", repr(method))

@@ -129,6 +129,20 @@ def test_what_interceptors_raise_harms_no_record(caplog: pytest.LogCaptureFixtur
         assert f"Grumbler.{name} raised" in caplog.text
 
 
+def test_a_result_that_is_no_record_is_warned_of(caplog: pytest.LogCaptureFixture):
+    class Wrong:
+        def on_send(self, record: Record) -> object:
+            return {"value": b"changed"}
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.send_and_wait("t", b"v")
+        assert stage.values("t") == [b"v"]
+
+    play(act, **intercepted(Wrong()))
+    assert "on_send returned dict, not a Record or None" in caplog.text
+
+
 def test_what_interceptors_raise_is_logged_without_the_records_data(
     caplog: pytest.LogCaptureFixture,
 ):
