@@ -37,6 +37,7 @@ PRINTED: dict[str, list[str]] = {
         r".*kafka_producer_record_send_total\{client_id=\"producer-1\"\} 1\.0\n.*",
         r"",
         r"",
+        r"",
         r"0\n",
         r".*record-send-total 1\.0\n.*",
     ],

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from weakref import ref
+from typing import Final
+from weakref import WeakKeyDictionary, ref
 
 from aioproducer._checks.extras import required
 from aioproducer._version import __version__
@@ -25,7 +26,7 @@ from aioproducer.types import HeaderPairs, Record, RecordMetadata
 
 with required(__name__, "otel"):
     from opentelemetry import metrics, propagate, trace
-    from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
+    from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
 
 __all__ = ["TracingInterceptor", "observe"]
@@ -125,47 +126,86 @@ class TracingInterceptor:
 def observe(producer: Measured, meter_provider: MeterProvider | None = None) -> None:
     """Offer every metric the producer has now, and will have under the same names, to a meter.
 
-    Call it when the producer has started, and after metrics of the application were registered.
-    Names are those of KIP-714, attributes the metric's tags and `client_id`. The producer is held
-    weakly.
+    Call it when the producer has started, and after metrics of the application were registered; for
+    the metrics of topics after the first record, or again. Names are those of KIP-714, attributes
+    the metric's tags and `client_id`. The producer is held weakly.
     """
     meter = metrics.get_meter(_NAME, __version__, meter_provider)
-    snapshot = _Snapshot(producer)
-    for name, metric in snapshot.by_name().items():
-        create = (
-            meter.create_observable_counter
-            if metric[0].kind is MetricKind.COUNTER
-            else meter.create_observable_gauge
-        )
-        create(name, [snapshot.callback(name)], description=metric[0].description)
+    _observed_by(meter_provider).add(producer, meter)
+
+
+_everywhere: Final[WeakKeyDictionary[MeterProvider, _Observed]] = WeakKeyDictionary()
+_globally: Final[list[_Observed]] = []
+"""For the global provider, which may be set after the first call."""
+
+
+def _observed_by(meter_provider: MeterProvider | None) -> _Observed:
+    if meter_provider is not None:
+        return _everywhere.setdefault(meter_provider, _Observed())
+    if not _globally:
+        _globally.append(_Observed())
+    return _globally[0]
+
+
+class _Observed:
+    """The producers that one meter provider observes.
+
+    All of them share an instrument for each name: a meter ignores the callbacks of a second one.
+    """
+
+    def __init__(self) -> None:
+        self._snapshots: list[_Snapshot] = []
+        self._names: set[str] = set()
+
+    def add(self, producer: Measured, meter: Meter) -> None:
+        """Observe a producer, once, and the names of all metrics that it has now."""
+        known = [each for each in self._snapshots if each.producer() is not None]
+        found = [each for each in known if each.producer() is producer]
+        snapshot = found[0] if found else _Snapshot(producer)
+        self._snapshots = known if found else [*known, snapshot]
+        for name, (metric, *_) in snapshot.read().items():
+            if name not in self._names:
+                self._names.add(name)
+                create = (
+                    meter.create_observable_counter
+                    if metric.kind is MetricKind.COUNTER
+                    else meter.create_observable_gauge
+                )
+                create(name, [self._callback(name)], description=metric.description)
+
+    def _callback(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observations(_: CallbackOptions) -> Iterable[Observation]:
+            for snapshot in self._snapshots:
+                yield from snapshot.observations(name)
+
+        return observations
 
 
 class _Snapshot:
     """The metrics of one producer, read once for all instruments of one collection."""
 
     def __init__(self, producer: Measured) -> None:
-        self._producer = ref(producer)
+        self.producer: ref[Measured] = ref(producer)
         self._client_id = producer.client_id
         self._read_at = float("-inf")
         self._metrics: dict[str, list[Metric]] = {}
 
-    def by_name(self) -> dict[str, list[Metric]]:
-        now = time.monotonic()
-        if now - self._read_at >= _FRESH_S:
-            producer = self._producer()
-            found: Sequence[Metric] = () if producer is None else read(producer)
-            self._metrics, self._read_at = {}, now
-            for metric in found:
-                self._metrics.setdefault(metric.telemetry_name, []).append(metric)
+    def read(self) -> Mapping[str, Sequence[Metric]]:
+        """Read the metrics now; return them by their names."""
+        producer = self.producer()
+        found: Sequence[Metric] = () if producer is None else read(producer)
+        self._metrics, self._read_at = {}, time.monotonic()
+        for metric in found:
+            self._metrics.setdefault(metric.telemetry_name, []).append(metric)
         return self._metrics
 
-    def callback(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        def observations(_: CallbackOptions) -> Iterable[Observation]:
-            for metric in self.by_name().get(name, ()):
-                tags = {key.replace("-", "_"): value for key, value in metric.tags}
-                yield Observation(metric.value, {"client_id": self._client_id, **tags})
-
-        return observations
+    def observations(self, name: str) -> Iterable[Observation]:
+        """Yield the values of one metric, as read a short time ago."""
+        if time.monotonic() - self._read_at >= _FRESH_S:
+            self.read()
+        for metric in self._metrics.get(name, ()):
+            tags = {key.replace("-", "_"): value for key, value in metric.tags}
+            yield Observation(metric.value, {"client_id": self._client_id, **tags})
 
 
 def _without(pairs: HeaderPairs, names: Iterable[str]) -> HeaderPairs:

@@ -220,6 +220,35 @@ async def test_a_meter_observes_the_metrics_under_their_telemetry_names() -> Non
     assert read[topic] == [(3, {"client_id": "d", "topic": "t"})]
 
 
+async def test_a_meter_observes_every_producer_also_one_that_replaces_another() -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    sent = "org.apache.kafka.producer.record.send.total"
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+
+        async def observed(client_id: str, records: int) -> Producer:
+            servers = cluster.bootstrap_servers
+            producer = Producer(bootstrap_servers=servers, client_id=client_id)
+            await producer.start()
+            await producer.send_many("t", [b"v"] * records)
+            observe(producer, provider)
+            return producer
+
+        first, second = await observed("a", 1), await observed("b", 2)
+        observe(first, provider)
+        read = await asyncio.to_thread(values, reader)
+        assert read[sent] == [(1, {"client_id": "a"}), (2, {"client_id": "b"})]
+        await first.close()
+        del first
+        gc.collect()
+        third = await observed("c", 3)
+        read = await asyncio.to_thread(values, reader)
+        for producer in (second, third):
+            await producer.close()
+    provider.shutdown()
+    assert read[sent][-2:] == [(2, {"client_id": "b"}), (3, {"client_id": "c"})]
+
+
 def test_a_producer_that_is_not_exported_imports_no_exporter() -> None:
     program = (
         "import sys, aioproducer.runtime.engine, aioproducer.metrics\n"
