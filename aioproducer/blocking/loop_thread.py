@@ -49,12 +49,23 @@ class LoopThread:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Return when the loop runs."""
+        """Return when the loop runs.
+
+        Raises:
+            IllegalStateError: The new thread is none of the system's, and a loop runs in that.
+        """
         # Made here: after a fork CPython takes every thread that existed for one that has ended.
-        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        thread.start()
+        self._thread = thread
         while not self._ready.wait(_CHECK_INTERVAL_S):
             self.check_alive()
+        if self._loop is None:
+            raise IllegalStateError(
+                "no event loop can run in a new thread: one runs already in the thread of the "
+                "system that both share, as gevent and eventlet make threads",
+                advice="use one blocking producer for the process, and no other event loop",
+            )
 
     def stop(self, timeout: float) -> None:
         """End the loop and wait for the thread, at most `timeout` seconds."""
@@ -167,7 +178,8 @@ class LoopThread:
                 "a callback of the producer cannot wait for it: both run in the same thread",
                 advice="do it in another thread",
             )
-        if not self._warned and asyncio._get_running_loop() is not None:
+        # With gevent and eventlet, this loop runs in the caller's thread of the system.
+        if not self._warned and asyncio._get_running_loop() not in (None, self._loop):
             self._warned = True
             warnings.warn(
                 "the blocking producer holds up the event loop that runs in this thread; "
@@ -184,6 +196,9 @@ class LoopThread:
             silence(tasks_named(self._loop))
 
     def _run(self) -> None:
+        if asyncio._get_running_loop() is not None:
+            self._ready.set()
+            return
         asyncio.run(self._main())
 
     async def _main(self) -> None:

@@ -144,8 +144,8 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
                     advice="create a new Producer",
                 )
             self._state = State.STARTING
-            self._thread.start()
             try:
+                self._thread.start()
                 loop_side = self._begun(self._start(init_transactions, wait))
             except BaseException:
                 self._state = State.CLOSED

@@ -336,6 +336,41 @@ async def test_in_a_running_loop_it_warns_once() -> None:
         await asyncio.to_thread(brokers.close)
 
 
+async def test_where_threads_share_one_of_the_system_a_second_loop_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Greenlet(threading.Thread):
+        def start(self) -> None:
+            self.run()  # in the thread that a loop runs in, as gevent and eventlet do
+
+        def join(self, timeout: float | None = None) -> None:
+            pass
+
+    monkeypatch.setattr(threading, "Thread", Greenlet)
+    producer = Producer(bootstrap_servers="127.0.0.1:1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a loop runs here
+        with pytest.raises(IllegalStateError, match="no event loop can run in a new thread"):
+            producer.start()
+        with pytest.raises(IllegalStateError, match="this one is closed"):
+            producer.start()
+    producer.close()
+
+
+def test_a_thread_that_cannot_be_made_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unmade(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading, "Thread", Unmade)
+    producer = Producer(bootstrap_servers="127.0.0.1:1")
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        producer.start()
+    with pytest.raises(IllegalStateError, match="this one is closed"):
+        producer.start()
+    producer.close()
+
+
 def test_closing_while_others_send_ends_every_wait(brokers: Brokers) -> None:
     producer = Producer(bootstrap_servers=brokers.address, buffer_memory=65_536)
     producer.start()

@@ -88,7 +88,8 @@ class Producer(ClosedOnLeaving):
         self._reports.only_errors = settings.only_errors
         self._clock = Clock(settings, self._reports)
         self._thread = LoopThread(f"aioproducer {settings.config.client_id}")
-        self._thread.start()
+        with translating():
+            self._thread.start()
         self._loop_side = LoopSide(settings, self._thread, self._reports)
         self._started = _Started(self._thread, self._loop_side, _EXIT_TIMEOUT_S)
         self._thread.post(self._loop_side.begin)
