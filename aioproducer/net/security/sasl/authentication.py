@@ -154,7 +154,7 @@ def _other_mechanism(offered: Sequence[str], wanted: str, session: Session) -> s
         words.append(f"set sasl_mechanism to one of those it offers: {', '.join(safe)}")
     if readable:
         given = " and ".join(readable)
-        on = "this broker" if session.connection.uses_tls else "all on the network, without TLS,"
+        on = "this broker" if session.connection.uses_tls else "all on the network (no TLS)"
         words.append(
             f"it offers {given}, which would give the password or token to {on}: "
             "change to it only if the broker's operator says so"
