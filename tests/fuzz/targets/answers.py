@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+from aioproducer._util.bounded_json import decoded_object
 from aioproducer.errors import AuthenticationError, KafkaError, SchemaRegistryError
 from aioproducer.loader.errors import StateError
 from aioproducer.loader.state import LoadState
-from aioproducer.net.security.oidc import _object
+from aioproducer.net.security.oidc import _LONGEST_ANSWER
 from aioproducer.net.security.sasl.oauthbearer import _status
 from aioproducer.net.security.tokens import CachedTokens, RefreshPolicy, as_token, seconds_in
 from aioproducer.serializers.registry import client
@@ -39,7 +40,7 @@ def run(data: bytes) -> None:
         for detail in getattr(error, "details", ()):
             require(detail.isprintable(), "not printable: {!r}", detail)
     require(isinstance(_status(data), str), "no text")
-    answer = _object(data)
+    answer = decoded_object(data, _LONGEST_ANSWER)
     life = seconds_in(answer.get("expires_in"))
     require(life is None or abs(life) < 1e12, "{} seconds", life)
     _registry(data)
