@@ -134,8 +134,8 @@ def _never_at_once(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
     """Have each record of aiokafka's interface pass through `Producer.send`."""
     del tracing, original
 
-    def accept_at_once(self: AIOKafkaProducer, *arguments: Any) -> None:
-        del self, arguments
+    def accept_at_once(self: AIOKafkaProducer, *arguments: Any, **named: Any) -> None:
+        del self, arguments, named
 
     return accept_at_once
 
