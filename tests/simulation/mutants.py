@@ -517,6 +517,55 @@ MUTANTS = (
         "                self.pool.deallocate(buffer, before)\n",
         "                self.pool.deallocate(buffer, size)\n",
     ),
+    Mutant(
+        "use the producer id of a cluster that was replaced while it was asked for",
+        "core/sending/producer_id.py",
+        "        self._outdated = self.in_flight\n",
+        "        self._outdated = False\n",
+    ),
+    Mutant(
+        "send several batches to a new leader before it has acknowledged one",
+        "core/sending/idempotence.py",
+        "            and partition.acknowledged_epoch == leader_epoch\n",
+        "",
+    ),
+    Mutant(
+        "number on in the log of a topic that was created anew",
+        "core/sending/sender.py",
+        "        self._sequencer.on_recreated(topic)\n        self._offsets",
+        "        self._offsets",
+    ),
+    Mutant(
+        "send a batch that was prepared for a deleted topic to the new one",
+        "runtime/tasks/sender.py",
+        "                live = self._sender.without_outdated(node_id, batches, now)\n",
+        "                live = batches\n",
+    ),
+    Mutant(
+        "take the leaders of a new topic for older than those of the deleted one",
+        "core/metadata/live_topic.py",
+        "            previous = None\n        try:",
+        "            pass\n        try:",
+    ),
+    Mutant(
+        "use one epoch more than there are",
+        "core/sending/idempotence.py",
+        "self.identity.epoch >= MAX_EPOCH",
+        "self.identity.epoch > MAX_EPOCH",
+    ),
+    Mutant(
+        "start over and wait for the request for metadata that was in flight",
+        "core/metadata/metadata.py",
+        "        self._fetch = None\n        self._wanted = True\n        self._notify()",
+        "        self._wanted = True\n        self._notify()",
+    ),
+    Mutant(
+        "do not ask for the address of a coordinator that metadata lack",
+        "core/transactions/coordinator_requests.py",
+        "            self._metadata.request_update(now)\n            gone",
+        "            gone",
+        transactional=True,
+    ),
 )
 
 

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.core.batching.buffer_pool import BufferPool
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.acknowledged import AcknowledgedOffsets, LostRecords
-from aioproducer.core.sending.idempotence import _Partition
+from aioproducer.core.sending.idempotence import IdempotentSequencer, _Partition
 from aioproducer.core.sending.sender import Sender
 from aioproducer.net.client import NetworkClient
 from aioproducer.runtime.send.sticky import StickyPartitioners
@@ -27,8 +28,16 @@ from aioproducer.testing.broker.replication import ReplicatedPartition
 from aioproducer.testing.world.spec import Chance
 from aioproducer.types import Persistence, TopicPartition
 from simulation import Result, Setup, SimProducer, Simulation, run_seed
+from simulation.liveness import _successor_not_asked_for
 from simulation.scenario import Pause
-from simulation.themes import IDLE_DAYS, IDLE_DAYS_REDPANDA, MANY_TOPICS, Theme, draw_theme
+from simulation.themes import (
+    IDLE_DAYS,
+    IDLE_DAYS_REDPANDA,
+    MANY_TOPICS,
+    REPLACEMENTS,
+    Theme,
+    draw_theme,
+)
 from simulation.transactions.plan import draw_plan
 
 _SEEDS = range(1, 31)
@@ -239,7 +248,7 @@ def test_a_lost_request_that_is_not_counted_as_an_attempt_is_found_out(
     monkeypatch.setattr(Sender, "on_failure", forgive)
     options = {"retries": 1, "enable_idempotence": False}
     assert "retries_are_obeyed" in _oracles_that_notice(
-        Setup(options=options), "retries_are_obeyed"
+        Setup(options=options), "retries_are_obeyed", range(50, 81)
     )
 
 
@@ -330,3 +339,30 @@ def test_an_exception_in_the_sender_does_not_end_the_simulation(
     monkeypatch.setattr(RecordAccumulator, "drain", fail_late)
     result: Result = run_seed(1)
     assert {violation.oracle for violation in result.violations} >= {"nothing_surprising_is_raised"}
+
+
+def test_a_producer_that_keeps_its_id_in_another_cluster_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def keep(self: IdempotentSequencer) -> None:
+        for partition in self._partitions.values():
+            partition.begin_new_log()
+
+    monkeypatch.setattr(IdempotentSequencer, "on_other_cluster", keep)
+    oracle = "producer_ids_are_the_clusters_own"
+    seeds = itertools.islice(_seeds_of(REPLACEMENTS), 3)
+    assert oracle in _oracles_that_notice(Setup(), oracle, seeds)
+
+
+@pytest.mark.parametrize(
+    ("is_awaited", "age_s", "found"), [(False, 9.0, 1), (True, 9.0, 0), (False, 7.0, 0)]
+)
+def test_old_metadata_that_name_a_leader_out_of_reach_are_found_out(
+    is_awaited: bool, age_s: float, found: int
+) -> None:
+    engine: Any = SimpleNamespace(
+        metadata=SimpleNamespace(refreshed_at=100.0, is_awaited=is_awaited),
+        accumulator=SimpleNamespace(readiness=SimpleNamespace(nodes=lambda: [1, 2])),
+        client=SimpleNamespace(connection_failures={1: "refused", 2: None}.get),
+    )
+    assert len(list(_successor_not_asked_for(engine, 100.0 + age_s))) == found

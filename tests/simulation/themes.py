@@ -279,7 +279,7 @@ def _replacements(rng: random.Random, shape: Shape, start: float, end: float) ->
     faults: list[Fault] = []
     for _ in range(_REPLACEMENTS):
         at = round(rng.uniform(start + 4.0, end - 3.0), 3)
-        before, again = round(at - rng.uniform(0.0, 0.7), 3), round(at + rng.uniform(0.3, 2.5), 3)
+        before, again = round(at - rng.uniform(0.0, 0.7), 3), round(at + rng.uniform(0.8, 2.4), 3)
         if rng.random() < 0.5:
             faults.append(LateDescription(before, 1, 1, rng.choice((500, 2500)), ApiKey.METADATA))
         faults.append(ReplacedCluster.draw(rng, at, shape))

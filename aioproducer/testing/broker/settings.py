@@ -71,7 +71,6 @@ class ClusterSettings:
             never.
         producer_id_expiration_ms: How long after its last batch a producer expires.
         producer_id_expiration_check_interval_ms: How often partitions check for such producers.
-        first_epoch: The epoch of a new producer id; that of brokers is 0.
         unknown_producers: The handling of a batch of an unknown producer, unless it begins at 0.
         transaction_version: The level of the feature `transaction.version` a cluster starts with: 2
             bumps a producer's epoch at every end of a transaction (KIP-890), below it does not.
@@ -86,6 +85,7 @@ class ClusterSettings:
         two_phase_commit: Whether producers may prepare transactions without a timeout (KIP-939).
         api_versions: Overrides of the advertised and served version range per API; None takes the
             API away. Stands in for an older broker.
+        first_epoch: The epoch of a new producer id. Brokers give 0; a later one is soon used up.
     """
 
     cluster_id: str = "aioproducer-embedded-1"
@@ -99,7 +99,6 @@ class ClusterSettings:
     connections_max_idle_ms: int = 600_000
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
-    first_epoch: int = 0
     unknown_producers: UnknownProducers = UnknownProducers.ACCEPT
     transaction_version: int = 2
     transaction_max_timeout_ms: int = 900_000
@@ -109,6 +108,7 @@ class ClusterSettings:
     marker_delay_ms: int = 0
     two_phase_commit: bool = False
     api_versions: Mapping[ApiKey, tuple[int, int] | None] = field(default_factory=dict)
+    first_epoch: int = 0
 
 
 def _whole_number(minimum: int) -> Callable[[str], None]:

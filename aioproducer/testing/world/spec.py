@@ -54,7 +54,7 @@ class WorldSpec:
 
     @property
     def security(self) -> ListenerSecurity:
-        """Security that brokers require of clients."""
+        """The requirements that brokers have of clients."""
         return ListenerSecurity()
 
     def settings(self, settings: ClusterSettings) -> ClusterSettings:

@@ -369,7 +369,7 @@ class ReplacedCluster(Fault):
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
         """Each broker may have a proxy."""
-        return cls(at, tuple(node_id for node_id in shape.nodes if rng.random() < 0.5))
+        return cls(at, tuple(node_id for node_id in shape.nodes if rng.random() < 0.7))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,51 @@
+"""The simulated cluster is replaced, its topics created anew, its brokers left out of metadata."""
+
+from __future__ import annotations
+
+from aioproducer.testing.broker import ClusterSettings, TopicSpec
+from aioproducer.testing.world.cluster import ReplicationTiming, SimCluster
+from aioproducer.testing.world.loop import VirtualLoop
+from aioproducer.testing.world.spec import Chance, WorldSpec
+from aioproducer.testing.world.world import SimWorld
+
+
+def _cluster() -> SimCluster:
+    chance = Chance(1)
+    spec = WorldSpec((1, 2, 3), {"t": TopicSpec(2, 2)}, {}, ReplicationTiming(), 1024, 0.001, False)
+    loop = VirtualLoop(chance.of("executor"))
+    try:
+        return SimWorld(chance, loop, spec).cluster
+    finally:
+        loop.close()
+
+
+def test_a_topic_created_anew_has_another_id_and_other_brokers() -> None:
+    cluster = _cluster()
+    before = cluster.topics["t"]
+    cluster.move_leader("t", 0)
+    cluster.recreate_topic("t")
+    now = cluster.topics["t"]
+    assert now.topic_id != before.topic_id
+    assert [len(each.replicas) for each in now.partitions] == [2, 2]
+    assert now.partitions[0].replicas != before.partitions[0].replicas
+    assert now.partitions[0].leader_epoch == 0
+    assert cluster.deleted == [before]
+
+
+def test_another_cluster_has_another_id_and_gives_other_producer_ids() -> None:
+    cluster = _cluster()
+    first, topic = cluster.new_producer_id(), cluster.topics["t"]
+    cluster.replace()
+    second = cluster.new_producer_id()
+    assert cluster.settings.cluster_id != ClusterSettings().cluster_id
+    assert cluster.ids_given == {first: 0, second: 1}
+    assert cluster.topics["t"].topic_id != topic.topic_id
+
+
+def test_an_unlisted_broker_is_left_out_until_everything_heals() -> None:
+    cluster = _cluster()
+    cluster.unlisted.add(2)
+    assert [each.node_id for each in cluster.known_brokers(1)] == [1, 3]
+    assert cluster.unlisted_answers[2] == 1
+    cluster.heal()
+    assert [each.node_id for each in cluster.known_brokers(1)] == [1, 2, 3]
