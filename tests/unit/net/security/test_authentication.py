@@ -277,7 +277,7 @@ async def test_of_plain_only_the_password_is_a_secret() -> None:
         (["SCRAM-SHA-256", "SCRAM-SHA-512"], "it offers: SCRAM-SHA-512, SCRAM-SHA-256"),
         (["OAUTHBEARER", "GSSAPI"], "it offers: GSSAPI"),
         (["PLAIN", "AWS_MSK_IAM"], "it offers AWS_MSK_IAM and PLAIN, which would give"),
-        (["PLAIN"], "give the password or token to all on the network, without TLS,: change"),
+        (["PLAIN"], "give the password or token to all on the network (no TLS): change"),
         (["X", "OAUTHBEARER"], "it offers no mechanism known here"),
         ([], "it offers no mechanism known here"),
     ],
