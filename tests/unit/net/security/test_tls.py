@@ -17,6 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from support.security.certificates import Authority
 from support.security.leaks import secret
 
@@ -159,10 +160,18 @@ def test_a_key_that_cannot_be_read_is_refused(password: str | None, words: str) 
 
 def test_a_certificate_that_openssl_finds_too_weak_is_called_so() -> None:
     key = rsa.generate_private_key(65537, 1024)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "me")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "me")])
     now = datetime.datetime.now(datetime.UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now)
-    certificate = builder.sign(key, hashes.SHA256())
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now)
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
     settings = TlsSettings(
         keystore_certificate_chain=certificate.public_bytes(Encoding.PEM).decode(),
         keystore_key=key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
