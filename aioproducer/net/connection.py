@@ -31,6 +31,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Protocol
 
 from aioproducer._util import log
@@ -125,6 +126,7 @@ class Connection:
         self._response_protocol = ResponseProtocol.on(self._transport, self._on_data, self._loop)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        self._context = copy_context()
         self._is_failed = False
         self._flush_task: asyncio.Task[None] | None = None
         self._reader_task = start_later(
@@ -543,7 +545,9 @@ class Connection:
             if now < self._timer_at <= when:  # not one whose callback was interrupted
                 return
             self._timer.cancel()
-        self._timer, self._timer_at = self._loop.call_at(when, self._on_timer), when
+        # Not in the context of a call that sends: the timer would keep it.
+        timer = self._loop.call_at(when, self._on_timer, context=self._context)
+        self._timer, self._timer_at = timer, when
 
     def _on_timer(self) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
@@ -38,6 +39,8 @@ class LinkContext:
     on_event: Callable[[], None]
     warnings: log.RateLimitedLog
     io_stats: IOStats
+    context: Context = field(default_factory=copy_context)
+    """The context of connections: not that of a `send()` that happens to need one."""
     bootstrap_hosts: set[str] = field(default_factory=set)
     """The hosts of the bootstrap servers."""
     bootstrap_places: set[tuple[str, int]] = field(default_factory=set)

@@ -228,7 +228,10 @@ class BrokerLink:
         self._dial_timer = loop.call_at(now + DIAL_TIMEOUT_S, self._around.on_event)
         work = self._renew if connected else self._establish
         self._dial_task = start_later(
-            loop, self._dial(work), name=f"aioproducer-dial-{self.node.id}"
+            loop,
+            self._dial(work),
+            name=f"aioproducer-dial-{self.node.id}",
+            context=self._around.context.copy(),
         )
         self._tasks.add(self._dial_task)
         self._dial_task.add_done_callback(self._tasks.discard)

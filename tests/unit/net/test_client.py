@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -86,6 +87,37 @@ async def test_asking_to_connect_again_and_again_dials_once() -> None:
         await it.connect()
         it.client.maybe_connect(1, it.now)
         assert len(dialer.dials) == 1
+
+
+@virtual_time
+async def test_connections_run_in_the_context_of_the_client_not_in_that_of_a_caller() -> None:
+    caller: ContextVar[str] = ContextVar("caller", default="none")
+    seen: list[str] = []
+
+    class Watched(MemoryDialer):
+        async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
+            seen.append(caller.get())
+            return await super().resolve(host, port, canonical=canonical)
+
+    class WatchedLog(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            seen.append(caller.get())
+
+    async def request(it: Harness) -> None:
+        caller.set("a request")
+        assert await it.connect() is None
+        with pytest.raises(KafkaConnectionError):
+            await it.ask()
+
+    logger, handler = logging.getLogger("aioproducer.net"), WatchedLog()
+    logger.addHandler(handler)
+    try:
+        async with harness(Watched({"broker": silent}), request_timeout_s=5.0) as it:
+            await asyncio.create_task(request(it))
+    finally:
+        logger.removeHandler(handler)
+    assert len(seen) > 1
+    assert set(seen) == {"none"}
 
 
 @virtual_time
