@@ -31,6 +31,19 @@ def parameters_of(function: object) -> list[str]:
         return []
 
 
+def refuse_coroutine_function(name: str, function: object) -> None:
+    """Check a callback.
+
+    Raises:
+        ConfigError: it is a coroutine function.
+    """
+    if makes_coroutines(function):
+        raise ConfigError(
+            f"{name} must be a plain function, not the coroutine function {function!r}",
+            advice="what it returns is not awaited; a callback may start a task",
+        )
+
+
 def refuse_coroutines(hook: object, names: Iterable[str]) -> None:
     """Check those of an object's methods that it has.
 

@@ -13,7 +13,11 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Final
 
-from aioproducer._checks.callables import makes_coroutines, parameters_of
+from aioproducer._checks.callables import (
+    makes_coroutines,
+    parameters_of,
+    refuse_coroutine_function,
+)
 from aioproducer._util import log
 from aioproducer.config.option import split_list
 from aioproducer.config.properties import parse_servers
@@ -204,11 +208,7 @@ def _check_callables(values: Values, chosen: frozenset[str]) -> None:
             continue
         if not callable(given):
             raise ConfigError(f"{name} must be callable, not {given!r}")
-        if makes_coroutines(given):
-            raise ConfigError(
-                f"{name} must be a plain function, not the coroutine function {given!r}",
-                advice="what it returns is not awaited; a callback may start a task",
-            )
+        refuse_coroutine_function(name, given)
 
 
 def _check_interceptors(values: Values, chosen: frozenset[str]) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from aioproducer._checks.callables import refuse_coroutine_function
 from aioproducer.errors import ConfigError
 from aioproducer.loader.mapping import RecordMapping
 from aioproducer.loader.progress import Progress
@@ -104,6 +105,7 @@ class LoadOptions:
             raise ConfigError("max_outstanding must be at least 1")
         if self.resume and self.state is None:
             raise ConfigError("to resume, a load needs its state file")
+        refuse_coroutine_function("on_progress", self.on_progress)
 
 
 def check_paths(

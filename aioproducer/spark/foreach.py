@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
+from aioproducer._checks.callables import refuse_coroutine_function
 from aioproducer._util import log
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.errors import ConfigError
@@ -124,6 +125,7 @@ def batch_writer(
         ...     batch_writer({"kafka.bootstrap.servers": "localhost:9092", "topic": "counts"})
         ... )
     """
+    refuse_coroutine_function("on_batch", on_batch)
     parsed = SourceOptions.parse(options, "write")
     exactly_once = parsed.guarantee is Guarantee.EXACTLY_ONCE
     if exactly_once and not query:

@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from aioproducer._checks.callables import refuse_coroutine_function
 from aioproducer.errors import KafkaError
 from aioproducer.refusal import Refusal
 from aioproducer.starlette import limited
@@ -37,7 +38,11 @@ def answer_kafka_errors(
         app: the application.
         retry_after_s: what `Retry-After` says, in seconds.
         on_refusal: called with every error that is answered, such as `LivePage.note`.
+
+    Raises:
+        ConfigError: `on_refusal` is a coroutine function.
     """
+    refuse_coroutine_function("on_refusal", on_refusal)
 
     async def answer(request: Request, error: Exception) -> JSONResponse:
         # A WebSocket comes here too: it has no response, so its handler has to catch what it can.

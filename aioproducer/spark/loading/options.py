@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from aioproducer._checks.callables import refuse_coroutine_function
 from aioproducer.errors import ConfigError
 from aioproducer.loader.mapping import RecordMapping
 from aioproducer.loader.progress import Progress
@@ -61,6 +62,7 @@ class SparkLoadOptions:
             )
         if self.resume and self.state is None:
             raise ConfigError("to resume, a load needs its state file")
+        refuse_coroutine_function("on_progress", self.on_progress)
 
     @property
     def sink(self) -> dict[str, str]:
