@@ -15,9 +15,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from aioproducer._checks.callables import refuse_coroutine_function
+from aioproducer._util import log
 from aioproducer.errors import KafkaError
 from aioproducer.refusal import Refusal
 from aioproducer.starlette import limited
+
+_log = log.get("starlette")
 
 
 def answer_kafka_errors(
@@ -37,7 +40,8 @@ def answer_kafka_errors(
     Args:
         app: the application.
         retry_after_s: what `Retry-After` says, in seconds.
-        on_refusal: called with every error that is answered, such as `LivePage.note`.
+        on_refusal: called with every error that is answered, such as `LivePage.note`; what it
+            raises is logged.
 
     Raises:
         ConfigError: `on_refusal` is a coroutine function.
@@ -65,7 +69,10 @@ def answer_kafka_errors(
         if refusal is None:
             raise error
         if on_refusal is not None:
-            on_refusal(error)
+            try:
+                on_refusal(error)
+            except Exception:
+                _log.exception("on_refusal raised")
         return JSONResponse(refusal.body(), refusal.status, refusal.headers())
 
     app.add_exception_handler(KafkaError, answer)

@@ -272,6 +272,18 @@ async def test_a_client_gets_an_error_for_what_kafka_could_not_take(
     assert [type(each) for each in noted] == [type(error)]
 
 
+async def test_what_on_refusal_raises_is_logged_and_the_answer_is_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(error: Exception) -> None:
+        raise ZeroDivisionError
+
+    app = application(lambda: failing(DeliveryTimeoutError("late")), on_refusal=broken)
+    async with client_of(app) as client:
+        assert (await client.post("/", content=b"1")).status_code == 503
+    assert "on_refusal raised" in caplog.text
+
+
 def failing(error: KafkaError) -> MockProducer:
     producer = MockProducer()
     producer.errors["send"] = error
