@@ -293,10 +293,10 @@ class ProducerOptions(TypedDict, total=False):
     """The brokers' Kerberos service name."""
 
     sasl_login_connect_timeout_ms: int | None
-    """How long connecting to the token endpoint may take, in ms."""
+    """How long connecting to the token endpoint may take, in ms; 10 s when left out or 0."""
 
     sasl_login_read_timeout_ms: int | None
-    """How long the token endpoint may take to answer, in ms."""
+    """How long the token endpoint may take to answer, in ms; 10 s when left out or 0."""
 
     sasl_login_refresh_buffer_seconds: int
     """How long before its end a credential is refreshed at the latest, in s."""

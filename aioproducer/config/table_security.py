@@ -87,10 +87,18 @@ class SecurityOptions(CoreOptions):
         None, Kind.STRING, "The brokers' Kerberos service name."
     )
     sasl_login_connect_timeout_ms: int | None = option(
-        None, Kind.INT, "How long connecting to the token endpoint may take, in ms.", source=_OIDC
+        None,
+        Kind.INT,
+        "How long connecting to the token endpoint may take, in ms; 10 s when left out or 0.",
+        at_least(0),
+        source=_OIDC,
     )
     sasl_login_read_timeout_ms: int | None = option(
-        None, Kind.INT, "How long the token endpoint may take to answer, in ms.", source=_OIDC
+        None,
+        Kind.INT,
+        "How long the token endpoint may take to answer, in ms; 10 s when left out or 0.",
+        at_least(0),
+        source=_OIDC,
     )
     sasl_login_refresh_buffer_seconds: int = option(
         300,

@@ -300,8 +300,9 @@ def _fetch(
         config.sasl_oauthbearer_scope or login.options.get("scope"),
         urlencode_header=config.sasl_oauthbearer_header_urlencode,
         jwt_bearer=config.sasl_oauthbearer_jwt_retriever_class == "jwt_bearer",
-        connect_timeout_s=10.0 if connect_ms is None else connect_ms / 1000,
-        read_timeout_s=10.0 if read_ms is None else read_ms / 1000,
+        # In Java 0 is no limit.
+        connect_timeout_s=connect_ms / 1000 if connect_ms else 10.0,
+        read_timeout_s=read_ms / 1000 if read_ms else 10.0,
         retry_backoff_s=config.sasl_login_retry_backoff_ms / 1000,
         retry_s=config.sasl_login_retry_backoff_max_ms / 1000,
     )

@@ -103,6 +103,10 @@ def test_a_life_of_unsigned_tokens_that_is_no_number_of_seconds_is_refused(life:
         ({}, httpx.Timeout(10.0)),
         ({"sasl_login_connect_timeout_ms": 2_000}, httpx.Timeout(10.0, connect=2.0)),
         ({"sasl_login_read_timeout_ms": 3_000}, httpx.Timeout(3.0, connect=10.0)),
+        (
+            {"sasl_login_connect_timeout_ms": 0, "sasl_login_read_timeout_ms": 0},
+            httpx.Timeout(10.0, connect=10.0),
+        ),
     ],
 )
 async def test_the_token_endpoint_has_the_time_of_the_options_or_10_seconds(
