@@ -524,9 +524,11 @@ MUTANTS = (
         "        self._outdated = False\n",
     ),
     Mutant(
-        "send several batches to a new leader before it has acknowledged one",
-        "core/sending/idempotence.py",
-        "            and partition.acknowledged_epoch == leader_epoch\n",
+        "do not look for the successor of a leader that cannot be reached",
+        "core/sending/sender.py",
+        "                if nodes.connection_failures(node_id) is not None:\n"
+        "                    # The leader may have moved away from the unreachable node.\n"
+        "                    self._metadata.request_update(now)\n",
         "",
     ),
     Mutant(

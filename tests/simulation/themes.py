@@ -253,7 +253,7 @@ _LARGE_BATCHES = {"linger_ms": 50, "batch_size": 16384, "buffer_memory": 1 << 20
 BAD_RECORDS = Theme(_times(10, KeysRequired.draw), {**_LONG_DELIVERY, **_LARGE_BATCHES})
 
 
-_RECREATIONS, _REPLACEMENTS, _MOVES, _UNLISTED = 6, 3, 16, 10
+_RECREATIONS, _REPLACEMENTS, _MOVES, _UNLISTED = 6, 3, 40, 10
 
 
 def _recreations(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
@@ -293,7 +293,9 @@ _ONE_PARTITION = {"t1": TopicSpec(1, 3)}
 """Where several requests are under way for every burst."""
 RECREATIONS = Theme(_recreations, _IN_ORDER, topics=_ONE_PARTITION)
 LEADERS_WITHOUT_PRODUCERS = Theme(
-    _times(_MOVES, LeaderWithoutProducers.draw), _IN_ORDER, topics=_ONE_PARTITION
+    _times(_MOVES, LeaderWithoutProducers.draw),
+    {**_IN_ORDER, "retry_backoff_ms": 100},
+    topics=_ONE_PARTITION,
 )
 REPLACEMENTS = Theme(_replacements, {**_IDEMPOTENT, "metadata_max_age_ms": 500})
 UNCHECKED_REPLACEMENTS = replace(

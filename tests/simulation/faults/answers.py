@@ -250,12 +250,13 @@ class FirstRefused(Fault):
 
 @dataclass(frozen=True, slots=True)
 class LeaderWithoutProducers(Fault):
-    """A partition gets a leader that has expired its producers, and refuses the first batch."""
+    """A partition gets a leader that has expired its producers, and refuses at first."""
 
     kind = "leader without producers"
     topic: str
     partition: int
     skipped: int
+    times: int
 
     def strike(self, world: World) -> Probe:
         """At a request to the leader; followers of its successor are not in sync at first."""
@@ -268,7 +269,9 @@ class LeaderWithoutProducers(Fault):
             cluster.lose_producers(self.topic, self.partition)
             successor = cluster.leader_of(self.topic, self.partition)
             answer = ErrorAnswer(_NOT_ENOUGH_REPLICAS)
-            ambush = Ambush(answer, ApiKey.PRODUCE, successor, self.topic, self.partition)
+            ambush = Ambush(
+                answer, ApiKey.PRODUCE, successor, self.topic, self.partition, times=self.times
+            )
             ambush.world = world
             cluster.faults.add(ambush)
             struck.append(ambush)
@@ -282,7 +285,8 @@ class LeaderWithoutProducers(Fault):
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
         """Any partition, mostly amid several requests."""
         topic = rng.choice(sorted(shape.topics))
-        return cls(at, topic, rng.randrange(shape.topics[topic]), rng.randrange(5))
+        partition = rng.randrange(shape.topics[topic])
+        return cls(at, topic, partition, rng.randrange(3), rng.choice((1, 2, 3)))
 
 
 @dataclass(frozen=True, slots=True)
