@@ -298,9 +298,6 @@ LEADERS_WITHOUT_PRODUCERS = Theme(
     topics=_ONE_PARTITION,
 )
 REPLACEMENTS = Theme(_replacements, {**_IDEMPOTENT, "metadata_max_age_ms": 500})
-UNCHECKED_REPLACEMENTS = replace(
-    REPLACEMENTS, options={**REPLACEMENTS.options, "metadata_cluster_check_enable": False}
-)
 
 
 def _unlisted(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
@@ -331,7 +328,7 @@ _LATER_THEMES = (
     RECREATIONS,
     LEADERS_WITHOUT_PRODUCERS,
     REPLACEMENTS,
-    UNCHECKED_REPLACEMENTS,
+    LEADERS_WITHOUT_PRODUCERS,
     UNLISTED,
     SESSIONS,
     LAST_EPOCHS,
