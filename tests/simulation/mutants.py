@@ -524,7 +524,7 @@ MUTANTS = (
         "        self._outdated = False\n",
     ),
     Mutant(
-        "do not look for the successor of a leader that cannot be reached",
+        "ask for no successor of a leader that cannot be reached",
         "core/sending/sender.py",
         "                if nodes.connection_failures(node_id) is not None:\n"
         "                    # The leader may have moved away from the unreachable node.\n"
