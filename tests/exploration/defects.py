@@ -123,8 +123,9 @@ OWN = (
     Defect(
         "keep the node when every batch of a request has ended",
         "core/sending/sender.py",
-        "batch.done]\n        if not live:\n            self._preparing.discard(node_id)\n",
-        "batch.done]\n",
+        "        live = [batch for batch in batches if not batch.done]\n"
+        "        if not live:\n            self._preparing.discard(node_id)\n",
+        "        live = [batch for batch in batches if not batch.done]\n",
     ),
     Defect(
         "keep a metadata request that has failed",
@@ -282,8 +283,9 @@ OWN = (
     Defect(
         "count an attempt that was not made",
         "core/sending/sender.py",
-        "            batch.attempts -= 1\n            self._retry",
-        "            self._retry",
+        "            batch.attempts -= 1\n"
+        "            self._retry_or_fail(batch, error, node_id, now)\n",
+        "            self._retry_or_fail(batch, error, node_id, now)\n",
     ),
     Defect(
         "close a gap in doubt when an earlier batch is acknowledged",
