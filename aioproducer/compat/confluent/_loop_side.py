@@ -98,15 +98,19 @@ class LoopSide:
             BufferError: There are too many.
             KafkaException: The producer's thread has ended.
         """
-        self._reports.admit(record[6])
-        self._inbox.append(record)
+        self._reports.admit(record, self._inbox)
         # `_drain` reads the records and clears the flag the other way round: one sees the other.
         if not self._draining:
             self._wake(record)
 
     def _wake(self, record: Record) -> None:
         self._draining = True
-        if not self._thread.post(self._drain):
+        try:
+            is_posted = self._thread.post(self._drain)
+        except BaseException:  # a KeyboardInterrupt: the next record tries again
+            self._draining = False
+            raise
+        if not is_posted:
             self._draining = False  # the next record is refused as well
             self._inbox.clear()
             self._reports.release(record)

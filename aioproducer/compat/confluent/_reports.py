@@ -2,6 +2,9 @@
 
 The loop's thread adds them in the order of acknowledgement, those of a batch together; `serve()`
 calls the callbacks in the thread that called it, and in no other.
+
+Invariant: what is counted and what is kept here agree, also after a KeyboardInterrupt, which Python
+raises after a call, but not between other instructions. Otherwise a later `flush()` would not end.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aioproducer._util import log
@@ -81,6 +85,17 @@ class Group:
         return outcome is not None and outcome.error is None and not self.batch.parts
 
 
+class Failure(NamedTuple):
+    """A record that no producer has."""
+
+    record: Record
+    error: OwnError
+    at: float
+
+
+Report = Callable[[], object] | Group | Failure
+
+
 class Reports:
     """The outcomes, and how much is produced and not reported.
 
@@ -100,27 +115,27 @@ class Reports:
         self._error_cb = error_cb
         self._max_records = max_records
         self._max_bytes = max_bytes
-        self.ready: deque[Callable[[], object] | Group] = deque()
+        self.ready: deque[Report] = deque()
         self.groups: dict[ProducerBatch, Group] = {}
         self._log = log.RateLimitedLog(_log)
         self.silent: int = 0
-        self._pollers = 0
         self._lock = threading.RLock()  # a signal handler may produce as well
-        self._wake = threading.Condition()
+        self._waiting: list[threading.Lock] = []
 
     # -- in the threads that produce and poll ----------------------------------------------------
 
-    def admit(self, size: int) -> None:
-        """Count a record.
+    def admit(self, record: Record, inbox: deque[Record]) -> None:
+        """Count a record and put it into the inbox.
 
         Raises:
             BufferError: There are too many.
         """
         with self._lock:
-            count, total = self.count, self.bytes + size
+            count, total = self.count, self.bytes + record[6]
             if count and (count >= self._max_records or total > self._max_bytes):
                 raise BufferError("Local: Queue full")
             self.count, self.bytes = count + 1, total
+            inbox.append(record)
 
     def has_room(self, size: int) -> bool:
         """Return whether a record would be admitted."""
@@ -157,13 +172,17 @@ class Reports:
                 if not self.ready:  # another thread polls as well
                     break
                 report = self.ready[0]
+                failed = report.record if isinstance(report, Failure) else None
                 if not isinstance(report, Group):
-                    self.ready.popleft()
+                    del self.ready[0]  # not `popleft()`, see the module
+                    if failed is not None:
+                        self.count -= 1
+                        self.bytes -= failed.size
             if isinstance(report, Group):
                 served += self._serve_group(report)
             else:
                 served += 1
-                report()
+                call(report)
         return served
 
     def _serve_group(self, group: Group) -> int:
@@ -172,15 +191,15 @@ class Reports:
         pairs, lock, at, served = group.pairs, self._lock, group.at, 0
         only_errors = self.only_errors
         try:
-            while pairs:
-                try:
-                    record, delivery = pairs.popleft()
-                except IndexError:  # another thread polls as well
-                    break
-                served += 1
+            while True:
                 with lock:
+                    if not pairs:
+                        break
+                    record, delivery = pairs[0]
+                    del pairs[0]  # not `popleft()`, see the module
                     self.count -= 1
-                    self.bytes -= record.size
+                    self.bytes -= record[6]
+                served += 1
                 error = None if is_delivered else delivery.exception()
                 if error is not None:
                     _call_back(record, error, delivery.partition, at)
@@ -193,32 +212,34 @@ class Reports:
         return served
 
     def _wait(self, deadline: float | None, enough: Callable[[], bool] | None) -> None:
-        with self._wake:
-            self._pollers += 1
-            try:
-                while not self.ready and not self.silent and not (enough and enough()):
-                    left = _POLL_S if deadline is None else deadline - time.monotonic()
-                    if left <= 0:
-                        return
-                    self._wake.wait(min(left, _POLL_S))
-            finally:
-                self._pollers -= 1
+        # No `Condition`: a KeyboardInterrupt in its `wait()` may become a RuntimeError.
+        wakened = threading.Lock()
+        wakened.acquire()
+        try:
+            self._waiting.append(wakened)
+            while not self.ready and not self.silent and not (enough and enough()):
+                left = _POLL_S if deadline is None else deadline - time.monotonic()
+                if left <= 0:
+                    return
+                wakened.acquire(timeout=min(left, _POLL_S))
+        finally:
+            with suppress(ValueError):
+                self._waiting.remove(wakened)
 
     # -- in any thread ---------------------------------------------------------------------------
 
     def after_fork_in_child(self) -> None:
         """Replace the locks, which a thread that does not exist here may have held."""
         self._lock = threading.RLock()
-        self._wake = threading.Condition()
-        self._pollers = 0
+        self._waiting = []
 
     def wake(self) -> None:
         """Let waiting threads check again."""
-        if self._pollers:
-            with self._wake:
-                self._wake.notify_all()
+        for wakened in tuple(self._waiting):
+            with suppress(RuntimeError):  # it is awake already
+                wakened.release()
 
-    def add(self, report: Callable[[], object] | Group) -> None:
+    def add(self, report: Report) -> None:
         """Have something called by the next `serve()`."""
         self.ready.append(report)
         self.wake()
@@ -262,8 +283,7 @@ class Reports:
             )
             self._silently(1, record.size)
         else:
-            now = time.monotonic()
-            self.add(lambda: self._report_failure(record, error, now))
+            self.add(Failure(record, error, time.monotonic()))
 
     # -- private ---------------------------------------------------------------------------------
 
@@ -288,9 +308,13 @@ class Reports:
             self.silent += count
         self.wake()
 
-    def _report_failure(self, record: Record, error: OwnError, at: float) -> None:
-        self.release(record)
+
+def call(report: Callable[[], object] | Failure) -> None:
+    if isinstance(report, Failure):
+        record, error, at = report
         _call_back(record, error, record.partition, at)
+    else:
+        report()
 
 
 def _call_back(record: Record, error: OwnError, partition: int | None, at: float) -> None:

@@ -25,7 +25,7 @@ from aioproducer.compat.confluent._cluster import (
     known_cluster_id,
 )
 from aioproducer.compat.confluent._loop_side import LoopSide
-from aioproducer.compat.confluent._reports import Group, Reports
+from aioproducer.compat.confluent._reports import Failure, Group, Report, Reports, call
 from aioproducer.compat.confluent._settings import settings_of
 from aioproducer.compat.confluent._statistics import Clock
 from aioproducer.compat.confluent._transactions import TransactionalCalls
@@ -404,7 +404,7 @@ class _Outcomes(Reports):
         self._next: asyncio.Future[None] | None = None
         self._emptied: asyncio.Future[None] | None = None
 
-    def add(self, report: Callable[[], object] | Group) -> None:
+    def add(self, report: Report) -> None:
         """Call it."""
         try:
             if isinstance(report, Group):
@@ -412,7 +412,9 @@ class _Outcomes(Reports):
                 self._serve_group(report)
             else:
                 self.unseen += 1
-                report()
+                if isinstance(report, Failure):
+                    self.release(report.record)
+                call(report)
         finally:
             self.end_waits()
             if self._emptied is not None and not self.count:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import sys
 import time
 import types
 from collections.abc import Iterator
@@ -612,3 +613,40 @@ def test_property_that_is_neither_true_nor_false_is_refused() -> None:
     with pytest.raises(confluent_kafka.KafkaException) as raised:
         Producer(NOWHERE | {"delivery.report.only.error": "perhaps"})
     assert code_of(raised) == "_INVALID_ARG"
+
+
+def test_flush_ends_wherever_an_interrupt_has_ended_poll(cluster: ThreadedCluster) -> None:
+    """As by a signal handler, an interrupt is raised after the first call, the second..."""
+    events = 0
+
+    def interrupt(frame: types.FrameType, event: str, argument: object) -> None:
+        nonlocal events
+        if (
+            event == "c_return"
+            and frame.f_code.co_filename == Reports.__init__.__code__.co_filename
+        ):
+            events -= 1
+            if not events:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    after = 0
+    for attempt in range(1, 1000):
+        producer.produce("one", b"v", on_delivery=lambda *_: None)
+        producer.produce("one", b"v", on_delivery=lambda *_: None)
+        while not producer._reports.ready:
+            pass
+        events = attempt
+        try:
+            sys.setprofile(interrupt)
+            producer.poll(0)
+        except KeyboardInterrupt:
+            after = attempt
+        finally:
+            sys.setprofile(None)
+        assert producer.flush(5) == 0, attempt
+        if after < attempt:
+            break
+    assert after > 5
+    producer.close()
