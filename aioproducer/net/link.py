@@ -188,7 +188,7 @@ class BrokerLink:
     def can_connect(self, now: float) -> bool:
         """Return whether a dial, or the renewal of the session, may start now."""
         if self._is_connected:
-            return now >= self._renew_at
+            return now >= max(self._renew_at, self.throttled_until)
         return self._state in _NOT_DIALING and now >= self._retry_at
 
     def ready_at(self, now: float) -> float:

@@ -103,6 +103,21 @@ async def test_nothing_is_written_between_the_messages_of_a_renewal() -> None:
 
 
 @virtual_time
+async def test_a_renewal_waits_for_the_end_of_a_throttle_time() -> None:
+    async with connected() as (broker, it):
+        await asyncio.sleep(0.96 * LIFETIME_S)
+        it.client.throttle(1, it.now + 2)
+        it.client.maybe_connect(1, it.now)
+        assert it.client.ready_at(1, it.now) == it.now + 2
+        await asyncio.sleep(1.9)
+        assert broker.arrived == []
+        await asyncio.sleep(0.1)
+        it.client.maybe_connect(1, it.now)
+        await it.wait_for_state(NodeState.READY)
+        assert broker.arrived == ["SASL_HANDSHAKE", "SASL_AUTHENTICATE"]
+
+
+@virtual_time
 async def test_answers_to_earlier_requests_come_during_a_renewal() -> None:
     async with connected() as (broker, it):
         await asyncio.sleep(0.84 * LIFETIME_S)
