@@ -130,7 +130,6 @@ class Sender:
         self._stats = stats
         self._latencies = latencies
         self._preparing: set[int] = set()
-        self._changes_with_events = bool(accumulator.settings.linger) or transactions is not None
 
     # -- decisions -------------------------------------------------------------------------------
 
@@ -183,16 +182,17 @@ class Sender:
     def due_at(self, now: float, nodes: NodeView) -> float:
         """Return the loop time of the next turn after an event; `now` means at once.
 
-        If batches linger it is at once, since the resumed tasks may send the last records that
+        With lingering batches it is at once, since the resumed tasks may send the last records that
         adaptive linger waits for. It is also at once for the records of a transaction, which may
         have been aborted, and for leaderless partitions, whose metadata is requested again.
         """
         accumulator = self.accumulator
         if (
-            self.fatal_error is not None
+            accumulator.settings.linger
             or self._awaits_connection
             or self._readiness.leaderless
-            or (self._changes_with_events and accumulator.has_incomplete)
+            or self.fatal_error is not None
+            or (self._transactions is not None and accumulator.has_incomplete)
         ):
             return now
         return min(self._readiness.next_at, accumulator.next_expiry_at)

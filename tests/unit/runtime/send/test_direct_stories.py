@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aioproducer import Delivery, Producer
+from aioproducer import Producer
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError
 from aioproducer.testing import TopicSpec
@@ -75,7 +75,6 @@ EVENTS = st.sampled_from(
 )
 OPTIONS = st.fixed_dictionaries(
     {
-        "linger_ms": st.sampled_from([0, 0, 5]),
         "max_in_flight_requests_per_connection": st.sampled_from([1, 2, 5]),
         "enable_idempotence": st.booleans(),
         "acks": st.just("all"),
@@ -171,16 +170,15 @@ def story(steps: list[Any], options: dict[str, Any], *, alone: bool, fragments: 
                         seen.append(error)
                     continue
                 value = b"%d" % number + bytes(step["size"])
-                send = producer.send_and_wait if step["awaited"] else producer.send
                 try:
-                    sent = await send("t", value, partition=step["partition"])
+                    delivery = await producer.send("t", value, partition=step["partition"])
                 except KafkaError as error:
                     seen.append(error)
                     continue
-                if isinstance(sent, Delivery):
-                    deliveries.append(sent)
-                else:
-                    seen.append(sent)
+                deliveries.append(delivery)
+                if step["awaited"]:
+                    with contextlib.suppress(KafkaError):
+                        await delivery
                 if step["pause"] is not None:
                     await asyncio.sleep(step["pause"])
             await carry_out(kafka, ("start",))
