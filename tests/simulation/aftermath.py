@@ -31,6 +31,8 @@ _LONG_LINGER_MS = 500
 _SHORT_WAY_S = 0.01
 _SHARE_OF_LINGER = 0.25
 _MORE_THAN_HALF, _TWO_PARTITIONS, _OVERHEAD = 0.55, 2, 200
+_QUICK_WINDOWS = 12
+"""More send windows than these may take as long to send as the linger."""
 
 
 class Aftermath:
@@ -123,6 +125,7 @@ class Aftermath:
             or world.spec.base_latency_s > _SHORT_WAY_S
             or len(topic.partitions) < _TWO_PARTITIONS
             or size > min(config.max_request_size, topic.config.max_message_bytes) - _OVERHEAD
+            or size > _QUICK_WINDOWS * world.spec.window
         ):
             return
         began = world.now()

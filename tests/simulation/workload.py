@@ -307,13 +307,13 @@ class Workload:
                 timestamp_ms=entry.timestamp_ms,
             )
         except asyncio.CancelledError:
-            entry.state, entry.settled_at = CallState.UNKNOWN, self._loop.time()
+            entry.state, entry.settled_at = CallState.UNKNOWN, entry.asked_at
             raise
         except KafkaError as error:
             entry.error = error.with_traceback(None)  # whose frames would keep the batch alive
             self._trace(f"send_and_wait {entry.label} raises {type(error).__name__}")
             if isinstance(error, ProducerClosedError):
-                entry.state, entry.settled_at = CallState.UNKNOWN, self._loop.time()
+                entry.state, entry.settled_at = CallState.UNKNOWN, entry.asked_at
                 raise
         if entry.error is not None and entry.error.persistence is None:
             entry.state, entry.settled_at = CallState.REFUSED, self._loop.time()
