@@ -7,28 +7,27 @@ was given may have been meant for another option, and be a secret.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 
 def exists(name: str | os.PathLike[str]) -> bool:
     """Return whether there is anything of this name."""
-    try:
-        return Path(name).exists()
-    except (OSError, ValueError):
-        return False
+    return _holds(Path.exists, name)
 
 
 def is_file(name: str | os.PathLike[str]) -> bool:
     """Return whether this is a regular file, or a link to one."""
-    try:
-        return Path(name).is_file()
-    except (OSError, ValueError):
-        return False
+    return _holds(Path.is_file, name)
 
 
 def is_folder(name: str | os.PathLike[str]) -> bool:
     """Return whether this is a folder, or a link to one."""
+    return _holds(Path.is_dir, name)
+
+
+def _holds(question: Callable[[Path], bool], name: str | os.PathLike[str]) -> bool:
     try:
-        return Path(name).is_dir()
+        return question(Path(name))
     except (OSError, ValueError):
         return False

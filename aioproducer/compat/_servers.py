@@ -10,16 +10,24 @@ from aioproducer.config.option import plain
 _PORT: Final = 9092
 
 
-def servers_option(servers: str | Iterable[Any]) -> list[str]:
-    """Return addresses with their ports, 9092 where there is none, each once; no empty ones."""
+def servers_option(servers: str | Iterable[Any], *, ignores_schemes: bool = False) -> list[str]:
+    """Return addresses with their ports, 9092 where there is none, each once; no empty ones.
+
+    Args:
+        servers: with commas between them, or each by itself.
+        ignores_schemes: whether `PROTOCOL://` is left out; otherwise such an address is refused
+            later, as it was given.
+    """
     if isinstance(servers, str):
         servers = servers.split(",")
     addresses = [str(plain(server)).strip() for server in servers]
+    if ignores_schemes:
+        addresses = [address.rpartition("://")[2] for address in addresses]
     return list(dict.fromkeys(_with_port(address) for address in addresses if address))
 
 
 def _with_port(address: str) -> str:
-    if "://" in address:  # refused later, as it was given
+    if "://" in address:
         return address
     if address.startswith("["):
         return address if "]:" in address else f"{address}:{_PORT}"

@@ -255,17 +255,7 @@ class RowsSource:
 def _member_batches(member: Member, read: _Read, skip: int, before: int) -> Iterator[RowBatch]:
     with ExitStack() as stack:
         for chunk in read(member.open(stack), skip, stack):
-            yield RowBatch(
-                file=member.file,
-                member=member.name,
-                first_row=chunk.first_row,
-                fields=chunk.fields,
-                columns=chunk.columns,
-                lines=chunk.lines,
-                lines_are_json=chunk.lines_are_json,
-                progress=before + member.consumed(),
-                dialect=chunk.dialect,
-            )
+            yield chunk.batch(member.file, member.name, before + member.consumed())
 
 
 def _size(file: str) -> int | None:

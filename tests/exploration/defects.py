@@ -123,9 +123,8 @@ OWN = (
     Defect(
         "keep the node when every batch of a request has ended",
         "core/sending/sender.py",
-        "        live = [batch for batch in batches if not batch.done]\n"
         "        if not live:\n            self._preparing.discard(node_id)\n",
-        "        live = [batch for batch in batches if not batch.done]\n",
+        "",
     ),
     Defect(
         "keep a metadata request that has failed",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aioproducer.errors import KafkaError
 from aioproducer.runtime.delivery import Delivery
@@ -79,6 +79,12 @@ class Entry:
     call: Sequence[Entry] = ()
     transaction: int | None = None
     source: Source | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the call that sends the record."""
+        names = ("topic", "value", "key", "headers", "partition", "timestamp_ms")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def label(self) -> str:

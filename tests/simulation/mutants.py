@@ -164,8 +164,8 @@ MUTANTS = (
     Mutant(
         "give back a place too many when a batch was split",
         "core/batching/accumulator.py",
-        "            if batch.size and self.pool.limits_records:",
-        "            if self.pool.limits_records:",
+        "            if batch.size:  # else",
+        "            if batch:  # else",
     ),
     Mutant(
         "give every record of a refused batch the error of the bad one",

@@ -123,7 +123,6 @@ class Workload:
     def _styles(self) -> list[Callable[[list[Entry], random.Random], Coroutine[Any, Any, None]]]:
         return [
             self._one_by_one,
-            self._in_one_call,
             self._together,
             self._dropping,
             self._called_back,
@@ -135,13 +134,12 @@ class Workload:
     # -- styles -----------------------------------------------------------------------------------
 
     async def _one_by_one(self, draft: list[Entry], rng: random.Random) -> None:
+        in_one_call = rng.random() < 0.5
         for entry in draft:
-            if await self.send(entry):
+            if in_one_call:
+                await self.send_and_wait(entry)
+            elif await self.send(entry):
                 await self.watch(entry)
-
-    async def _in_one_call(self, draft: list[Entry], rng: random.Random) -> None:
-        for entry in draft:
-            await self.send_and_wait(entry)
 
     async def _together(self, draft: list[Entry], rng: random.Random) -> None:
         accepted = [entry for entry in draft if await self.send(entry)]
@@ -269,14 +267,7 @@ class Workload:
         self._ledger.entries.append(entry)
         entry.asked_at = self._loop.time()
         try:
-            entry.delivery = await self._producer.send(
-                entry.topic,
-                entry.value,
-                entry.key,
-                headers=entry.headers,
-                partition=entry.partition,
-                timestamp_ms=entry.timestamp_ms,
-            )
+            entry.delivery = await self._producer.send(**entry.arguments)
         except asyncio.CancelledError:
             entry.state = CallState.CANCELLED
             raise
@@ -298,14 +289,7 @@ class Workload:
         self._ledger.entries.append(entry)
         entry.asked_at = self._loop.time()
         try:
-            entry.metadata = await self._producer.send_and_wait(
-                entry.topic,
-                entry.value,
-                entry.key,
-                headers=entry.headers,
-                partition=entry.partition,
-                timestamp_ms=entry.timestamp_ms,
-            )
+            entry.metadata = await self._producer.send_and_wait(**entry.arguments)
         except asyncio.CancelledError:
             entry.state, entry.settled_at = CallState.UNKNOWN, entry.asked_at
             raise

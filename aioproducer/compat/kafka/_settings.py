@@ -158,7 +158,7 @@ def producer_config(given: Mapping[str, Any], config: dict[str, Any]) -> Produce
     in_flight = plain(options.get("max_in_flight_requests_per_connection"))
     if excludes_idempotence(options, in_flight if isinstance(in_flight, int) else None):
         options["enable_idempotence"] = False
-    options["bootstrap_servers"] = servers_option(_without_schemes(config["bootstrap_servers"]))
+    options["bootstrap_servers"] = servers_option(config["bootstrap_servers"], ignores_schemes=True)
     options["client_id"] = config["client_id"]
     if "connections_max_idle_ms" in given and given["connections_max_idle_ms"] is None:
         options["connections_max_idle_ms"] = -1
@@ -171,12 +171,6 @@ def producer_config(given: Mapping[str, Any], config: dict[str, Any]) -> Produce
     read = ProducerConfig(**options)
     config["enable_idempotence"] = read.effective_idempotence
     return read
-
-
-def _without_schemes(servers: Any) -> list[str]:
-    """Return addresses without the `PROTOCOL://` that kafka-python ignores, as Java does."""
-    given = servers.split(",") if isinstance(servers, str) else servers
-    return [str(plain(server)).rpartition("://")[2] for server in given]
 
 
 def _is_default(name: str, value: Any) -> bool:

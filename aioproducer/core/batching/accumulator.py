@@ -487,7 +487,7 @@ class RecordAccumulator:
     @property
     def has_queued(self) -> bool:
         """Whether any batch is not at a transport: it is queued, or has no partition yet."""
-        return bool(self._incomplete) and any(not batch.pins for batch in self._incomplete)
+        return any(not batch.pins for batch in self._incomplete)
 
     @property
     def is_idle(self) -> bool:
@@ -588,6 +588,5 @@ class RecordAccumulator:
         buffer = batch.take_buffer()
         if buffer is not None:
             self.pool.deallocate(buffer, batch.size)
-            # A part has no size: the batch that it is a part of counts all its records.
-            if batch.size and self.pool.limits_records:
+            if batch.size:  # else it is a part of a batch that counts all its records
                 self.pool.return_records(batch.count)

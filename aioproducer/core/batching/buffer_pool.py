@@ -54,7 +54,6 @@ class BufferPool:
         most_records: `buffer_max_records`; None for no limit.
 
     Attributes:
-        limits_records: whether there is a limit of records.
         ceiling: total number of records that may have been buffered until now.
         on_ceiling: called when `ceiling` has changed.
     """
@@ -63,7 +62,6 @@ class BufferPool:
         self, total: int, poolable: int, overhead: int = 0, most_records: int | None = None
     ) -> None:
         self.total = total
-        self.limits_records: bool = most_records is not None
         self.ceiling: int = NO_CEILING if most_records is None else most_records
         self.on_ceiling: Callable[[int], None] | None = None
         self.poolable = poolable
@@ -175,7 +173,7 @@ class BufferPool:
 
     def return_records(self, count: int) -> None:
         """Raise the ceiling by a number of records that are not buffered any more."""
-        if self.limits_records:
+        if self.ceiling != NO_CEILING:
             self.ceiling += count
             if self.on_ceiling is not None:
                 self.on_ceiling(self.ceiling)

@@ -411,9 +411,8 @@ class IdempotentSequencer(Sequencer):
 
     def _ensure_fresh(self, partition: _Partition) -> bool:
         """Prepare a partition with nothing in flight for a new batch, if possible."""
-        if partition.identity == self.identity and partition.is_whole:
-            return partition.identity is not None
-        self._restart(partition)
+        if partition.identity != self.identity or not partition.is_whole:
+            self._restart(partition)
         return partition.is_whole and partition.identity is not None
 
     def _maybe_restart(self, partition: _Partition) -> None:

@@ -263,14 +263,7 @@ class Sender:
 
     def without_done(self, node_id: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Release batches that ended while their request was prepared; return the others."""
-        ended = [batch for batch in batches if batch.done]
-        if not ended:
-            return batches
-        self._let_go(ended)
-        live = [batch for batch in batches if not batch.done]
-        if not live:
-            self._preparing.discard(node_id)
-        return live
+        return self._without(node_id, batches, [batch for batch in batches if batch.done])
 
     def without_outdated(
         self, node_id: int, batches: list[ProducerBatch], now: float
@@ -281,16 +274,10 @@ class Sender:
         and in another cluster the producer id may belong to another producer.
         """
         outdated = [b for b in batches if not b.done and self._sequencer.is_outdated(b)]
-        if not outdated:
-            return batches
         for batch in outdated:
             batch.attempts -= 1
             self.accumulator.reenqueue(batch, now, 0)
-        self._let_go(outdated)
-        live = [batch for batch in batches if batch not in outdated]
-        if not live:
-            self._preparing.discard(node_id)
-        return live
+        return self._without(node_id, batches, outdated)
 
     def on_not_dispatched(
         self, node_id: int, batches: Sequence[ProducerBatch], error: KafkaError, now: float
@@ -590,6 +577,19 @@ class Sender:
         self.accumulator.acknowledge(batch, outcome)
         batch.on_wire = False
         self._stats.on_batch_acknowledged(batch, now)
+
+    def _without(
+        self, node_id: int, batches: list[ProducerBatch], gone: Sequence[ProducerBatch]
+    ) -> list[ProducerBatch]:
+        """Release batches of a request that is being prepared; return the others."""
+        if not gone:
+            return batches
+        self._let_go(gone)
+        released = frozenset(gone)
+        live = [batch for batch in batches if batch not in released]
+        if not live:
+            self._preparing.discard(node_id)
+        return live
 
     def _let_go(self, batches: Sequence[ProducerBatch]) -> None:
         for batch in batches:

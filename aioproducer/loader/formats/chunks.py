@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from aioproducer.loader.errors import SourceError
-from aioproducer.loader.rows import BadRow, Dialect, Fields
+from aioproducer.loader.rows import BadRow, Dialect, Fields, RowBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,20 @@ class Chunk:
     lines: Sequence[bytes] | None = None
     lines_are_json: bool = False
     dialect: Dialect | None = None
+
+    def batch(self, file: str, member: str | None, progress: int = 0) -> RowBatch:
+        """Return the rows with where they are from."""
+        return RowBatch(
+            file,
+            member,
+            self.first_row,
+            self.fields,
+            self.columns,
+            self.lines,
+            self.lines_are_json,
+            progress,
+            self.dialect,
+        )
 
 
 class Format(Protocol):

@@ -28,6 +28,7 @@ from uuid import UUID
 from aioproducer._util import log
 from aioproducer._util.tasks import start_later
 from aioproducer.core.batching.batch import ProducerBatch
+from aioproducer.core.batching.buffer_pool import NO_CEILING
 from aioproducer.core.sending.actions import Connect, Dispatch, RequestIdentity
 from aioproducer.core.sending.idempotence import ProducerIdentity
 from aioproducer.core.sending.sender import Sender
@@ -151,7 +152,7 @@ class SenderTask:
             or self._transactions is not None
             or self._after_dispatch is not None
             or accumulator.settings.batch_records is not None
-            or accumulator.pool.limits_records
+            or accumulator.pool.ceiling != NO_CEILING
             or self._encoder.compresses
         ):
             return None

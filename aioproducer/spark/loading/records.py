@@ -105,7 +105,7 @@ class RowsToRecords:
 
     def _table(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
         files, batch = _without(batch, FILE)
-        yield files, _rows(Chunk(1, rows_of(batch), tuple(batch.schema.names)))
+        yield files, _batch_of(Chunk(1, rows_of(batch), tuple(batch.schema.names)))
 
     def _csv(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
         files, batch = _without(batch, FILE)
@@ -119,7 +119,7 @@ class RowsToRecords:
             else:
                 fields.append([*(_csv_field(field, null) for field in row[:own]), *row[own:]])
         dialect = getattr(self.files.format, "dialect", None)
-        yield files, _rows(Chunk(1, fields, tuple(batch.schema.names), dialect=dialect))
+        yield files, _batch_of(Chunk(1, fields, tuple(batch.schema.names), dialect=dialect))
 
     def _lines(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
         known = cast("LinesFormat | NdjsonFormat", self.files.format)
@@ -130,7 +130,7 @@ class RowsToRecords:
             files, texts = [files[place] for place in filled], [texts[place] for place in filled]
             folders = folders.take(filled)
         chunk = known.parse(cut_lines(texts, known.max_row_bytes))
-        yield files, _rows(_in_folders(chunk, folders) if folders.num_columns else chunk)
+        yield files, _batch_of(_in_folders(chunk, folders) if folders.num_columns else chunk)
 
     def _avro(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
         files, folders = _without(batch, FILE)
@@ -138,9 +138,9 @@ class RowsToRecords:
             named = dict(zip(folders.schema.names, values, strict=True))
             try:
                 with _opened(file) as stream:
-                    for first_row, fields in avro_rows(stream):
+                    for _, fields in avro_rows(stream):
                         rows = [_with_values(row, named) for row in fields] if named else fields
-                        yield [file] * len(rows), _rows(Chunk(first_row, rows, None))
+                        yield [file] * len(rows), _batch_of(Chunk(1, rows, None))
             except SourceError as error:
                 raise SourceError(
                     f"cannot read {file}: {error.message}", advice=error.advice
@@ -202,17 +202,8 @@ def _rejected(file: str, row: BadRow) -> RejectedRowError:
     return RejectedRowError(text, advice="name a dead-letter file to go on past such rows")
 
 
-def _rows(chunk: Chunk) -> RowBatch:
-    return RowBatch(
-        "",
-        None,
-        1,
-        chunk.fields,
-        chunk.columns,
-        chunk.lines,
-        chunk.lines_are_json,
-        dialect=chunk.dialect,
-    )
+def _batch_of(chunk: Chunk) -> RowBatch:
+    return chunk.batch("", None)  # the file of each row is kept beside it
 
 
 def _csv_field(field: Any, null: str | None) -> Any:

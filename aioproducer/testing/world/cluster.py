@@ -258,11 +258,11 @@ class SimCluster(ClusterState):
 
         Each replica does that by itself, and counts from the records' timestamps.
         """
-        for each in self._replicated():
-            if (each.topic, each.index) == (topic, partition):
-                each.producers = ProducerStates()
-                self.producers_lost += 1
-                self.trace(f"b{each.leader} has no producers in {topic}-{partition}")
+        found = self.partition(topic, partition)
+        if found is not None:
+            found.producers = ProducerStates()
+            self.producers_lost += 1
+            self.trace(f"b{found.leader} has no producers in {topic}-{partition}")
 
     def has_had(self, name: str, since: float, until: float) -> bool:
         """Return whether one topic of this name existed all the time between two moments."""

@@ -17,7 +17,7 @@ from aioproducer.testing.broker.faults import Fault as ScriptedFault
 from aioproducer.testing.world.faults import Fault, Probe, Shape, World, node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse
-from simulation.faults.brokers import amid_requests, move_leader
+from simulation.faults.brokers import amid_requests, move_leader, some_partition
 
 _REFUSALS = (2, 3, 6, 7, 9, 13, 19, 56, 74, 76, 89, 100)
 """Retriable codes of the produce error table, answered without writing."""
@@ -244,8 +244,8 @@ class FirstRefused(Fault):
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
         """Mostly the very next batch."""
-        topic = rng.choice(sorted(shape.topics))
-        return cls(at, topic, rng.randrange(shape.topics[topic]), rng.choice((0, 0, 1, 5)))
+        topic, partition = some_partition(rng, shape)
+        return cls(at, topic, partition, rng.choice((0, 0, 1, 5)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,8 +284,7 @@ class LeaderWithoutProducers(Fault):
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
         """Any partition, mostly amid several requests."""
-        topic = rng.choice(sorted(shape.topics))
-        partition = rng.randrange(shape.topics[topic])
+        topic, partition = some_partition(rng, shape)
         return cls(at, topic, partition, rng.randrange(3), rng.choice((1, 2, 3)))
 
 

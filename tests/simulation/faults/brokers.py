@@ -128,8 +128,7 @@ class LeaderMove(Fault):
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
         """Any partition."""
-        topic = rng.choice(sorted(shape.topics))
-        return cls(at, topic, rng.randrange(shape.topics[topic]))
+        return cls(at, *some_partition(rng, shape))
 
 
 def move_leader(world: World, topic: str, partition: int) -> int:
@@ -139,6 +138,12 @@ def move_leader(world: World, topic: str, partition: int) -> int:
         return 0
     world.cluster.move_leader(topic, partition)
     return 1
+
+
+def some_partition(rng: random.Random, shape: Shape) -> tuple[str, int]:
+    """Return a partition of one of the topics."""
+    topic = rng.choice(sorted(shape.topics))
+    return topic, rng.randrange(shape.topics[topic])
 
 
 def amid_requests(
@@ -215,8 +220,7 @@ class StaleMetadata(LastingFault):
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
         """Any broker, any partition."""
-        topic = rng.choice(sorted(shape.topics))
-        partition = rng.randrange(shape.topics[topic])
+        topic, partition = some_partition(rng, shape)
         return cls(at, node(rng, shape), duration(rng), topic, partition)
 
 

@@ -1206,6 +1206,13 @@ async def test_a_dial_that_is_cancelled_with_its_loop_ends_cancelled_and_without
         assert caplog.records == []
 
 
+async def harness_of(dialer: MemoryDialer) -> Harness:
+    """A client with one node, for a loop that is not the test's."""
+    it = Harness(dialer, SETTINGS)
+    it.client.set_nodes({1: Node(1, "broker", 9092)})
+    return it
+
+
 def test_an_interrupt_during_a_dial_ends_it_without_a_warning_and_passes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -1213,13 +1220,8 @@ def test_an_interrupt_during_a_dial_ends_it_without_a_warning_and_passes(
         async def connect(self, address: Address, *, server_hostname: str, limit: int) -> Any:
             raise KeyboardInterrupt
 
-    async def begin() -> Harness:
-        it = Harness(Interrupted({}), SETTINGS)
-        it.client.set_nodes({1: Node(1, "broker", 9092)})
-        return it
-
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        it = runner.run(begin())
+        it = runner.run(harness_of(Interrupted({})))
         loop = runner.get_loop()
         loop.call_soon(it.client.maybe_connect, 1, loop.time())
         with pytest.raises(KeyboardInterrupt):
@@ -1231,13 +1233,8 @@ def test_an_interrupt_during_a_dial_ends_it_without_a_warning_and_passes(
 
 
 def test_nodes_of_a_client_that_is_dropped_with_its_loop_are_closed() -> None:
-    async def begin() -> Harness:
-        it = Harness(MemoryDialer({}), SETTINGS)
-        it.client.set_nodes({1: Node(1, "broker", 9092)})
-        return it
-
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        it = runner.run(begin())
+        it = runner.run(harness_of(MemoryDialer({})))
         assert it.client.state(1) is NodeState.DISCONNECTED
     it.client.drop()
     assert it.client.state(1) is NodeState.CLOSED
