@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from aioproducer._util.arguments import timeout_of
@@ -67,6 +68,11 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         self._fast_path: FastPathProtocol | None = None
         serializers = settings.key_serializer, settings.value_serializer
         self._serializers = None if is_plain(*serializers) else RecordSerializers(*serializers)
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if cls.send is not Producer.send and cls.send_and_wait is Producer.send_and_wait:
+            cls.send_and_wait = _send_then_wait  # type: ignore[method-assign]
 
     # -- sending ---------------------------------------------------------------------------------
 
@@ -155,7 +161,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """`send`, then await the delivery.
+        """`send`, then await the delivery; also a `send` that a subclass has in its place.
 
         Raises:
             KafkaError: what `send` raises, or why the delivery failed.
@@ -345,6 +351,12 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         if self._serializers is not None:
             return self._serializers.prepare(topic, key, value, headers)
         return unchanging(key), unchanging(value), header_pairs(topic, headers)
+
+
+@wraps(Producer.send_and_wait)
+async def _send_then_wait(self: Producer, *arguments: Any, **options: Any) -> RecordMetadata:
+    """Do `Producer.send_and_wait` with the `send` of a subclass."""
+    return await (await self.send(*arguments, **options))
 
 
 NATIVE_SENDS: Final = (

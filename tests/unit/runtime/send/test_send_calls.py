@@ -363,6 +363,27 @@ async def test_subclass_may_override_send_and_call_the_original():
     bench.end()
 
 
+async def test_send_and_wait_of_a_subclass_calls_its_send():
+    class Prefixing:
+        async def send(self, topic, value=None, key=None, **rest):
+            return await super().send(topic, b"prefix-" + value, key, **rest)
+
+    class Prefixed(Prefixing, Producer):
+        pass
+
+    class Further(Prefixed):
+        pass
+
+    assert inspect.signature(Further.send_and_wait) == inspect.signature(Producer.send_and_wait)
+    bench = await opened(producer_type=Further)
+    waiting = asyncio.create_task(bench.producer.send_and_wait("a", b"v"))
+    await asyncio.sleep(0)
+    assert bench.contents()[0][2].count(b"prefix-") == 2
+    bench.complete_oldest()
+    assert (await waiting).serialized_value_size == len(b"prefix-v")
+    bench.end()
+
+
 async def test_serializers_are_never_passed_by():
     bench = await opened(value_serializer=lambda value: value.upper())
     await bench.producer.send("a", b"second")
