@@ -172,7 +172,8 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
             )
             if delivery is not None:
                 return await delivery
-        return await (await self._append(topic, value, key, headers, partition, timestamp_ms))
+        arguments = (topic, value, key, headers, partition, timestamp_ms)
+        return await (await self._append(*arguments, is_awaited=True))
 
     async def flush(self, timeout: float | None = None, *, raise_failures: bool = False) -> int:
         """Send what was accepted so far without lingering, and wait for the outcomes.
@@ -269,7 +270,9 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         if self._fast_path is not None:
             self._fast_path.close()
 
-    async def _send_seen(self, engine: ProducerEngine, record: Record) -> Delivery:
+    async def _send_seen(
+        self, engine: ProducerEngine, record: Record, is_awaited: bool
+    ) -> Delivery:
         """`send` with interceptors."""
         chain, appender = engine.interceptor_chain, engine.appender
         made = chain.show(record, self._prepare)
@@ -279,7 +282,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
                 parts = await appender.finished(parts[0], made)
             topic, key, value, pairs, partition, timestamp_ms = parts
             delivery: Delivery | None = appender.fast_path.append(
-                topic, value, key, pairs, partition, timestamp_ms
+                topic, value, key, pairs, partition, timestamp_ms, is_awaited
             )
             if delivery is None:
                 delivery = await appender.append(*parts)
@@ -309,12 +312,16 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         headers: HeadersInput,
         partition: int | None,
         timestamp_ms: int | None,
+        *,
+        is_awaited: bool = False,
     ) -> Coroutine[Any, Any, Delivery]:
         engine = self._usable()
         if engine.interceptor_chain.sees_records:
             record = Record(value, key, headers, timestamp_ms, partition, topic)
-            return self._send_seen(engine, record)
-        return self._send_prepared(engine, topic, value, key, headers, partition, timestamp_ms)
+            return self._send_seen(engine, record, is_awaited)
+        return self._send_prepared(
+            engine, topic, value, key, headers, partition, timestamp_ms, is_awaited
+        )
 
     async def _send_prepared(
         self,
@@ -325,6 +332,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         headers: HeadersInput,
         partition: int | None,
         timestamp_ms: int | None,
+        is_awaited: bool,
     ) -> Delivery:
         """`send` without interceptors."""
         prepared = self._prepare(topic, key, value, headers)
@@ -337,7 +345,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
             # What is bytes by now may take the fast path like any other record.
             fast_path = engine.appender.fast_path
             delivery: Delivery | None = fast_path.append(
-                topic, value, key, pairs, partition, timestamp_ms
+                topic, value, key, pairs, partition, timestamp_ms, is_awaited
             )
             if delivery is not None:
                 return delivery

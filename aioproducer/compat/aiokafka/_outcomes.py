@@ -29,6 +29,10 @@ Outcome = asyncio.Future[RecordMetadata | None]
 _await_future: Final = asyncio.Future.__await__
 
 
+def _ignore(_: object) -> None:
+    """Do nothing."""
+
+
 class RecordFuture(Outcome):
     """A future of one record. Awaiting it costs no turn of the loop more than its delivery does."""
 
@@ -46,7 +50,7 @@ class RecordFuture(Outcome):
         wait = self._delivery.__await__()
         if hasattr(wait, "cancel"):
             return self._resumed_directly(wait)
-        return super().__await__()  # a delivery in pure Python makes a future itself
+        return self._awaited()  # a delivery in pure Python makes a future itself
 
     __iter__ = __await__
 
@@ -57,6 +61,14 @@ class RecordFuture(Outcome):
             for wait in self._waits:
                 wait.cancel(msg)
         return is_cancelled
+
+    def _awaited(self) -> Generator[Any, None, RecordMetadata | None]:
+        batch = self._delivery._batch
+        batch.add_listener(self, _ignore)  # so that the batch need not linger
+        try:
+            return (yield from _await_future(self))
+        finally:
+            batch.remove_listener(self)
 
     def _resumed_directly(self, wait: Any) -> Generator[Any, None, RecordMetadata | None]:
         waits = self._waits
@@ -106,7 +118,7 @@ class RecordFutures:
         if batch.outcome is None:
             # A listener of the batch is far cheaper than a callback with a context, and setting a
             # future's result runs no other code.
-            batch.add_listener(batch, self._complete)
+            batch.add_observer(batch, self._complete)
         else:
             self._complete(batch)
         return future
@@ -143,7 +155,7 @@ def batch_future(batch: ProducerBatch | None, *, acknowledged: bool) -> Outcome:
         return future
     listener = (future, batch, acknowledged)
     if batch.outcome is None:
-        batch.add_listener(listener, _complete_batch)
+        batch.add_observer(listener, _complete_batch)
     else:
         _complete_batch(listener)
     return future

@@ -258,7 +258,7 @@ class Reports:
         group = self.groups.get(batch)
         if group is None:
             group = self.groups[batch] = Group(batch)
-            batch.add_listener(group, self._on_batch)
+            batch.add_observer(group, self._on_batch)
         return group
 
     def report_when_done(self, record: Record, delivery: Delivery) -> None:

@@ -226,7 +226,7 @@ class RecordAccumulator:
         on_part_done = self._when_all_are_done(batch, keys)
         for key, part in keys.items():
             self.pin(batch)
-            part.add_listener(key, on_part_done)
+            part.add_observer(key, on_part_done)
         self._incomplete.discard(batch)
 
     def line_up_part(self, part: ProducerBatch) -> None:
@@ -371,7 +371,7 @@ class RecordAccumulator:
         for part in parts:
             self.pin(batch)
             self._incomplete.add_part(part)
-            part.add_listener(part, on_part_done)
+            part.add_observer(part, on_part_done)
             self.reenqueue(part, now, 0)
         self._incomplete.discard(batch)
 

@@ -90,6 +90,7 @@ class ProducerBatch:
     __slots__ = (
         "_final_count",
         "_most",
+        "_observers",
         "_on_unretrieved",
         "_places",
         "attempts",
@@ -175,6 +176,7 @@ class ProducerBatch:
         self._final_count = 0
         self.listeners: dict[object, Callable[[object], None]] = {}
         """Callbacks by key, called when the outcome is set; see `add_listener`."""
+        self._observers: int = 0
         self._on_unretrieved = on_unretrieved
         self._most = most
         if most is not None:
@@ -210,8 +212,8 @@ class ProducerBatch:
 
     @property
     def watchers(self) -> int:
-        """Number of listeners; each awaited delivery is one."""
-        return len(self.listeners)
+        """Number of awaited records: listeners without those of `add_observer`."""
+        return len(self.listeners) - self._observers
 
     def try_append(self, record: SerializedRecord) -> bool:
         """Append one record; return False if the batch is closed or has no room.
@@ -274,6 +276,11 @@ class ProducerBatch:
     def add_listener(self, key: object, callback: Callable[[object], None]) -> None:
         """Call `callback(key)` once, when the outcome is set; `key` must be unique."""
         self.listeners[key] = callback
+
+    def add_observer(self, key: object, callback: Callable[[object], None]) -> None:
+        """Do `add_listener` for a listener that awaits no record and is never removed."""
+        self.listeners[key] = callback
+        self._observers += 1
 
     def remove_listener(self, key: object) -> None:
         """Remove a listener; unknown keys are ignored."""

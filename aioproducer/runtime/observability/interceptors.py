@@ -122,7 +122,7 @@ class InterceptorChain:
             if batch.done:
                 self._on_batch_done(batch)
             else:
-                batch.add_listener(self, lambda _: self._on_batch_done(batch))
+                batch.add_observer(self, lambda _: self._on_batch_done(batch))
         watched.append((delivery, parts[3]))
 
     def refused(self, parts: RowParts, error: BaseException) -> None:

@@ -138,7 +138,7 @@ class EarlyRecords:
         batch = self._accumulator.open_early(record, now, buffer=buffer, size=size)
         early = _EarlyBatch(batch, [record.partition])
         self._topics.setdefault(topic, deque()).append(early)
-        batch.add_listener(early, self._discard)
+        batch.add_observer(early, self._discard)
         # No queue has the batch: nothing else wakes the sender when it expires.
         self._sender_task.advance(now + self._accumulator.settings.delivery_timeout)
         return self._batch_appender.early_delivery(record, batch)

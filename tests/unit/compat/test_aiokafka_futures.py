@@ -37,6 +37,24 @@ async def test_futures_of_one_batch_have_each_their_own_result(producer: AIOKafk
         assert metadata == futures[number].result() == await futures[number]
 
 
+async def test_batch_counts_as_awaited_while_the_future_of_its_record_is(
+    producer: AIOKafkaProducer,
+) -> None:
+    future = await producer.send("t", b"v", partition=0)
+    (batch,) = producer._futures._open
+    assert batch.watchers == 0
+    waiting = asyncio.create_task(_awaited(future))
+    await asyncio.sleep(0)
+    assert batch.watchers == 1
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert batch.watchers == 0
+
+
+async def _awaited(future: asyncio.Future[Any]) -> Any:
+    return await future
+
+
 async def test_results_have_the_time_at_which_the_broker_appended() -> None:
     topic = TopicSpec(1, 1, {"message.timestamp.type": "LogAppendTime"})
     async with EmbeddedCluster() as cluster:

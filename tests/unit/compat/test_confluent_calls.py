@@ -19,8 +19,10 @@ from aioproducer.compat import confluent
 from aioproducer.compat.confluent import KafkaError, Message, Producer, errors
 from aioproducer.compat.confluent._reports import Group, Reports
 from aioproducer.compat.confluent._settings import settings_of
+from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.testing import ThreadedCluster, TopicSpec
 from aioproducer.testing.security import ListenerSecurity
+from aioproducer.types import TopicPartition
 
 WAIT_S = 20.0
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
@@ -404,6 +406,13 @@ def test_exception_in_the_middle_of_a_batch_leaves_the_rest_for_the_next_poll(
         assert len(producer) == 0
         assert producer.poll(0.1) == 0
     assert seen == [0, 1, 2, 3, 4]
+
+
+def test_report_of_a_record_does_not_count_as_an_await_of_it() -> None:
+    batch = ProducerBatch(TopicPartition("t", 0), bytearray(100), 100, now=0.0)
+    delivery: Any = type("Delivery", (), {"_batch": batch})()
+    Reports(None, 10, 1000).group(delivery)
+    assert (len(batch.listeners), batch.watchers) == (1, 0)
 
 
 def test_outcome_is_reported_once_though_the_batch_reports_it_twice() -> None:

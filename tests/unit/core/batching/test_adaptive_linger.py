@@ -51,6 +51,14 @@ def test_linger_of_more_than_64_batches_does_not_end_early(batches: int, ends_ea
     assert bool(core.poll()) is ends_early
 
 
+def test_record_that_is_observed_but_not_awaited_lingers() -> None:
+    core = asked(1)
+    core.append().add_observer(object(), lambda _: None)
+    assert core.poll() == []
+    core.now += LINGER
+    assert len(core.poll()) == 1
+
+
 def test_single_awaiter_does_not_linger_for_others_that_never_come() -> None:
     core = asked(1)
     for _ in range(3):

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from itertools import pairwise
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from aioproducer.net.response_protocol import ResponseProtocol
 from aioproducer.runtime.engine import ProducerEngine
 from aioproducer.testing import TopicSpec
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
-from aioproducer.types import Persistence, TopicPartition
+from aioproducer.types import Persistence, Record, TopicPartition
 
 from .direct_sends import send_by_queue, transport_of
 
@@ -45,10 +46,25 @@ def test_a_single_record_gets_into_the_spare_batch_on_the_fast_path(
     run_virtual(run, brokers=1, topics={"t": 1})
 
 
-def test_a_task_that_awaits_each_record_sends_it_directly_in_spite_of_linger() -> None:
+class Interceptor:
+    def on_send(self, record: Record) -> Record:
+        return record
+
+    def on_acknowledgement(self, metadata: object, error: object, headers: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"value_serializer": bytes.upper}, {"interceptor_classes": (Interceptor(),)}],
+    ids=["bytes", "serializer", "interceptor"],
+)
+def test_a_task_that_awaits_each_record_sends_it_directly_in_spite_of_linger(
+    options: dict[str, Any],
+) -> None:
     async def run(kafka: VirtualKafka) -> None:
         kafka.world.network.fragments = False
-        async with kafka.producer(linger_ms=50) as producer:
+        async with kafka.producer(linger_ms=50, **options) as producer:
             await producer.warm_up(["t"])
             took: list[float] = []
             called: list[str] = []
@@ -78,6 +94,21 @@ def test_records_that_are_not_awaited_linger_after_some_that_are() -> None:
             assert kafka.now - before > 0.05
             assert producer._engine is not None
             assert producer._engine.stats.batches_sent == 4
+
+    run_virtual(run, brokers=1, topics={"t": 1})
+
+
+def test_records_that_only_an_interceptor_watches_linger() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        async with kafka.producer(linger_ms=100, interceptor_classes=(Interceptor(),)) as producer:
+            await producer.send("t", b"alone")
+            await asyncio.sleep(1)
+            for number in range(8):
+                await producer.send("t", b"%d" % number)
+                await asyncio.sleep(0.02)
+            await producer.flush()
+            assert producer._engine is not None
+            assert producer._engine.stats.batches_sent == 3
 
     run_virtual(run, brokers=1, topics={"t": 1})
 
