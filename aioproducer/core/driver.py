@@ -22,22 +22,13 @@ it changes is that a request less is in flight.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-from aioproducer.core.liveness import Connections
-from aioproducer.core.metadata.requests import MetadataNodes
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from aioproducer.core.metadata.requests import MetadataRequests
-    from aioproducer.core.sending.actions import Action
+    from aioproducer.core.metadata.requests import MetadataNodes, MetadataRequests
     from aioproducer.core.sending.sender import Sender
     from aioproducer.core.transactions.coordinator_requests import CoordinatorRequests
-
-
-class Network(Connections, MetadataNodes, Protocol):
-    """The facts about connections that the deciders need."""
 
 
 class Turns(NamedTuple):
@@ -70,46 +61,10 @@ class Driver:
         self.metadata: MetadataRequests = metadata
         self.transactions: CoordinatorRequests | None = transactions
 
-    def poll(self, now: float, nodes: Network) -> list[Action]:
-        """Return the actions of all deciders; the runtime polls each decider in its own turn."""
-        actions = self.sender.poll(now, nodes) + self.metadata.poll(now, nodes)
-        if self.transactions is not None:
-            actions += self.transactions.poll(now, nodes)
-        return actions
-
-    def after_event(self, now: float, nodes: Network) -> Turns:
+    def after_event(self, now: float, nodes: MetadataNodes) -> Turns:
         """Return the next turns after an event."""
         return Turns(
             self.sender.due_at(now, nodes),
             self.metadata.due_at(now, nodes),
             inf if self.transactions is None else self.transactions.due_at(now, nodes),
         )
-
-    def after_turn(self, now: float, nodes: Network) -> Turns:
-        """Return the next turns if no event comes, once all that is due has been done."""
-        return Turns(
-            self.sender.next_deadline(now, nodes),
-            self.metadata.next_deadline(now, nodes),
-            inf if self.transactions is None else self.transactions.next_deadline(now, nodes),
-        )
-
-    def broken_rules(self, now: float, nodes: Network, timers: Turns) -> Iterator[str]:
-        """Yield what breaks the liveness rule while all deciders wait.
-
-        Args:
-            now: loop time.
-            nodes: the connections.
-            timers: the loop time until which each decider sleeps.
-        """
-        for batch, wait in self.sender.unattended(nodes, now):
-            yield f"{batch.topic_partition} is {wait.obstacle.value}, which nothing ends"
-        deadlines = self.after_turn(now, nodes)
-        for turn, until, deadline in zip(Turns._fields, timers, deadlines, strict=True):
-            if until > deadline:
-                yield f"{turn}: sleeps until {until:.3f}, is due at {deadline:.3f}"
-        due = self.after_event(now, nodes)
-        for turn, at, deadline in list(zip(Turns._fields, due, deadlines, strict=True))[1:]:
-            if at <= now and deadline == inf:  # `unattended` has checked the sender's batches
-                yield f"{turn}: something is due and has no timer"
-        if self.transactions is not None and self.transactions.waits_for_nothing(now, nodes):
-            yield "transactions: a call waits for nothing"

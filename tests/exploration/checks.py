@@ -6,6 +6,8 @@ from collections import Counter
 from itertools import pairwise
 from math import inf
 
+from support.liveness_rule import broken_rules
+
 from aioproducer.core.batching.batch import ProducerBatch
 from exploration.world import ViolationError, World
 
@@ -67,7 +69,7 @@ def _check_wake_ups(world: World) -> None:
     """Work that is pending has a request in flight, a dial in progress or a timer set."""
     if world.is_woken:
         return
-    for broken in world.driver.broken_rules(world.now, world.net, world.timers):
+    for broken in broken_rules(world.driver, world.now, world.net, world.timers):
         raise ViolationError(broken)
 
 

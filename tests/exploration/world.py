@@ -192,7 +192,7 @@ class Link:
 
 
 class Net:
-    """The core's view of the connections (`core.liveness.Connections`)."""
+    """The core's view of the connections (`support.liveness_rule.Connections`)."""
 
     def __init__(self, nodes: int, window: int) -> None:
         self.window = window

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from support.liveness_rule import broken_rules
+
 from simulation.workload import LARGEST_BURST
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def _is_running(engine: ProducerEngine) -> bool:
 
 
 def _broken_rules(engine: ProducerEngine, now: float) -> Iterator[str]:
-    for broken in engine.driver.broken_rules(now, engine.client, engine.timers):
+    for broken in broken_rules(engine.driver, now, engine.client, engine.timers):
         yield f"at {now:.3f}: {broken}"
 
 

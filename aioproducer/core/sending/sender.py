@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 
 from aioproducer.core.batching.accumulator import RecordAccumulator
 from aioproducer.core.batching.batch import NO_PARTITION, BatchOutcome, ProducerBatch
-from aioproducer.core.liveness import Connections, unattended, wait_of
 from aioproducer.core.sending.acknowledged import (
     AcknowledgedOffsets,
     ExpiredProducer,
@@ -38,7 +37,7 @@ from aioproducer.core.sending.failures import (
     refused_because_of_others,
 )
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
-from aioproducer.core.sending.obstacles import Wait
+from aioproducer.core.sending.obstacles import Wait, wait_of
 from aioproducer.core.sending.produce_answers import (
     Answers,
     acknowledges,
@@ -207,19 +206,6 @@ class Sender:
     def wait_of(self, batch: ProducerBatch) -> Wait:
         """Return what a batch without an outcome waits for."""
         return wait_of(batch, self.accumulator, self.producer_id)
-
-    def unattended(self, nodes: Connections, now: float) -> list[tuple[ProducerBatch, Wait]]:
-        """Return the batches that violate the liveness rule of `core.driver`."""
-        return list(
-            unattended(
-                self.accumulator,
-                self.producer_id,
-                self._preparing,
-                nodes,
-                now,
-                awaits_metadata=self._metadata.is_awaited,
-            )
-        )
 
     # -- events ----------------------------------------------------------------------------------
 

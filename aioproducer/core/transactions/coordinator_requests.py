@@ -75,11 +75,3 @@ class CoordinatorRequests:
         """Return the loop time of the next turn if no event comes before."""
         due_at = self.due_at(now, nodes)
         return due_at if due_at > now else recheck_at(nodes, now)
-
-    def waits_for_nothing(self, now: float, nodes: NodeView) -> bool:
-        """Return whether a pending call has no request in flight, timer or batch to wait for."""
-        manager = self._manager
-        if not manager.is_busy or self._coordinator_session.has_request_in_flight:
-            return False
-        awaits_batches = manager.awaits_batches and not self._accumulator.is_idle
-        return not awaits_batches and self.next_deadline(now, nodes) == inf

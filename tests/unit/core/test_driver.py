@@ -5,10 +5,14 @@ from __future__ import annotations
 from math import inf
 
 import pytest
+from support import liveness_rule
+from support.liveness_rule import after_turn
 
 from aioproducer.core.driver import Driver, Turns
+from aioproducer.core.metadata.requests import MetadataNodes
 from aioproducer.core.sending.actions import (
     RECHECK_S,
+    Action,
     Connect,
     CoordinatorUnreachable,
     Dispatch,
@@ -28,14 +32,22 @@ ASLEEP = Turns(inf, inf, inf)
 
 
 def broken_rules(stage: Stage, driver: Driver, timers: Turns) -> list[str]:
-    return list(driver.broken_rules(stage.core.now, stage.core.nodes, timers))
+    return list(liveness_rule.broken_rules(driver, stage.core.now, stage.core.nodes, timers))
+
+
+def poll(driver: Driver, now: float, nodes: MetadataNodes) -> list[Action]:
+    """Return the actions of all deciders."""
+    actions = driver.sender.poll(now, nodes) + driver.metadata.poll(now, nodes)
+    if driver.transactions is not None:
+        actions += driver.transactions.poll(now, nodes)
+    return actions
 
 
 def test_with_nothing_pending_only_the_age_of_the_metadata_has_a_timer() -> None:
     stage = Stage().ready()
     driver, core = stage.driver(), stage.core
-    assert driver.poll(core.now, core.nodes) == []
-    turns = driver.after_turn(core.now, core.nodes)
+    assert poll(driver, core.now, core.nodes) == []
+    turns = after_turn(driver, core.now, core.nodes)
     assert turns == driver.after_event(core.now, core.nodes)
     assert turns.sender == turns.transactions == inf
     assert core.now < turns.metadata < inf
@@ -48,10 +60,10 @@ def test_metadata_are_asked_for_at_once_and_then_wait_for_the_answer() -> None:
     stage.wait()
     core.metadata.request_update(core.now)
     assert driver.after_event(core.now, core.nodes).metadata == core.now
-    assert driver.poll(core.now, core.nodes) == [RequestMetadata(1)]
+    assert poll(driver, core.now, core.nodes) == [RequestMetadata(1)]
     core.metadata.start_request(core.now)
-    assert driver.poll(core.now, core.nodes) == []
-    assert driver.after_turn(core.now, core.nodes).metadata == inf
+    assert poll(driver, core.now, core.nodes) == []
+    assert after_turn(driver, core.now, core.nodes).metadata == inf
     core.metadata.on_failure(NodeDisconnectedError("gone"), core.now)
     assert core.now < driver.after_event(core.now, core.nodes).metadata < core.now + 1
 
@@ -68,8 +80,8 @@ def test_metadata_without_a_broker_are_checked_again_and_after_every_event(
     core.metadata.request_update(core.now)
     core.now += 0.4
     core.nodes.unready = dict.fromkeys((1, 2, 3), unready_until + 0.4)
-    assert driver.poll(core.now, core.nodes) == [NoBrokerReady(node_id)]
-    assert driver.after_turn(core.now, core.nodes).metadata == pytest.approx(core.now + deadline)
+    assert poll(driver, core.now, core.nodes) == [NoBrokerReady(node_id)]
+    assert after_turn(driver, core.now, core.nodes).metadata == pytest.approx(core.now + deadline)
     assert driver.after_event(core.now, core.nodes).metadata == core.now
 
 
@@ -79,14 +91,14 @@ def test_known_brokers_have_their_time_before_the_bootstrap_servers_are_asked_ag
     driver.metadata.on_answer()
     core.nodes.unready = dict.fromkeys((1, 2, 3), inf)
     core.now += 400
-    assert driver.poll(core.now, core.nodes) == [NoBrokerReady(1)]
+    assert poll(driver, core.now, core.nodes) == [NoBrokerReady(1)]
     core.now += 9.9
-    assert driver.poll(core.now, core.nodes) == [NoBrokerReady(1)]
+    assert poll(driver, core.now, core.nodes) == [NoBrokerReady(1)]
     core.now += 0.1
-    (action,) = driver.poll(core.now, core.nodes)
+    (action,) = poll(driver, core.now, core.nodes)
     assert isinstance(action, Rebootstrap)
     driver.metadata.on_rebootstrap(core.now)
-    assert driver.poll(core.now, core.nodes) == [NoBrokerReady(1)]
+    assert poll(driver, core.now, core.nodes) == [NoBrokerReady(1)]
 
 
 def test_a_broker_that_wants_a_new_start_gets_it_at_once() -> None:
@@ -94,7 +106,7 @@ def test_a_broker_that_wants_a_new_start_gets_it_at_once() -> None:
     driver, core = stage.driver(), stage.core
     core.nodes.rebootstrap_required = RebootstrapRequiredError()
     assert driver.after_event(core.now, core.nodes).metadata == core.now
-    (action,) = driver.poll(core.now, core.nodes)
+    (action,) = poll(driver, core.now, core.nodes)
     assert isinstance(action, Rebootstrap)
 
 
@@ -102,7 +114,7 @@ def test_a_request_of_a_transaction_waits_for_its_connection() -> None:
     stage = Stage().begun()
     driver, core = stage.driver(), stage.core
     core.append()
-    (dispatch,) = driver.poll(core.now, core.nodes)
+    (dispatch,) = poll(driver, core.now, core.nodes)
     assert isinstance(dispatch, Dispatch)
     core.sender.on_dispatched(1, dispatch.batches)
     stage.manager.commit()
@@ -111,14 +123,14 @@ def test_a_request_of_a_transaction_waits_for_its_connection() -> None:
     core.acknowledge(dispatch)
     core.nodes.unready = {1: inf}
     assert driver.after_event(core.now, core.nodes).transactions == core.now
-    assert driver.poll(core.now, core.nodes) == [Connect(1)]
-    assert driver.after_turn(core.now, core.nodes).transactions == core.now + RECHECK_S
+    assert poll(driver, core.now, core.nodes) == [Connect(1)]
+    assert after_turn(driver, core.now, core.nodes).transactions == core.now + RECHECK_S
     core.nodes.unready = {}
-    (action,) = driver.poll(core.now, core.nodes)
+    (action,) = poll(driver, core.now, core.nodes)
     assert isinstance(action, RequestOfCoordinator)
     assert (action.node_id, action.request.rpc) == (1, Rpc.END)
     stage.send(action.request)
-    assert driver.after_turn(core.now, core.nodes).transactions == inf
+    assert after_turn(driver, core.now, core.nodes).transactions == inf
     assert broken_rules(stage, driver, ASLEEP._replace(metadata=-inf)) == []
 
 
@@ -139,7 +151,7 @@ def test_a_coordinator_that_left_or_backs_off_is_searched_anew() -> None:
     assert "not among the brokers" in action.error.message
     assert driver.after_event(core.now, core.nodes).metadata == core.now
     stage.coordinator_session.on_unreachable(action.request, action.error, core.now)
-    turns = driver.after_turn(core.now, core.nodes)
+    turns = after_turn(driver, core.now, core.nodes)
     assert core.now < turns.transactions < core.now + 1
 
 
@@ -206,7 +218,7 @@ def test_a_producer_without_tasks_delivers_a_record_by_actions_alone() -> None:
     nodes.unready = dict.fromkeys((1, 2, 3), core.now)
     batch = core.append()
     for _ in range(20):
-        actions = driver.poll(core.now, nodes)
+        actions = poll(driver, core.now, nodes)
         for action in actions:
             match action:
                 case Connect(int(node_id)) | NoBrokerReady(int(node_id)):
@@ -219,6 +231,6 @@ def test_a_producer_without_tasks_delivers_a_record_by_actions_alone() -> None:
                     core.sender.on_dispatched(node_id, batches)
                     core.acknowledge(action)
         if not actions:
-            core.now = min(driver.after_turn(core.now, nodes))
+            core.now = min(after_turn(driver, core.now, nodes))
     assert batch.outcome is not None
     assert batch.outcome.error is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 
 import pytest
+from support.liveness_rule import unattended
 
 from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.core.sending.idempotence import IdempotentSequencer, ProducerIdentity
@@ -17,8 +18,8 @@ from aioproducer.errors import (
     NodeDisconnectedError,
 )
 
-from .support import Core
-from .transactions.transaction_stage import Stage
+from ..support import Core
+from ..transactions.transaction_stage import Stage
 
 
 def obstacle(core: Core, batch: ProducerBatch) -> Obstacle:
@@ -114,7 +115,7 @@ def test_a_wait_for_a_connection_that_nothing_ends_is_found(
     nodes.unready, nodes.dialed = {1: at}, dialed
     batch = core.append()
     core.poll()
-    found = core.sender.unattended(nodes, core.now)
+    found = unattended(core.sender, nodes, core.now)
     assert [each for each, _ in found] == ([] if is_attended else [batch])
 
 
@@ -129,5 +130,5 @@ def test_after_a_rebootstrap_a_batch_waits_for_the_metadata_that_have_its_leader
     core.nodes.known = ()
     if is_wanted:
         core.metadata.request_update(core.now)
-    found = core.sender.unattended(core.nodes, core.now)
+    found = unattended(core.sender, core.nodes, core.now)
     assert [each for each, _ in found] == ([] if is_wanted else [batch])
