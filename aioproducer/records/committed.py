@@ -8,10 +8,10 @@ Invariant: a transaction named as aborted begins at its first offset and ends at
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from aioproducer.records.batch import RecordBatch
-from aioproducer.wire.messages.fetch import AbortedTransaction
+from aioproducer.records.batch import DecodedRecord, RecordBatch, read_batches
+from aioproducer.wire.messages.fetch import AbortedTransaction, PartitionData
 
 
 class CommittedView:
@@ -30,3 +30,27 @@ class CommittedView:
             self._producers.discard(batch.producer_id)
             return False
         return not (batch.is_transactional and batch.producer_id in self._producers)
+
+
+def batches_between(
+    data: PartitionData, start: int, end: int
+) -> Iterator[tuple[RecordBatch, list[DecodedRecord]]]:
+    """Yield the batches of a Fetch response with their records from `start` up to before `end`.
+
+    Batches before `start` are left out; markers and aborted batches come without records.
+
+    Raises:
+        ProtocolError: A batch is corrupt.
+    """
+    view = CommittedView(data.aborted_transactions or [])
+    for batch in read_batches(data.records or b"", allow_partial=True):
+        if start >= end:
+            return  # decoding the rest of the response could take hours
+        batch.check_crc()
+        is_shown = view.is_shown(batch)
+        if batch.last_offset < start:
+            continue
+        records = batch.records() if is_shown else []
+        wanted = [record for record in records if start <= record.offset < end]
+        start = batch.last_offset + 1
+        yield batch, wanted

@@ -26,8 +26,8 @@ from aioproducer.errors import (
     UnknownTopicOrPartitionError,
     error_from_code,
 )
-from aioproducer.records.batch import DecodedRecord, read_batches
-from aioproducer.records.committed import CommittedView
+from aioproducer.records.batch import DecodedRecord
+from aioproducer.records.committed import batches_between
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.types import TimestampType
 from aioproducer.wire.messages.fetch import (
@@ -134,17 +134,9 @@ class TopicRange:
                 return await self._client.ask_broker(leader, query)
 
             data = await self._repeated(fetched)
-            view = CommittedView(data.aborted_transactions or [])
-            for batch in read_batches(data.records or b"", allow_partial=True):
-                if position >= end:
-                    break  # decoding the rest of the response could take hours
-                batch.check_crc()
-                is_shown = view.is_shown(batch)
-                if batch.last_offset < position:
-                    continue
-                if is_shown:
-                    wanted = [each for each in batch.records() if position <= each.offset < end]
-                    yield Fetched(wanted, batch.timestamp_type)
+            for batch, records in batches_between(data, position, end):
+                if records:
+                    yield Fetched(records, batch.timestamp_type)
                 position = batch.last_offset + 1
             if position > at:
                 moved = loop.time()

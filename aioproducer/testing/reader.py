@@ -32,8 +32,8 @@ from aioproducer.errors import (
     UnknownLeaderEpochError,
     UnknownTopicOrPartitionError,
 )
-from aioproducer.records.batch import DecodedRecord, read_batches
-from aioproducer.records.committed import CommittedView
+from aioproducer.records.batch import DecodedRecord
+from aioproducer.records.committed import batches_between
 from aioproducer.testing.admin import create_topic, delete_topic, list_topics
 from aioproducer.testing.wire_client import OpenLink, WireClient, first_of, raise_for_code
 from aioproducer.types import TopicPartition
@@ -426,20 +426,6 @@ class _Reading:
         """Yield the records of each batch that are to be read; of some there are none."""
         raise_for_code(data.error_code, topic=self._topic)
         index = data.partition_index
-        aborted = CommittedView(data.aborted_transactions or [])
-        for batch in read_batches(data.records or b"", allow_partial=True):
-            if self._next[index] >= self._end[index]:
-                return
-            batch.check_crc()
-            is_shown = aborted.is_shown(batch)
-            if batch.last_offset < self._next[index]:
-                continue
-            records = self._wanted(index, batch.records()) if is_shown else []
+        for batch, records in batches_between(data, self._next[index], self._end[index]):
             self._next[index] = batch.last_offset + 1
             yield TopicPartition(self._topic, index), records
-
-    def _wanted(self, index: int, records: list[DecodedRecord]) -> list[DecodedRecord]:
-        start, end = self._next[index], self._end[index]
-        if records and start <= records[0].offset and records[-1].offset < end:
-            return records
-        return [record for record in records if start <= record.offset < end]

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from aioproducer.records.batch import RecordBatch, encode_batch, parse_header
-from aioproducer.records.committed import CommittedView
+from aioproducer.records.committed import CommittedView, batches_between
 from aioproducer.records.layout import CONTROL, TRANSACTIONAL
-from aioproducer.wire.messages.fetch import AbortedTransaction
+from aioproducer.wire.messages.fetch import AbortedTransaction, PartitionData
 
-from .helpers import joined
+from .helpers import built, joined
 
 
 def batch(
@@ -65,3 +65,13 @@ def test_without_aborted_transactions_markers_alone_are_hidden() -> None:
     view = CommittedView([])
     assert view.is_shown(batch(1, 0))
     assert not view.is_shown(batch(1, 1, is_marker=True))
+
+
+def test_records_outside_of_the_range_are_left_out() -> None:
+    batch_bytes = joined(built([(0, None, value, ()) for value in (b"0", b"1", b"2")]))
+    log = b"".join(offset.to_bytes(8) + batch_bytes[8:] for offset in (0, 3, 6, 9))
+    found = [
+        (read.base_offset, [record.offset for record in records])
+        for read, records in batches_between(PartitionData(records=log), 4, 7)
+    ]
+    assert found == [(3, [4, 5]), (6, [6])]
