@@ -31,7 +31,13 @@ with required(__name__, "otel"):
 
 __all__ = ["TracingInterceptor", "observe"]
 
-_NAME = "aioproducer"
+NAME: Final = "aioproducer"
+SENDING: Final = {
+    "messaging.system": "kafka",
+    "messaging.operation.name": "send",
+    "messaging.operation.type": "send",
+}
+"""Of every span, by the conventions for messaging."""
 _CORRELATION = "traceparent"
 _MOST_OPEN = 100_000
 _FRESH_S = 0.5
@@ -53,7 +59,7 @@ class TracingInterceptor:
         tracer_provider: TracerProvider | None = None,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        self._tracer = trace.get_tracer(_NAME, __version__, tracer_provider)
+        self._tracer = trace.get_tracer(NAME, __version__, tracer_provider)
         self._attributes = dict(attributes or {})
         self._open: dict[bytes, Span] = {}
 
@@ -65,9 +71,7 @@ class TracingInterceptor:
         """
         pairs = header_pairs(record.topic or "", record.headers)
         attributes: dict[str, str | int] = {
-            "messaging.system": "kafka",
-            "messaging.operation.name": "send",
-            "messaging.operation.type": "send",
+            **SENDING,
             "messaging.destination.name": record.topic or "",
             **self._attributes,
         }
@@ -130,7 +134,7 @@ def observe(producer: Measured, meter_provider: MeterProvider | None = None) -> 
     the metrics of topics after the first record, or again. Names are those of KIP-714, attributes
     the metric's tags and `client_id`. The producer is held weakly.
     """
-    meter = metrics.get_meter(_NAME, __version__, meter_provider)
+    meter = metrics.get_meter(NAME, __version__, meter_provider)
     _observed_by(meter_provider).add(producer, meter)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from aioproducer import blocking
@@ -75,7 +76,7 @@ class AioproducerInstrumentor:
             for owner, name, make in (*_CALLS, *drop_ins.CALLS):
                 original = owner.__dict__[name]
                 wrapper = make(tracing, original)
-                wrapper.__doc__ = original.__doc__
+                wrapper.__name__, wrapper.__doc__ = name, original.__doc__
                 if isinstance(original, staticmethod):
                     wrapper = staticmethod(wrapper)
                 setattr(owner, name, wrapper)
@@ -90,7 +91,9 @@ class AioproducerInstrumentor:
                 setattr(owner, name, original)
 
 
-def _send(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
+def _awaited(end: Callable[[SendSpan, Any], None], tracing: Tracing, original: Wrapper) -> Wrapper:
+    """Wrap `send` or `send_and_wait`; `end` takes the span and the result."""
+
     async def send(
         self: asynchronous.Producer,
         topic: str,
@@ -107,9 +110,9 @@ def _send(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
         if span is None:
             return await original(self, topic, value, key, **place)
         with span.failing():
-            delivery = await original(self, topic, value, key, **place)
-        span.end_with(delivery)
-        return delivery
+            result = await original(self, topic, value, key, **place)
+        end(span, result)
+        return result
 
     return send
 
@@ -136,30 +139,6 @@ def _send_nowait(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
         return delivery
 
     return send_nowait
-
-
-def _send_and_wait(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
-    async def send_and_wait(
-        self: asynchronous.Producer,
-        topic: str,
-        value: Any = None,
-        key: Any = None,
-        *,
-        headers: Any = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> Any:
-        inner = isinstance(self, AiokafkaConnection)
-        span, headers = _begun(tracing, self, topic, value, key, headers, partition, inner)
-        place = {"headers": headers, "partition": partition, "timestamp_ms": timestamp_ms}
-        if span is None:
-            return await original(self, topic, value, key, **place)
-        with span.failing():
-            metadata = await original(self, topic, value, key, **place)
-        span.finish_record(metadata)
-        return metadata
-
-    return send_and_wait
 
 
 def _send_many(tracing: Tracing, original: Callable[..., Any]) -> Wrapper:
@@ -267,9 +246,9 @@ def _begun(
 
 
 _CALLS: tuple[tuple[type, str, Callable[[Tracing, Callable[..., Any]], Wrapper]], ...] = (
-    (asynchronous.Producer, "send", _send),
+    (asynchronous.Producer, "send", partial(_awaited, SendSpan.end_with)),
     (asynchronous.Producer, "send_nowait", _send_nowait),
-    (asynchronous.Producer, "send_and_wait", _send_and_wait),
+    (asynchronous.Producer, "send_and_wait", partial(_awaited, SendSpan.finish_record)),
     (BulkSendMixin, "send_many", _send_many),
     (BulkSendMixin, "send_arrow", _send_arrow),
     (blocking.Producer, "send", _blocking_send),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioproducer._checks.extras import required
 from aioproducer._version import __version__
 from aioproducer.errors import SerializationError
-from aioproducer.metrics.opentelemetry import TracingInterceptor
+from aioproducer.metrics.opentelemetry import NAME, SENDING, TracingInterceptor
 
 with required("aioproducer.contrib.otel", "otel"):
     from opentelemetry import context as contexts
@@ -34,16 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Carried", "SendSpan", "Tracing"]
 
-_NAME: Final = "aioproducer"
 _LINKS: Final = 128
 """OpenTelemetry's default limit of links per span."""
 
 Pairs = list[tuple[str, bytes | None]]
-_COMMON: Final = {
-    "messaging.system": "kafka",
-    "messaging.operation.name": "send",
-    "messaging.operation.type": "send",
-}
 _SUPPRESSED: Final = getattr(contexts, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_instrumentation")
 
 
@@ -245,7 +239,7 @@ class Tracing:
     """Begins spans."""
 
     def __init__(self, tracer_provider: TracerProvider | None) -> None:
-        self._tracer = trace.get_tracer(_NAME, __version__, tracer_provider)
+        self._tracer = trace.get_tracer(NAME, __version__, tracer_provider)
 
     def begin(
         self,
@@ -291,7 +285,7 @@ class Tracing:
 
     def begin_gathered(self) -> SendSpan | None:
         """Begin the span of records that are gathered before their topic is known."""
-        return None if contexts.get_value(_SUPPRESSED) else self._span(None, None, dict(_COMMON))
+        return None if contexts.get_value(_SUPPRESSED) else self._span(None, None, dict(SENDING))
 
     def _span(
         self,
@@ -337,7 +331,7 @@ def _is_off(config: ProducerConfig) -> bool:
 
 
 def _attributes(config: ProducerConfig, topic: Any) -> dict[str, Any]:
-    attributes: dict[str, Any] = {**_COMMON, "messaging.client.id": config.client_id}
+    attributes: dict[str, Any] = {**SENDING, "messaging.client.id": config.client_id}
     if topic is not None:
         attributes["messaging.destination.name"] = str(topic)
     return attributes
