@@ -20,7 +20,8 @@ Layer = Literal["net", "core", "runtime", "producer", "loader", "spark", "starle
 
 FIRST_INTERVAL_S: Final = 1.0
 LONGEST_INTERVAL_S: Final = 60.0
-_MAX_CAUSES: Final = 256
+_MAX_CAUSES: Final = 10_000
+"""As many as a cluster may have brokers: with more causes than this, no line is left out."""
 _LONGEST_LINE: Final = 4000
 _LEFT_OUT: Final = "%d line(s) like this were not logged, the last one %.0f s ago{}: "
 

@@ -2,7 +2,8 @@
 
     fetched --- 0.8 of its lifetime (sasl_login_refresh_window_factor) --- expiry
              the token is reused     |  the next use fetches a new token; |  the fetch
-                                     |  if that fails, the old is used    |  must succeed
+                                     |  if that fails or takes more than  |  must succeed
+                                     |  10 s, the old is used for 10 s    |
 
 A token that a broker has refused is replaced at its next use, whatever its age is by this clock.
 Tokens are fetched when a connection authenticates, not in the background: brokers end sessions with
@@ -30,6 +31,10 @@ from aioproducer.types import OAuthToken
 _logger = log.get("net")
 _LONGEST_CLAIMS = 1024 * 1024
 _LAST_MOMENT = 253_402_300_799  # the end of the year 9999, in seconds
+_LONGEST_REFRESH_S = 10.0
+"""Limit of a fetch while the last token can be used."""
+_REFRESH_AGAIN_S = 10.0
+"""Pause after a fetch that failed, as in Java's ExpiringCredentialRefreshingLogin."""
 
 
 def as_token(given: object, extensions: Mapping[str, str] | None = None) -> OAuthToken:
@@ -40,9 +45,15 @@ def as_token(given: object, extensions: Mapping[str, str] | None = None) -> OAut
         extensions: Those of the options, for a token without its own.
 
     Raises:
-        AuthenticationError: the value has another type.
+        AuthenticationError: the value has another type, or an impossible end.
     """
     if isinstance(given, OAuthToken):
+        if given.expires_at not in (None, inf) and seconds_in(given.expires_at) is None:
+            raise AuthenticationError(
+                f"expires_at of an OAuthToken is {given.expires_at!r}, which is no time in seconds "
+                "since the epoch",
+                advice="milliseconds have to be divided by 1000; leave out an end that is unknown",
+            )
         return (
             replace(given, extensions=extensions) if extensions and not given.extensions else given
         )
@@ -134,16 +145,25 @@ class CachedTokens:
                 expired.
         """
         async with self._lock:
-            if self._current is not None and self._clock() < self._replace_at:
-                return self._current
-            try:
+            current = self._current
+            if current is None or self._has_ended(current):
                 return await self._renew()
-            except KafkaError as error:
-                current = self._current
-                if current is None or self._clock() >= (current.expires_at or 0):
-                    raise
-                _logger.warning("keeping the OAuth token that ends soon: %s", error)
+            if self._clock() < self._replace_at:
                 return current
+            try:
+                async with asyncio.timeout(_LONGEST_REFRESH_S):
+                    return await self._renew()
+            except BaseException as error:
+                # Connections that authenticate meanwhile do not wait for the next failure.
+                self._replace_at = min(self._clock() + _REFRESH_AGAIN_S, current.expires_at or 0)
+                if not isinstance(error, KafkaError | TimeoutError) or self._has_ended(current):
+                    raise
+                why = error if isinstance(error, KafkaError) else "its source does not answer"
+                _logger.warning("keeping the OAuth token that ends soon: %s", why)
+                return current
+
+    def _has_ended(self, token: OAuthToken) -> bool:
+        return self._clock() >= (token.expires_at or 0)
 
     def on_refused(self, token: OAuthToken) -> None:
         """Replace a token that a broker has refused at the next use, once in `min_period_s`.

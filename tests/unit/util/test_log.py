@@ -4,6 +4,7 @@ import asyncio
 import logging
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
@@ -166,13 +167,22 @@ def test_the_clock_may_start_anywhere_even_below_zero(lines):
 
 def test_the_memory_of_causes_is_bounded_and_dropped_ones_are_reported(lines):
     log = RateLimitedLog(get("net"))
-    for node in range(1000):
+    for node in range(11_000):
         for _ in range(3):
             log.warning(0.0, node, "reset", "node %d is down", node)
     left_out = "2 line(s) like this were not logged, the last one 0 s ago: node %d is down"
     assert lines().count(left_out % 0) == 1
     log.flush(0.0)
-    assert all(lines().count(left_out % node) == 1 for node in range(1000))
+    written = Counter(lines())
+    assert all(written[left_out % node] == 1 for node in range(11_000))
+
+
+def test_the_lines_about_a_thousand_brokers_are_limited_as_those_about_one(lines):
+    log = RateLimitedLog(get("net"))
+    for now in range(60):
+        for node in range(1000):
+            log.warning(now, node, "reset", "node %d is down", node)
+    assert len(lines()) == 6 * 1000
 
 
 @pytest.mark.slow

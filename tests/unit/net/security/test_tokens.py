@@ -10,6 +10,8 @@ import time
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -32,11 +34,13 @@ from aioproducer.net.security.assertions import (
 from aioproducer.net.security.oidc import EndpointSettings, TokenEndpoint, token_file
 from aioproducer.net.security.sasl.oauthbearer import OAuthBearer
 from aioproducer.net.security.tokens import CachedTokens, RefreshPolicy, as_token
+from net.virtual import virtual_time
 
 CLIENT_SECRET = secret("cl1ent:secret 55 ü")
 WRONG = secret("wr0ng one")
 PASSPHRASE = secret("passphrase 0815")
 DRY = Random(1)
+UTC_NOW = datetime.now(UTC)
 
 
 class Clock:
@@ -54,10 +58,11 @@ class Source:
         self.clock = clock
         self.life_s = life_s
         self.error: Exception | None = None
+        self.hangs = False
         self.count = 0
 
     async def __call__(self) -> OAuthToken:
-        await asyncio.sleep(0)
+        await asyncio.sleep(3600 if self.hangs else 0)
         if self.error is not None:
             raise self.error
         self.count += 1
@@ -104,6 +109,44 @@ async def test_while_fetching_fails_the_old_token_does_until_its_end() -> None:
         await tokens.token()
     source.error = None
     assert (await tokens.token()).value == "token-2"
+
+
+async def test_a_failed_fetch_is_repeated_after_10_s_not_by_each_connection() -> None:
+    clock, source, tokens = cached()
+    await tokens.token()
+    source.error = KafkaConnectionError("not now")
+    clock.now += 900
+    await tokens.token()
+    source.error = None
+    clock.now += 9.9
+    assert (await tokens.token()).value == "token-1"
+    clock.now += 0.2
+    assert (await tokens.token()).value == "token-2"
+
+
+@virtual_time
+async def test_while_a_fetch_hangs_the_old_token_does() -> None:
+    """Within `request_timeout_ms`, in which the connection has to be authenticated."""
+    clock, source, tokens = cached()
+    await tokens.token()
+    source.hangs = True
+    clock.now += 900
+    async with asyncio.timeout(30):
+        values = [token.value for token in await asyncio.gather(*(tokens.token() for _ in "12345"))]
+    assert values == ["token-1"] * 5
+
+
+@virtual_time
+async def test_after_a_fetch_that_outlasts_its_connection_the_next_uses_the_old_token() -> None:
+    clock, source, tokens = cached()
+    await tokens.token()
+    source.hangs = True
+    clock.now += 900
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(5):
+            await tokens.token()
+    async with asyncio.timeout(5):
+        assert (await tokens.token()).value == "token-1"
 
 
 @pytest.mark.parametrize("passed_s", [60, 700, -1])
@@ -241,6 +284,16 @@ def test_the_end_of_a_jwt_is_read_whatever_its_length(filler: str) -> None:
 def test_a_token_of_the_user_is_used_as_it_is() -> None:
     token = OAuthToken("opaque", 1234.5, {"a": "b"})
     assert as_token(token, {"c": "d"}) is token
+
+
+@pytest.mark.parametrize("end", [1.8e12, float("nan"), -inf, True, "1800000000", UTC_NOW])
+def test_an_end_that_is_no_time_in_seconds_is_refused(end: Any) -> None:
+    with pytest.raises(AuthenticationError, match="no time in seconds since the epoch"):
+        as_token(OAuthToken("opaque", end))
+
+
+def test_a_token_of_the_user_may_have_no_end() -> None:
+    assert as_token(OAuthToken("opaque", inf)).expires_at == inf
 
 
 def test_a_token_of_the_user_without_extensions_gets_those_of_the_options() -> None:
