@@ -44,9 +44,12 @@ class ProducerCollector(Collector):
         self._producers[id(producer)] = producer
 
     def collect(self) -> Iterator[_Family]:
-        """Yield the metrics of all producers, a family per name."""
+        """Yield the metrics of all producers, a family per name.
+
+        Of producers with the same `client_id`, the last added counts: a value may appear only once.
+        """
         families: dict[tuple[str, tuple[str, ...]], _Family] = {}
-        for producer in list(self._producers.values()):
+        for producer in {each.client_id: each for each in list(self._producers.values())}.values():
             for metric in read(producer):
                 labels = {"client_id": producer.client_id}
                 labels |= {name.replace("-", "_"): value for name, value in metric.tags}

@@ -66,6 +66,21 @@ async def test_prometheus_reads_every_metric_from_any_thread() -> None:
     assert not samples(registry)
 
 
+async def test_prometheus_reads_a_producer_in_place_of_an_earlier_one_with_its_client_id() -> None:
+    registry, collector = CollectorRegistry(), ProducerCollector()
+    registry.register(collector)
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        options = {"bootstrap_servers": cluster.bootstrap_servers, "client_id": "a"}
+        async with Producer(**options) as earlier:
+            collector.add(earlier)
+            await earlier.send_and_wait("t", b"v")
+        async with Producer(**options) as later:
+            collector.add(later)
+            lines = generate_latest(registry).decode().splitlines()
+    sent = [line for line in lines if line.startswith("kafka_producer_record_send_total{")]
+    assert sent == ['kafka_producer_record_send_total{client_id="a"} 0.0']
+
+
 async def test_prometheus_reads_a_blocking_producer() -> None:
     def work(servers: str) -> dict[tuple[str, str], float]:
         registry = CollectorRegistry()
