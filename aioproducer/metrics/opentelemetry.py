@@ -132,7 +132,8 @@ def observe(producer: Measured, meter_provider: MeterProvider | None = None) -> 
 
     Call it when the producer has started, and after metrics of the application were registered; for
     the metrics of topics after the first record, or again. Names are those of KIP-714, attributes
-    the metric's tags and `client_id`. The producer is held weakly.
+    the metric's tags and `client_id`. The producer is held weakly; of several with the same
+    `client_id`, the last is observed.
     """
     meter = metrics.get_meter(NAME, __version__, meter_provider)
     _observed_by(meter_provider).add(producer, meter)
@@ -162,9 +163,13 @@ class _Observed:
         self._names: set[str] = set()
 
     def add(self, producer: Measured, meter: Meter) -> None:
-        """Observe a producer, once, and the names of all metrics that it has now."""
+        """Observe a producer, once, and the names of all metrics that it has now.
+
+        It replaces one with the same `client_id`, to whose counts its own would be added.
+        """
         known = [each for each in self._snapshots if each.producer() is not None]
         found = [each for each in known if each.producer() is producer]
+        known = [each for each in known if each in found or each.client_id != producer.client_id]
         snapshot = found[0] if found else _Snapshot(producer)
         self._snapshots = known if found else [*known, snapshot]
         for name, (metric, *_) in snapshot.read().items():
@@ -190,7 +195,7 @@ class _Snapshot:
 
     def __init__(self, producer: Measured) -> None:
         self.producer: ref[Measured] = ref(producer)
-        self._client_id = producer.client_id
+        self.client_id: str = producer.client_id
         self._read_at = float("-inf")
         self._metrics: dict[str, list[Metric]] = {}
 
@@ -209,7 +214,7 @@ class _Snapshot:
             self.read()
         for metric in self._metrics.get(name, ()):
             tags = {key.replace("-", "_"): value for key, value in metric.tags}
-            yield Observation(metric.value, {"client_id": self._client_id, **tags})
+            yield Observation(metric.value, {"client_id": self.client_id, **tags})
 
 
 def _without(pairs: HeaderPairs, names: Iterable[str]) -> HeaderPairs:

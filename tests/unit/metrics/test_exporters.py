@@ -264,6 +264,22 @@ async def test_a_meter_observes_every_producer_also_one_that_replaces_another() 
     assert read[sent][-2:] == [(2, {"client_id": "b"}), (3, {"client_id": "c"})]
 
 
+async def test_a_meter_observes_a_producer_in_place_of_an_earlier_one_with_its_client_id() -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        options = {"bootstrap_servers": cluster.bootstrap_servers, "client_id": "a"}
+        async with Producer(**options) as earlier:
+            await earlier.send_many("t", [b"v"] * 5)
+            observe(earlier, provider)
+        async with Producer(**options) as later:
+            await later.send_and_wait("t", b"v")
+            observe(later, provider)
+            read = values(reader)
+    provider.shutdown()
+    assert read["org.apache.kafka.producer.record.send.total"] == [(1, {"client_id": "a"})]
+
+
 def test_a_producer_that_is_not_exported_imports_no_exporter() -> None:
     program = (
         "import sys, aioproducer.runtime.engine, aioproducer.metrics\n"
