@@ -511,8 +511,15 @@ class BrokerLink:
         if session is None:
             raise TypeError("there is no session to renew")
         session.deadline = self._handshake_deadline()
+        session.had_answered = True  # it has accepted such a login
         began = self._around.loop_time()
-        await self._agree(session, authenticate)
+        try:
+            await self._agree(session, authenticate)
+        except BaseException:
+            self.lost_at = self._around.loop_time()
+            if self._proved_useful:
+                self._failures = 0
+            raise
         now = self._around.loop_time()
         self._around.io_stats.on_renewed(now - began, now)
 

@@ -256,6 +256,38 @@ async def test_a_connection_lost_during_a_renewal_fails_as_any_other() -> None:
         assert earlier.exception().retriable
 
 
+async def lose_during_renewal(broker: Broker, it: Harness) -> None:
+    await asyncio.sleep(0.96 * LIFETIME_S)
+    broker.sasl_pause_s = 1000.0
+    it.client.maybe_connect(1, it.now)
+    await asyncio.sleep(1)
+    assert broker.peer is not None
+    broker.peer.writer.close()
+    broker.sasl_pause_s = 0.0
+    await it.wait_for_state(NodeState.BACKING_OFF)
+
+
+@virtual_time
+async def test_a_broker_is_not_suspected_of_wrong_credentials_when_lost_during_a_renewal() -> None:
+    async with connected() as (broker, it):
+        await lose_during_renewal(broker, it)
+        error = it.client.connection_failures(1)
+        assert error is not None
+        assert "during authentication" not in error.message
+        assert it.client.has_no_live_connections()
+
+
+@virtual_time
+async def test_the_backoff_does_not_grow_with_each_session_that_ends_in_its_renewal() -> None:
+    async with connected(reconnect_backoff_s=1.0, reconnect_backoff_max_s=60.0) as (broker, it):
+        for _ in range(6):
+            await it.ask()
+            await lose_during_renewal(broker, it)
+            assert it.client.ready_at(1, it.now) - it.now <= 1.2
+            await asyncio.sleep(1.2)
+            assert await it.connect() is None
+
+
 @virtual_time
 async def test_nothing_is_left_of_a_renewal_that_is_given_up() -> None:
     async with connected() as (broker, it):
