@@ -155,7 +155,7 @@ class CachedTokens:
                     return await self._renew()
             except BaseException as error:
                 # Connections that authenticate meanwhile do not wait for the next failure.
-                self._replace_at = min(self._clock() + _REFRESH_AGAIN_S, current.expires_at or 0)
+                self._replace_at = self._clock() + _REFRESH_AGAIN_S
                 if not isinstance(error, KafkaError | TimeoutError) or self._has_ended(current):
                     raise
                 why = error if isinstance(error, KafkaError) else "its source does not answer"
