@@ -485,7 +485,12 @@ class Connection:
 
     def _on_interrupt(self, interrupt: BaseException) -> None:
         """Fail the connection after its reader is cancelled, or a KeyboardInterrupt or the like."""
-        self.abort(self._disconnected(f"interrupted by {interrupt!r}"))
+        error = NodeDisconnectedError(
+            f"interrupted by {interrupt!r}",
+            node_id=self.node_id,
+            advice="close the producer before its tasks are cancelled",  # not the broker's fault
+        )
+        self.abort(error)
 
     def _answered(self, request: InFlightRequest, response: Message, size: int) -> None:
         now = self._last_used = self._loop_time()

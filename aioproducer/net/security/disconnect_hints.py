@@ -38,7 +38,7 @@ def on_first_request(error: KafkaError) -> KafkaError:
 
 
 def _hinted(error: KafkaError, hint: str, advice: str) -> KafkaError:
-    if not isinstance(error, NodeDisconnectedError) or _is_timeout(error):
+    if not isinstance(error, NodeDisconnectedError) or _is_timeout(error) or error.advice:
         return error
     hinted = NodeDisconnectedError(
         f"{error.message}; if that always happens, {hint}", node_id=error.node_id, advice=advice

@@ -52,6 +52,21 @@ async def test_a_close_by_the_broker_after_useful_work_is_no_failure(
 
 
 @virtual_time
+async def test_a_broker_is_not_suspected_when_the_program_cancels_the_tasks() -> None:
+    async with harness(MemoryDialer({"broker": after_handshake(silent)})) as it:
+        await it.connect()
+        request = it.send()
+        (reader,) = [each for each in asyncio.all_tasks() if "-read-" in each.get_name()]
+        reader.cancel()
+        with pytest.raises(NodeDisconnectedError):
+            await request
+        error = it.client.connection_failures(1)
+        assert error is not None
+        assert error.message == "interrupted by CancelledError()"
+        assert error.advice == "close the producer before its tasks are cancelled"
+
+
+@virtual_time
 async def test_brokers_that_are_gone_are_found_out_at_the_next_dial() -> None:
     dialer = MemoryDialer({"broker": after_handshake(obedient)})
     async with harness(dialer) as it:

@@ -51,5 +51,6 @@ def test_a_timeout_and_any_other_error_get_no_hint(
 ) -> None:
     timeout = NodeDisconnectedError("no answer")
     timeout.__cause__ = RequestTimeoutError()
-    for error in (timeout, KafkaConnectionError("reading failed")):
+    advised = NodeDisconnectedError("interrupted", advice="close the producer")
+    for error in (timeout, advised, KafkaConnectionError("reading failed")):
         assert add_hint(error) is error
