@@ -14,6 +14,7 @@ from aioproducer.net.connection import Connection
 from aioproducer.records import murmur2_partition
 from aioproducer.testing.world.producer import SimProducer
 from aioproducer.testing.world.world import SimWorld
+from aioproducer.types import NO_LEADER
 from simulation.evidence import kept_topics
 from simulation.ledger import CallState, Entry, Ledger
 
@@ -49,6 +50,7 @@ class Aftermath:
         """Ask while the last records are those of the tasks."""
         if self._producer.engine.failure is None:
             self._check_refresh()
+            self._check_leaders()
             await self._check_keys()
 
     async def after_probes(self) -> None:
@@ -68,6 +70,18 @@ class Aftermath:
         age = self._world.now() - self._producer.engine.metadata.refreshed_at
         if age > self._config.metadata_max_age_ms / 1000 + _SLACK_S:
             self._ledger.unrecovered.append(f"metadata were refreshed {age:.1f} s ago")
+
+    def _check_leaders(self) -> None:
+        """A partition without a leader is asked for again until it has one."""
+        metadata = self._producer.engine.metadata
+        for name in sorted(metadata.topics_in_use):
+            topic = metadata.topic(name)
+            for each in () if topic is None else topic.partitions:
+                leader = self._world.cluster.leader_of(name, each.partition)
+                if each.leader == NO_LEADER != leader:
+                    self._ledger.unrecovered.append(
+                        f"{name}-{each.partition} has leader {leader}, metadata say none"
+                    )
 
     async def _check_keys(self) -> None:
         """A key goes to the partition that Java chooses among all there are."""

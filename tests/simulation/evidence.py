@@ -159,14 +159,17 @@ class Evidence:
         return first
 
     def log_of(self, entry: Entry) -> Log | None:
-        """The log in which a record was acknowledged; the latest if none has it at its offset."""
+        """The log in which a record was acknowledged; the latest if none had it at its offset."""
         metadata = entry.metadata
         if metadata is None or metadata.offset is None:
             return None
         logs = self._logs_of.get(metadata.topic_partition) or [Log(metadata.topic_partition, 0)]
+        at = (metadata.offset, entry.name)
         for log in reversed(logs):
             record = self.logs.get(log, {}).get(metadata.offset)
             if record is not None and name_of(record) == entry.name:
+                return log
+            if any((each.offset, name_of(each)) == at for each in self.lost.get(log, ())):
                 return log
         return logs[-1]
 

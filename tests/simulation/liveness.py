@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from support.liveness_rule import broken_rules
 
+from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
+from aioproducer.core.transactions.rules import Rpc
+from aioproducer.errors import BrokerError, NodeDisconnectedError
 from simulation.workload import LARGEST_BURST
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from aioproducer.config import ProducerConfig
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.testing.world.producer import SimProducer
@@ -35,6 +40,8 @@ _LONGEST_DIAL_S = 8.0
 """And the pause before it."""
 _LATE_S = 0.1
 """How late a timer may be."""
+_MOST_ATTEMPTS, _ATTEMPTS_PER_S = 20, 12
+"""Of a batch: the first pauses are short, and a new leader with each attempt shortens them."""
 
 
 class LivenessWatch:
@@ -48,6 +55,7 @@ class LivenessWatch:
         self.violations: list[str] = []
         self._now = now
         self._producers: list[SimProducer] = []
+        self._epochs: dict[SimProducer, dict[tuple[UUID, int], int]] = {}
         self._jumps = 0
 
     def add(self, producer: SimProducer) -> None:
@@ -72,6 +80,24 @@ class LivenessWatch:
                 self.violations += _not_asked_for(producer.engine, self._now())
                 self.violations += _coordinator_not_asked_for(producer.engine, self._now())
                 self.violations += _successor_not_asked_for(producer.engine, self._now())
+                self.violations += _oversleeps_expiry(producer.engine, self._now())
+                self.violations += _repeated_too_often(producer.engine, self._now())
+                self.violations += _not_asked_after_failure(producer.engine, self._now())
+                self.violations += _unreachable_coordinator_kept(producer.engine, self._now())
+                self.violations += self._older_leaders(producer)
+
+    def _older_leaders(self, producer: SimProducer) -> Iterator[str]:
+        """Leader epochs that go back while a topic keeps its id (KIP-320)."""
+        before = self._epochs.get(producer, {})
+        topics = producer.engine.metadata.cluster.topics.values()
+        now = self._epochs[producer] = {
+            (topic.topic_id, each.partition): each.leader_epoch
+            for topic in topics
+            for each in topic.partitions
+        }
+        for where, epoch in before.items():
+            if now.get(where, epoch) < epoch:
+                yield f"at {self._now():.3f}: epoch {epoch} of {where} is {now[where]} again"
 
 
 def _is_running(engine: ProducerEngine) -> bool:
@@ -138,6 +164,54 @@ def _successor_not_asked_for(engine: ProducerEngine, now: float) -> Iterator[str
         failure = engine.client.connection_failures(node_id)
         if failure is not None:
             yield f"at {now:.3f}: a leader of {age:.1f} s ago cannot be reached: {failure}"
+
+
+def _oversleeps_expiry(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """The sender wakes when the first batch expires, at the latest."""
+    timeout, until = engine.accumulator.settings.delivery_timeout, engine.sender_task.sleeping_until
+    first = min((each.created_at for each in engine.accumulator.incomplete()), default=inf)
+    if until > first + timeout + _LATE_S:
+        yield f"at {now:.3f}: the sender sleeps until {until:.3f}, a batch is of {first:.3f}"
+
+
+def _repeated_too_often(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Batches that are sent again without a pause (`retry_backoff_ms`)."""
+    for batch in engine.accumulator.incomplete():
+        if batch.attempts > _MOST_ATTEMPTS + (now - batch.created_at) * _ATTEMPTS_PER_S:
+            yield f"at {now:.3f}: {batch.attempts} attempts since {batch.created_at:.3f}"
+
+
+def _not_asked_after_failure(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Batches whose last request ended without a response, after which no metadata are wanted."""
+    if engine.metadata.is_awaited:
+        return
+    for batch in engine.accumulator.incomplete():
+        error = batch.last_error
+        if batch.pins or not isinstance(error, NodeDisconnectedError):
+            continue
+        is_lost = batch.possibly_persisted and "left this partition out" not in error.message
+        if is_lost and engine.metadata.refreshed_at < batch.last_attempt_at:
+            yield f"at {now:.3f}: no metadata are wanted after {error}"
+
+
+def _unreachable_coordinator_kept(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """A coordinator that backs off after a failed connection, and is not looked up again."""
+    transactions, client = engine.transactions, engine.client
+    if transactions is None or not transactions.manager.is_busy:
+        return
+    session, manager = transactions._coordinator_session, transactions.manager
+    error = manager.coordinator_error
+    if session.has_request_in_flight or error is None or isinstance(error, BrokerError):
+        return
+    for key, node_id in session._coordinators.items():
+        is_wanted = (
+            key.kind is CoordinatorKind.GROUP
+            if session.wanted is Rpc.COMMIT_OFFSETS
+            else key == CoordinatorKey(CoordinatorKind.TRANSACTION, manager.transactional_id)
+        )
+        failure = client.connection_failures(node_id)
+        if is_wanted and failure is not None and now < client.ready_at(node_id, now) < inf:
+            yield f"at {now:.3f}: coordinator {node_id} is kept, which cannot be reached: {failure}"
 
 
 class RecoveryBound(NamedTuple):

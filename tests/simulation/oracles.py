@@ -181,6 +181,16 @@ def nothing_is_lost_silently(e: Evidence) -> Iterator[str]:
         yield f"{missing} record(s) of dropped deliveries are in no log, {reported} were reported"
 
 
+def no_failure_is_unhandled_that_was_read(e: Evidence) -> Iterator[str]:
+    """`on_delivery_error` and the log report only failures that no task has read."""
+    if e.transactions is not None:
+        return
+    unread = [each for each in e.ledger.entries if each.state is CallState.UNKNOWN]
+    most = len(e.ledger.dropped) + len(unread)
+    if e.counts.unretrieved_failures > most:
+        yield f"{e.counts.unretrieved_failures} failures are reported as unhandled, of {most}"
+
+
 def sequences_are_never_reused(e: Evidence) -> Iterator[str]:
     """A sequence number that a broker was offered always has the same content."""
     for where, partition in e.partitions():
@@ -427,6 +437,7 @@ ORACLES = (
     order_costs_no_record,
     alarms_are_true,
     nothing_is_lost_silently,
+    no_failure_is_unhandled_that_was_read,
     sequences_are_never_reused,
     producer_ids_are_the_clusters_own,
     retries_are_obeyed,

@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from aioproducer.errors import BootstrapError, KafkaError
 from aioproducer.runtime.engine import ProducerEngine
 from aioproducer.testing.world.faults import Fault
-from aioproducer.testing.world.loop import StuckError, VirtualLoop
+from aioproducer.testing.world.loop import BusyLoopError, StuckError, VirtualLoop
 from aioproducer.testing.world.producer import SimProducer
 from aioproducer.testing.world.spec import Chance
 from aioproducer.testing.world.trace import Trace
@@ -45,7 +45,7 @@ from simulation.ledger import Alarm, CallState, Entry, Ledger
 from simulation.liveness import LivenessWatch, recovery_bound
 from simulation.oracles import Violation, judge, recoveries
 from simulation.scenario import CHAOS_S, Scenario, draw_scenario, with_plan
-from simulation.themes import Theme, draw_theme, draw_transactional_theme
+from simulation.themes import LOST_ENDS, Theme, draw_theme, draw_transactional_theme
 from simulation.transactions.book import TransactionBook
 from simulation.transactions.cast import Cast
 from simulation.transactions.oracles import judge_transactions
@@ -57,6 +57,8 @@ _SETTLING_S = 10.0
 """How long after the healing the cluster has all its leaders and the producer its connections."""
 _DRAINING_S = 30.0
 _LONGEST_RUN_S = 600.0
+_MOST_TURNS, _MOST_TURNS_PER_INSTANT = 400_000, 2000
+"""Of the loop: a run takes up to 15,000, and 80,000 with days of pauses; an instant up to 300."""
 
 _PROBES = 4
 T = TypeVar("T")
@@ -170,12 +172,15 @@ class Simulation:
             drawn = with_plan(drawn, plan, chance.of("transactional scenario"))
         self.scenario: Scenario = replace(drawn, options={**drawn.options, **setup.options})
         loop.longest_turn_s = self.scenario.longest_turn_s
+        loop.limit_turns(_MOST_TURNS, _MOST_TURNS_PER_INSTANT)
         self.world: SimWorld = SimWorld(chance, loop, self.scenario)
         self.trace: Trace = self.world.trace
         shape, times = self.scenario.shape, self.scenario.fault_times
         faults = draw_schedule(chance.of("faults"), shape, *times)
         if theme is not None:
             faults += theme.schedule(themes, shape, *times)
+        if setup.unclean_elections:
+            faults += LOST_ENDS.schedule(themes, shape, *times)
         faults = [replace(fault, at=self.scenario.clock(fault.at)) for fault in faults]
         self.drawn: list[Fault] = sorted(faults, key=lambda fault: fault.at)
         self.schedule: list[Fault] = self.drawn if setup.schedule is None else list(setup.schedule)
@@ -198,6 +203,8 @@ class Simulation:
             evidence.restarts = watch.restarts
             violations = judge(evidence) + judge_transactions(evidence)
             recovery = _recovery(evidence)
+        except BusyLoopError as error:
+            violations = [Violation("no_task_turns_without_end", str(error))]
         except StuckError as error:
             violations = [Violation("the_run_goes_on", str(error))]
         except Exception as error:

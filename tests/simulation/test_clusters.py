@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from aioproducer.testing.broker import ClusterSettings, TopicSpec
 from aioproducer.testing.world.cluster import ReplicationTiming, SimCluster
 from aioproducer.testing.world.loop import VirtualLoop
@@ -10,11 +13,17 @@ from aioproducer.testing.world.world import SimWorld
 
 
 def _cluster() -> SimCluster:
+    with _open_cluster() as cluster:
+        return cluster
+
+
+@contextmanager
+def _open_cluster() -> Iterator[SimCluster]:
     chance = Chance(1)
     spec = WorldSpec((1, 2, 3), {"t": TopicSpec(2, 2)}, {}, ReplicationTiming(), 1024, 0.001, False)
     loop = VirtualLoop(chance.of("executor"))
     try:
-        return SimWorld(chance, loop, spec).cluster
+        yield SimWorld(chance, loop, spec).cluster
     finally:
         loop.close()
 
@@ -49,3 +58,24 @@ def test_an_unlisted_broker_is_left_out_until_everything_heals() -> None:
     assert cluster.unlisted_answers[2] == 1
     cluster.heal()
     assert [each.node_id for each in cluster.known_brokers(1)] == [1, 2, 3]
+
+
+def test_unaware_brokers_list_no_broker_until_everything_heals() -> None:
+    cluster = _cluster()
+    cluster.unaware.add(2)
+    assert cluster.known_brokers(2) == []
+    assert len(cluster.known_brokers(1)) == 3
+    assert cluster.unaware_answers == 1
+    cluster.heal()
+    assert len(cluster.known_brokers(2)) == 3
+
+
+def test_a_follower_that_lacks_the_end_of_the_log_leads() -> None:
+    with _open_cluster() as cluster:
+        partition = cluster.topics["t"].partitions[0]
+        before, follower = partition.leader, partition.replicas[1]
+        assert cluster.lose_end("t", 0, 1) == 1
+        assert (partition.leader, partition.isr) == (follower, (follower,))
+        cluster.crash(before)
+        assert cluster.lose_end("t", 0, 1) == 0
+        assert cluster.lose_end("absent", 0, 1) == 0

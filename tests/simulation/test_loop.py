@@ -6,11 +6,12 @@ import asyncio
 import random
 import time
 from collections.abc import Coroutine, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from aioproducer.testing.world.loop import StuckError, VirtualLoop
+from aioproducer.testing.world.loop import BusyLoopError, StuckError, VirtualLoop
 
 
 @pytest.fixture
@@ -68,7 +69,41 @@ def test_turning_for_ever_without_time_passing_is_an_error(loop: VirtualLoop) ->
             await asyncio.sleep(0)
 
     spinning = loop.create_task(spin())
-    with pytest.raises(StuckError, match="turns without end"):
+    with pytest.raises(BusyLoopError, match="turns without end"):
+        loop.run_until_complete(spinning)
+    spinning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        loop.run_until_complete(spinning)
+
+
+def test_turning_for_ever_while_time_passes_is_an_error_after_the_allowed_turns(
+    loop: VirtualLoop,
+) -> None:
+    async def spin() -> None:
+        while True:  # noqa: ASYNC110 - the point of the test
+            await asyncio.sleep(0.001)
+
+    loop.limit_turns(1000)
+    spinning = loop.create_task(spin())
+    with pytest.raises(BusyLoopError, match="too much at 0"):
+        loop.run_until_complete(spinning)
+    spinning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        loop.run_until_complete(spinning)
+
+
+def test_a_task_that_never_lets_others_run_is_an_error_even_where_it_catches_that(
+    loop: VirtualLoop,
+) -> None:
+    async def spin() -> None:
+        with suppress(Exception):
+            while True:
+                loop.time()
+        await asyncio.Event().wait()
+
+    loop.limit_turns(1000)
+    spinning = loop.create_task(spin())
+    with pytest.raises(BusyLoopError):
         loop.run_until_complete(spinning)
     spinning.cancel()
     with pytest.raises(asyncio.CancelledError):

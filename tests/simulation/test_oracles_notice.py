@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
+from uuid import UUID
 
 import pytest
 
@@ -20,15 +23,25 @@ from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.acknowledged import AcknowledgedOffsets, LostRecords
 from aioproducer.core.sending.idempotence import IdempotentSequencer, _Partition
 from aioproducer.core.sending.sender import Sender
+from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
+from aioproducer.core.transactions.rules import Rpc
+from aioproducer.errors import ConcurrentTransactionsError, KafkaError, NodeDisconnectedError
 from aioproducer.net.client import NetworkClient
 from aioproducer.runtime.send.sticky import StickyPartitioners
 from aioproducer.runtime.tasks.sender import SenderTask
 from aioproducer.testing.broker.log import PartitionLog, StoredBatch
 from aioproducer.testing.broker.replication import ReplicatedPartition
 from aioproducer.testing.world.spec import Chance
-from aioproducer.types import Persistence, TopicPartition
+from aioproducer.types import PartitionMetadata, Persistence, TopicMetadata, TopicPartition
 from simulation import Result, Setup, SimProducer, Simulation, run_seed
-from simulation.liveness import _successor_not_asked_for
+from simulation.liveness import (
+    LivenessWatch,
+    _not_asked_after_failure,
+    _oversleeps_expiry,
+    _repeated_too_often,
+    _successor_not_asked_for,
+    _unreachable_coordinator_kept,
+)
 from simulation.scenario import Pause
 from simulation.themes import (
     IDLE_DAYS,
@@ -366,3 +379,90 @@ def test_old_metadata_that_name_a_leader_out_of_reach_are_found_out(
         client=SimpleNamespace(connection_failures={1: "refused", 2: None}.get),
     )
     assert len(list(_successor_not_asked_for(engine, 100.0 + age_s))) == found
+
+
+def _engine_with(batch: object, **parts: object) -> Any:
+    accumulator = SimpleNamespace(
+        incomplete=lambda: [batch], settings=SimpleNamespace(delivery_timeout=30.0)
+    )
+    return SimpleNamespace(accumulator=accumulator, **parts)
+
+
+@pytest.mark.parametrize(("until", "found"), [(130.0, 0), (130.05, 0), (130.2, 1), (math.inf, 1)])
+def test_a_sender_that_sleeps_beyond_an_expiry_is_found_out(until: float, found: int) -> None:
+    sleeping = SimpleNamespace(sleeping_until=until)
+    engine = _engine_with(SimpleNamespace(created_at=100.0), sender_task=sleeping)
+    assert len(list(_oversleeps_expiry(engine, 110.0))) == found
+
+
+@pytest.mark.parametrize(("attempts", "found"), [(20, 0), (32, 0), (33, 1)])
+def test_a_batch_that_is_repeated_without_pauses_is_found_out(attempts: int, found: int) -> None:
+    engine = _engine_with(SimpleNamespace(created_at=100.0, attempts=attempts))
+    assert len(list(_repeated_too_often(engine, 101.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("refreshed_at", "is_awaited", "possibly_persisted", "found"),
+    [
+        (99.0, False, True, 1),
+        (101.0, False, True, 0),
+        (99.0, True, True, 0),
+        (99.0, False, False, 0),
+    ],
+)
+def test_a_lost_request_after_which_no_metadata_are_wanted_is_found_out(
+    refreshed_at: float, is_awaited: bool, possibly_persisted: bool, found: int
+) -> None:
+    batch = SimpleNamespace(
+        pins=0,
+        last_error=NodeDisconnectedError("the connection broke"),
+        last_attempt_at=100.0,
+        possibly_persisted=possibly_persisted,
+    )
+    metadata = SimpleNamespace(refreshed_at=refreshed_at, is_awaited=is_awaited)
+    engine = _engine_with(batch, metadata=metadata)
+    assert len(list(_not_asked_after_failure(engine, 102.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("error", "ready_at", "found"),
+    [
+        (NodeDisconnectedError("refused"), 101.0, 1),
+        (NodeDisconnectedError("refused"), math.inf, 0),
+        (ConcurrentTransactionsError(), 101.0, 0),
+    ],
+)
+def test_a_coordinator_that_is_kept_out_of_reach_is_found_out(
+    error: KafkaError, ready_at: float, found: int
+) -> None:
+    key = CoordinatorKey(CoordinatorKind.TRANSACTION, "tx")
+    manager = SimpleNamespace(is_busy=True, coordinator_error=error, transactional_id="tx")
+    session = SimpleNamespace(has_request_in_flight=False, wanted=Rpc.END, _coordinators={key: 1})
+    engine: Any = SimpleNamespace(
+        transactions=SimpleNamespace(manager=manager, _coordinator_session=session),
+        client=SimpleNamespace(
+            connection_failures=lambda node_id: error, ready_at=lambda node_id, now: ready_at
+        ),
+    )
+    assert len(list(_unreachable_coordinator_kept(engine, 100.0))) == found
+
+
+def test_a_leader_epoch_that_goes_back_is_found_out() -> None:
+    topics: dict[str, TopicMetadata] = {}
+    producer: Any = Mock()
+    producer.engine.metadata.cluster.topics = topics
+    watch = LivenessWatch(lambda: 0.0)
+    found = []
+    for topic_id, epoch in [(1, 5), (1, 6), (2, 0), (2, 3), (2, 2)]:
+        partition = PartitionMetadata(0, 1, epoch)
+        topics["t"] = TopicMetadata("t", UUID(int=topic_id), (partition,))
+        found.append(len(list(watch._older_leaders(producer))))
+    assert found == [0, 0, 0, 0, 1]
+
+
+def test_a_failure_that_is_reported_although_it_was_read_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ProducerBatch, "mark_retrieved", lambda self, index: None)
+    oracle = "no_failure_is_unhandled_that_was_read"
+    assert oracle in _oracles_that_notice(Setup(), oracle)

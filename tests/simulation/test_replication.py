@@ -106,6 +106,19 @@ def test_an_unclean_election_loses_what_was_committed() -> None:
     assert (partition.log.end_offset, len(partition.lost)) == (0, 1)
 
 
+def test_a_replica_that_is_cut_back_loses_the_last_batches_of_the_log_when_it_leads() -> None:
+    partition = _partition()
+    for sequence in range(3):
+        _append(partition, sequence=sequence)
+    partition.fetch(2)
+    partition.fetch(3)
+    partition.cut_back(2, 2)
+    partition.elect_unclean(2)
+    assert partition.log.end_offset == 1
+    assert [each.base_offset for each in partition.lost] == [1, 2]
+    assert _append(partition, sequence=1).base_offset == 1
+
+
 def test_the_memory_of_producers_goes_back_with_the_log() -> None:
     partition = _partition()
     _append(partition, sequence=0)

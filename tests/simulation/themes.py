@@ -35,6 +35,8 @@ from simulation.faults.brokers import (
     TopicCreation,
     TopicDeletion,
     TopicRecreation,
+    UnawareBrokers,
+    UncleanElection,
     UnlistedBroker,
 )
 from simulation.faults.coordinators import LostAddition, SlowMarkers
@@ -115,6 +117,8 @@ _ONE_AT_A_TIME = {
 }
 """Only waiting keeps the order, and a new leader is found before a request times out."""
 
+LOST_ENDS = Theme(_times(8, UncleanElection.draw))
+"""What every run has besides whose cluster may lose committed records."""
 DOUBTS = Theme(_times(16, MixedErrors.draw_doubt))
 DEPOSITIONS = Theme(_times(6, DeposedLeader.draw), _ONE_AT_A_TIME)
 
@@ -301,10 +305,11 @@ REPLACEMENTS = Theme(_replacements, {**_IDEMPOTENT, "metadata_max_age_ms": 500})
 
 
 def _unlisted(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
-    """Metadata leave brokers out, and are asked for since connections end."""
+    """Metadata leave brokers out, one or all, and are asked for since connections end."""
     faults: list[Fault] = []
-    for _ in range(_UNLISTED):
-        fault = UnlistedBroker.draw(rng, round(rng.uniform(start, end), 3), shape)
+    for number in range(_UNLISTED):
+        kind = UnawareBrokers if number % 5 == 0 else UnlistedBroker
+        fault = kind.draw(rng, round(rng.uniform(start, end), 3), shape)
         faults += [fault, Reset(round(fault.at + 0.1, 3), rng.choice(list(shape.nodes)))]
     return faults
 

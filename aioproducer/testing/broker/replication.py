@@ -109,6 +109,12 @@ class ReplicatedPartition(Partition):
         self.isr = (node_id,)
         self.lead_by(node_id)
 
+    def cut_back(self, node_id: int, batches: int) -> None:
+        """Let a replica lack the last batches, which may be committed."""
+        kept = self.log.batches[: max(0, len(self.log.batches) - batches)]
+        end = kept[-1].last_offset + 1 if kept else 0
+        self._ends[node_id] = min(self._ends[node_id], end)
+
     def lead_by(self, node_id: int) -> None:
         """Change the leader; what the new one lacks is lost."""
         super().lead_by(node_id)

@@ -64,6 +64,8 @@ class SimCluster(ClusterState):
         deleted: Topics that were deleted, with their logs.
         unlisted: Brokers that metadata leave out although they may lead partitions.
         unlisted_answers: Lists of brokers that left one out, per broker.
+        unaware: Brokers that have no metadata yet, as after a start: they list no broker.
+        unaware_answers: Lists without any broker.
         producers_lost: How many leaders came without state of producers, so that what they had
             written and not acknowledged may be written again.
         number: How many clusters there have been before at these addresses.
@@ -94,6 +96,8 @@ class SimCluster(ClusterState):
         self.deleted: list[Topic] = []
         self.unlisted: set[int] = set()
         self.unlisted_answers: dict[int, int] = dict.fromkeys(self.brokers, 0)
+        self.unaware: set[int] = set()
+        self.unaware_answers: int = 0
         self.producers_lost: int = 0
         self.number: int = 0
         self.ids_given: dict[int, int] = {}
@@ -194,6 +198,20 @@ class SimCluster(ClusterState):
             f"{partition.topic}-{partition.index} led by b{partition.leader} "
             f"epoch {partition.leader_epoch} from {partition.log.end_offset}"
         )
+
+    def lose_end(self, topic: str, partition: int, batches: int) -> int:
+        """Elect a follower that lacks the last batches; return 0 if there is none."""
+        found = self.partition(topic, partition)
+        if not isinstance(found, ReplicatedPartition) or found.leader == NO_LEADER:
+            return 0
+        others = [n for n in found.replicas if n != found.leader and self.is_working(n)]
+        if not others:
+            return 0
+        found.cut_back(others[0], batches)
+        found.elect_unclean(others[0])
+        self._notify_leader(found)
+        self.notify(topic, partition)
+        return 1
 
     # -- topics come and go -----------------------------------------------------------------------
 
@@ -337,7 +355,10 @@ class SimCluster(ClusterState):
     # -- what brokers believe ---------------------------------------------------------------------
 
     def known_brokers(self, node_id: int) -> list[BrokerSpec]:
-        """Return the brokers the controller has not fenced."""
+        """Return the brokers the controller has not fenced; none if the broker is unaware."""
+        if node_id in self.unaware:
+            self.unaware_answers += 1
+            return []
         left_out = self.unlisted & self._registered
         for each in left_out:
             self.unlisted_answers[each] += 1
@@ -366,6 +387,7 @@ class SimCluster(ClusterState):
         self.faults.clear()
         self.extra_lag.clear()
         self.unlisted.clear()
+        self.unaware.clear()
         self._beliefs.clear()
         self.controller_away_until = 0.0
         for topic in self.topics:

@@ -6,8 +6,9 @@ Invariants:
 - `time()` does not advance while anything is runnable, unless `longest_turn_s` is set, and then
   jumps to the next timer, exactly; no timer fires early, not even by the nanosecond that asyncio
   allows itself.
-- No timer and nothing runnable is a deadlock, and so is a loop that turns for ever without its
-  clock moving; both raise out of `run_until_complete`.
+- No timer and nothing runnable is a deadlock. A loop that turns for ever without its clock moving,
+  or more often than `limit_turns` allows, is busy, and so is a task that reads the clock for ever
+  in one turn. All raise out of `run_until_complete`.
 - `run_in_executor` calls the function on the loop, some virtual time later: what production code
   does in threads happens at an instant that the seed decides.
 """
@@ -26,10 +27,15 @@ _Ts = TypeVarTuple("_Ts")
 
 _LONGEST_JOB_S = 0.02
 _MOST_TURNS_PER_INSTANT = 20_000
+_MOST_READINGS_PER_TURN = 100_000
 
 
 class StuckError(Exception):
     """The run cannot go on: a deadlock or a busy loop."""
+
+
+class BusyLoopError(StuckError):
+    """The loop turns without end."""
 
 
 def _nothing(seconds: float) -> None:
@@ -70,6 +76,10 @@ class VirtualLoop(BaseEventLoop):
         super().__init__()
         self._rng = rng
         self._turns = 0
+        self._turns_left: float = math.inf
+        self._readings = 0
+        self._most_readings: float = math.inf
+        self._most_turns_per_instant = _MOST_TURNS_PER_INSTANT
         self._selector = _NoSelector(self._advance)
         self.failures: list[str] = []
         self.on_idle: Callable[[float], None] = _nothing
@@ -79,8 +89,16 @@ class VirtualLoop(BaseEventLoop):
         can then become due while a task is between two of its steps."""
         self.set_exception_handler(self._note_failure)
 
+    def limit_turns(self, turns: int, per_instant: int = _MOST_TURNS_PER_INSTANT) -> None:
+        """Raise `BusyLoopError` after so many turns more: a run that takes more does not end."""
+        self._turns_left, self._most_turns_per_instant = turns, per_instant
+        self._most_readings = _MOST_READINGS_PER_TURN
+
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
+        self._readings += 1
+        if self._readings > self._most_readings:
+            raise BusyLoopError("a task goes on without end in one turn of the loop")
         return self._now
 
     def run_in_executor(
@@ -105,13 +123,18 @@ class VirtualLoop(BaseEventLoop):
         return [timer for timer in self._timers if not timer.cancelled()]
 
     def _advance(self, timeout: float | None) -> None:
+        self._turns_left -= 1
+        if self._turns_left < 0 or self._readings > self._most_readings:
+            self._turns_left = self._most_readings = math.inf
+            raise BusyLoopError(f"the loop does too much at {self._now:.3f} s")
+        self._readings = 0
         if timeout is None:
             raise StuckError("deadlock: nothing is runnable and no timer is set")
         if timeout == 0:
             self._turns += 1
-            if self._turns > _MOST_TURNS_PER_INSTANT:
+            if self._turns > self._most_turns_per_instant:
                 self._turns = 0
-                raise StuckError(f"the loop turns without end at {self._now:.3f} s")
+                raise BusyLoopError(f"the loop turns without end at {self._now:.3f} s")
             if self.longest_turn_s:
                 self._set_time(self._now + self._rng.uniform(0, self.longest_turn_s))
             return

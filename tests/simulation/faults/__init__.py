@@ -48,6 +48,7 @@ from simulation.faults.brokers import (
     TopicCreation,
     TopicDeletion,
     TopicRecreation,
+    UnawareBrokers,
     UnlistedBroker,
 )
 from simulation.faults.coordinators import (
@@ -167,6 +168,7 @@ THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (
     LeaderWithoutProducers,
     ReplacedCluster,
     UnlistedBroker,
+    UnawareBrokers,
     LateDescription,
     FirstRefused,
 )

@@ -131,6 +131,26 @@ class LeaderMove(Fault):
         return cls(at, *some_partition(rng, shape))
 
 
+@dataclass(frozen=True, slots=True)
+class UncleanElection(Fault):
+    """A replica leads that lacks the end of the log; the log grows again from there."""
+
+    kind = "unclean election"
+    topic: str
+    partition: int
+    batches: int
+
+    def strike(self, world: World) -> Probe:
+        """The last batches are lost, acknowledged ones too."""
+        lost = world.cluster.lose_end(self.topic, self.partition, self.batches)
+        return lambda: lost
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Any partition, mostly the last batch."""
+        return cls(at, *some_partition(rng, shape), rng.choice((1, 1, 1, 2, 5)))
+
+
 def move_leader(world: World, topic: str, partition: int) -> int:
     """Move a leadership; return 0 if there is no broker to move it to."""
     found = world.cluster.partition(topic, partition)
@@ -389,6 +409,21 @@ class UnlistedBroker(LastingFault):
         cluster.unlisted.add(self.node_id)
         world.later(self.seconds, lambda: cluster.unlisted.discard(self.node_id))
         return lambda: cluster.unlisted_answers[self.node_id] - before
+
+
+@dataclass(frozen=True, slots=True)
+class UnawareBrokers(LastingFault):
+    """No broker has metadata, as after the start of a cluster."""
+
+    kind = "unaware brokers"
+
+    def strike(self, world: World) -> Probe:
+        """Their answers list no broker."""
+        cluster = world.cluster
+        before = cluster.unaware_answers
+        cluster.unaware.update(world.brokers)
+        world.later(self.seconds, cluster.unaware.clear)
+        return lambda: cluster.unaware_answers - before
 
 
 @dataclass(frozen=True, slots=True)

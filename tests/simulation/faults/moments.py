@@ -117,16 +117,19 @@ class OvertakenRenewal(_HeldUntil):
 
 @dataclass(frozen=True, slots=True)
 class PositionsRefused(HeldRequest):
-    """From the moment in which positions are committed no group takes any for a while."""
+    """From the moment in which positions are committed no group takes any for a while, or some."""
 
     kind = "positions refused"
     code: int
+    partition: int | None
 
     def keep(self, world: World, header: RequestHeader, resume: Callable[[], None]) -> None:
         """Refused for now, however often they come."""
         for broker in world.brokers.values():
             broker.scripted_codes.add(self.code)
-        refusal = world.cluster.faults.add(Ambush(ErrorAnswer(self.code), self.api, times=None))
+        action = ErrorAnswer(self.code)
+        ambush = Ambush(action, self.api, partition=self.partition, times=None)
+        refusal = world.cluster.faults.add(ambush)
         world.later(self.seconds, lambda: world.cluster.faults.remove(refusal))
         resume()
 
@@ -134,7 +137,8 @@ class PositionsRefused(HeldRequest):
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
         """Shorter and longer than users wait."""
         api = ApiKey.TXN_OFFSET_COMMIT
-        return cls(at, api, round(rng.uniform(1.0, 5.0), 3), rng.choice(RETRIED[api]))
+        seconds, code = round(rng.uniform(1.0, 5.0), 3), rng.choice(RETRIED[api])
+        return cls(at, api, seconds, code, rng.choice((None, 0)))
 
 
 def _transactional_id(header: RequestHeader) -> str:
