@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from aioproducer import Producer
-from aioproducer.errors import KafkaError
+from aioproducer.errors import BufferFullError, KafkaError, ProducerClosedError
 from aioproducer.net.connection import Connection
 from aioproducer.records import murmur2_partition
 from aioproducer.testing.world.producer import SimProducer
@@ -32,6 +32,10 @@ _LONG_LINGER_MS = 500
 _SHORT_WAY_S = 0.01
 _SHARE_OF_LINGER = 0.25
 _MORE_THAN_HALF, _TWO_PARTITIONS, _OVERHEAD = 0.55, 2, 200
+_LONG_BLOCK_MS = 20_000
+_ROWS, _ROW_BYTES = 60, 1800
+"""Of a bulk call: with small requests more than it may have pending."""
+_LAST_SENDS, _LAST_BYTES = 40, 1000
 _QUICK_WINDOWS = 12
 """More send windows than these may take as long to send as the linger."""
 
@@ -51,14 +55,17 @@ class Aftermath:
         if self._producer.engine.failure is None:
             self._check_refresh()
             self._check_leaders()
+            await self._check_partition()
             await self._check_keys()
 
     async def after_probes(self) -> None:
         """Ask once every record has its outcome."""
         if self._producer.engine.failure is None and self._world.cluster.topics:
+            await self._check_free_memory()
             await self._check_new_partition()
             await self._check_linger()
             await self._check_wait_for_memory()
+            await self._check_bulk()
             await self._check_throttling()
             await self._check_oblivion()
             await self._check_addresses()
@@ -83,6 +90,14 @@ class Aftermath:
                         f"{name}-{each.partition} has leader {leader}, metadata say none"
                     )
 
+    async def _check_partition(self) -> None:
+        """A record without a key goes to a partition that there is."""
+        for name, topic in sorted(self._world.cluster.topics.items())[:_MOST_TOPICS]:
+            entry = await self._sent(name, None)
+            at = -1 if entry.delivery is None else entry.delivery.partition
+            if at >= len(topic.partitions):
+                self._ledger.false_reports.append(f"{entry.label} is sent to partition {at}")
+
     async def _check_keys(self) -> None:
         """A key goes to the partition that Java chooses among all there are."""
         if self._config.metadata_max_age_ms > _SHORT_AGE_MS:
@@ -96,6 +111,20 @@ class Aftermath:
                     self._ledger.false_reports.append(
                         f"{entry.label} is sent to partition {at}, its key belongs to {wanted}"
                     )
+
+    async def _check_free_memory(self) -> None:
+        """A record does not have to wait while no other is pending."""
+        entry = self._entry(min(self._world.cluster.topics), None, 0)
+        try:
+            entry.delivery = self._producer.send_nowait(entry.topic, entry.value, partition=0)
+        except KafkaError as error:
+            entry.state, entry.error = CallState.REFUSED, error
+            if isinstance(error, BufferFullError):
+                self._ledger.false_reports.append(f"{entry.label}: {error}")
+        else:
+            entry.state = CallState.ACCEPTED
+        entry.settled_at = self._world.now()
+        await self._outcome_of(entry)
 
     async def _check_new_partition(self) -> None:
         """A partition that appears while a call waits for it is found before the next refresh."""
@@ -149,6 +178,37 @@ class Aftermath:
             self._ledger.late_ends.append(f"send() waited {took:.3f} s for memory that lingered")
         for entry in entries:
             await self._outcome_of(entry)
+
+    async def _check_bulk(self) -> None:
+        """A bulk call that has enough batches pending goes on when they are acknowledged."""
+        config, cluster = self._config, self._world.cluster
+        name = min(cluster.topics)
+        limits = (config.max_request_size, cluster.topics[name].config.max_message_bytes)
+        if config.max_block_ms < _LONG_BLOCK_MS or min(limits) < _ROW_BYTES + _OVERHEAD:
+            return
+        entries = [self._entry(name, None, 0, _ROW_BYTES) for _ in range(_ROWS)]
+        began = self._world.now()
+        result = await self._producer.send_many(name, [each.value for each in entries], partition=0)
+        took = self._world.now() - began
+        for entry in entries:
+            entry.state, entry.settled_at = CallState.UNKNOWN, self._world.now()
+        if not result.failed and took > _LONG_BLOCK_MS / 1000 * 0.9:
+            self._ledger.late_ends.append(f"send_many of {_ROWS} took {took:.3f} s")
+
+    async def close(self) -> None:
+        """Close while calls wait for memory: what is accepted is delivered, others are refused."""
+        name = min(self._world.cluster.topics, default=None)
+        sends = []
+        if name is not None and self._producer.engine.failure is None:
+            works = [self._sent(name, None, 0, _LAST_BYTES) for _ in range(_LAST_SENDS)]
+            sends = [asyncio.ensure_future(work) for work in works]
+            await asyncio.sleep(0)
+        await self._producer.close()
+        for entry in await asyncio.gather(*sends):
+            await self._outcome_of(entry)
+            is_cut = isinstance(entry.error, ProducerClosedError)
+            if is_cut and entry.state is CallState.ACCEPTED:
+                self._ledger.unrecovered.append(f"{entry.label} was accepted: {entry.error}")
 
     async def _check_throttling(self) -> None:
         """A request that a throttling broker answers late does not end its connection."""
@@ -207,20 +267,28 @@ class Aftermath:
 
     # -- steps ------------------------------------------------------------------------------------
 
-    async def _sent(self, topic: str, key: bytes | None, partition: int | None = None) -> Entry:
+    async def _sent(
+        self, topic: str, key: bytes | None, partition: int | None = None, size: int = 0
+    ) -> Entry:
         """Send a record with a new name; its entry has the error, if there is one."""
-        self._number += 1
-        name = b"<aftermath/%d>" % self._number
-        entry = Entry(name, _TASK, topic, partition, key, name, (), None, self._world.now())
-        self._ledger.entries.append(entry)
+        entry = self._entry(topic, key, partition, size)
         producer: Producer = self._producer
         try:
-            entry.delivery = await producer.send(topic, name, key, partition=partition)
+            entry.delivery = await producer.send(topic, entry.value, key, partition=partition)
         except KafkaError as error:
             entry.state, entry.error = CallState.REFUSED, error
         else:
             entry.state = CallState.ACCEPTED
         entry.settled_at = self._world.now()
+        return entry
+
+    def _entry(self, topic: str, key: bytes | None, partition: int | None, size: int = 0) -> Entry:
+        """Return the entry of a record with a new name, and a value of at least so many bytes."""
+        self._number += 1
+        name = b"<aftermath/%d>" % self._number
+        value = name.ljust(size, b".")
+        entry = Entry(name, _TASK, topic, partition, key, value, (), None, self._world.now())
+        self._ledger.entries.append(entry)
         return entry
 
     def _connection(self, topic: str) -> Connection | None:

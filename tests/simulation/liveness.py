@@ -14,6 +14,7 @@ from support.liveness_rule import broken_rules
 
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.core.transactions.rules import Rpc
+from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import BrokerError, NodeDisconnectedError
 from simulation.workload import LARGEST_BURST
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _MOST_REPORTED = 3
 _LONG_JUMP_S = 0.25
 _CHECKED_EACH = 10
+_ABORTED = frozenset({TransactionState.ABORTING, TransactionState.ABORTABLE_ERROR})
 _JITTER = 1.2
 _LONGEST_THROTTLE_S = 3.0
 _ROUND_TRIPS = 50
@@ -84,6 +86,8 @@ class LivenessWatch:
                 self.violations += _repeated_too_often(producer.engine, self._now())
                 self.violations += _not_asked_after_failure(producer.engine, self._now())
                 self.violations += _unreachable_coordinator_kept(producer.engine, self._now())
+                self.violations += _parts_expire_late(producer.engine, self._now())
+                self.violations += _aborted_additions_kept(producer.engine, self._now())
                 self.violations += self._older_leaders(producer)
 
     def _older_leaders(self, producer: SimProducer) -> Iterator[str]:
@@ -212,6 +216,20 @@ def _unreachable_coordinator_kept(engine: ProducerEngine, now: float) -> Iterato
         failure = client.connection_failures(node_id)
         if is_wanted and failure is not None and now < client.ready_at(node_id, now) < inf:
             yield f"at {now:.3f}: coordinator {node_id} is kept, which cannot be reached: {failure}"
+
+
+def _parts_expire_late(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Parts of a batch whose delivery timeout began later than that of their records."""
+    for batch in engine.accumulator.pinned:
+        if any(part.created_at > batch.created_at for part in batch.parts):
+            yield f"at {now:.3f}: {batch.topic_partition}: a part is younger than its records"
+
+
+def _aborted_additions_kept(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Partitions and positions that an aborted transaction still adds."""
+    manager = None if engine.transactions is None else engine.transactions.manager
+    if manager is not None and manager.state in _ABORTED and manager.contents.has_additions:
+        yield f"at {now:.3f}: a transaction that is {manager.state.value} has additions"
 
 
 class RecoveryBound(NamedTuple):

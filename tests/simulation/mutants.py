@@ -562,6 +562,90 @@ MUTANTS = (
         "        self._wanted = True\n        self._notify()",
     ),
     Mutant(
+        "leave the parts of a batch out of the next expiry",
+        "core/batching/incomplete.py",
+        "        earliest = self._by_age[0][0] if self._by_age else inf\n",
+        "        earliest = inf\n",
+    ),
+    Mutant(
+        "start the delivery timeout anew for the parts of a batch",
+        "core/batching/accumulator.py",
+        "            self._incomplete.add_part(part)\n            part.add_listener",
+        "            part.created_at = now\n"
+        "            self._incomplete.add_part(part)\n"
+        "            part.add_listener",
+    ),
+    Mutant(
+        "ask for no metadata after a request without a response",
+        "core/sending/sender.py",
+        "        self._metadata.request_update(now)\n        if isinstance(error, ProtocolError)",
+        "        if isinstance(error, ProtocolError)",
+    ),
+    Mutant(
+        "repeat a refused batch without a pause",
+        "core/sending/sender.py",
+        "            delay = backoff.delay(batch.attempts - 1, self._rng)\n"
+        "            self.accumulator",
+        "            delay = 0.0\n            self.accumulator",
+    ),
+    Mutant(
+        "make no pause after a failed request for metadata",
+        "core/metadata/metadata.py",
+        "        self._allowed_at = now + self._backoff.delay(self._failures, self._rng)\n",
+        "        self._allowed_at = now\n",
+    ),
+    Mutant(
+        "do not ask again about partitions with errors",
+        "core/metadata/metadata.py",
+        "            if live.unsettled:\n                self._pending[live.name] = None\n",
+        "",
+    ),
+    Mutant(
+        "take the older leaders of a lagging broker",
+        "core/metadata/cluster.py",
+        "        merged[index] = known[index] if stale else fresh\n",
+        "        merged[index] = fresh\n",
+    ),
+    Mutant(
+        "start over from the bootstrap servers again and again",
+        "net/client.py",
+        "        self._check.cluster_id = self._check.rebootstrap_error = None\n",
+        "        self._check.cluster_id = None\n",
+    ),
+    Mutant(
+        "report a failure as unhandled that was read",
+        "runtime/delivery/_delivery_py.py",
+        "            self._batch.mark_retrieved(self._index)\n",
+        "            pass\n",
+        pure=True,
+    ),
+    Mutant(
+        "let a bulk call wait although it has caught up",
+        "runtime/bulk/run.py",
+        "            waiter.set_result(None)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "let calls wait for memory when the producer is closed",
+        "runtime/engine.py",
+        "        self.appender.close(error)\n        self.pool.close(error)\n"
+        "        self.metadata_task.fail_waiters(error)\n",
+        "        self.appender.close(error)\n        self.metadata_task.fail_waiters(error)\n",
+    ),
+    Mutant(
+        "count a call that gave up as waiting for ever",
+        "runtime/send/appender.py",
+        "        finally:\n            self.fast_path.waiting -= 1\n",
+        "        else:\n            self.fast_path.waiting -= 1\n",
+    ),
+    Mutant(
+        "overlook the loss of one record",
+        "core/sending/acknowledged.py",
+        "            if base_offset <= last.offset and",
+        "            if base_offset < last.offset and",
+        unclean=True,
+    ),
+    Mutant(
         "do not ask for the address of a coordinator that metadata lack",
         "core/transactions/coordinator_requests.py",
         "            self._metadata.request_update(now)\n            gone",
@@ -592,6 +676,25 @@ TRANSACTIONAL_MUTANTS = tuple(
             "core/transactions/contents.py",
             "        return self.v2 or partition in self._added\n",
             "        return self.v2 or partition in self._added or partition in self._to_add\n",
+        ),
+        (
+            "keep the additions of an aborted transaction",
+            "core/transactions/contents.py",
+            "        self._to_add.clear()\n",
+            "",
+        ),
+        (
+            "call all positions committed when some are",
+            "core/transactions/contents.py",
+            "            operation.left.pop(partition, None)\n",
+            "            operation.left.clear()\n",
+        ),
+        (
+            "keep a coordinator that cannot be reached",
+            "core/transactions/coordinators.py",
+            "            return\n        self._coordinators.pop(request.coordinator, None)\n"
+            "        self._back_off(now, error)\n",
+            "            return\n        self._back_off(now, error)\n",
         ),
         (
             "take partitions of the last transaction for added",

@@ -337,6 +337,9 @@ def calm_brings_progress(e: Evidence) -> Iterator[str]:
             continue
         if not e.cluster.has_had(entry.topic, settled, settled + timeout):
             continue
+        where = (entry.topic, error.partition or 0)
+        if e.cluster.partition(*where) is None:
+            continue  # the topic was created anew, with fewer partitions
         appended_at = e.append_times(entry.topic, error.partition)
         for start, end in e.calm:
             since, until = max(start, settled), min(end, settled + timeout)

@@ -339,7 +339,7 @@ class Simulation:
             missing = pool.total - pool.available
             self.ledger.late_ends.append(f"flush() is over and {missing} bytes are still in use")
         await aftermath.after_probes()
-        await self._bounded("close", producer.close())
+        await self._bounded("close", aftermath.close())
 
     async def _end_in_haste(
         self, producer: SimProducer, tasks: Sequence[asyncio.Task[None]], at: float

@@ -25,6 +25,7 @@ from aioproducer.core.sending.idempotence import IdempotentSequencer, _Partition
 from aioproducer.core.sending.sender import Sender
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.core.transactions.rules import Rpc
+from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import ConcurrentTransactionsError, KafkaError, NodeDisconnectedError
 from aioproducer.net.client import NetworkClient
 from aioproducer.runtime.send.sticky import StickyPartitioners
@@ -36,8 +37,10 @@ from aioproducer.types import PartitionMetadata, Persistence, TopicMetadata, Top
 from simulation import Result, Setup, SimProducer, Simulation, run_seed
 from simulation.liveness import (
     LivenessWatch,
+    _aborted_additions_kept,
     _not_asked_after_failure,
     _oversleeps_expiry,
+    _parts_expire_late,
     _repeated_too_often,
     _successor_not_asked_for,
     _unreachable_coordinator_kept,
@@ -445,6 +448,34 @@ def test_a_coordinator_that_is_kept_out_of_reach_is_found_out(
         ),
     )
     assert len(list(_unreachable_coordinator_kept(engine, 100.0))) == found
+
+
+@pytest.mark.parametrize(("created_at", "found"), [(99.0, 0), (100.0, 0), (100.5, 1)])
+def test_a_part_that_is_younger_than_its_records_is_found_out(
+    created_at: float, found: int
+) -> None:
+    part = SimpleNamespace(created_at=created_at)
+    batch = SimpleNamespace(created_at=100.0, topic_partition="t-0", parts=[part])
+    engine: Any = SimpleNamespace(accumulator=SimpleNamespace(pinned=[batch]))
+    assert len(list(_parts_expire_late(engine, 101.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("state", "has_additions", "found"),
+    [
+        (TransactionState.ABORTING, True, 1),
+        (TransactionState.ABORTABLE_ERROR, True, 1),
+        (TransactionState.ABORTING, False, 0),
+        (TransactionState.COMMITTING, True, 0),
+    ],
+)
+def test_additions_of_an_aborted_transaction_are_found_out(
+    state: TransactionState, has_additions: bool, found: int
+) -> None:
+    contents = SimpleNamespace(has_additions=has_additions)
+    manager = SimpleNamespace(state=state, contents=contents)
+    engine: Any = SimpleNamespace(transactions=SimpleNamespace(manager=manager))
+    assert len(list(_aborted_additions_kept(engine, 1.0))) == found
 
 
 def test_a_leader_epoch_that_goes_back_is_found_out() -> None:

@@ -102,6 +102,7 @@ class SimCluster(ClusterState):
         self.number: int = 0
         self.ids_given: dict[int, int] = {}
         self._created_at: dict[UUID, float] = {}
+        self._sizes: dict[str, int] = {}
         self._deleted_at: dict[UUID, float] = {}
         self._timing = timing
         self._registered = set(self.brokers)
@@ -228,6 +229,7 @@ class SimCluster(ClusterState):
             name, spec, assignments=assignments, validate_only=validate_only
         )
         self._created_at[topic.topic_id] = self.loop.time()
+        self._sizes[name] = len(topic.partitions)
         return topic
 
     def delete_topic(self, name: str) -> None:
@@ -240,12 +242,11 @@ class SimCluster(ClusterState):
             self.trace(f"{name} is deleted")
 
     def recreate_topic(self, name: str) -> None:
-        """Delete a topic, and create one of this name with as many partitions on other brokers."""
+        """Delete a topic, and create one of this name on other brokers, as large as at first."""
         gone = self.topics[name]
-        factor = len(gone.partitions[0].replicas)
+        factor, count = len(gone.partitions[0].replicas), self._sizes[name]
         self.delete_topic(name)
-        spec = TopicSpec(len(gone.partitions), factor, dict(gone.config.own))
-        self.create_topic(name, spec)
+        self.create_topic(name, TopicSpec(count, factor, dict(gone.config.own)))
 
     def replace(self) -> None:
         """Replace the cluster by another one of the same addresses, with empty topics.

@@ -190,3 +190,17 @@ class Contents:
             raise
         except KafkaError as error:
             self._context.trace(f"{tx.label}: send_offsets raises {type(error).__name__}")
+        else:
+            self._check_positions(tx)
+
+    def _check_positions(self, tx: TransactionEntry) -> None:
+        """The group has all positions that a call has committed, or none if a timeout came."""
+        transactions = self._producer.engine.transactions
+        identity = None if transactions is None else transactions.manager.identity
+        group = self._context.cluster.groups.groups.get(self._seat.group)
+        if identity is None or group is None:
+            return
+        pending = group.pending(identity.producer_id)
+        missing = tx.offsets.keys() - pending
+        if pending and missing:
+            self._context.ledger.false_reports.append(f"{tx.label}: no position of {missing}")

@@ -9,7 +9,6 @@ Rules
   request is in flight.
 - Before Produce v12, a partition is written to only after the coordinator has added it to the
   transaction.
-- After a coordinator has refused an addition for good, nothing is added to the transaction.
 - A process that a coordinator has called fenced makes no request of a transaction any more.
 """
 
@@ -23,7 +22,6 @@ from aioproducer.errors import (
     InvalidTxnStateError,
     ProducerFencedError,
     ProtocolError,
-    error_for_code,
 )
 from aioproducer.records.batch import parse_header
 from aioproducer.testing.broker.transactions.states import ProducerIdentity
@@ -59,7 +57,6 @@ _OF_COORDINATORS = frozenset(
     }
 )
 _WATCHED = _OF_COORDINATORS | {ApiKey.PRODUCE}
-_ADDITIONS = frozenset({ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN})
 _FENCED = frozenset({InvalidProducerEpochError.code, ProducerFencedError.code})
 
 
@@ -80,7 +77,6 @@ class ClientProtocolChecks:
         self._added: set[TopicPartition] = set()
         self._ending = False
         self._aborting = False
-        self._is_refused = False
         self._is_fenced = False
         self.producing: int = 0
         """Number of Produce requests in flight."""
@@ -95,8 +91,6 @@ class ClientProtocolChecks:
             self._complain(
                 f"{self._name} sends {ApiKey(header.api_key).name} and was fenced before"
             )
-        if self._is_refused and header.api_key in _ADDITIONS:
-            self._complain(f"{self._name} adds more after an addition was refused for good")
         if header.api_key == ApiKey.PRODUCE:
             self._check_produce(header)
         elif header.api_key == ApiKey.END_TXN:
@@ -112,10 +106,7 @@ class ClientProtocolChecks:
 
     def on_answer(self, answer: Message) -> None:
         """Handle a response that the process has received completely."""
-        codes = frozenset(_codes(answer))
-        self._is_fenced |= not _FENCED.isdisjoint(codes)
-        if isinstance(answer, AddPartitionsToTxnResponse | AddOffsetsToTxnResponse):
-            self._is_refused |= any(code and not error_for_code(code).retriable for code in codes)
+        self._is_fenced |= not _FENCED.isdisjoint(_codes(answer))
         if isinstance(answer, InitProducerIdResponse) and not answer.error_code:
             self._identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
             self._begin_anew()
@@ -136,7 +127,7 @@ class ClientProtocolChecks:
 
     def _begin_anew(self) -> None:
         self._added.clear()
-        self._ending = self._is_refused = False
+        self._ending = False
 
     def _check_produce(self, header: RequestHeader) -> None:
         request = ProduceRequest.decode(header.body, header.api_version)

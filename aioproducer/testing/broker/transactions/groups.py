@@ -11,7 +11,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -70,6 +70,10 @@ class Group:
     def offsets(self) -> dict[TopicPartition, GroupOffset]:
         """The committed offsets."""
         return {where: written.offset for where, written in sorted(self._committed.items())}
+
+    def pending(self, producer_id: int) -> Set[TopicPartition]:
+        """Return the partitions whose offsets an open transaction of a producer has written."""
+        return self._pending.get(producer_id, {}).keys()
 
     def is_unstable(self, where: TopicPartition) -> bool:
         """Return whether an open transaction may still change a partition's offset."""
