@@ -335,11 +335,8 @@ def calm_brings_progress(e: Evidence) -> Iterator[str]:
         error, settled = entry.error, entry.settled_at
         if not isinstance(error, DeliveryTimeoutError) or settled is None:
             continue
-        if not e.cluster.has_had(entry.topic, settled, settled + timeout):
+        if not e.cluster.has_had(entry.topic, settled, settled + timeout, error.partition):
             continue
-        where = (entry.topic, error.partition or 0)
-        if e.cluster.partition(*where) is None:
-            continue  # the topic was created anew, with fewer partitions
         appended_at = e.append_times(entry.topic, error.partition)
         for start, end in e.calm:
             since, until = max(start, settled), min(end, settled + timeout)
@@ -381,6 +378,9 @@ def recoveries(e: Evidence) -> Iterator[tuple[float, str]]:
         until = done_at or settled
         if not all(e.cluster.has_had(topic, entry.asked_at, until) for topic in topics):
             continue
+        at = None if entry.error is None else entry.error.partition
+        if not e.cluster.has_had(entry.topic, settled, until, at):
+            continue
         yield settled - max(entry.asked_at, e.healed_at), f"{entry.label}: send()"
         if done_at is not None:
             what = f"{entry.label}: its delivery ({entry.error or 'acknowledged'})"
@@ -388,12 +388,13 @@ def recoveries(e: Evidence) -> Iterator[tuple[float, str]]:
 
 
 def _waits_for_topics(e: Evidence) -> Iterator[tuple[float, float]]:
-    """Yield when accepted records with memory waited for topics that were deleted."""
+    """Yield when accepted records with memory waited for topics or partitions that are gone."""
     timeout = e.config.delivery_timeout_ms / 1000
     for entry in e.ledger.entries:
         if isinstance(entry.error, DeliveryTimeoutError) and entry.settled_at is not None:
             until = entry.settled_at + timeout
-            if not e.cluster.has_had(entry.topic, entry.settled_at, until):
+            at = entry.error.partition
+            if not e.cluster.has_had(entry.topic, entry.settled_at, until, at):
                 yield entry.asked_at, until  # `send_many` returns after all its records
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -39,6 +40,23 @@ def test_a_topic_created_anew_has_another_id_and_other_brokers() -> None:
     assert now.partitions[0].replicas != before.partitions[0].replicas
     assert now.partitions[0].leader_epoch == 0
     assert cluster.deleted == [before]
+
+
+def test_a_topic_created_anew_is_as_large_as_it_was_at_first() -> None:
+    cluster = _cluster()
+    cluster.create_partitions("t", 3)
+    cluster.recreate_topic("t")
+    assert len(cluster.topics["t"].partitions) == 2
+
+
+def test_a_partition_that_came_later_was_not_there_all_the_time() -> None:
+    with _open_cluster() as cluster:
+        cluster.loop.run_until_complete(asyncio.sleep(1.0))
+        cluster.create_partitions("t", 3)
+        assert cluster.has_had("t", 0.5, 9.0, 1)
+        assert not cluster.has_had("t", 0.5, 9.0, 2)
+        assert cluster.has_had("t", 1.0, 9.0, 2)
+        assert not cluster.has_had("t", 1.0, 9.0, 3)
 
 
 def test_another_cluster_has_another_id_and_gives_other_producer_ids() -> None:

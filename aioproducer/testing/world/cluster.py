@@ -283,14 +283,18 @@ class SimCluster(ClusterState):
             self.producers_lost += 1
             self.trace(f"b{found.leader} has no producers in {topic}-{partition}")
 
-    def has_had(self, name: str, since: float, until: float) -> bool:
-        """Return whether one topic of this name existed all the time between two moments."""
+    def has_had(self, name: str, since: float, until: float, partition: int | None = None) -> bool:
+        """Return whether one topic of this name existed all the time between two moments.
+
+        With a `partition`, whether that one did.
+        """
         known = [each for each in self.deleted if each.name == name]
         if name in self.topics:
             known.append(self.topics[name])
         return any(
             self._created_at[each.topic_id] <= since
             and until <= self._deleted_at.get(each.topic_id, inf)
+            and (partition is None or _has_since(each, partition, since))
             for each in known
         )
 
@@ -419,22 +423,31 @@ class SimCluster(ClusterState):
         return None
 
 
+def _has_since(topic: Topic, partition: int, since: float) -> bool:
+    return any(
+        isinstance(each, TracedPartition) and each.index == partition and each.created_at <= since
+        for each in topic.partitions
+    )
+
+
 class TracedPartition(ReplicatedPartition):
     """A partition that reports its appends.
 
     Attributes:
+        created_at: When there was such a partition.
         append_times: When something was appended.
         cluster_number: See `SimCluster.number`.
         offered: Every batch that came to be appended, refused ones too, and how often it came.
     """
 
-    __slots__ = ("_cluster", "append_times", "cluster_number", "offered")
+    __slots__ = ("_cluster", "append_times", "cluster_number", "created_at", "offered")
 
     def __init__(
         self, topic: str, index: int, replicas: Sequence[int], cluster: SimCluster
     ) -> None:
         super().__init__(topic, index, replicas, cluster._live)
         self._cluster = cluster
+        self.created_at: float = cluster.loop.time()
         self.append_times: list[float] = []
         self.cluster_number: int = cluster.number
         self.offered: dict[bytes, int] = {}
