@@ -14,8 +14,12 @@ from dataclasses import dataclass
 
 from aioproducer.errors import KafkaError
 
-PLAIN_VERSION = 4
-"""The ApiVersions version of a connection without the check."""
+PLAIN_VERSION = 3
+"""The ApiVersions version of a connection without the check.
+
+Azure Event Hubs and some proxies close connections at version 4 instead of answering
+UNSUPPORTED_VERSION. It would only add features with level 0, which are not used here.
+"""
 CHECKING_VERSION = 5
 """The first ApiVersions version with cluster and node id."""
 

@@ -35,7 +35,7 @@ def broker(said: Said, *, speaks: int = 5, code: int = 0) -> Behaviour:
 
 
 @pytest.mark.parametrize(
-    ("node_id", "latest", "version"), [(0, 5, 5), (7, 6, 5), (0, 4, 4), (-1, 5, 4), (-2, 5, 4)]
+    ("node_id", "latest", "version"), [(0, 5, 5), (7, 6, 5), (0, 4, 3), (-1, 5, 3), (-2, 5, 3)]
 )
 def test_the_first_request_names_the_cluster_to_brokers_that_can_check_it(
     node_id: int, latest: int, version: int
@@ -57,7 +57,7 @@ async def test_a_broker_gets_cluster_and_node_and_a_bootstrap_server_neither() -
     async with harness(dialer, {}) as it:
         await meet_bootstrap_server(it)
         assert await it.connect(1) is None
-        assert said == [(4, None, -1), (5, "cluster-a", 1)]
+        assert said == [(3, None, -1), (5, "cluster-a", 1)]
 
 
 @virtual_time
@@ -67,7 +67,7 @@ async def test_older_clusters_cost_no_second_request() -> None:
     async with harness(dialer, {}) as it:
         await meet_bootstrap_server(it)
         assert await it.connect(1) is None
-        assert [version for version, _, _ in said] == [4, 4]
+        assert [version for version, _, _ in said] == [3, 3]
 
 
 @pytest.mark.parametrize("off", [{"check_cluster": False}, {"rebootstrap": False}])
@@ -81,7 +81,7 @@ def test_nothing_is_sent_when_the_check_is_off_or_no_client_would_start_over(
         async with harness(dialer, {}, **off) as it:
             await meet_bootstrap_server(it)
             assert await it.connect(1) is None
-            assert said == [(4, None, -1), (4, None, -1)]
+            assert said == [(3, None, -1), (3, None, -1)]
 
     run()
 
@@ -91,7 +91,7 @@ async def test_nothing_is_said_while_the_cluster_is_unknown() -> None:
     said: Said = []
     async with harness(MemoryDialer({"broker": broker(said)})) as it:
         assert await it.connect(1) is None
-        assert said == [(4, None, -1)]
+        assert said == [(3, None, -1)]
 
 
 @pytest.mark.parametrize("rebootstrap", [True, False])
@@ -127,7 +127,7 @@ async def test_starting_over_drops_brokers_and_dials_bootstrap_servers_anew() ->
         assert not it.client.is_ready(-1, it.now)
         assert await it.connect(-1) is None
         assert [host for _, host in dialer.dials] == ["10.0.0.1", "broker", "10.0.0.2"]
-        assert said[-1] == (4, None, -1)
+        assert said[-1] == (3, None, -1)
         assert [connection.is_lost for connection in dialer.connections] == [True, True, False]
 
 

@@ -78,7 +78,7 @@ def old_broker(highest: int, *, lists_versions: bool, asked: list[int]) -> Behav
 
 @pytest.mark.parametrize(
     ("highest", "lists_versions", "expected"),
-    [(4, True, [4]), (3, True, [4, 3]), (0, True, [4, 0]), (2, False, [4, 0])],
+    [(4, True, [3]), (3, True, [3]), (2, True, [3, 2]), (0, True, [3, 0]), (2, False, [3, 0])],
 )
 def test_negotiation_falls_back_to_what_the_broker_supports(
     highest: int, lists_versions: bool, expected: list[int]
@@ -95,7 +95,22 @@ def test_negotiation_falls_back_to_what_the_broker_supports(
     run()
 
 
-@pytest.mark.parametrize("claimed", [-5, 4, 9, 3])
+@virtual_time
+async def test_a_service_that_closes_connections_at_later_versions_is_asked_for_an_earlier_one() -> (
+    None
+):
+    async def behave(peer: Peer) -> None:
+        header = await peer.expect(ApiKey.API_VERSIONS)
+        if header.api_version > 3:
+            return
+        peer.respond(header, versions_response())
+        await obedient(peer)
+
+    async with harness(MemoryDialer({"broker": behave})) as it:
+        assert await it.connect() is None
+
+
+@pytest.mark.parametrize("claimed", [-5, 4, 9, 2])
 def test_a_broker_that_refuses_every_version_does_not_hold_us_up(claimed: int) -> None:
     @virtual_time
     async def run() -> None:
@@ -112,7 +127,7 @@ def test_a_broker_that_refuses_every_version_does_not_hold_us_up(claimed: int) -
             error = await it.connect()
             assert type(error) is UnsupportedVersionError
             assert error.node_id == 1
-            assert asked == ([4, 3, 0] if claimed == 3 else [4, 0])
+            assert asked == ([3, 2, 0] if claimed == 2 else [3, 0])
 
     run()
 
@@ -147,7 +162,7 @@ async def test_the_client_names_itself_and_its_version_where_the_broker_can_read
     async with harness(MemoryDialer({"broker": behave}), **names) as it:
         assert await it.connect() is None
         named = [(it.client_software_name, it.client_software_version) for it in seen]
-        assert named == [("aio-producer", "1.2-local")] * 2 + [("", "")]
+        assert named == [("aio-producer", "1.2-local"), ("", "")]
 
 
 @virtual_time
