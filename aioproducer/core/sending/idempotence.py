@@ -122,6 +122,10 @@ class Sequencer:
         """Handle a missing predecessor; return whether the broker had acknowledged it."""
         return False
 
+    def discard_identity(self, batch: ProducerBatch) -> bool:
+        """Drop a batch's producer id, which a broker refuses; return whether that is allowed."""
+        return False
+
     def on_split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
         """Replace a batch by its parts, which may leave out some of its records."""
 
@@ -338,6 +342,12 @@ class IdempotentSequencer(Sequencer):
         partition.unwritten_from = batch.ordinal
         partition.unknown_gap = None
         return is_surprising
+
+    def discard_identity(self, batch: ProducerBatch) -> bool:
+        """Drop a batch's producer id, so that another one is requested."""
+        if self.identity is not None and self.identity.producer_id == batch.producer_id:
+            self.identity = None
+        return True
 
     def on_split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
         """Assign the batch's sequences to its parts, in order.

@@ -19,6 +19,7 @@ class ProduceAction(Enum):
     RETRY = "send it again"
     SPLIT = "some of its records are to blame: send it again in parts (KIP-126, KIP-467)"
     OUT_OF_ORDER = "its predecessor is missing: number anew what is not written, send it again"
+    NEW_ID = "its producer id is refused: request another one, then as OUT_OF_ORDER"
     FAIL = "it fails; the producer goes on"
     FATAL = "everything fails; only close() is left"
 
@@ -38,7 +39,7 @@ _IDEMPOTENT_RULES = {
     31: ProduceAction.FATAL,  # CLUSTER_AUTHORIZATION_FAILED
     35: ProduceAction.FATAL,  # UNSUPPORTED_VERSION
     OUT_OF_ORDER_SEQUENCE_NUMBER: ProduceAction.OUT_OF_ORDER,
-    49: ProduceAction.FATAL,  # INVALID_PRODUCER_ID_MAPPING
+    49: ProduceAction.NEW_ID,  # INVALID_PRODUCER_ID_MAPPING: Event Hubs, for a bumped epoch
     53: ProduceAction.FATAL,  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     59: ProduceAction.OUT_OF_ORDER,  # UNKNOWN_PRODUCER_ID (KIP-360)
     90: ProduceAction.FATAL,  # PRODUCER_FENCED

@@ -411,6 +411,11 @@ class Sender:
         if error.refreshes_metadata:
             # After a leader hint as well: an answer removes the nodes that only a hint names.
             self._metadata.request_topic(batch.topic_partition.topic, now)
+        if action is ProduceAction.NEW_ID:
+            if not self._sequencer.discard_identity(batch):
+                action = ProduceAction.FATAL
+            elif not batch.possibly_persisted:  # the refusal proves nothing about other attempts
+                action = ProduceAction.OUT_OF_ORDER
         if action is ProduceAction.FATAL:
             self.fatal_error = error
             if self._transactions is not None:

@@ -70,6 +70,10 @@ class TransactionalSequencer(IdempotentSequencer):
         partition = self._partition(batch.topic_partition)
         return partition.in_flight[:1] != [batch] and batch.ordinal >= partition.newest
 
+    def discard_identity(self, batch: ProducerBatch) -> bool:
+        """Return False: the coordinator assigns the identity."""
+        return False
+
     def on_recreated(self, topic: str) -> None:
         """Fail the transaction if the deleted topic has records of its epoch.
 

@@ -96,9 +96,7 @@ def test_negotiation_falls_back_to_what_the_broker_supports(
 
 
 @virtual_time
-async def test_a_service_that_closes_connections_at_later_versions_is_asked_for_an_earlier_one() -> (
-    None
-):
+async def test_a_service_that_closes_connections_at_version_4_is_asked_for_version_3() -> None:
     async def behave(peer: Peer) -> None:
         header = await peer.expect(ApiKey.API_VERSIONS)
         if header.api_version > 3:

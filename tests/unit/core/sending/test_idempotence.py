@@ -45,7 +45,7 @@ from aioproducer.wire.messages.produce import (
 
 from ..support import Core
 
-UNKNOWN_TOPIC_ID = 100
+INVALID_ID, UNKNOWN_TOPIC_ID = 49, 100
 
 
 def idempotent_core(**options: object) -> Core:
@@ -812,7 +812,57 @@ def test_parts_expire_with_the_batch_they_came_from() -> None:
     assert isinstance(whole.record_error(1), DeliveryTimeoutError)
 
 
-@pytest.mark.parametrize("code", [31, 35, 49, 53, 90])
+def test_batch_whose_producer_id_is_refused_is_sent_again_under_a_new_one() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    dispatch = sent(core)
+    core.sender.on_response(1, dispatch.batches, answer(INVALID_ID), core.now)
+    core.now += 1
+    assert core.poll() == []
+    assert core.identity_requests == 1
+    core.sender.on_identity(ProducerIdentity(10, 0))
+    (again,) = core.poll()
+    assert again.batches == dispatch.batches
+    assert stamps(again.batches[0]) == (10, 0, 0)
+
+
+def test_refusals_of_the_previous_producer_id_request_no_other_one() -> None:
+    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core.sender.on_identity(ProducerIdentity(9, 0))
+    acknowledged(core)
+    first, second = sent(core), sent(core)
+    core.sender.on_response(1, first.batches, answer(INVALID_ID), core.now)
+    core.poll()
+    core.sender.on_identity(ProducerIdentity(10, 0))
+    core.sender.on_response(1, second.batches, answer(INVALID_ID), core.now)
+    core.now += 1
+    order = []
+    for _ in range(2):
+        (dispatch,) = core.poll()
+        order += dispatch.batches
+        core.sender.on_response(1, dispatch.batches, answer(), core.now)
+        core.now += 1
+    assert order == [*first.batches, *second.batches]
+    assert core.identity_requests == 1
+
+
+def test_batch_that_may_be_written_is_not_sent_under_a_new_producer_id() -> None:
+    core = idempotent_core()
+    acknowledged(core)
+    dispatch = sent(core)
+    core.sender.on_failure(1, dispatch.batches, NodeDisconnectedError(), core.now)
+    core.now += 1
+    (again,) = core.poll()
+    core.sender.on_response(1, again.batches, answer(INVALID_ID), core.now)
+    (batch,) = dispatch.batches
+    assert batch.outcome is not None and batch.outcome.error is not None
+    assert batch.outcome.error.persistence is Persistence.POSSIBLY_PERSISTED
+    core.poll()
+    core.sender.on_identity(ProducerIdentity(10, 0))
+    assert stamps(sent(core).batches[0]) == (10, 0, 0)
+
+
+@pytest.mark.parametrize("code", [31, 35, 53, 90])
 def test_fatal_answers_end_the_producer(code: int) -> None:
     core = idempotent_core()
     core.append()

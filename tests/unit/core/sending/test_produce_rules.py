@@ -20,6 +20,7 @@ LISTED_WITH_SEQUENCES = LISTED | {31, 35, 45, 49, 53, 59, 90}
         (6, ProduceAction.RETRY, ProduceAction.RETRY),
         (29, ProduceAction.FAIL, ProduceAction.FAIL),
         (45, ProduceAction.FAIL, ProduceAction.OUT_OF_ORDER),
+        (49, ProduceAction.FAIL, ProduceAction.NEW_ID),
         (90, ProduceAction.FAIL, ProduceAction.FATAL),
     ],
 )
