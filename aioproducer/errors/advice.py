@@ -100,6 +100,8 @@ ANSWERS: Final[Mapping[str, str]] = {
     "partitions to the topic",
     "not-authorized": "grant the principal this permission (an ACL of the cluster); until then "
     "every try fails the same way",
+    "too-many-connections": "the broker limits the rate of new connections: set "
+    "reconnect_backoff_ms to 1000, or start fewer producers at once",
     "over-quota": "send less, or raise the client's quota on the brokers",
     "record-too-large": "send smaller records, or raise max.message.bytes of the topic (and "
     "max_request_size here)",

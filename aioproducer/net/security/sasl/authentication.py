@@ -54,6 +54,8 @@ _READABLE = {
     "AWS_MSK_IAM": "a signed request with the session token",
 }
 """Reusable secrets that these mechanisms send in plain text."""
+_TOO_MANY_CONNECTIONS = "Too many connects"
+"""Amazon MSK refuses connections above its rate with the code of wrong credentials and this."""
 _DIVIDERS = re.compile(rb"[\0\x01\" ,]")
 _SHORTEST_SECRET = 20
 NO_MECHANISM = "?"
@@ -220,6 +222,8 @@ def wants_sasl(mechanisms: Sequence[str], session: Session) -> AuthenticationErr
 
 
 def _refused(code: int, text: str | None, login: str) -> KafkaError:
+    if text is not None and _TOO_MANY_CONNECTIONS in text:
+        return KafkaConnectionError(f"{text} ({login})", advice=ADVICE["too-many-connections"])
     error = error_from_code(code, f"{text or error_for_code(code).default_message} ({login})")
     if isinstance(error, AuthenticationError) or error.retriable:
         return error

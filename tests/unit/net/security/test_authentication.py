@@ -127,6 +127,17 @@ async def test_a_mechanism_gets_the_refusal_of_its_token() -> None:
     assert [type(each) for each in seen] == [SaslAuthenticationFailedError]
 
 
+@virtual_time
+async def test_refusal_for_too_many_connections_is_retriable() -> None:
+    """Amazon MSK's text; its code is that of wrong credentials, which end a start."""
+    answer = SaslAuthenticateResponse(error_code=58, error_message="[74909301]: Too many connects")
+    error, _ = await outcome(Mechanism(b"one", name="AWS_MSK_IAM"), answer)
+    assert type(error) is KafkaConnectionError
+    assert error.retriable
+    assert error.advice == ADVICE["too-many-connections"]
+    assert "Too many connects" in str(error)
+
+
 @pytest.mark.parametrize("tokens", [(), (b"one",)])
 @virtual_time
 async def test_an_error_of_the_code_that_gives_the_credentials_is_retriable(
