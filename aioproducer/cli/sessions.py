@@ -103,6 +103,7 @@ def link_opener(config: ProducerConfig) -> OpenLink:
             timeout_s=settings.connection_setup_timeout_s,
             loop_time=asyncio.get_running_loop().time,
             opened=opened,
+            tried=[],
         )
         session = session_on(opened[-1], settings, address[0], settings.request_timeout_s)
         try:

@@ -110,7 +110,7 @@ class BrokerLink:
             BrokerGeneration.SUSPECTED if settings.expects_old_brokers else BrokerGeneration.UNKNOWN
         )
         self._renew_at = _INFINITY
-        self._unproven_address: Address | None = None  # accepted, no response yet
+        self._unproven_address: Address | None = None  # the last one dialed, until a response
         self._dial_task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._dial_timer: asyncio.TimerHandle | None = None
@@ -550,16 +550,22 @@ class BrokerLink:
     async def _open_stream(self) -> None:
         around, settings = self._around, self._around.settings
         allowed = self._setup_timeout.delay(self._setup_failures, around.rng)
-        self._unproven_address = await open_stream(
-            around.dialer,
-            self.node,
-            # Only for the names of bootstrap servers, as in Java's ClientUtils.
-            canonical=settings.dns_canonical and self.node.id < 0,
-            timeout_s=allowed,
-            loop_time=around.loop_time,
-            opened=self._opened,
-            unproven=self._unproven_address,
-        )
+        tried: list[Address] = []
+        try:
+            await open_stream(
+                around.dialer,
+                self.node,
+                # Only for the names of bootstrap servers, as in Java's ClientUtils.
+                canonical=settings.dns_canonical and self.node.id < 0,
+                timeout_s=allowed,
+                loop_time=around.loop_time,
+                opened=self._opened,
+                tried=tried,
+                unproven=self._unproven_address,
+            )
+        finally:
+            if tried:
+                self._unproven_address = tried[-1]
 
     def _setup_succeeded(self, session: Session) -> None:
         self._end_dial()

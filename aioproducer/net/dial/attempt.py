@@ -3,7 +3,8 @@
 Not here: Kafka, backoff.
 
 Invariants: the name is resolved in every attempt; the attempt ends within `timeout_s`; an address
-that drops packets uses only an equal share of the remaining time, so that all addresses are tried.
+that drops packets uses only an equal share of the remaining time, or a quarter of the whole if that
+is longer. What is left of many addresses is for the next attempt.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ READ_LIMIT = 64 * 1024
 """Bytes that a stream reader buffers before it pauses its transport; it may hold twice as many."""
 
 _ATTEMPTS_SHOWN = 4
+_SMALLEST_SHARE = 1 / 4
+"""A name may have dozens of addresses, and a distant or busy broker may need a second for TLS."""
 
 
 async def open_stream(
@@ -42,12 +45,14 @@ async def open_stream(
     timeout_s: float,
     loop_time: Callable[[], float],
     opened: list[Streams],
+    tried: list[Address],
     unproven: Address | None = None,
 ) -> Address:
     """Return the first address that accepts; the open stream is appended to `opened`.
 
-    Addresses are tried in the resolver's order, rotated so that `unproven` is last: it accepted the
-    last connection, which failed without a response.
+    Addresses are tried in the resolver's order, rotated so that `unproven` is last: it was the last
+    one of the attempt before, which failed or whose connection failed without a response. Those
+    that this attempt tries are appended to `tried`.
 
     Raises:
         ConnectionSetupTimeoutError: an address (or the resolver) did not answer in time.
@@ -72,10 +77,14 @@ async def open_stream(
         addresses = addresses[first:] + addresses[:first]
     for position, address in enumerate(addresses):
         now = loop_time()
-        share = (deadline - now) / (len(addresses) - position)
+        if position and now >= deadline:
+            break
+        equal = (deadline - now) / (len(addresses) - position)
+        ends_at = min(now + max(equal, timeout_s * _SMALLEST_SHARE), deadline)
         name = address.canonical_name or node.host
+        tried.append(address)
         try:
-            async with asyncio.timeout_at(now + share):
+            async with asyncio.timeout_at(ends_at):
                 # In one line, so that no exception can leave a stream without an owner.
                 opened.append(await dialer.connect(address, server_hostname=name, limit=READ_LIMIT))
         except OSError as error:

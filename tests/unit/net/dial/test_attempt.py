@@ -54,7 +54,10 @@ class Addresses:
 
 
 async def attempted(
-    dialer: Any, unproven: Address | None = None, host: str = "kafka.example"
+    dialer: Any,
+    unproven: Address | None = None,
+    host: str = "kafka.example",
+    tried: list[Address] | None = None,
 ) -> Address:
     """The address that accepts, within 30 s."""
     opened: list[Streams] = []
@@ -65,6 +68,7 @@ async def attempted(
         timeout_s=30,
         loop_time=asyncio.get_running_loop().time,
         opened=opened,
+        tried=[] if tried is None else tried,
         unproven=unproven,
     )
     assert len(opened) == 1
@@ -85,6 +89,24 @@ async def test_the_time_that_an_address_leaves_is_for_the_others() -> None:
     dialer = Addresses(REFUSED, None, 14)
     assert (await attempted(dialer)).host == "10.0.0.2"
     assert dialer.tried == [(0, 0), (1, 0), (2, 15)]
+
+
+@virtual_time
+async def test_slow_addresses_of_a_name_with_many_have_a_quarter_of_the_time_each() -> None:
+    dialer = Addresses(*[None] * 3, *[5.0] * 27)
+    assert (await attempted(dialer)).host == "10.0.0.3"
+    assert dialer.tried == [(0, 0), (1, 7.5), (2, 15), (3, 22.5)]
+
+
+@virtual_time
+async def test_attempt_begins_after_the_last_address_of_the_attempt_before() -> None:
+    dialer = Addresses(*[None] * 5, 1)
+    tried: list[Address] = []
+    with pytest.raises(ConnectionSetupTimeoutError):
+        await attempted(dialer, tried=tried)
+    assert [number for number, _ in dialer.tried] == [0, 1, 2, 3]
+    assert (await attempted(dialer, tried[-1])).host == "10.0.0.5"
+    assert [number for number, _ in dialer.tried[4:]] == [4, 5]
 
 
 @virtual_time
