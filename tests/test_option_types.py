@@ -17,10 +17,15 @@ TYPED = Path(aioproducer.__file__).parent / "config" / "option_types.py"
 PROGRAM = """
 from aioproducer import Producer
 from aioproducer.blocking import Producer as Blocking
+from aioproducer.interceptors import Interceptor
+
+class Closing(Interceptor):  # the other methods may be left out
+    def close(self) -> None: ...
 
 Producer(bootstrap_servers="localhost:9092", acks="all", linger_ms=5)
 Producer({"bootstrap.servers": "localhost:9092"})
 Blocking(bootstrap_servers=["a:1", "b:2"], compression_type="zstd")
+Producer(bootstrap_servers="localhost:9092", interceptor_classes=[Closing()])
 Producer(bootstrap_servers="localhost:9092", linger="5")  # unknown
 Producer(bootstrap_servers="localhost:9092", linger_ms="five")  # wrong type
 """

@@ -12,6 +12,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures.thread  # noqa: F401  # at the interpreter's exit it cannot be imported
 import threading
 import warnings
 from collections.abc import Callable, Coroutine

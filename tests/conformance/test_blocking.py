@@ -45,6 +45,7 @@ from aioproducer.metrics import ApplicationMetric
 from aioproducer.runtime.bulk.send_many import SendManyInterruptedError
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
+from aioproducer.testing.security import ListenerSecurity
 from aioproducer.testing.threaded import ThreadedCluster
 from aioproducer.transaction_admin import finish_transaction
 from aioproducer.types import Persistence
@@ -678,6 +679,31 @@ for number in range(5_000):
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert len(brokers.values("t")[0]) == 5_000
+
+
+@pytest.mark.parametrize("login", ["PLAIN", "SCRAM-SHA-256"])
+def test_connections_to_named_hosts_are_opened_at_the_interpreters_exit(login: str) -> None:
+    security = ListenerSecurity(mechanisms=(login,), users={"u": "p"})
+    with ThreadedCluster(
+        brokers=3, host="localhost", topics={"t": 3}, security=security
+    ) as cluster:
+        program = f"""
+from aioproducer.blocking import Producer
+producer = Producer(
+    bootstrap_servers={cluster.bootstrap_servers!r}, linger_ms=60_000,
+    security_protocol="SASL_PLAINTEXT", sasl_mechanism={login!r},
+    sasl_plain_username="u", sasl_plain_password="p",
+)
+producer.start()
+for number in range(3):
+    handle = producer.send("t", b"v", partition=number)
+    handle.add_done_callback(lambda handle: print(handle.result().offset))
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout.split() == [b"0", b"0", b"0"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from functools import partial
 from random import randrange
 from typing import Any, Final, Protocol, TypeVar
 from zlib import crc32
@@ -79,6 +80,7 @@ class LoopSide:
         self._config = settings.config
         self._has_servers = settings.has_servers
         self._crc32_keys = settings.crc32_keys
+        self._closing: asynchronous.Producer | None = None
         self._metadata: Metadata | None = None
         self._thread = thread
         self._reports = reports
@@ -240,13 +242,13 @@ class LoopSide:
                     await self._fed()
         if self._starter is not None:
             self._starter.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._starter
+            await asyncio.wait({self._starter})
         self.fail_waiting(ProducerClosedError("the producer was closed before the record was sent"))
-        producer, self.producer = self.producer, None
+        if self.producer is not None:
+            self._closing, self.producer = self.producer, None
         self._started.set()
-        if producer is not None:
-            await producer.close(timeout)
+        if self._closing is not None:  # of several calls, each waits for the deliveries
+            await self._closing.close(timeout)
         await asyncio.sleep(0)  # the last callbacks
 
     # -- private ---------------------------------------------------------------------------------
@@ -330,7 +332,7 @@ class LoopSide:
             queue = self._waiting[record.topic] = deque((record,))
             feeder = asyncio.ensure_future(self._feed(record.topic, queue))
             self._feeders.add(feeder)
-            feeder.add_done_callback(self._feeders.discard)
+            feeder.add_done_callback(partial(self._end_feeder, record.topic, queue))
 
     def _sent(self, producer: asynchronous.Producer, record: Record) -> bool:
         """Hand a record on without waiting, or return False."""
@@ -384,6 +386,14 @@ class LoopSide:
         finally:
             if self._waiting.get(topic) is queue:
                 del self._waiting[topic]
+
+    def _end_feeder(self, topic: str, queue: deque[Record], feeder: asyncio.Task[None]) -> None:
+        """Fail what is left: `asyncio.run()` cancels all tasks, also before their first step."""
+        self._feeders.discard(feeder)
+        if self._waiting.get(topic) is queue:
+            del self._waiting[topic]
+        while queue:
+            self._fail(queue.popleft(), ProducerClosedError("the event loop is ending"))
 
     async def _hand_on(self, record: Record) -> KafkaError | None:
         """Return None when the producer has the record, or why it cannot have it."""

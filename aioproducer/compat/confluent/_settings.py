@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from aioproducer._util import log
+from aioproducer._util.threads import in_thread
 from aioproducer.compat.confluent import errors
 from aioproducer.compat.confluent._properties import as_ours, truth_of, verbatim
 from aioproducer.compat.confluent.errors import KafkaError
@@ -205,7 +205,7 @@ def _kerberos(read: ProducerConfig) -> dict[str, str]:
 
 def _token_source(callback: Any, text: str) -> Callable[[], Awaitable[OAuthToken]]:
     async def token() -> OAuthToken:
-        given = await asyncio.to_thread(callback, text)
+        given = await in_thread(callback, text)
         value, expires_at, *more = await given if inspect.isawaitable(given) else given
         extensions = more[1] if len(more) > 1 else {}
         return OAuthToken(value, float(expires_at), dict(extensions or {}))

@@ -6,7 +6,6 @@ all clients' names; what only kafka-python takes (its objects, `None`, infinity)
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import itertools
 import math
@@ -16,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from os import PathLike, fspath
 from typing import Any, Final
 
+from aioproducer._util.threads import in_thread
 from aioproducer.compat._idempotence import excludes_idempotence
 from aioproducer.compat._servers import servers_option
 from aioproducer.compat.kafka.partitioner import DefaultPartitioner
@@ -213,7 +213,7 @@ def _version(value: Any) -> tuple[int, ...] | None:
 
 def _token_source(provider: Any) -> Callable[[], Awaitable[OAuthToken]]:
     async def token() -> OAuthToken:
-        value = await asyncio.to_thread(provider.token)
+        value = await in_thread(provider.token)
         extensions: Any = getattr(provider, "extensions", dict)()
         if inspect.isawaitable(extensions):
             extensions = await extensions

@@ -173,11 +173,12 @@ async def _resolve(host: str, port: int, canonical: bool) -> list[Address]:
         return [literal]
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        try:
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except RuntimeError:  # at the interpreter's exit threads accept no more work
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except ValueError as error:  # not encodable, or a NUL inside
         raise OSError(f"{host[:_SHOWN]!r} is not a host name") from error
-    except RuntimeError as error:  # at the interpreter's exit there are no threads any more
-        raise OSError(f"{host[:_SHOWN]!r} cannot be resolved: {error}") from error
     addresses = [
         Address(str(where[0]), port, family, next(iter(where[3:]), 0))  # IPv6 has a scope
         for family, _type, _protocol, _name, where in found
@@ -210,8 +211,12 @@ def _socket_address(address: Address) -> tuple[str, int] | tuple[str, int, int, 
 async def _reverse(address: Address) -> str:
     """Return the name of an address, or the address itself, as Java does, without a usable name."""
     loop = asyncio.get_running_loop()
+    where = _socket_address(address)
     try:
-        name, _service = await loop.getnameinfo(_socket_address(address), socket.NI_NUMERICSERV)
+        try:
+            name, _service = await loop.getnameinfo(where, socket.NI_NUMERICSERV)
+        except RuntimeError:  # see above
+            name, _service = socket.getnameinfo(where, socket.NI_NUMERICSERV)
     except OSError:
         return address.host
     return name if is_host(name) else address.host

@@ -5,7 +5,6 @@ Invariants: files are read again for each assertion, in a thread; the private ke
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 import uuid
@@ -16,6 +15,7 @@ from typing import Any
 
 from aioproducer._checks.extras import needed
 from aioproducer._util.secrets import Unpicklable, hides_arguments
+from aioproducer._util.threads import in_thread
 from aioproducer.errors import AuthenticationError
 
 
@@ -47,7 +47,7 @@ def signed_assertions(settings: AssertionSettings) -> Callable[[], Awaitable[str
         import cryptography  # noqa: F401
 
     async def make() -> str:
-        return await asyncio.to_thread(make_assertion, settings, time.time())
+        return await in_thread(make_assertion, settings, time.time())
 
     return make
 
@@ -56,7 +56,7 @@ def assertion_file(path: str) -> Callable[[], Awaitable[str]]:
     """Return a function that reads an assertion from a file, which another process renews."""
 
     async def read() -> str:
-        return (await asyncio.to_thread(_read, path)).decode("ascii", "replace").strip()
+        return (await in_thread(_read, path)).decode("ascii", "replace").strip()
 
     return read
 

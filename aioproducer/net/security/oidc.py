@@ -26,6 +26,7 @@ from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer._util.bounded_http import UnboundedAnswerError, exchange
 from aioproducer._util.bounded_json import decoded_object
 from aioproducer._util.secrets import Unpicklable, hides_arguments, without_secrets
+from aioproducer._util.threads import in_thread
 from aioproducer.errors import AuthenticationError, KafkaConnectionError
 from aioproducer.net.security.tokens import as_token, seconds_in
 from aioproducer.types import OAuthToken
@@ -110,7 +111,7 @@ class TokenEndpoint:
         attempt = 0
         # The system's CA certificates are read in a thread; not needed without TLS.
         secure = settings.url.lower().startswith("https:")
-        verify = await asyncio.to_thread(ssl.create_default_context) if secure else False
+        verify = await in_thread(ssl.create_default_context) if secure else False
         async with httpx.AsyncClient(timeout=timeout, verify=verify, trust_env=False) as client:
             while True:
                 try:
@@ -211,7 +212,7 @@ def token_file(path: str, extensions: dict[str, str]) -> Callable[[], Awaitable[
 
     async def read() -> OAuthToken:
         try:
-            text = await asyncio.to_thread(Path(path).read_text, encoding="utf-8")
+            text = await in_thread(Path(path).read_text, encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise KafkaConnectionError(
                 f"the token file {path} cannot be read: {type(error).__name__}"

@@ -7,7 +7,6 @@ if a changed store cannot be read, the last good context stays in use.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import ssl
@@ -20,6 +19,7 @@ from typing import Final
 
 from aioproducer._util import log
 from aioproducer._util.secrets import Unpicklable, hides_arguments
+from aioproducer._util.threads import in_thread
 from aioproducer.errors import ConfigError
 from aioproducer.errors.advice import ADVICE
 from aioproducer.net.security.certificates import leaf_first, read_certificate
@@ -94,7 +94,7 @@ class TlsContexts:
 
     async def _reload(self) -> None:
         try:
-            self._context = await asyncio.to_thread(make_context, self._settings)
+            self._context = await in_thread(make_context, self._settings)
         except ConfigError as error:
             _logger.warning("keeping the TLS certificates as they were: %s", error)
         else:

@@ -16,6 +16,7 @@ import pytest
 from aioproducer.compat import confluent
 from aioproducer.compat.confluent import KafkaError
 from aioproducer.compat.confluent.aio import AIOProducer
+from aioproducer.compat.confluent.message import Message
 from aioproducer.testing import EmbeddedCluster, TopicSpec, read_topic
 
 WAIT_S = 20.0
@@ -322,6 +323,18 @@ async def test_poll_waits_for_an_outcome(producer: AIOProducer) -> None:
     await producer.produce("t", "v")
     assert await producer.poll(WAIT_S) == 1
     assert await producer.poll(0.01) == 0
+
+
+def test_records_of_a_producer_that_is_connecting_fail_when_the_loop_ends() -> None:
+    async def main() -> list[asyncio.Future[Message]]:
+        producer = AIOProducer(NOWHERE)
+        return [await producer.produce("t", "v") for _ in range(3)]
+
+    futures = asyncio.run(main())
+    for future in futures:
+        error = future.exception()
+        assert isinstance(error, confluent.KafkaException)
+        assert error.args[0].code() == KafkaError._DESTROY
 
 
 def test_producer_is_made_in_a_running_loop() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import subprocess
 import sys
 import threading
 import time
@@ -30,7 +31,7 @@ NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ThreadedCluster]:
-    topics = {"t": 2, "one": 1, "small": TopicSpec(1, 1, {"max.message.bytes": "200"})}
+    topics = {"t": 2, "one": 1, "exit": 1, "small": TopicSpec(1, 1, {"max.message.bytes": "200"})}
     with ThreadedCluster(brokers=1, topics=topics) as running:
         yield running
 
@@ -475,6 +476,22 @@ def test_dropped_producer_delivers_in_the_background(cluster: ThreadedCluster) -
     deadline = time.monotonic() + WAIT_S
     while b"of a dropped producer" not in cluster.values("t"):
         assert time.monotonic() < deadline
+
+
+def test_dropped_producer_delivers_at_the_interpreters_exit(cluster: ThreadedCluster) -> None:
+    program = f"""
+from aioproducer.compat.confluent import Producer
+def main():
+    producer = Producer({{"bootstrap.servers": {cluster.bootstrap_servers!r}}})
+    for number in range(5_000):
+        producer.produce("exit", b"%d" % number)
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(cluster.values("exit")) == 5_000
 
 
 def test_producer_is_true_though_it_has_no_records(producer: Producer) -> None:

@@ -5,10 +5,10 @@ The chain may send requests, so it runs in a thread; botocore renews the credent
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 from typing import Any
 
+from aioproducer._util.threads import in_thread
 from aioproducer.errors import AuthenticationError, ConfigError
 from aioproducer.net.security.sasl import CredentialsSource
 from aioproducer.types import SaslCredentials
@@ -34,7 +34,7 @@ def default_chain(profile: str | None = None) -> CredentialsSource:
         return None if credentials is None else credentials.get_frozen_credentials()
 
     async def give() -> SaslCredentials:
-        found = await asyncio.to_thread(find)
+        found = await in_thread(find)
         if found is None:
             raise AuthenticationError(
                 "no AWS credentials were found",

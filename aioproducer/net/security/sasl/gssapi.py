@@ -8,7 +8,6 @@ imported when a mechanism is created.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import importlib
 from collections.abc import AsyncGenerator
@@ -17,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from aioproducer._util.threads import in_thread
 from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError
 from aioproducer.net.security.sasl import UnansweredToken
 
@@ -58,13 +58,13 @@ class Gssapi:
         """Exchange Kerberos tokens, then select no security layer."""
         gssapi = self._gssapi
         try:
-            context = await asyncio.to_thread(self._context, host)
-            token = await asyncio.to_thread(context.step)
+            context = await in_thread(self._context, host)
+            token = await in_thread(context.step)
             for _ in range(_MOST_STEPS):
                 if context.complete:
                     break
                 challenge = yield token or b""
-                token = await asyncio.to_thread(context.step, challenge)
+                token = await in_thread(context.step, challenge)
             offer = yield token or b""
             # The broker offers layers and a size; Kafka's own protection is TLS.
             offered = context.unwrap(offer).message

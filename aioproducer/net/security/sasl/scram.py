@@ -10,7 +10,6 @@ Names and passwords are sent as UTF-8 without SASLprep, as in Java's client and 
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import hashlib
@@ -19,6 +18,7 @@ import re
 import secrets
 from collections.abc import AsyncGenerator, Callable
 
+from aioproducer._util.threads import in_thread
 from aioproducer.errors import AuthenticationError
 from aioproducer.net.security.sasl import CredentialsSource
 from aioproducer.types import SaslCredentials
@@ -67,7 +67,7 @@ class Scram:
         channel = base64.b64encode(_GS2_HEADER.encode()).decode()
         final = f"c={channel},r={their_nonce}"
         signed = b",".join([first.encode(), challenge, final.encode()])
-        proof, signature = await asyncio.to_thread(
+        proof, signature = await in_thread(
             _prove, self._hash, given, salt, iterations=iterations, signed=signed
         )
         answer = yield f"{final},p={base64.b64encode(proof).decode()}".encode()

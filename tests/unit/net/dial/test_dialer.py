@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -181,15 +182,14 @@ async def test_a_socket_that_met_itself_is_no_connection(monkeypatch: pytest.Mon
         await server.until_idle()
 
 
-async def test_resolver_without_threads_at_exit_is_a_failed_connection(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def refuse(*arguments: Any, **options: Any) -> Any:
-        raise RuntimeError("cannot schedule new futures after shutdown")
-
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", refuse)
-    with pytest.raises(OSError, match="'broker' cannot be resolved: cannot schedule"):
-        await _resolve("broker", 9092, canonical=False)
+@pytest.mark.parametrize("canonical", [False, True])
+async def test_name_is_resolved_when_threads_accept_no_more_work(canonical: bool) -> None:
+    executor = ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(executor)
+    executor.shutdown()  # as at the interpreter's exit
+    assert await _resolve("localhost", 9092, canonical=canonical)
+    with pytest.raises(OSError, match="is not a host name"):
+        await _resolve("a" * 64 + ".b", 9092, canonical=canonical)
 
 
 @pytest.mark.parametrize(
