@@ -21,7 +21,7 @@ async def test_call_runs_in_another_thread_with_the_callers_context() -> None:
 
 
 async def test_error_of_a_call_is_raised_and_the_call_is_made_once() -> None:
-    calls = []
+    calls: list[None] = []
 
     def fail() -> None:
         calls.append(None)
