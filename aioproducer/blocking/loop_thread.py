@@ -7,6 +7,8 @@ Invariants
 - Every wait checks every `_CHECK_INTERVAL_S` whether the thread runs: a dead loop blocks no caller.
 - `lock` can be taken again by its owner, since a signal handler may send in the middle of a send.
 - An interrupted wait cancels its coroutine, unless the call says that it must go on.
+- With gevent and eventlet, all threads are one thread of the system, in which one loop can run: the
+  first `LoopThread` is the host of the others, and its loop ends after all of them have ended.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from aioproducer.runtime.tasks.closing import silence, tasks_named
 T = TypeVar("T")
 
 _CHECK_INTERVAL_S = 1.0
+_hosts: dict[asyncio.AbstractEventLoop, LoopThread] = {}
+"""The running loops, with those that run them."""
 
 
 class LoopThread:
@@ -48,12 +52,15 @@ class LoopThread:
         self._ready = threading.Event()
         self._name = name
         self._thread: threading.Thread | None = None
+        self._guests: set[Future[None]] = set()
+        self._visit: Future[None] | None = None
+        """Done when a guest has ended; None if this is a host."""
 
     def start(self) -> None:
         """Return when the loop runs.
 
         Raises:
-            IllegalStateError: The new thread is none of the system's, and a loop runs in that.
+            IllegalStateError: No thread of the system was made, and another loop runs in this one.
         """
         # Made here: after a fork CPython takes every thread that existed for one that has ended.
         thread = threading.Thread(target=self._run, name=self._name, daemon=True)
@@ -65,14 +72,16 @@ class LoopThread:
             raise IllegalStateError(
                 "no event loop can run in a new thread: one runs already in the thread of the "
                 "system that both share, as gevent and eventlet make threads",
-                advice="use one blocking producer for the process, and no other event loop",
+                advice="run no event loop beside the blocking producers of the process",
             )
 
     def stop(self, timeout: float) -> None:
         """End the loop and wait for the thread, at most `timeout` seconds."""
         if self._end is not None:
             self.post(self._end.set)
-        if self._thread is not None:
+        if self._visit is not None:
+            wait_for_futures((self._visit,), timeout)
+        elif self._thread is not None and not self._guests:
             self._thread.join(timeout)
 
     @property
@@ -83,7 +92,9 @@ class LoopThread:
     @property
     def is_alive(self) -> bool:
         """Whether it was started in this process and has not ended."""
-        return self._thread is not None and self._thread.is_alive() and not self.forked
+        if self.forked or self._thread is None:
+            return False
+        return self._thread.is_alive() if self._visit is None else not self._visit.done()
 
     def post(self, callback: Callable[[], object]) -> bool:
         """Run a callback in the loop, soon; False when the loop has ended."""
@@ -179,8 +190,11 @@ class LoopThread:
                 "a callback of the producer cannot wait for it: both run in the same thread",
                 advice="do it in another thread",
             )
-        # With gevent and eventlet, this loop runs in the caller's thread of the system.
-        if not self._warned and asyncio._get_running_loop() not in (None, self._loop):
+        running = asyncio._get_running_loop()
+        if running is None or running is self._loop or self._warned:
+            return
+        host = _hosts.get(running)  # with gevent and eventlet, it runs in the caller's thread
+        if host is None or host.is_here:
             self._warned = True
             warnings.warn(
                 "the blocking producer holds up the event loop that runs in this thread; "
@@ -197,10 +211,26 @@ class LoopThread:
             silence(tasks_named(self._loop))
 
     def _run(self) -> None:
-        if asyncio._get_running_loop() is not None:
+        running = asyncio._get_running_loop()
+        if running is None:
+            asyncio.run(self._host())
+        elif running in _hosts:
+            self._visit = asyncio.run_coroutine_threadsafe(self._main(), running)
+            guests = _hosts[running]._guests
+            guests.add(self._visit)
+            self._visit.add_done_callback(guests.discard)
+        else:
             self._ready.set()
-            return
-        asyncio.run(self._main())
+
+    async def _host(self) -> None:
+        loop = asyncio.get_running_loop()
+        _hosts[loop] = self
+        try:
+            await self._main()
+            while self._guests:
+                await asyncio.wait([asyncio.wrap_future(each) for each in self._guests])
+        finally:
+            del _hosts[loop]
 
     async def _main(self) -> None:
         self._ident = threading.get_ident()

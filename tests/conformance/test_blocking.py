@@ -358,6 +358,32 @@ async def test_where_threads_share_one_of_the_system_a_second_loop_is_refused(
     producer.close()
 
 
+def test_where_threads_share_one_of_the_system_producers_share_a_loop(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Producer(bootstrap_servers=brokers.address)
+    first.start()
+
+    class Greenlet(threading.Thread):
+        def start(self) -> None:
+            first._thread.post(self.run)  # in the thread that a loop runs in
+
+    monkeypatch.setattr(threading, "Thread", Greenlet)
+    others = [Producer(bootstrap_servers=brokers.address) for _ in range(2)]
+    for producer in others:
+        producer.start()
+    first.close()
+    with pytest.raises(ProducerClosedError):
+        first.send("t", b"v")
+    for producer in others:
+        producer.send_and_wait("t", b"v")
+        producer.close()
+        with pytest.raises(ProducerClosedError):
+            producer.send("t", b"v")
+    eventually(lambda: not first._thread.is_alive)
+    assert brokers.values("t") == {0: [b"v", b"v"]}
+
+
 def test_a_thread_that_cannot_be_made_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     class Unmade(threading.Thread):
         def start(self) -> None:
