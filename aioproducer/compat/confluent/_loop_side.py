@@ -268,6 +268,8 @@ class LoopSide:
                 await asyncio.sleep(_RETRY_S)
             except asyncio.CancelledError:
                 starting.cancel()
+                await asyncio.wait({starting})
+                await producer.close(0)  # it may have started nevertheless
                 raise
             else:
                 transactions = producer._usable().transactions

@@ -148,8 +148,8 @@ def _value(row: Option, value: Any) -> Any:
 def _text(value: Any) -> Any:
     """Return a value of a property that is text, such as a `Path`, as confluent-kafka reads it."""
     value = plain(value)
-    if value is None or isinstance(value, str):
-        return value
+    if value is None or isinstance(value, str) or hasattr(value, "get_secret_value"):
+        return value  # pydantic's SecretStr is refused, as its text is "**********"
     return value.decode() if isinstance(value, bytes) else str(value)
 
 

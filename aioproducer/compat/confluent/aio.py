@@ -99,10 +99,11 @@ class AIOProducer:
         topic: str,
         value: Any = None,
         key: Any = None,
-        partition: int = -1,
-        timestamp: int = 0,
+        partition: int | None = -1,
+        timestamp: int | None = 0,
         headers: Mapping[str, Any] | list[tuple[str, Any]] | None = None,
         on_delivery: Callable[[Any, Any], object] | None = None,
+        callback: Callable[[Any, Any], object] | None = None,
     ) -> asyncio.Future[Message]:
         """Hand a record over; wait where `queue.buffering.max.messages` is reached.
 
@@ -110,10 +111,11 @@ class AIOProducer:
             topic: Topic name.
             value: Text (as UTF-8) or bytes; None is a tombstone.
             key: Text or bytes.
-            partition: A partition id; -1 leaves it to the partitioner.
-            timestamp: Milliseconds since the epoch; 0 is now.
+            partition: A partition id; -1 or None leaves it to the partitioner.
+            timestamp: Milliseconds since the epoch; 0 or None is now.
             headers: A mapping or pairs; values are text, bytes or None.
             on_delivery: `on_delivery(error, message)`, called before the future is done.
+            callback: Another name of `on_delivery`.
 
         Returns:
             A future: the `Message`, or a `KafkaException`.
@@ -125,13 +127,13 @@ class AIOProducer:
         """
         self._check_open()
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        callback, callbacks = on_delivery or self._settings.on_delivery, self._callbacks
+        handler, callbacks = on_delivery or callback or self._settings.on_delivery, self._callbacks
         only_errors = self._settings.only_errors
 
         def on_outcome(error: Any, message: Any) -> None:
             try:
-                if callback is not None and not (only_errors and error is None):
-                    callbacks.finish(callback(error, message), "on_delivery")
+                if handler is not None and not (only_errors and error is None):
+                    callbacks.finish(handler(error, message), "on_delivery")
             except Exception as raised:
                 if not future.done():
                     future.set_exception(raised)
@@ -142,8 +144,9 @@ class AIOProducer:
             else:
                 future.set_exception(errors.shared_class(errors.KafkaException)(error))
 
+        place = -1 if partition is None else partition
         record = record_of(
-            topic, value, key, partition, timestamp, headers, on_outcome, self._limit
+            topic, value, key, place, timestamp or 0, headers, on_outcome, self._limit
         )
         while not self._reports.has_room(record.size):
             await self._reports.next()

@@ -124,6 +124,16 @@ async def test_callback_comes_before_the_future_is_done(producer: AIOProducer) -
     assert seen == [(None, message)]
 
 
+async def test_none_counts_as_left_out_and_callback_is_another_name(producer: AIOProducer) -> None:
+    seen: list[Any] = []
+    future = await producer.produce(
+        "t", "v", partition=None, timestamp=None, callback=lambda *outcome: seen.append(outcome)
+    )
+    message = await future
+    assert seen == [(None, message)]
+    assert (message.partition(), message.offset()) == (0, 0)
+
+
 async def test_futures_are_done_although_callbacks_are_for_errors_alone(
     cluster: EmbeddedCluster,
 ) -> None:
@@ -239,6 +249,16 @@ async def test_each_call_of_close_returns_when_all_is_delivered(cluster: Embedde
     await asyncio.gather(producer.close(), producer.close())
     assert future.done()
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_close_at_the_end_of_the_start_leaves_no_task(cluster: EmbeddedCluster) -> None:
+    producer = AIOProducer({"bootstrap.servers": cluster.bootstrap_servers})
+    await asyncio.sleep(0)
+    (starting,) = (each for each in asyncio.all_tasks() if "Lifecycle.start" in repr(each))
+    async with asyncio.timeout(WAIT_S):
+        while not starting.done():  # noqa: ASYNC110  # nothing may run in between
+            await asyncio.sleep(0)
+    await producer.close()
 
 
 async def test_poll_without_a_limit_ends_when_the_producer_is_closed() -> None:

@@ -10,9 +10,10 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from pydantic import SecretStr
 
 from aioproducer.compat import confluent
-from aioproducer.compat.confluent import KafkaError, Producer
+from aioproducer.compat.confluent import KafkaError, KafkaException, Producer
 from aioproducer.compat.confluent._properties import _UNSET_IF_EMPTY, as_ours
 from aioproducer.compat.confluent._settings import _config_of, settings_of
 
@@ -164,6 +165,12 @@ def test_value_of_another_type_is_read_as_its_text(
     options = NOWHERE | {"security.protocol": "plaintext", name: value}
     client.Producer(options)
     assert getattr(_config_of(as_ours(options)), option) == read
+
+
+def test_secret_of_pydantic_is_refused() -> None:
+    given = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
+    with pytest.raises(KafkaException, match="get_secret_value"):
+        settings_of(NOWHERE | given | {"sasl.password": SecretStr("p")})
 
 
 def test_zero_is_no_limit_of_messages_and_of_their_time() -> None:
