@@ -213,7 +213,12 @@ class LoopThread:
     def _run(self) -> None:
         running = asyncio._get_running_loop()
         if running is None:
-            asyncio.run(self._host())
+            try:
+                asyncio.run(self._host())
+            except RuntimeError:
+                # At the exit of CPython 3.12, asyncio cannot start the thread that ends its others.
+                if threading.main_thread().is_alive():
+                    raise
         elif running in _hosts:
             self._visit = asyncio.run_coroutine_threadsafe(self._main(), running)
             guests = _hosts[running]._guests
