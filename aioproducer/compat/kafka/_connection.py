@@ -56,6 +56,11 @@ class Connection(Producer):
         """Whether the caller is a callback."""
         return self._thread.is_here
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is closed, be it by the interpreter's exit."""
+        return not (self._thread.is_alive or self._thread.forked)
+
     def topic(self, name: str) -> TopicMetadata:
         """Return what is known of a topic, waiting for the metadata of a new one."""
         known = self.topics.get(name)

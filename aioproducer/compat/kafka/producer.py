@@ -137,7 +137,7 @@ class KafkaProducer(ClosedOnLeaving, TransactionsMixin):
             KafkaTimeoutError: The timeout, in seconds, ended first.
         """
         connection = self._connection
-        if connection is None or self._closed:
+        if connection is None or self._closed or connection.has_ended:
             return
         with translating():
             left = connection.flush(timeout)

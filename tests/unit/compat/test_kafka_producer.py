@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import ssl
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -537,3 +539,28 @@ def test_flush_after_close_does_nothing(cluster: ThreadedCluster) -> None:
     producer.flush()
     producer.close()
     assert time.monotonic() - started < WAIT_S
+
+
+def test_logging_handler_flushes_after_the_interpreters_exit_has_closed_its_producer(
+    cluster: ThreadedCluster,
+) -> None:
+    program = f"""
+import logging
+from aioproducer.compat.kafka import KafkaProducer
+producer = KafkaProducer(bootstrap_servers={cluster.bootstrap_servers!r})
+class Handler(logging.Handler):
+    def emit(self, record):
+        producer.send("logs", record.getMessage().encode())
+    def close(self):
+        producer.flush()
+        producer.close()
+        print("closed")
+handler = Handler()
+logging.getLogger("app").addHandler(handler)
+logging.getLogger("app").error("line")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"closed\n", b"")
+    assert cluster.values("logs") == [b"line"]
