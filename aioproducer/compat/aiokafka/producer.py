@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterable
 from ssl import SSLContext
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.compat._servers import servers_option
@@ -274,6 +274,12 @@ class AIOKafkaProducer(TransactionsMixin):
         tb: TracebackType | None,
     ) -> None:
         await self.stop()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an AIOKafkaProducer has connections and cannot be copied or pickled; "
+            "create one in each process"
+        )
 
     def __del__(self) -> None:
         if self._closed:

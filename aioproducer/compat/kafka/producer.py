@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking.leaving import ClosedOnLeaving
@@ -187,6 +187,12 @@ class KafkaProducer(ClosedOnLeaving, TransactionsMixin):
 
     def __enter__(self) -> Self:
         return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a KafkaProducer has a thread and connections and cannot be copied or pickled; "
+            "create one in each process"
+        )
 
     def __str__(self) -> str:
         client_id, transactional_id = self.config["client_id"], self.config["transactional_id"]

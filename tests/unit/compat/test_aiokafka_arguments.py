@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
+import pickle
 import ssl
+from collections.abc import Callable
 from typing import Any
 
 import aiokafka
@@ -360,3 +363,12 @@ def test_record_in_a_batch_has_the_fields_of_aiokafkas() -> None:
     theirs = DefaultRecordMetadata(0, 8, 5)
     fields = [name for name in dir(DefaultRecordMetadata) if not name.startswith("_")]
     assert [getattr(added, name) for name in fields] == [getattr(theirs, name) for name in fields]
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+async def test_copy_is_refused_and_leaves_no_warning(duplicate: Callable[[Any], object]) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers="127.0.0.1:1")
+    with pytest.raises(TypeError, match="create one in each process"):
+        duplicate(producer)
+    gc.collect()
+    await producer.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import ssl
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -564,3 +565,10 @@ logging.getLogger("app").error("line")
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"closed\n", b"")
     assert cluster.values("logs") == [b"line"]
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_copy_is_refused_with_what_to_do(duplicate: Callable[[Any], object]) -> None:
+    lazy = KafkaProducer(bootstrap_servers="127.0.0.1:1", api_version=(3, 0))
+    with pytest.raises(TypeError, match="create one in each process"):
+        duplicate(lazy)
