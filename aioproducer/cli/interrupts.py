@@ -1,6 +1,6 @@
 """Ctrl-C, once and twice.
 
-Owns: SIGINT and SIGTERM while a command's coroutine runs. Not here: commands.
+Owns: SIGINT, SIGTERM and SIGHUP while a command's coroutine runs. Not here: commands.
 
     running --1st--> stopping (delivers what was accepted) --2nd--> aborting --3rd--> gone
 
@@ -8,6 +8,7 @@ Invariants
 - The first signal ends the reading, not the delivering; before there is anything to deliver it
   aborts.
 - The second cancels the command's task; the third ends the process without any clean-up.
+- A SIGHUP that the parent has ignored, as `nohup` does, stays ignored.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from aioproducer.cli.console import say
 from aioproducer.cli.exit_codes import ExitCode
 
 _CODES = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+if hasattr(signal, "SIGHUP"):  # not on Windows
+    _CODES[signal.SIGHUP] = ExitCode.HUNG_UP
 
 
 class Interrupts:
@@ -46,12 +49,17 @@ class Interrupts:
         """Catch the signals while the task runs."""
         loop = asyncio.get_running_loop()
         self._task = task
-        for number in _CODES:
+        numbers = [
+            number
+            for number, code in _CODES.items()
+            if code != ExitCode.HUNG_UP or signal.getsignal(number) != signal.SIG_IGN
+        ]
+        for number in numbers:
             loop.add_signal_handler(number, self._on_signal, number)
         try:
             yield
         finally:
-            for number in _CODES:
+            for number in numbers:
                 loop.remove_signal_handler(number)
 
     def _on_signal(self, number: signal.Signals) -> None:

@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -286,7 +287,9 @@ async def test_cluster_lost_on_the_way_ends_the_load_and_resume_completes_it(
 # -- Ctrl-C and broken pipes ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 async def test_first_signal_delivers_what_was_accepted_and_resume_goes_on(
     brokers: EmbeddedCluster, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
@@ -310,6 +313,19 @@ async def test_first_signal_delivers_what_was_accepted_and_resume_goes_on(
     again = await run(*arguments, "--resume", cwd=tmp_path)
     assert (again.code, again.json["rows"]) == (0, 50)
     assert sorted(await values_in(brokers)) == sorted(b'{"id":"%d"}' % n for n in range(1, 151))
+
+
+async def test_hang_up_is_ignored_under_nohup(brokers: EmbeddedCluster) -> None:
+    ignored = partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
+    arguments = ("produce", "-t", "t", *bootstrap(brokers))
+    async with command(*arguments, preexec_fn=ignored) as running:
+        await running.write(b"one\n")
+        await until(lambda: records_in_logs(brokers) == 1)
+        running.signal(signal.SIGHUP)
+        await running.write(b"two\n")
+        done = await running.finished(b"")
+    assert done.code == 0
+    assert "2 records acknowledged" in done.err
 
 
 async def test_second_ctrl_c_aborts_at_once(brokers: EmbeddedCluster, tmp_path: Path) -> None:
