@@ -16,6 +16,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from aioproducer._util.varints import varint, zigzag
+from aioproducer.serializers.registry.avro_values import inner, is_wrapper
 
 Write = Callable[[bytearray, Any], None]
 """Appends a value's encoding; raises `SchemaMismatch`."""
@@ -68,8 +69,8 @@ def leaf(schema: Any) -> Write:
         prepare = None
 
     def write(out: bytearray, data: Any) -> None:
-        if isinstance(data, Enum) and kind != "enum":
-            data = data.value
+        if kind != "enum" and is_wrapper(data):
+            data = inner(data)
         base(out, data if prepare is None else prepare(data))
 
     return write if prepare is not None else base
@@ -90,7 +91,7 @@ def base_of(schema: Any, kind: str, expected: str) -> Write:
 
 def _null(expected: str) -> Write:
     def write(out: bytearray, data: Any) -> None:
-        if data is not None:
+        if data is not None and not (is_wrapper(data) and inner(data) is None):
             raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
 
     return write
@@ -100,8 +101,8 @@ def _boolean(expected: str) -> Write:
     def write(out: bytearray, data: Any) -> None:
         if data is True or data is False:
             out.append(data)
-        elif isinstance(data, Enum):
-            write(out, data.value)
+        elif is_wrapper(data):
+            write(out, inner(data))
         elif type(data).__module__ == "numpy" and type(data).__name__ in ("bool", "bool_"):
             out.append(bool(data))
         else:
@@ -113,8 +114,8 @@ def _boolean(expected: str) -> Write:
 def _integer(limit: int, expected: str) -> Write:
     def write(out: bytearray, data: Any) -> None:
         if data.__class__ is not int:
-            if isinstance(data, Enum) and not isinstance(data, int):
-                write(out, data.value)
+            if is_wrapper(data) and not isinstance(data, int):
+                write(out, inner(data))
                 return
             if not isinstance(data, Integral) or isinstance(data, bool):
                 raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
@@ -129,8 +130,8 @@ def _integer(limit: int, expected: str) -> Write:
 def _floating(form: Struct, expected: str) -> Write:
     def write(out: bytearray, data: Any) -> None:
         if data.__class__ is not float:
-            if isinstance(data, Enum) and not isinstance(data, int | float):
-                write(out, data.value)
+            if is_wrapper(data) and not isinstance(data, int | float):
+                write(out, inner(data))
                 return
             if not isinstance(data, Real | Decimal) or isinstance(data, bool):
                 raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
@@ -147,8 +148,8 @@ def _floating(form: Struct, expected: str) -> Write:
 def _string(expected: str) -> Write:
     def write(out: bytearray, data: Any) -> None:
         if not isinstance(data, str):
-            if isinstance(data, Enum):
-                write(out, data.value)
+            if is_wrapper(data):
+                write(out, inner(data))
                 return
             raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
         try:
@@ -164,8 +165,8 @@ def _string(expected: str) -> Write:
 def _bytes(expected: str) -> Write:
     def write(out: bytearray, data: Any) -> None:
         if not isinstance(data, BYTES):
-            if isinstance(data, Enum):
-                write(out, data.value)
+            if is_wrapper(data):
+                write(out, inner(data))
                 return
             raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
         content = bytes(data)
@@ -177,8 +178,8 @@ def _bytes(expected: str) -> Write:
 
 def _fixed(size: int, expected: str) -> Write:
     def write(out: bytearray, data: Any) -> None:
-        if isinstance(data, Enum):
-            data = data.value
+        if is_wrapper(data):
+            data = inner(data)
         if not isinstance(data, BYTES):
             raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
         content = bytes(data)
@@ -202,6 +203,9 @@ def _enum(symbols: Sequence[str], expected: str) -> Write:
                 f"must be {expected}, not a member of {type_name(data)} that is none"
             )
         if not isinstance(data, str):
+            if is_wrapper(data):
+                write(out, inner(data))
+                return
             raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
         if data not in places:
             raise SchemaMismatch(f"must be {expected}, not a str that is none of them")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from enum import Enum
 from functools import lru_cache
 from typing import Any
 
@@ -36,6 +37,16 @@ def as_fields(data: Any) -> Mapping[str, Any] | None:
 def is_model(data: Any) -> bool:
     """Return whether this is an instance of a Pydantic model."""
     return callable(getattr(data, "model_dump", None)) and not isinstance(data, type)
+
+
+def is_wrapper(data: Any) -> bool:
+    """Return whether this is a member of an enumeration or a Pydantic `RootModel`."""
+    return isinstance(data, Enum) or getattr(type(data), "__pydantic_root_model__", False)
+
+
+def inner(data: Any) -> Any:
+    """Return what an enumeration's member or a `RootModel` holds."""
+    return data.value if isinstance(data, Enum) else dumped(data)
 
 
 def class_of(data: Any) -> type | None:

@@ -25,7 +25,14 @@ from aioproducer.serializers.registry.avro_leaves import (
     words,
 )
 from aioproducer.serializers.registry.avro_schema import AvroSchemaError
-from aioproducer.serializers.registry.avro_values import as_fields, class_of, dumped, is_model
+from aioproducer.serializers.registry.avro_values import (
+    as_fields,
+    class_of,
+    dumped,
+    inner,
+    is_model,
+    is_wrapper,
+)
 
 
 class AvroWriter:
@@ -158,10 +165,11 @@ def is_named(name: str, given: Any) -> bool:
 
 def _array(write: Write) -> Write:
     def write_array(out: bytearray, data: Any) -> None:
-        if data.__class__ is not list and (
-            not isinstance(data, Collection | array) or isinstance(data, (str, Mapping, *BYTES))
-        ):
-            raise SchemaMismatch(f"must be array, not {type_name(data)}")
+        if data.__class__ is not list:
+            if is_wrapper(data):
+                data = inner(data)
+            if not isinstance(data, Collection | array) or isinstance(data, (str, Mapping, *BYTES)):
+                raise SchemaMismatch(f"must be array, not {type_name(data)}")
         if len(data):
             out += varint(zigzag(len(data)))
             for index, item in enumerate(data):

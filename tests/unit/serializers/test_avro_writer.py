@@ -286,6 +286,33 @@ def test_the_class_decides_in_pydantic_models() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        ({"type": "array", "items": "string"}, ["a"]),
+        ({"type": "map", "values": "int"}, {"a": 1}),
+        ("int", 1),
+        ("double", 1.5),
+        ("string", "a"),
+        ("bytes", b"a"),
+        ("boolean", True),
+        ("null", None),
+        (["null", "int"], None),
+        (["null", "int"], 1),
+        ({"type": "fixed", "name": "F", "size": 1}, b"a"),
+        ({"type": "enum", "name": "E", "symbols": ["a"]}, "a"),
+        ({"type": "int", "logicalType": "date"}, datetime.date(2020, 1, 1)),
+        ({"type": "string", "logicalType": "uuid"}, UUID(int=1)),
+    ],
+)
+def test_a_root_model_in_plain_data_is_written_as_its_root(schema: Any, data: Any) -> None:
+    root = pydantic.RootModel[Any](data)
+    outer = record("Outer", ("inner", schema))
+    assert encoded(outer, {"inner": root}) == encoded(outer, {"inner": data})
+    items = {"type": "array", "items": schema}
+    assert encoded(items, [root]) == encoded(items, [data])
+
+
 def test_a_subclass_in_a_field_of_its_base_class_keeps_its_fields() -> None:
     class Animal(pydantic.BaseModel):
         name: str
