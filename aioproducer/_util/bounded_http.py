@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,8 +34,8 @@ async def exchange(
     headers: Mapping[str, str],
     content: bytes | None,
     longest: int,
-) -> tuple[int, bytes]:
-    """Return the status and the body of one response; the caller bounds the time.
+) -> tuple[int, bytes, Mapping[str, str]]:
+    """Return the status, the body and the headers of one response; the caller bounds the time.
 
     Raises:
         UnboundedAnswerError: the body is compressed, or has more than `longest` bytes.
@@ -64,9 +66,20 @@ async def exchange(
                 await asyncio.sleep(0)
             if len(received) > longest:
                 raise UnboundedAnswerError(f"it exceeds {longest} bytes")
-        return response.status_code, bytes(received)
+        return response.status_code, bytes(received), response.headers
     finally:
         await response.aclose()
+
+
+def retry_after(headers: Mapping[str, str]) -> float:
+    """Return the seconds to wait before the next try, by the header `Retry-After`; 0 without."""
+    given = headers.get("Retry-After", "")[:_LONGEST_REASON]
+    if given.isascii() and given.isdigit():
+        return float(given)
+    try:
+        return max(0.0, parsedate_to_datetime(given).timestamp() - time.time())
+    except (OverflowError, TypeError, ValueError):
+        return 0.0
 
 
 @cache

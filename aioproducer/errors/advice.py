@@ -131,6 +131,8 @@ ANSWERS: Final[Mapping[str, str]] = {
     "can be reached from here",
     "registry-elsewhere": "check the URL given to SchemaRegistry, its path too: what answers there "
     "does not answer as a schema registry",
+    "registry-redirects": "give SchemaRegistry the URL of the registry itself: no redirect is "
+    "followed",
     "registry-credentials-refused": "check the credentials given to SchemaRegistry",
     "registry-permission": "grant the registry's user the missing permission",
     "schema-missing": "register the schema when deploying, or set auto_register=True",

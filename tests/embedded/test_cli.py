@@ -315,7 +315,7 @@ async def test_first_signal_delivers_what_was_accepted_and_resume_goes_on(
     assert sorted(await values_in(brokers)) == sorted(b'{"id":"%d"}' % n for n in range(1, 151))
 
 
-async def test_hang_up_is_ignored_under_nohup(brokers: EmbeddedCluster) -> None:
+async def test_sighup_is_ignored_under_nohup(brokers: EmbeddedCluster) -> None:
     ignored = partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
     arguments = ("produce", "-t", "t", *bootstrap(brokers))
     async with command(*arguments, preexec_fn=ignored) as running:

@@ -133,7 +133,7 @@ class TokenEndpoint:
         self._sent = (settings.client_secret, credentials, assertion)
         try:
             async with asyncio.timeout(settings.connect_timeout_s + settings.read_timeout_s):
-                status, body = await exchange(
+                status, body, _ = await exchange(
                     client,
                     "POST",
                     settings.url,

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from aioproducer._util.bounded_json import decoded_object
 from aioproducer._util.printable import printable
+from aioproducer._util.secrets import without_login
 from aioproducer.errors import IncompatibleSchemaError, SchemaNotFoundError, SchemaRegistryError
 from aioproducer.errors.advice import ADVICE
 from aioproducer.serializers.registry.schema import SchemaRule
@@ -33,18 +34,24 @@ _ADVICE: Final = {
 }
 
 
-def registry_error(status: int, body: bytes, what: str) -> SchemaRegistryError:
+def registry_error(status: int, body: bytes, what: str, leads_to: str = "") -> SchemaRegistryError:
     """Return the error for a response without success.
 
     Args:
         status: the HTTP status.
         body: the answer's body, which may be anything.
         what: what was asked for.
+        leads_to: the header `Location`.
     """
     answer = decoded_object(body, _LONGEST_ANSWER)
     code, text = answer.get("error_code"), answer.get("message")
     reason = text[:_LONGEST_TEXT] if isinstance(text, str) else f"HTTP {status}"
     error: SchemaRegistryError
+    if 300 <= status < 400:
+        target = f" to {printable(without_login(leads_to))}" if leads_to else ""
+        error = SchemaRegistryError(f"{what}: the URL redirects{target} (HTTP {status})")
+        error.status, error.advice = status, ADVICE["registry-redirects"]
+        return error
     if status == 404 and not answer:
         # Registries answer with an object, which says whether subject, version or schema lacks.
         error = SchemaRegistryError(f"{what}: no schema registry answers at this URL: {reason}")

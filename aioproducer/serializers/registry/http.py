@@ -4,7 +4,8 @@ Owns: retries over all of the registry's addresses, credentials, the bounds of t
 here: what is asked.
 
 Invariants
-- A request ends within `request_timeout` each try, and after `retries` more tries.
+- A request ends within `request_timeout` each try, and after `retries` more tries. A `Retry-After`
+  of up to `request_timeout` is waited for; a longer one ends the tries.
 - No more of an answer is read than `_LARGEST_ANSWER`; no redirect is followed.
 - Credentials are in no error, repr or log; those in an address are removed from it.
 - Nothing is taken from the environment, such as proxies.
@@ -27,7 +28,7 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
 from aioproducer._util import log
 from aioproducer._util.backoff import ExponentialBackoff
-from aioproducer._util.bounded_http import UnboundedAnswerError, exchange
+from aioproducer._util.bounded_http import UnboundedAnswerError, exchange, retry_after
 from aioproducer._util.bounded_json import JsonLimitError, decoded_json
 from aioproducer._util.hosts import is_exposed
 from aioproducer._util.secrets import (
@@ -194,8 +195,9 @@ class RegistryConnection:
         sent: list[str] = []  # other requests run meanwhile, with other tokens
         while True:
             url = settings.urls[(self._first + attempt) % len(settings.urls)]
+            wait = 0.0
             try:
-                status, answer = await self._ask(method, url + path, body, sent)
+                status, answer, headers = await self._ask(method, url + path, body, sent)
             except (self._httpx.RequestError, TimeoutError) as error:
                 failure = self._failure(what, url, error, sent)
                 if not failure.retriable:
@@ -204,13 +206,16 @@ class RegistryConnection:
                 if 200 <= status < 300:
                     self._first = settings.urls.index(url)
                     return _decoded(answer, what)
-                failure = registry_error(status, answer, what)
+                leads_to = without_secrets(headers.get("Location", ""), sent)
+                failure = registry_error(status, answer, what, leads_to)
                 if status not in RETRIABLE_STATUSES:
                     raise failure
+                if len(settings.urls) == 1:  # another address may not be limited
+                    wait = retry_after(headers)
             attempt += 1
-            if attempt > settings.retries:
+            if attempt > settings.retries or wait > settings.request_timeout:
                 raise failure
-            await asyncio.sleep(settings.backoff.delay(attempt - 1, self._rng))
+            await asyncio.sleep(max(wait, settings.backoff.delay(attempt - 1, self._rng)))
 
     def _failure(
         self, what: str, url: str, error: Exception, sent: Sequence[str]
@@ -224,14 +229,14 @@ class RegistryConnection:
 
     async def _ask(
         self, method: str, url: str, body: dict[str, Any] | None, sent: list[str]
-    ) -> tuple[int, bytes]:
-        """Return status and body; `sent` gets what errors must not quote."""
+    ) -> tuple[int, bytes, Mapping[str, str]]:
+        """Return status, body and headers; `sent` gets what errors must not quote."""
         client = await self._open()
         async with asyncio.timeout(self._settings.request_timeout):
             headers = await self._headers()
             sent[:] = self._secrets_in(headers)
             try:
-                status, answer = await exchange(
+                status, answer, received = await exchange(
                     client,
                     method,
                     url,
@@ -246,7 +251,7 @@ class RegistryConnection:
         if not 200 <= status < 300:
             text = without_secrets(answer.decode("utf-8", "replace"), sent)
             answer = text.encode()
-        return status, answer
+        return status, answer, received
 
     def _secrets_in(self, headers: Mapping[str, str]) -> list[str]:
         """Return what a refusal must not quote of a request."""
@@ -368,4 +373,6 @@ def _decoded(answer: bytes, what: str) -> Any:
     except JsonLimitError as error:
         raise SchemaRegistryError(f"{what}: the answer is refused: {error}") from None
     except (ValueError, RecursionError) as error:
-        raise SchemaRegistryError(f"{what}: the answer is no JSON") from error
+        raise SchemaRegistryError(
+            f"{what}: the answer is no JSON", advice=ADVICE["registry-elsewhere"]
+        ) from error

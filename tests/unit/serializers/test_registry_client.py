@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import gzip
 import json
@@ -24,6 +25,7 @@ from aioproducer.errors import (
     WrongLoopError,
 )
 from aioproducer.serializers import Schema, SchemaReference, SchemaRegistry, SchemaRule
+from aioproducer.testing import VirtualKafka, run_virtual
 from aioproducer.testing.schema_registry import StubSchemaRegistry
 
 OLD = {"type": "record", "name": "Customer", "fields": [{"name": "name", "type": "string"}]}
@@ -166,6 +168,60 @@ async def test_tries_are_bounded() -> None:
             await registry.latest("a-value")
     assert (caught.value.retriable, caught.value.status) == (True, 503)
     assert len(stub.requests) == 3
+
+
+def tries_against_retry_after(url: str, seconds: str) -> list[float]:
+    """Return when a registry was asked that answers 429 twice, in virtual seconds."""
+    times: list[float] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        times.append(round(asyncio.get_running_loop().time()))
+        if len(times) < 3:
+            return httpx.Response(429, headers={"Retry-After": seconds})
+        return httpx.Response(200, json={"schema": '"string"'})
+
+    async def act(_: VirtualKafka) -> None:
+        async with answering(handle, url=url) as registry:
+            with contextlib.suppress(SchemaRegistryError):
+                await registry.schema(1)
+
+    run_virtual(act)
+    return [each - times[0] for each in times]
+
+
+def test_a_registry_is_not_asked_again_before_its_retry_after() -> None:
+    assert tries_against_retry_after("http://one", "7") == [0, 7, 14]
+
+
+def test_a_retry_after_beyond_the_time_limit_ends_the_tries() -> None:
+    assert tries_against_retry_after("http://one", "11") == [0]
+
+
+def test_another_address_is_tried_without_the_retry_after_of_the_first() -> None:
+    assert tries_against_retry_after("http://one,http://two", "7") == [0, 0, 0]
+
+
+async def test_a_page_instead_of_json_points_to_the_url() -> None:
+    async with answering(lambda _: httpx.Response(200, text="<html>Log in</html>")) as registry:
+        with pytest.raises(SchemaRegistryError, match="the answer is no JSON") as caught:
+            await registry.schema(1)
+    assert "check the URL" in (caught.value.advice or "")
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_is_reported_with_its_target(status: int) -> None:
+    asked = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        target = "https://elsewhere/login?state=secret"
+        return httpx.Response(status, headers={"Location": target}, text="<html>Moved</html>")
+
+    async with answering(handle) as registry:
+        with pytest.raises(SchemaRegistryError, match="the URL redirects to") as caught:
+            await registry.schema(1)
+    assert "the URL redirects to https://elsewhere/login?***" in str(caught.value)
+    assert (caught.value.retriable, caught.value.status, len(asked)) == (False, status, 1)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 422])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from email.utils import formatdate
 
 import httpx
 import pytest
 
-from aioproducer._util.bounded_http import exchange
+from aioproducer._util.bounded_http import exchange, retry_after
 
 
 class Crumbs(httpx.AsyncByteStream):
@@ -34,7 +36,7 @@ async def test_the_loop_runs_while_many_small_parts_of_an_answer_are_read() -> N
     counting = asyncio.create_task(count_turns())
     transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=Crumbs(20_000)))
     async with httpx.AsyncClient(transport=transport) as client:
-        _, body = await exchange(
+        _, body, _ = await exchange(
             client, "GET", "http://peer", headers={}, content=None, longest=1_000_000
         )
     counting.cancel()
@@ -43,7 +45,9 @@ async def test_the_loop_runs_while_many_small_parts_of_an_answer_are_read() -> N
 
 
 async def get(client: httpx.AsyncClient) -> tuple[int, bytes]:
-    return await exchange(client, "GET", "http://peer", headers={}, content=None, longest=1_000)
+    asked = exchange(client, "GET", "http://peer", headers={}, content=None, longest=1_000)
+    status, body, _ = await asked
+    return status, body
 
 
 async def test_no_cookie_is_kept_or_sent_or_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,3 +96,17 @@ async def test_a_malformed_redirect_is_an_error_of_the_request(location: str) ->
         except httpx.RequestError:
             status = 302
     assert status == 302
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [("7", 7), ("0", 0), ("", 0), ("soon", 0), ("-3", 0), ("\u0662", 0), ("9" * 5_000, 1e99)],
+)
+def test_retry_after_is_read_as_seconds(given: str, seconds: float) -> None:
+    assert min(retry_after({"Retry-After": given}), 1e99) == seconds
+
+
+def test_retry_after_is_read_as_a_date() -> None:
+    assert 0 < retry_after({"Retry-After": formatdate(time.time() + 50, usegmt=True)}) <= 50
+    assert retry_after({"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"}) == 0
+    assert retry_after({"Retry-After": "Fri, 31 Dec 99999 23:59:59 GMT"}) == 0
