@@ -70,7 +70,8 @@ class Loader:
         # A few rows between two checks of the window and of the loop's other work.
         self._rows_per_turn = min(_ROWS_PER_TURN, max(1, self._options.max_outstanding // 4))
         self._progress = self._progress_committed = Progress(input_total=source.total_bytes)
-        self._before = LoadState(topic)
+        self._before = self._saved = LoadState(topic)
+        self._is_unsaved = False
         self._window = Window(self._before, None)
         self._transactions: LoadTransactions | None = None
         self._dead_letter: DeadLetterFile | None = None
@@ -94,12 +95,17 @@ class Loader:
 
     @property
     def state(self) -> LoadState:
-        """The position up to which all is settled, and committed, at this moment."""
+        """The position up to which all is settled, and committed, at this moment.
+
+        Once `run()` could not write the dead-letter or the state file: the last one written.
+        """
         if self._transactions is not None:
             return self._transactions.committed or self._before
         return self._current_state()
 
     def _current_state(self) -> LoadState:
+        if self._is_unsaved:
+            return self._saved
         whole = self._exhausted and len(self._window) == 0 and self._window.failure is None
         return replace(self._window.state(), complete=whole)
 
@@ -399,11 +405,15 @@ class Loader:
             self._dead_letter.sync()
         if self._options.state is not None:
             state.write(self._options.state)
+        self._saved = state
 
     def _end(self) -> None:
         state = self.state
         try:
             self._save(state)
+        except LoaderError:
+            self._is_unsaved = True
+            raise
         finally:
             self._close_dead_letter()
 

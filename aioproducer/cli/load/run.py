@@ -31,7 +31,14 @@ from aioproducer.cli.options import Connection
 from aioproducer.cli.pointers import doctor_command, pointed_to_doctor
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError, KafkaError
-from aioproducer.loader import FileSource, Loader, LoadOptions, LoadState, Progress
+from aioproducer.loader import (
+    DeadLetterError,
+    FileSource,
+    Loader,
+    LoadOptions,
+    LoadState,
+    Progress,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +198,8 @@ class Outcome:
             yield one_or_two_lines(self.error)
         if self.error is not None or not self.state.complete or self.job.brief:
             yield _counted(progress)
-        if progress.rejected + progress.failed and options.dead_letter is not None:
+        is_written = options.dead_letter is not None and not isinstance(self.error, DeadLetterError)
+        if progress.rejected + progress.failed and is_written:
             yield f"rejected rows and their reasons are in {options.dead_letter}"
         if not self.state.complete and options.state is not None and self._has_begun:
             yield f"resume after {self.state.position or 'the start'} with --resume"

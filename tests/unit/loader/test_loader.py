@@ -311,6 +311,17 @@ async def test_unknown_column_ends_the_load_at_once(tmp_path: Path) -> None:
         await Loader(FakeProducer(), lines_file(tmp_path, 2), "t", LoadOptions(mapping)).run()
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+async def test_load_is_not_complete_without_its_dead_letters_on_disk(tmp_path: Path) -> None:
+    producer, state = FakeProducer(), tmp_path / "state"
+    options = LoadOptions(KEYED, state=state, dead_letter=Path("/dev/full"))
+    loader = Loader(producer, lines_file(tmp_path, 3, bad=(2,)), "t", options)
+    with pytest.raises(DeadLetterError, match="No space"):
+        await loader.run()
+    assert (loader.progress.acknowledged, loader.progress.rejected) == (2, 1)
+    assert loader.state == LoadState.read(state) == LoadState("t")
+
+
 async def test_full_disk_under_the_dead_letters_ends_the_load_before_the_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
