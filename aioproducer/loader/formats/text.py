@@ -92,9 +92,10 @@ class NdjsonFormat:
         except UnicodeDecodeError:
             return BadRow("not valid UTF-8", line)
         except (ValueError, RecursionError) as error:
-            return BadRow(f"not valid JSON: {error}", line)
+            return BadRow(f"not valid JSON: {_SPLIT.get(line, error)}", line)
         if not isinstance(fields, dict):
-            return BadRow("not a JSON object", line)
+            advice = f"; {_UNPACK}" if isinstance(fields, list) else ""
+            return BadRow(f"not a JSON object{advice}", line)
         return fields
 
 
@@ -112,6 +113,12 @@ def _refuse_constant(name: str) -> Any:
 
 
 _JSON = json.JSONDecoder(parse_constant=_refuse_constant)
+_UNPACK = "of an array, make a line of each object: jq -c '.[]'"
+_SPLIT = {
+    b"[": f"it goes on in the next line; {_UNPACK}",
+    b"{": "it goes on in the next line; make one line of each object: jq -c .",
+}
+"""The first lines of JSON that is no NDJSON, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

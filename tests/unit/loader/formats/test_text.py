@@ -166,7 +166,9 @@ def test_ndjson_lines_are_parsed_and_kept() -> None:
     [
         (b'{"a": 1', "not valid JSON"),
         (b'{"a": NaN}', "not valid JSON"),
-        (b"[1]", "not a JSON object"),
+        (b"[1]", "not a JSON object; of an array, make a line of each object: jq -c '.[]'"),
+        (b"[", "not valid JSON: it goes on in the next line; of an array, make a line of each"),
+        (b"{", "not valid JSON: it goes on in the next line; make one line of each object: jq"),
         (b'{"a": "\xff"}', "not valid UTF-8"),
         (b"[" * 100_000, "not valid JSON"),
     ],
