@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer._util.times import is_no_time
 from aioproducer.errors import ConfigError
+from aioproducer.loader.values import number_text
 from aioproducer.serializers.registry.avro_leaves import SchemaMismatch
 from aioproducer.serializers.registry.avro_schema import resolve, without_defaults
 from aioproducer.serializers.registry.avro_writer import AvroWriter
@@ -48,10 +49,10 @@ def _time_or_number(text: str) -> datetime | int:
 
 
 _TEXTS: Final[Mapping[str, Callable[[str], Any]]] = {
-    "int": int,
-    "long": int,
-    "float": float,
-    "double": float,
+    "int": lambda text: int(number_text(text)),
+    "long": lambda text: int(number_text(text)),
+    "float": lambda text: float(number_text(text)),
+    "double": lambda text: float(number_text(text)),
     "boolean": lambda text: {"true": True, "false": False}[text.lower()],
     "bytes": str.encode,
     "date": date.fromisoformat,
@@ -61,7 +62,7 @@ _TEXTS: Final[Mapping[str, Callable[[str], Any]]] = {
     "timestamp-micros": _time_or_number,
     "local-timestamp-millis": _time_or_number,
     "local-timestamp-micros": _time_or_number,
-    "decimal": Decimal,
+    "decimal": lambda text: Decimal(number_text(text)),
 }
 """What a text becomes, by Avro's types and logical types."""
 

@@ -90,6 +90,8 @@ def partition_number(value: Any) -> int | None:
     if value is None or value == "":
         return None
     try:
+        if isinstance(value, str):
+            value = number_text(value)
         number = int(_bounded(value) if isinstance(value, Decimal) else value)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{_shown(value)} is no partition number") from None
@@ -99,11 +101,22 @@ def partition_number(value: Any) -> int | None:
     return number
 
 
+def number_text(text: str) -> str:
+    """Return a text to be read as a number.
+
+    Raises:
+        ValueError: Only Python reads it as one, such as `1_000` or digits of other scripts.
+    """
+    if "_" in text or not text.isascii():
+        raise ValueError(f"{_shown(text)} is no number")
+    return text
+
+
 def _parsed_time(text: str) -> datetime | Decimal:
     # Digits alone are a number: 20130101 would otherwise be a date and 1357034400 none.
     try:
-        return Decimal(text)
-    except ArithmeticError:
+        return Decimal(number_text(text))
+    except (ArithmeticError, ValueError):
         pass
     try:
         return datetime.fromisoformat(text)

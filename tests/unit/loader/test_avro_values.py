@@ -68,6 +68,13 @@ def test_what_has_its_type_stays_and_defaults_hold() -> None:
     assert (found["id"], found["share"], found["tags"], found["yes"]) == (2, 0.5, [1, 2], False)
 
 
+@pytest.mark.parametrize("text", ["1_000", "\u0661"])
+@pytest.mark.parametrize("field", ["id", "share", "sum"])
+def test_numbers_that_only_python_reads_are_rejected(field: str, text: str) -> None:
+    with pytest.raises(ValueError, match=f"field {field}: the text is no "):
+        VALUES({"id": "1", "share": "1", "sum": "1", field: text})
+
+
 @pytest.mark.parametrize(
     "row", [{"id": "x", "sum": Decimal(0)}, {"sum": Decimal(0)}, {"id": None, "sum": Decimal(0)}]
 )

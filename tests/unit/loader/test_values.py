@@ -110,7 +110,9 @@ def test_timestamp_becomes_milliseconds(value: object, unit: str, expected: int 
     assert timestamp_ms(value, unit) == expected  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("value", ["soon", "NaN", True, [], float("inf"), -1, "1969-12-31"])
+@pytest.mark.parametrize(
+    "value", ["soon", "1_000", "\u0661", "NaN", True, [], float("inf"), -1, "1969-12-31"]
+)
 def test_what_is_no_timestamp_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match=r"timestamp|before 1970"):
         timestamp_ms(value, "ms")
@@ -132,7 +134,7 @@ def test_partition_numbers() -> None:
     assert [partition_number(value) for value in (None, "", "7", 3, 2.0)] == [None, None, 7, 3, 2]
     assert partition_number(Decimal("2.0")) == 2
     decimals = (Decimal("1e999990"), Decimal("NaN"), Decimal("-1e999990"), Decimal("2.5"))
-    for bad in ("x", "-1", -1, 1.5, 2**31, float("nan"), object(), *decimals):
+    for bad in ("x", "1_0", "\u0661", "-1", -1, 1.5, 2**31, float("nan"), object(), *decimals):
         with pytest.raises(ValueError, match="no partition number"):
             partition_number(bad)
 
