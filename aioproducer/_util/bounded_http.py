@@ -54,7 +54,7 @@ async def exchange(
         raise httpx.RemoteProtocolError("it redirects to a malformed address") from None
     try:
         # What is not compressed cannot grow: so the bound is one of memory, too.
-        if response.headers.get("Content-Encoding", "identity") != "identity":
+        if response.headers.get("Content-Encoding", "").lower() not in ("", "identity"):
             raise UnboundedAnswerError("it is compressed, which was not requested")
         received = bytearray()
         parts = 0

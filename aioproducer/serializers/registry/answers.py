@@ -52,8 +52,8 @@ def registry_error(status: int, body: bytes, what: str, leads_to: str = "") -> S
         error = SchemaRegistryError(f"{what}: the URL redirects{target} (HTTP {status})")
         error.status, error.advice = status, ADVICE["registry-redirects"]
         return error
-    if status == 404 and not answer:
-        # Registries answer with an object, which says whether subject, version or schema lacks.
+    if status == 404 and not isinstance(code, int):
+        # A registry's code says whether subject, version or schema lacks.
         error = SchemaRegistryError(f"{what}: no schema registry answers at this URL: {reason}")
         error.status, error.advice = status, ADVICE["registry-elsewhere"]
         return error

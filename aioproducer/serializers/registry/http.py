@@ -225,6 +225,8 @@ class RegistryConnection:
             # Its text quotes what was to be sent, such as credentials.
             return SchemaRegistryError(f"{what}: the request cannot be sent to {url}")
         reason = without_secrets(str(error) or type(error).__name__, sent)
+        if isinstance(error, TimeoutError | self._httpx.TimeoutException):
+            reason = f"no answer within {self._settings.request_timeout:g} s"
         return _unreachable(what, url, error, reason)
 
     async def _ask(

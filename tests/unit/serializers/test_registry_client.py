@@ -201,6 +201,14 @@ def test_another_address_is_tried_without_the_retry_after_of_the_first() -> None
     assert tries_against_retry_after("http://one,http://two", "7") == [0, 0, 0]
 
 
+@pytest.mark.parametrize("answer", [{"message": "no Route matched"}, {"detail": "Not Found"}])
+async def test_a_404_of_another_service_is_no_missing_schema(answer: dict[str, str]) -> None:
+    async with answering(lambda _: httpx.Response(404, json=answer)) as registry:
+        with pytest.raises(SchemaRegistryError, match="no schema registry answers") as caught:
+            await registry.schema(1)
+    assert not isinstance(caught.value, SchemaNotFoundError)
+
+
 async def test_a_page_instead_of_json_points_to_the_url() -> None:
     async with answering(lambda _: httpx.Response(200, text="<html>Log in</html>")) as registry:
         with pytest.raises(SchemaRegistryError, match="the answer is no JSON") as caught:
@@ -257,7 +265,9 @@ async def test_an_answer_that_takes_too_long_is_given_up() -> None:
     options = {"retries": 1, "request_timeout_ms": 20, "retry_backoff_ms": 0}
     transport = httpx.MockTransport(handle)
     async with SchemaRegistry("http://one", transport=transport, **options) as registry:
-        with pytest.raises(SchemaRegistryError, match="http://one does not answer") as caught:
+        with pytest.raises(
+            SchemaRegistryError, match=r"http://one does not answer: no answer within 0.02 s"
+        ) as caught:
             await registry.schema(1)
     assert caught.value.retriable
 

@@ -106,6 +106,14 @@ def test_retry_after_is_read_as_seconds(given: str, seconds: float) -> None:
     assert min(retry_after({"Retry-After": given}), 1e99) == seconds
 
 
+@pytest.mark.parametrize("encoding", ["identity", "Identity", ""])
+async def test_an_answer_that_is_not_compressed_may_say_so(encoding: str) -> None:
+    headers = {"Content-Encoding": encoding}
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, headers=headers, text="x"))
+    async with httpx.AsyncClient(transport=transport) as client:
+        assert await get(client) == (200, b"x")
+
+
 def test_retry_after_is_read_as_a_date() -> None:
     assert 0 < retry_after({"Retry-After": formatdate(time.time() + 50, usegmt=True)}) <= 50
     assert retry_after({"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"}) == 0
