@@ -337,10 +337,10 @@ def calm_brings_progress(e: Evidence) -> Iterator[str]:
             continue
         if not e.cluster.has_had(entry.topic, settled, settled + timeout, error.partition):
             continue
-        appended_at = e.append_times(entry.topic, error.partition)
+        progress_at = [*e.append_times(entry.topic, error.partition), *e.cluster.untimely_refused]
         for start, end in e.calm:
             since, until = max(start, settled), min(end, settled + timeout)
-            if until - since < _RECOVERY_S or any(since <= at < until for at in appended_at):
+            if until - since < _RECOVERY_S or any(since <= at < until for at in progress_at):
                 continue
             yield (
                 f"{entry.label}, accepted at {settled:.3f}: nothing was wrong from {start:.3f} to "
@@ -401,7 +401,8 @@ def _waits_for_topics(e: Evidence) -> Iterator[tuple[float, float]]:
 def _refused_in_calm(e: Evidence) -> Iterator[str]:
     """A long wait in a line counts only if no partition took anything meanwhile."""
     held = list(_waits_for_topics(e))
-    appended_at = [at for _, partition in e.partitions() for at in partition.append_times]
+    progress_at = [at for _, partition in e.partitions() for at in partition.append_times]
+    progress_at += e.cluster.untimely_refused
     for entry in e.ledger.entries:
         error, settled = entry.error, entry.settled_at
         if not isinstance(error, BufferExhaustedError | MetadataTimeoutError) or settled is None:
@@ -412,7 +413,7 @@ def _refused_in_calm(e: Evidence) -> Iterator[str]:
             continue
         for start, end in e.calm:
             since, until = max(start, entry.asked_at), min(end, settled)
-            if until - since < _RECOVERY_S or any(since <= at < until for at in appended_at):
+            if until - since < _RECOVERY_S or any(since <= at < until for at in progress_at):
                 continue
             yield (
                 f"{entry.label}, asked at {since:.3f}: nothing was wrong from {start:.3f} to "

@@ -60,6 +60,7 @@ class SimCluster(ClusterState):
         late_fetches: Fetches begun with extra lag, per broker.
         markers_written: How many transaction markers were written.
         keyless_refused: How many batches were refused because a record had no key.
+        untimely_refused: When batches were refused for the timestamp of a record.
         producers_expired: How many idle producers have expired in partitions.
         deleted: Topics that were deleted, with their logs.
         unlisted: Brokers that metadata leave out although they may lead partitions.
@@ -92,6 +93,7 @@ class SimCluster(ClusterState):
         self.late_fetches: dict[int, int] = dict.fromkeys(self.brokers, 0)
         self.markers_written: int = 0
         self.keyless_refused: int = 0
+        self.untimely_refused: list[float] = []
         self.producers_expired: int = 0
         self.deleted: list[Topic] = []
         self.unlisted: set[int] = set()

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 
-from aioproducer.errors import ProtocolError
+from aioproducer.errors import InvalidTimestampError, ProtocolError
 from aioproducer.testing.broker import Reply, RequestWait
 from aioproducer.testing.security import ListenerSecurity, SaslGate
 from aioproducer.testing.world.cluster import SimCluster
@@ -371,7 +371,10 @@ class Session:
         outcomes = []
         for topic in response.responses:
             for each in topic.partition_responses:
-                self._broker.cluster.keyless_refused += "without key" in (each.error_message or "")
+                cluster = self._broker.cluster
+                cluster.keyless_refused += "without key" in (each.error_message or "")
+                if each.error_code == InvalidTimestampError.code:
+                    cluster.untimely_refused.append(cluster.loop.time())
                 if each.error_code in _ACCUSING and not self._is_scripted(each.error_code):
                     self._complain(f"code {each.error_code}: {each.error_message}")
                 outcome = f"@{each.base_offset}" if not each.error_code else f"E{each.error_code}"
