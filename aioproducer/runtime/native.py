@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -31,14 +32,23 @@ def missing_core() -> str | None:
         "aioproducer.records._native": IMPLEMENTATION,
         "aioproducer.runtime.send._fast_path": FAST_PATH_IMPLEMENTATION,
     }
-    missing = [name for name, form in forms.items() if form != "native"]
-    if not missing:
+    reasons = dict.fromkeys(_reason(name) for name, form in forms.items() if form != "native")
+    if not reasons:
         return None
     home = Path(__file__).parent.parent
     return (
-        f"the package in {home} has no native core ({', '.join(missing)} cannot be imported): the "
+        f"the package in {home} has no native core ({'; '.join(reasons)}): the "
         "pure-Python implementation takes several times the CPU per record"
     )
+
+
+def _reason(module: str) -> str:
+    """Return why a native module is not used: the error of its import, if there is one."""
+    try:
+        import_module(module)
+    except ImportError as error:
+        return str(error)
+    return f"{module} is not used"
 
 
 def warn_once(log: logging.Logger, missing: str | None) -> None:

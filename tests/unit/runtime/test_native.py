@@ -25,10 +25,15 @@ def missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_core, "_warned", set())
 
 
-def test_a_tree_without_compiled_modules_is_named(tmp_path: Path) -> None:
-    home = Path(aioproducer.__file__).parent
+@pytest.fixture
+def uncompiled(tmp_path: Path) -> Path:
+    """A copy of the package without its compiled modules."""
     ignored = shutil.ignore_patterns("*.so", "*.pyd", "*.c", "docs", "__pycache__")
-    shutil.copytree(home, tmp_path / "aioproducer", ignore=ignored)
+    return Path(shutil.copytree(PACKAGE, tmp_path / "aioproducer", ignore=ignored))
+
+
+def _described(package: Path) -> list[str]:
+    """What a process with this package prints, without and with `AIOPRODUCER_IMPL=pure`."""
     program = (
         "import os; os.environ.pop('AIOPRODUCER_IMPL', None)\n"
         "from aioproducer.runtime.native import missing_core\n"
@@ -38,16 +43,30 @@ def test_a_tree_without_compiled_modules_is_named(tmp_path: Path) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin"},
+        cwd=package.parent,
+        env={"PYTHONPATH": str(package.parent), "PATH": "/usr/bin"},
         capture_output=True,
         text=True,
         timeout=60,
         check=True,
     )
-    found, accepted = done.stdout.splitlines()
-    assert found.startswith(f"the package in {tmp_path / 'aioproducer'} has no native core")
+    return done.stdout.splitlines()
+
+
+def test_a_tree_without_compiled_modules_is_named(uncompiled: Path) -> None:
+    found, accepted = _described(uncompiled)
+    assert found.startswith(
+        f"the package in {uncompiled} has no native core "
+        "(No module named 'aioproducer.records._native'; "
+    )
     assert accepted == "None"
+
+
+def test_the_error_of_a_core_that_cannot_be_loaded_is_named(uncompiled: Path) -> None:
+    broken = uncompiled / "records" / "_native.py"
+    broken.write_text("raise ImportError('undefined symbol: PyGone')")
+    found, _ = _described(uncompiled)
+    assert "(undefined symbol: PyGone; " in found
 
 
 @pytest.mark.parametrize(
