@@ -93,7 +93,7 @@ def _with_known_zones(kind: Any, default: str | None) -> Any:
         made = pyarrow.timestamp(kind.unit, zone if zone is None or _is_known(zone) else UTC)
     elif types.is_struct(kind):
         made = pyarrow.struct([each.with_type(known(each.type)) for each in kind])
-    elif types.is_map(kind):
+    elif types.is_map(kind) and not types.is_null(kind.key_type):  # else it has no entries
         item = kind.item_field.with_type(known(kind.item_type))
         made = pyarrow.map_(known(kind.key_type), item)
     elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):

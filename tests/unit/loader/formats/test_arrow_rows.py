@@ -84,6 +84,15 @@ def test_columns_without_other_zones_are_not_converted() -> None:
         assert with_known_zones(column) is column
 
 
+def test_empty_maps_without_a_type_of_keys_are_read() -> None:
+    # Spark's `map()`; pyarrow reads the type, and makes it in no other way.
+    empty = pa.MapArray.from_arrays([0, 0], pa.nulls(0), pa.nulls(0))
+    nested = pa.StructArray.from_arrays([empty], ["map"])
+    assert rows_of(pa.RecordBatch.from_arrays([empty, nested], ["map", "nested"])) == [
+        ([], {"map": []})
+    ]
+
+
 def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "t.parquet"
     table = pa.Table.from_arrays([pa.array([each]) for each in range(4)], ["b", "a", "b", "a"])
