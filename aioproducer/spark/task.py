@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from aioproducer._util import log
+from aioproducer.errors import KafkaError
 from aioproducer.runtime.native import missing_core, warn_once
 from aioproducer.spark.columns.encoding import encode_batches
 from aioproducer.spark.dead_letter_files import DeadLetterPart
@@ -262,7 +263,7 @@ def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> 
         how = ", skipped" if done.skipped else f", {done.transactions} transactions: {took}"
         counts = transactions_of(known, done.transactions, done.transactions, done.settled)
     elif plan.job is not None:  # a stream's next batch does that
-        plan.end_orphans()
+        _end_orphans(plan)
     if plan.options.guarantee is Guarantee.TASK_TRANSACTIONS:
         counts = transactions_of(known, 0, sum(each.transactions > 0 for each in known))
     _LOG.info("epoch %d written: %s%s", epoch, _totals(known), how)
@@ -278,9 +279,17 @@ def abort(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> E
             settled = plan.aborted(epoch, _results(reports))
         prepared = sum(each.result is not None and each.result.part is not None for each in known)
         counts = transactions_of(known, prepared, 0, settled)
-    plan.end_orphans()
+    _end_orphans(plan)
     _LOG.warning("epoch %d not written: %s", epoch, _totals(known))
     return report_of(epoch, known, counts, is_aborted=True)
+
+
+def _end_orphans(plan: SinkPlan) -> None:
+    """Abort what killed tasks have left open; a failure does not change the result of the job."""
+    try:
+        plan.end_orphans()
+    except KafkaError as error:
+        _LOG.warning("transactions of killed tasks end at the brokers' timeout: %s", error)
 
 
 def _results(reports: Sequence[TaskReport | None]) -> list[TaskResult | None]:

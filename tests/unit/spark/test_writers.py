@@ -201,6 +201,22 @@ def test_what_killed_tasks_have_left_open_is_ended_with_the_job(kafka: EmbeddedK
             killed.commit_transaction()
 
 
+def test_a_job_whose_rows_are_committed_succeeds_although_nothing_can_be_cleaned_up(
+    kafka: EmbeddedKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = kafka.topic(1)
+    options = {"delivery.guarantee": "task-transactions", "kafka.max.block.ms": "500"}
+    writer = source(kafka, topic, **options).writer(SCHEMA, False)
+    message = copied(writer).write(batch(0, 10))
+    fault = kafka.faults.swallow(ApiKey.LIST_TRANSACTIONS, times=None)
+    try:
+        copied(writer).commit([message])
+    finally:
+        kafka.faults.remove(fault)
+    assert kafka.numbers(topic) == list(range(10))
+    assert "transactions of killed tasks end at the brokers' timeout" in caplog.text
+
+
 @pytest.mark.parametrize(
     "name", ["eu", "eu-0b9e1d5c-7a3f-4c1e-9b60-2f6d1c0a8e77", f"w{'0' * 16}-0-1"]
 )
