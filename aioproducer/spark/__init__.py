@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakSet
 
 from aioproducer._util.secrets import hides_arguments
 
@@ -48,6 +49,10 @@ __all__ = [
 ]
 
 
+REGISTERED: WeakSet[SparkSession] = WeakSet()
+"""The sessions that `register` was called for."""
+
+
 @hides_arguments
 def register(
     spark: SparkSession,
@@ -70,6 +75,7 @@ def register(
     """
     from aioproducer.spark.source import AioproducerSource
 
+    REGISTERED.add(spark)
     if not options and metrics is None:
         spark.dataSource.register(AioproducerSource)
         return

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import aioproducer
 from aioproducer.errors import IllegalStateError
-from aioproducer.spark import register
+from aioproducer.spark import REGISTERED, register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +60,8 @@ def local_session(
     for key, value in (_LOCAL | dict(settings or {})).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    register(session)
+    if session not in REGISTERED:  # whose options are kept
+        register(session)
     return session
 
 
@@ -90,7 +91,8 @@ def session_at(master: str, name: str, settings: Mapping[str, str] | None = None
     for key, value in (settings or {}).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    register(session)
+    if session not in REGISTERED:  # whose options are kept
+        register(session)
     return session
 
 

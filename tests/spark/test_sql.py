@@ -10,6 +10,7 @@ import pytest
 from support.spark import EmbeddedKafka
 
 from aioproducer.spark import register
+from aioproducer.spark.session import local_session
 
 pytestmark = pytest.mark.slow  # Spark starts
 
@@ -99,3 +100,16 @@ def test_a_secret_does_not_go_into_the_catalog(
             "'kafka.sasl.mechanism' = 'PLAIN', topic = 't')"
         )
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_session_that_is_asked_for_again_keeps_the_options_of_register(
+    spark: Any, embedded: EmbeddedKafka
+) -> None:
+    topic = embedded.topic()
+    register(spark, options={"kafka.bootstrap.servers": embedded.servers, "topic": topic})
+    try:
+        assert local_session("again", master="local[2]") is spark
+        spark.sql("SELECT '1' AS value").write.format("aioproducer").mode("append").save()
+    finally:
+        register(spark)
+    assert embedded.numbers(topic) == [1]
