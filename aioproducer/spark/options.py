@@ -160,7 +160,7 @@ OWN_OPTIONS: Final = (
         "topic.timeout.ms",
         "write stream",
         "`10000`",
-        "How long to wait for a topic that does not exist.",
+        "How long to wait for a topic or partition that does not exist.",
     ),
     OwnOption("checkpointLocation", "stream", "the session's", "Spark's own."),
     OwnOption(

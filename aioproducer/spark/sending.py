@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 from aioproducer.errors import (
     InvalidTopicError,
     KafkaError,
+    MetadataTimeoutError,
     RecordTooLargeError,
     UnknownTopicOrPartitionError,
 )
@@ -33,16 +34,18 @@ from aioproducer.loader.window import ROW_ERRORS
 from aioproducer.records.arrow import ArrowColumns, ArrowSource
 from aioproducer.runtime.bulk.result import FailedRecord
 from aioproducer.runtime.bulk.run import BulkRun
+from aioproducer.runtime.send.validation import LAST_PARTITION
 from aioproducer.spark.dead_letter_files import RefusedRecord
 from aioproducer.spark.dead_letters import dead_letter
 from aioproducer.spark.replay import Items, Refusal, Refused, RowsRefusedError
 from aioproducer.spark.rows import KEPT_BYTES, RefusedRow, RowWindow, row_error
-from aioproducer.spark.topics import wait_for_topic
+from aioproducer.spark.topics import wait_for_partition, wait_for_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from aioproducer.client.producer import Producer
+    from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.runtime.bulk.result import SendManyResult
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.spark.dead_letter_files import DeadLetterPart
@@ -129,6 +132,34 @@ def topics_of(batch: pa.RecordBatch, target: Target) -> list[str]:
     except pa.ArrowNotImplementedError:  # such as of string views
         names = list(dict.fromkeys(column.to_pylist()))
     return [name for name in names if isinstance(name, str)]
+
+
+def _missing_partitions(
+    batch: pa.RecordBatch, target: Target, metadata: Metadata
+) -> dict[str, tuple[int, int]]:
+    """Return the highest partition that rows name and a topic does not have, and its row."""
+    if target.columns.partition is None:
+        return {}
+    import pyarrow.compute as pc
+
+    def is_missing(topic: str, partition: int) -> bool:
+        known = metadata.topic(topic)
+        return known is not None and partition >= len(known.partitions)
+
+    column = batch.column(target.columns.partition)
+    highest = pc.max(column).as_py()
+    if highest is None or not any(is_missing(each, highest) for each in topics_of(batch, target)):
+        return {}
+    topics: list[str | None] = [target.topic] * batch.num_rows
+    if target.topic is None and target.columns.topic is not None:
+        topics = batch.column(target.columns.topic).to_pylist()
+    found: dict[str, tuple[int, int]] = {}
+    for row, (topic, partition) in enumerate(zip(topics, column.to_pylist(), strict=True)):
+        if topic is None or partition is None or partition > LAST_PARTITION:
+            continue
+        if is_missing(topic, partition) and partition > found.get(topic, (-1, 0))[0]:
+            found[topic] = (partition, row)
+    return found
 
 
 class _StoppedError(Exception):
@@ -221,6 +252,7 @@ class _Sending:
             size = batch.nbytes
             waiting += size
             self._window.add(self._sent.rows, batch, size)
+            await self._wait_for_partitions(batch)
             await self._append(batch)
             self._window.mark(self._run.mark())
             if not (self._run.result.failed or self._refused):
@@ -246,6 +278,18 @@ class _Sending:
                 raise
             raise error.with_context(advice=_ADVICE_AMONG_OTHERS) from None
         self._topics.add(topic)
+
+    async def _wait_for_partitions(self, batch: pa.RecordBatch) -> None:
+        """Wait for partitions that rows name no longer than for a topic: each attempt waits."""
+        for topic, (partition, row) in _missing_partitions(
+            batch, self._target, self._engine.metadata
+        ).items():
+            try:
+                await wait_for_partition(
+                    self._producer, topic, partition, self._target.topic_timeout_s
+                )
+            except MetadataTimeoutError as error:
+                raise self._failure([FailedRecord(self._sent.rows + row, error)]) from None
 
     async def _append(self, batch: pa.RecordBatch) -> None:
         source = ArrowSource(batch, self._target.columns)

@@ -1,4 +1,4 @@
-"""A topic that does not exist: how long writes wait for it, and what the error says."""
+"""A missing topic or partition: how long writes wait for it, and what the error says."""
 
 from __future__ import annotations
 
@@ -29,6 +29,20 @@ async def wait_for_topic(producer: Producer, topic: str, within_s: float) -> Non
             raise missing_topic(topic, began) from None
         # No broker has answered so far, which is not the topic's fault.
         await engine.metadata_task.wait_for_topic(topic, latest)
+
+
+async def wait_for_partition(
+    producer: Producer, topic: str, partition: int, within_s: float
+) -> None:
+    """Return once the topic has that partition; in the loop of the producer.
+
+    Raises:
+        MetadataTimeoutError: It does not have it, and did not within `within_s`.
+    """
+    engine = producer._usable()
+    latest = producer._block_deadline(engine)
+    deadline = min(asyncio.get_running_loop().time() + within_s, latest)
+    await engine.metadata_task.wait_for_partition(topic, partition, deadline)
 
 
 def missing_topic(topic: str, began: float) -> UnknownTopicOrPartitionError:

@@ -22,11 +22,15 @@ class EmbeddedKafka:
     Attributes:
         servers: where it is.
         faults: what it does wrong.
+        create_partitions: lets a topic grow to so many.
     """
 
-    def __init__(self, servers: str, faults: Faults) -> None:
+    def __init__(
+        self, servers: str, faults: Faults, create_partitions: Callable[[str, int], None]
+    ) -> None:
         self.servers: str = servers
         self.faults: Faults = faults
+        self.create_partitions: Callable[[str, int], None] = create_partitions
 
     def topic(self, partitions: int = 2, **configs: str) -> str:
         """A new topic; its configs with underscores for dots."""
@@ -61,7 +65,8 @@ def embedded_kafka() -> Iterator[EmbeddedKafka]:
         end, loop = asyncio.Event(), asyncio.get_running_loop()
         async with EmbeddedCluster(brokers=1) as cluster:
             stop = lambda: loop.call_soon_threadsafe(end.set)  # noqa: E731
-            ready.set_result((EmbeddedKafka(cluster.bootstrap_servers, cluster.state.faults), stop))
+            state, servers = cluster.state, cluster.bootstrap_servers
+            ready.set_result((EmbeddedKafka(servers, state.faults, state.create_partitions), stop))
             await end.wait()
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), name="embedded cluster")

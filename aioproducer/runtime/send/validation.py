@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from aioproducer.types import TopicMetadata
 
 _TIMESTAMPS = 2**63
+LAST_PARTITION: Final = 2**31 - 1
+"""The highest number of a partition that requests can have."""
 SECONDS: Final = range(10**9, 10**10)
 """Timestamps that are probably in seconds (2001 to 2286); in milliseconds they are of early 1970.
 
@@ -180,15 +182,15 @@ def partition_index(partition: object, topic: str) -> int:
     """Return a partition that a user has given: an int or another exact integer, but no bool.
 
     Raises:
-        InvalidPartitionError: it is not such a number, or negative.
+        InvalidPartitionError: it is not such a number, negative, or no topic can have it.
     """
     try:
         number = index_of(partition)  # type: ignore[arg-type]
     except TypeError:
         number = -1
-    if number < 0:
+    if not 0 <= number <= LAST_PARTITION:
         raise InvalidPartitionError(
-            f"a partition is a number from 0, got {partition!r}", topic=str(topic)
+            f"a partition is a number from 0 to 2**31-1, got {partition!r}", topic=str(topic)
         )
     return number
 

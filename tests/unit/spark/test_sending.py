@@ -327,3 +327,60 @@ def test_a_dead_letter_topic_that_does_not_exist_is_waited_for_its_time(
             kafka__allow__auto__create__topics="false",
         )
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "task-transactions", "exactly-once"])
+@pytest.mark.parametrize("by_row", [False, True])
+def test_a_partition_that_does_not_exist_is_waited_for_as_long_as_a_topic(
+    kafka: EmbeddedKafka, guarantee: str, by_row: bool
+) -> None:
+    two, five = kafka.topic(2), kafka.topic(5)
+    given = {
+        "kafka.bootstrap.servers": kafka.servers,
+        "delivery.guarantee": guarantee,
+        "marker.topic": two,
+        "topic.timeout.ms": "300",
+    }
+    fields = [*TEXT, ("topic", "string"), ("partition", "bigint")]
+    given |= {} if by_row else {"topic": two}
+    plan = SinkPlan.of_batch(given, fields, overwrite=False).begun()
+    batch = next(batches(list("abcd")))
+    batch = batch.append_column("topic", pa.array([five, two, None, two] if by_row else [two] * 4))
+    places = [4 if by_row else 1, None, 1, 2]
+    batch = batch.append_column("partition", pa.array(places, pa.int64()))
+    wanted = (
+        r"Spark partition 3, row 3 \(key b'key-3'\): MetadataTimeoutError: the partition is not "
+        r"present in metadata: the topic has 2 partition\(s\)"
+    )
+    began = time.monotonic()
+    with pytest.raises(RowError, match=wanted) as caught:
+        write_task(plan, PLACE, JOB, iter([batch]))
+    assert time.monotonic() - began < 5
+    assert (caught.value.topic, caught.value.partition) == (two, 2)
+
+
+def test_a_partition_that_is_added_within_the_wait_is_written_to(kafka: EmbeddedKafka) -> None:
+    topic = kafka.topic(1)
+    given = {"kafka.bootstrap.servers": kafka.servers, "topic": topic}
+    plan = SinkPlan.of_batch(given, [*TEXT, ("partition", "int")], overwrite=False)
+
+    def source() -> Iterator[pa.RecordBatch]:
+        for place, batch in enumerate(batches(["a", "b"], 1)):
+            if place:
+                kafka.create_partitions(topic, 2)
+            yield batch.append_column("partition", pa.array([place], pa.int32()))
+
+    write_task(plan, PLACE, JOB, source())
+    assert {place: len(found) for place, found in kafka.read(topic).items()} == {0: 1, 1: 1}
+
+
+def test_a_partition_that_no_topic_can_have_is_refused_at_once(kafka: EmbeddedKafka) -> None:
+    letters = kafka.topic(1)
+    given = {"kafka.bootstrap.servers": kafka.servers, "topic": kafka.topic()}
+    given["dead.letter.topic"] = letters
+    plan = SinkPlan.of_batch(given, [*TEXT, ("partition", "bigint")], overwrite=False)
+    batch = next(batches(["a", "b"])).append_column("partition", pa.array([2**31, 0]))
+    began = time.monotonic()
+    assert write_task(plan, PLACE, JOB, iter([batch])).dead_letters == {"InvalidPartitionError": 1}
+    assert time.monotonic() - began < 5
+    assert [each.value for each in kafka.records(letters)] == [b"a"]

@@ -110,10 +110,10 @@ def test_timestamps_between_2001_and_2286_in_seconds_are_warned_of(
     assert bool(caplog.records) is is_warned_of
 
 
-@pytest.mark.parametrize("partition", [-1, -(2**70), 1.0, "1", None, True])
-def test_a_partition_is_a_number_from_0(partition: object) -> None:
-    assert partition_index(0, "t") == 0
-    with pytest.raises(InvalidPartitionError, match="a number from 0, got") as caught:
+@pytest.mark.parametrize("partition", [-1, -(2**70), 2**31, 1.0, "1", None, True])
+def test_a_partition_is_a_number_that_requests_can_have(partition: object) -> None:
+    assert (partition_index(0, "t"), partition_index(2**31 - 1, "t")) == (0, 2**31 - 1)
+    with pytest.raises(InvalidPartitionError, match=r"a number from 0 to 2\*\*31-1, got") as caught:
         partition_index(partition, "t")
     assert caught.value.topic == "t"
 
