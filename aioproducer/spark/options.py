@@ -471,10 +471,12 @@ class SourceOptions:
             )
         if not _NUMBER.fullmatch(self.own.get("accept.lost.epoch", "0")):
             raise ConfigError("accept.lost.epoch must be the number of an epoch")
-        if "job.epoch" in self.own and "job.id" not in self.own:
-            raise ConfigError("job.epoch goes with job.id")
         if not _NUMBER.fullmatch(self.own.get("job.epoch", "0")):
             raise ConfigError("job.epoch must be a number")
+        if "job.epoch" in self.own and (
+            "job.id" not in self.own or guarantee is not Guarantee.EXACTLY_ONCE
+        ):
+            raise ConfigError("job.epoch goes with job.id and delivery.guarantee=exactly-once")
         if not _NUMBER.fullmatch(self.own.get("topic.timeout.ms", "0")):
             raise ConfigError("topic.timeout.ms must be a number of milliseconds")
         self._check_formats()

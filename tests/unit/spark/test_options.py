@@ -61,6 +61,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_one(name: str, nearest: s
         ({"kafka.acks": "many"}, "acks must be"),
         ({"delivery.guarantee": "sometimes"}, "at-least-once, task-transactions, exactly-once"),
         ({"transactional.id.prefix": "x"}, "no transactions"),
+        ({"job.id": "x", "job.epoch": "1"}, "goes with job.id and delivery.g"),
         ({"startingOffsets": "earliest"}, "no meaning here"),
         ({"path": "x"}, "there is no path"),
         ({"topic": ""}, "topic is empty"),
