@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from aioproducer.spark.dead_letter_files import DeadLetterPart
     from aioproducer.spark.dead_letters import DeadLetter
     from aioproducer.spark.rows import RowError
-    from aioproducer.types import TopicPartition
 
 _ROWS_AT_ONCE: Final = 32_768
 _ADVICE_AMONG_OTHERS: Final = (
@@ -94,14 +93,12 @@ class Target:
 class Sent:
     """The counts of a task's rows.
 
-    `bytes` are those of the Arrow columns; `dead_letters` counts by the error's name; `offsets` has
-    the lowest and highest per partition.
+    `bytes` are those of the Arrow columns; `dead_letters` counts by the error's name.
     """
 
     rows: int = 0
     bytes: int = 0
     dead_letters: Counter[str] = field(default_factory=Counter)
-    offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
 
 async def send_batches(
@@ -319,9 +316,6 @@ class _Sending:
 
     async def _record_outcomes(self, result: SendManyResult) -> None:
         """Account for rows that have their outcome, and send refused ones where they go."""
-        for place, (low, high) in result.offsets.items():
-            known = self._sent.offsets.get(place, (low, high))
-            self._sent.offsets[place] = (min(known[0], low), max(known[1], high))
         if failed := sorted([*result.failed, *self._refused], key=lambda each: each.index):
             await self._send_dead_letters(failed)
         self._refused.clear()

@@ -147,7 +147,7 @@ def _prepare_task(
     if first.is_decided:
         _LOG.info("Spark partition %d: epoch %d is in Kafka already", place.partition, epoch.epoch)
         settled = exactly_once.settled
-        return TaskReport(place, 0, 0, 0, Counter(), 0.0, {}, first.skip(), settled=settled)
+        return TaskReport(place, 0, 0, 0, Counter(), 0.0, first.skip(), settled=settled)
 
     # Spark makes the first rows while the transaction begins.
     with PrefetchIterator(_encoded(plan, place, batches)) as prefetched:
@@ -195,7 +195,6 @@ def _send_rows(
         retries,
         sent.dead_letters,
         time.monotonic() - started,
-        sent.offsets,
         missing_core=missing_core(),
         deliveries=deliveries,
     )

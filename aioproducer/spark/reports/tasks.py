@@ -12,7 +12,6 @@ from aioproducer.spark.exactly_once.attempts import NOTHING_SETTLED, Settled
 if TYPE_CHECKING:
     from aioproducer.spark.exactly_once.attempts import TaskResult
     from aioproducer.spark.plan import TaskPlace
-    from aioproducer.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,6 @@ class TaskReport:
     retries: int
     dead_letters: Counter[str]
     seconds: float
-    offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     result: TaskResult | None = None
     missing_core: str | None = None
     query: str | None = None

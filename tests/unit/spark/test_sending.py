@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
 import weakref
@@ -21,7 +22,6 @@ from aioproducer.spark.pool import POOL
 from aioproducer.spark.reports.tasks import TaskReport
 from aioproducer.spark.rows import RowError
 from aioproducer.spark.task import write_task
-from aioproducer.types import TopicPartition
 
 PLACE = TaskPlace(3, 0)
 TEXT = [("key", "string"), ("value", "string")]
@@ -54,9 +54,18 @@ def test_the_report_says_what_was_done(kafka: EmbeddedKafka) -> None:
     topic = kafka.topic(1)
     report = write(kafka, topic, batches([str(each) for each in range(95)]))
     assert (report.place, report.rows, report.retries, report.dead_letters) == (PLACE, 95, 0, {})
-    assert report.offsets == {TopicPartition(topic, 0): (0, 94)}
     assert report.bytes > 95
     assert [int(each.value or b"") for each in kafka.read(topic)[0]] == list(range(95))
+
+
+def test_the_message_of_a_task_does_not_grow_with_the_partitions(kafka: EmbeddedKafka) -> None:
+    topic = kafka.topic(200)
+    given = {"kafka.bootstrap.servers": kafka.servers, "topic": topic}
+    plan = SinkPlan.of_batch(given, [*TEXT, ("partition", "int")], overwrite=False)
+    batch = next(batches(["v"] * 200, 200))
+    batch = batch.append_column("partition", pa.array(range(200), pa.int32()))
+    # Spark's driver holds the messages of all tasks (`spark.driver.maxResultSize`).
+    assert len(pickle.dumps(write_task(plan, PLACE, JOB, iter([batch])))) < 1500
 
 
 def test_headers_may_be_a_map_and_times_milliseconds(kafka: EmbeddedKafka) -> None:
