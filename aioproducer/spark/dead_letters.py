@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from aioproducer.errors import InvalidTimestampError
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
+    from aioproducer.errors import KafkaError
     from aioproducer.runtime.bulk.result import FailedRecord
     from aioproducer.spark.rows import Row
 
@@ -72,7 +74,7 @@ def dead_letter(
     value = None if row is None else row.value
     rest = {
         "key": None if row is None else row.key,
-        "timestamp_ms": _usable_time(row),
+        "timestamp_ms": _usable_time(row, error),
     }
     size = str(len(value or b"")).encode()
     return DeadLetter(
@@ -81,7 +83,9 @@ def dead_letter(
     )
 
 
-def _usable_time(row: Row | None) -> int | None:
+def _usable_time(row: Row | None, error: KafkaError) -> int | None:
     if row is None or row.timestamp_ms is None or row.timestamp_ms < 0:
+        return None
+    if isinstance(error, InvalidTimestampError):  # this topic has the same limits, most often
         return None
     return row.timestamp_ms

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aioproducer.errors import (
@@ -21,6 +22,7 @@ from aioproducer.errors import (
     InvalidProducerEpochError,
     KafkaError,
     ProducerFencedError,
+    SerializationError,
     TransactionAbortableError,
     TransactionAbortedError,
 )
@@ -80,14 +82,22 @@ class RefusedRow(NamedTuple):
 
 
 def read_row(batch: pa.RecordBatch, number: int, columns: ArrowColumns) -> Row | None:
-    """Return a row of a batch; None if there is none.
+    """Return a row of a batch, without headers if these are no headers; None if there is none.
 
     Raises:
         KafkaError: It cannot be read.
     """
+    single = batch.slice(number, 1)
+    try:
+        return _first_row(single, columns)
+    except SerializationError:
+        return _first_row(single, replace(columns, headers=None))
+
+
+def _first_row(batch: pa.RecordBatch, columns: ArrowColumns) -> Row | None:
     from aioproducer.records.arrow import ArrowSource
 
-    source = ArrowSource(batch.slice(number, 1), columns)
+    source = ArrowSource(batch, columns)
     try:
         chunk = source.next()
         if chunk is None or not len(chunk):

@@ -162,6 +162,40 @@ def test_dead_letters_are_in_the_transaction_of_their_job(kafka: EmbeddedKafka) 
     assert [each.value for each in kafka.records(letters)] == [b"1", b"2"]
 
 
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_row_whose_headers_cannot_be_read_keeps_key_and_value(
+    kafka: EmbeddedKafka, guarantee: str
+) -> None:
+    topic, letters = kafka.topic(1), kafka.topic(1)
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    headers = [[None], [{"key": None, "value": b"v"}], [{"key": "h", "value": b"v"}]]
+    batch = pa.RecordBatch.from_pydict(
+        {"key": list("abc"), "value": list("123"), "headers": pa.array(headers, pa.list_(header))}
+    )
+    fields = [*FIELDS[:2], ("headers", "array<struct<key:string,value:binary>>")]
+    plan = plan_of(kafka, topic, guarantee, fields, dead__letter__topic=letters)
+    assert written(plan, [batch]).dead_letters == {"SerializationError": 2}
+    assert [each.headers for each in kafka.records(topic)] == [(("h", b"v"),)]
+    found = kafka.records(letters)
+    assert [(each.key, each.value) for each in found] == [(b"a", b"1"), (b"b", b"2")]
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_row_whose_time_brokers_refuse_has_the_time_of_its_dead_letter(
+    kafka: EmbeddedKafka, guarantee: str
+) -> None:
+    topic, letters = kafka.topic(1), kafka.topic(1)
+    plan = plan_of(kafka, topic, guarantee, dead__letter__topic=letters)
+    columns = {"key": list("ab"), "value": list("12"), "timestamp": [2**60, 1000]}
+    report = written(plan, [pa.RecordBatch.from_pydict(columns)])
+    assert report.dead_letters == {"InvalidTimestampError": 1}
+    assert kafka.numbers(topic) == [2]
+    (letter,) = kafka.records(letters)
+    assert (letter.key, letter.value) == (b"a", b"1")
+    message = dict(letter.headers)["__connect.errors.exception.message"]
+    assert str(2**60).encode() in (message or b"")
+
+
 def test_the_driver_leaves_out_what_brokers_refuse(kafka: EmbeddedKafka) -> None:
     topic, letters = kafka.topic(1, cleanup_policy="compact"), kafka.topic(1)
     options = {"dead.letter.topic": letters, "job.id": topic, "job.epoch": "0"}
