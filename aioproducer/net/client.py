@@ -13,7 +13,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -85,6 +85,8 @@ class NetworkClient:
         self._brokers: dict[int, BrokerLink] = {}
         self._bootstrap: dict[int, BrokerLink] = {}
         self._retired: set[BrokerLink] = set()
+        self.avoided: set[int] = set()
+        """The nodes that `least_loaded_node` returns only if no other one is usable."""
         warnings = log.RateLimitedLog(log.get("net"))
         self._check = ClusterCheck(settings.rebootstrap and settings.check_cluster)
         self.io_stats: IOStats = IOStats(sampling=settings.sampling)
@@ -119,6 +121,7 @@ class NetworkClient:
         for links in (self._brokers, self._bootstrap):
             self._replace(links, {})
         self._replace(self._bootstrap, servers)
+        self.avoided.clear()
         self._check.cluster_id = self._check.rebootstrap_error = None
 
     @property
@@ -276,14 +279,16 @@ class NetworkClient:
         not slow; the node whose last attempt is longest ago; a connected node that is busy or
         throttled. Bootstrap servers count while the brokers are unknown, and when no broker is
         usable (KIP-899): all back off, or their dials are slow. Java waits for these dials to end.
+        The nodes in `avoided` come last.
         """
         groups = [self._brokers, self._bootstrap]
         if self._brokers and not self._settings.rebootstrap:
             groups.pop()
-        for links in groups:
-            chosen = self._least_loaded(links, now)
-            if chosen is not None:
-                return chosen
+        for avoided in (self.avoided, ()):
+            for links in groups:
+                chosen = self._least_loaded(links, now, avoided)
+                if chosen is not None:
+                    return chosen
         dialing = (link.node.id for links in groups for link in links.values() if link.is_dialing)
         return next(dialing, None)
 
@@ -295,10 +300,12 @@ class NetworkClient:
         ready = [link for link in self._links() if link.is_ready(now)]
         return min(ready, key=lambda link: link.in_flight).node.id if ready else None
 
-    def _least_loaded(self, links: Mapping[int, BrokerLink], now: float) -> int | None:
-        if not links:
+    def _least_loaded(
+        self, links: Mapping[int, BrokerLink], now: float, avoided: Collection[int]
+    ) -> int | None:
+        candidates = [link for node_id, link in links.items() if node_id not in avoided]
+        if not candidates:
             return None
-        candidates = list(links.values())
         # A random start spreads many clients over equally loaded nodes.
         start = self._rng.randrange(len(candidates))
         candidates = candidates[start:] + candidates[:start]

@@ -7,10 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 from support.dialed import DialedProducer
+from support.hostile import HostileServer, Peer, obedient
 
+from aioproducer import Producer
 from aioproducer.net.dial.dialer import Address, TcpDialer
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.messages.metadata import MetadataResponse
 
 NODES = (1, 2, 3)
 QUICK = {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 100, "retry_backoff_ms": 10}
@@ -61,3 +65,26 @@ async def test_a_cluster_that_comes_back_at_other_ports_costs_no_record(
         assert await asyncio.wait_for(sending, 20) == list(range(100))
     read = await read_topic(cluster.bootstrap_servers, "t", timeout_s=20)
     assert [record.value for record in read[0]] == [b"%d" % number for number in range(100)]
+
+
+async def test_a_start_passes_over_a_broker_that_lists_no_brokers(cluster: EmbeddedCluster) -> None:
+    asked = asyncio.Event()
+
+    async def behave(peer: Peer) -> None:
+        await peer.handshake()
+        peer.respond(await peer.expect(ApiKey.METADATA), MetadataResponse())
+        asked.set()
+        await obedient(peer)
+
+    for node_id in NODES:
+        await cluster.stop_broker(node_id)
+    async with HostileServer(behave) as server:
+        servers = f"{server.host}:{server.port},{cluster.bootstrap_servers}"
+        producer = Producer(bootstrap_servers=servers, max_block_ms=10_000, **QUICK)
+        start = asyncio.create_task(producer.start())
+        await asked.wait()
+        for node_id in NODES:
+            await cluster.start_broker(node_id)
+        await start
+        await producer.send_and_wait("t", b"v")
+        await producer.close()

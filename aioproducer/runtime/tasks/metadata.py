@@ -65,6 +65,9 @@ _METADATA = "metadata"
 class MetadataClient(MetadataNodes, Protocol):
     """Part of `net.client.NetworkClient` that the task uses."""
 
+    avoided: set[int]
+    """The nodes that `least_loaded_node` returns only if no other one is usable."""
+
     def set_nodes(self, nodes: Mapping[int, Node], cluster_id: str | None = None) -> None:
         """Set the brokers and the id of the cluster."""
 
@@ -133,6 +136,7 @@ class MetadataTask:
         self._wakeup = WakeupTimer(loop)
         self._answer: asyncio.Future[Message | None] | None = None
         self._answer_version = 0
+        self._asked_node = 0
         self._sent = 0
         self._asked: list[str] | None = None
         """The topics of the request, None for all topics in use."""
@@ -269,7 +273,7 @@ class MetadataTask:
         except KafkaError as error:
             self._fail(error)
             return
-        self._answer, self._answer_version = answer, version
+        self._answer, self._answer_version, self._asked_node = answer, version, node_id
         self._sent += 1
         self._asked = fetch.topics if fetch.partial else None
         answer.add_done_callback(self._on_answer)
@@ -322,6 +326,7 @@ class MetadataTask:
             self._waiters.end_bootstrap()
         if self._metadata.on_response(response, now, reliable_epochs=reliable):
             self._requests.on_answer()
+            self._client.avoided.clear()
             self._in_background = False
             self.warnings.recovered(now, _METADATA, "metadata is fetched again")
             self._note_cluster(before)
@@ -331,6 +336,8 @@ class MetadataTask:
             if self._metadata.last_answer_is_full:
                 self._waiters.resume_refreshes(self._sent, now)
             return
+        # It may have restarted and not joined the cluster again: others are asked before it.
+        self._client.avoided.add(self._asked_node)
         if response.error_code == RebootstrapRequiredError.code and self._rebootstraps:
             self._rebootstrap(now, "the broker asked for it")
         self._waiters.resume_decided(now)

@@ -859,6 +859,16 @@ THREE_SILENT = {"a": silent, "b": silent, "c": silent}
 
 
 @virtual_time
+async def test_node_to_avoid_is_chosen_if_no_other_one_is_usable() -> None:
+    async with harness(MemoryDialer({"a": silent, "b": silent}), THREE) as it:
+        await three_nodes(it, 1)
+        it.client.avoided.add(1)
+        assert {it.client.least_loaded_node(it.now) for _ in range(20)} == {2, 3}
+        it.client.avoided.update((2, 3))
+        assert {it.client.least_loaded_node(it.now) for _ in range(20)} == {1}
+
+
+@virtual_time
 async def test_the_ready_node_with_the_fewest_requests_is_preferred() -> None:
     async with harness(MemoryDialer(THREE_SILENT), THREE) as it:
         await three_nodes(it, 1, 2)

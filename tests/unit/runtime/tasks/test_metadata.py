@@ -102,6 +102,7 @@ class FakeClient:
         self.rebootstrap_required: KafkaError | None = None
         self.cluster_ids: list[str | None] = []
         self.throttled: dict[int, float] = {}
+        self.avoided: set[int] = set()
 
     def rebootstrap(self) -> None:
         self.set_nodes({})
