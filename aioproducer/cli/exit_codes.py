@@ -43,7 +43,7 @@ class ExitCode(IntEnum):
     REFUSED = 5, "the cluster refused, or is not as it should be (authorization, topic, TLS, ...)"
     FILES = 6, "a file the command writes (dead letters, state, histogram, output) cannot be used"
     BUG = 70, "a bug in aioproducer"
-    HUNG_UP = 129, "ended by SIGHUP (the terminal was closed), otherwise as 130"
+    TERMINAL_CLOSED = 129, "ended by SIGHUP (the terminal was closed), otherwise as 130"
     INTERRUPTED = 130, "interrupted by Ctrl-C (SIGINT); what was accepted is delivered and counted"
     BROKEN_PIPE = 141, "standard output was closed by its reader (broken pipe)"
     TERMINATED = 143, "ended by SIGTERM, otherwise as 130"

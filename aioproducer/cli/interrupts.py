@@ -25,7 +25,7 @@ from aioproducer.cli.exit_codes import ExitCode
 
 _CODES = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 if hasattr(signal, "SIGHUP"):  # not on Windows
-    _CODES[signal.SIGHUP] = ExitCode.HUNG_UP
+    _CODES[signal.SIGHUP] = ExitCode.TERMINAL_CLOSED
 
 
 class Interrupts:
@@ -52,7 +52,7 @@ class Interrupts:
         numbers = [
             number
             for number, code in _CODES.items()
-            if code != ExitCode.HUNG_UP or signal.getsignal(number) != signal.SIG_IGN
+            if code != ExitCode.TERMINAL_CLOSED or signal.getsignal(number) != signal.SIG_IGN
         ]
         for number in numbers:
             loop.add_signal_handler(number, self._on_signal, number)
