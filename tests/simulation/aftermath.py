@@ -184,7 +184,12 @@ class Aftermath:
         config, cluster = self._config, self._world.cluster
         name = min(cluster.topics)
         limits = (config.max_request_size, cluster.topics[name].config.max_message_bytes)
-        if config.max_block_ms < _LONG_BLOCK_MS or min(limits) < _ROW_BYTES + _OVERHEAD:
+        if (
+            config.max_block_ms < _LONG_BLOCK_MS
+            or self._world.spec.base_latency_s > _SHORT_WAY_S
+            or config.buffer_max_records is not None
+            or min(limits) < _ROW_BYTES + _OVERHEAD
+        ):
             return
         entries = [self._entry(name, None, 0, _ROW_BYTES) for _ in range(_ROWS)]
         began = self._world.now()
