@@ -36,14 +36,11 @@ _OF_TOPICS: Final[Mapping[str, str]] = {
     "CreateTopics": "CREATE",
     "CreatePartitions": "ALTER",
     "DeleteTopics": "DELETE",
-    "DeleteRecords": "DELETE",
     "DescribeConfigs": "DESCRIBE_CONFIGS",
-    "IncrementalAlterConfigs": "ALTER_CONFIGS",
 }
 _OF_GROUPS: Final[Mapping[str, str]] = {
     "OffsetFetch": "DESCRIBE",
     "FindCoordinator": "DESCRIBE",
-    "DescribeGroups": "DESCRIBE",
 }
 _OF_TRANSACTIONAL_IDS: Final[Mapping[str, str]] = {
     "FindCoordinator": "DESCRIBE",

@@ -19,17 +19,17 @@ from support.clusters import unique_topic
 from support.confluent import create_topic_confluent, read_all_confluent
 from support.faults import FaultGround, fault_ground
 from support.faults.proxy import NetworkFault
+from support.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 
 from aioproducer import Producer, TopicPartition
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.testing import admin
 from aioproducer.testing.wire_client import WireClient
 from aioproducer.types import Persistence, RecordMetadata
-from aioproducer.wire.messages.admin.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 
 FULL = bool(os.environ.get("AIOPRODUCER_TEST_FAULTS"))
 CONFIG = {

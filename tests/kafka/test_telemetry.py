@@ -16,6 +16,11 @@ from typing import NamedTuple
 
 import pytest
 from support.foreign import ReaderMissingError
+from support.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from support.java_consumer import find_jdk
 
 from aioproducer import Producer
@@ -27,11 +32,6 @@ from aioproducer.testing.admin import create_topic
 from aioproducer.testing.kafka import KafkaCluster
 from aioproducer.testing.kafka.release import DEFAULT_VERSION, KafkaRelease
 from aioproducer.testing.wire_client import WireClient
-from aioproducer.wire.messages.admin.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from aioproducer.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 
 PLUGIN = Path(__file__).parent.parent / "support" / "java" / "TelemetrySink.java"

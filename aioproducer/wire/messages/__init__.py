@@ -18,8 +18,6 @@ MODULES: Final = (
     "admin.delete_topics",
     "admin.describe_cluster",
     "admin.describe_configs",
-    "admin.describe_topic_partitions",
-    "admin.incremental_alter_configs",
     "api_versions",
     "fetch",
     "find_coordinator",
