@@ -441,6 +441,30 @@ class SourceOptions:
         config = self._config({**dict.fromkeys(variables, "unknown"), **os.environ})
         if config.acks_value == 0:
             raise ConfigError("kafka.acks=0 cannot show whether a row was written; no guarantee")
+        self._check_guarantee(config)
+        if not _NUMBER.fullmatch(self.own.get("accept.lost.epoch", "0")):
+            raise ConfigError("accept.lost.epoch must be the number of an epoch")
+        if not _NUMBER.fullmatch(self.own.get("job.epoch", "0")):
+            raise ConfigError("job.epoch must be a number")
+        if "job.epoch" in self.own and (
+            "job.id" not in self.own or self.guarantee is not Guarantee.EXACTLY_ONCE
+        ):
+            raise ConfigError("job.epoch goes with job.id and delivery.guarantee=exactly-once")
+        if not _NUMBER.fullmatch(self.own.get("topic.timeout.ms", "0")):
+            raise ConfigError("topic.timeout.ms must be a number of milliseconds")
+        self._check_formats()
+        self._check_dead_letters()
+        for name in _NAMES:
+            if self.own.get(name) == "":
+                raise ConfigError(f"{name} is empty")
+        for name in _TOPICS:
+            if name in self.own and not _TOPIC.fullmatch(self.own[name]):
+                raise ConfigError(
+                    f"{name} is no name of a topic: these have up to 249 letters, digits, dots, "
+                    "underscores and hyphens"
+                )
+
+    def _check_guarantee(self, config: ProducerConfig) -> None:
         try:
             guarantee = self.guarantee
         except ValueError:
@@ -469,27 +493,6 @@ class SourceOptions:
                 "delivery.guarantee=exactly-once needs the option topic, or marker.topic where the "
                 "rows choose their topics"
             )
-        if not _NUMBER.fullmatch(self.own.get("accept.lost.epoch", "0")):
-            raise ConfigError("accept.lost.epoch must be the number of an epoch")
-        if not _NUMBER.fullmatch(self.own.get("job.epoch", "0")):
-            raise ConfigError("job.epoch must be a number")
-        if "job.epoch" in self.own and (
-            "job.id" not in self.own or guarantee is not Guarantee.EXACTLY_ONCE
-        ):
-            raise ConfigError("job.epoch goes with job.id and delivery.guarantee=exactly-once")
-        if not _NUMBER.fullmatch(self.own.get("topic.timeout.ms", "0")):
-            raise ConfigError("topic.timeout.ms must be a number of milliseconds")
-        self._check_formats()
-        self._check_dead_letters()
-        for name in _NAMES:
-            if self.own.get(name) == "":
-                raise ConfigError(f"{name} is empty")
-        for name in _TOPICS:
-            if name in self.own and not _TOPIC.fullmatch(self.own[name]):
-                raise ConfigError(
-                    f"{name} is no name of a topic: these have up to 249 letters, digits, dots, "
-                    "underscores and hyphens"
-                )
 
 
 def only_for(use: str, options: Mapping[str, str]) -> dict[str, str]:

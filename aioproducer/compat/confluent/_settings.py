@@ -108,13 +108,7 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         KafkaException: `_INVALID_ARG`: an option is unknown or has a wrong value.
         TypeError: A callback is not callable.
     """
-    if given.get("throttle_cb") is not None:
-        if not callable(given["throttle_cb"]):
-            raise ValueError("expected throttle_cb property as a callable function")
-        _log.warning("throttle_cb is never called; read the metric produce-throttle-time-avg")
-    for name in _CALLABLES:
-        if given.get(name) is not None and not callable(given[name]):
-            raise TypeError(f"expected {name} property as a callable function")
+    _check_callbacks(given)
     rest = {name: value for name, value in given.items() if name not in _HERE}
     rest |= given.get("default.topic.config") or {}
     if given.get("oauth_cb") is not None:
@@ -163,6 +157,16 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         credentials,
         only_errors,
     )
+
+
+def _check_callbacks(given: Mapping[str, Any]) -> None:
+    if given.get("throttle_cb") is not None:
+        if not callable(given["throttle_cb"]):
+            raise ValueError("expected throttle_cb property as a callable function")
+        _log.warning("throttle_cb is never called; read the metric produce-throttle-time-avg")
+    for name in _CALLABLES:
+        if given.get(name) is not None and not callable(given[name]):
+            raise TypeError(f"expected {name} property as a callable function")
 
 
 def _config_of(properties: Mapping[str, Any]) -> ProducerConfig:

@@ -253,7 +253,7 @@ class MetadataTask:
         await self._wakeup.sleep(self._requests.next_deadline(self._loop.time(), self._client))
 
     def _on_no_broker_ready(self, node_id: int | None, now: float) -> None:
-        if self._note_fatal_connection_errors(now):
+        if self._note_fatal_connection_errors():
             return
         self._note_unknown_names(now)
         self._note_other_services(now)
@@ -378,7 +378,7 @@ class MetadataTask:
             self._logged_error = type(error)
             _log.error("the cluster cannot be used; sends fail until this is corrected: %s", error)
 
-    def _note_fatal_connection_errors(self, now: float) -> bool:
+    def _note_fatal_connection_errors(self) -> bool:
         """Report each new connection error that is not retriable, such as refused credentials."""
         news = False
         for node_id in self._candidates():
