@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
-from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from aioproducer.core.batching.batch import NO_PARTITION
-
 if TYPE_CHECKING:
-    from aioproducer.core.batching.accumulator import RecordAccumulator
-    from aioproducer.core.batching.batch import ProducerBatch
-    from aioproducer.core.sending.producer_id import ProducerIdRequests
     from aioproducer.errors import KafkaError
 
 
@@ -38,29 +32,3 @@ class Wait(NamedTuple):
 
     def __str__(self) -> str:
         return self.obstacle.value if self.error is None else f"{self.obstacle.value}: {self.error}"
-
-
-def wait_of(
-    batch: ProducerBatch, accumulator: RecordAccumulator, producer_id: ProducerIdRequests
-) -> Wait:
-    """Return what a batch without an outcome waits for."""
-    error = batch.last_error
-    if batch.pins:
-        return Wait(Obstacle.RESPONSE if batch.on_wire else Obstacle.PREPARATION, error)
-    if batch.topic_partition.partition == NO_PARTITION:
-        return Wait(Obstacle.METADATA, error)
-    queue = accumulator.queue(*batch.topic_partition)
-    if queue is None or not queue.batches or queue.ready_at < inf or batch.gathering:
-        return Wait(Obstacle.RETRY if batch.attempts else Obstacle.TURN, error)
-    if queue.is_leaderless:
-        return Wait(Obstacle.LEADER, error)
-    if queue.node_id is not None:
-        return Wait(Obstacle.CONNECTION, error)
-    if queue.muted:
-        return Wait(Obstacle.EARLIER_BATCH, error)
-    obstacle = accumulator.sequencer.obstacle(queue.batches[0])
-    if obstacle is Obstacle.PRODUCER_ID:
-        error = producer_id.last_error or error
-    elif obstacle is Obstacle.COORDINATOR:
-        error = accumulator.sequencer.coordinator_error or error
-    return Wait(obstacle, error)

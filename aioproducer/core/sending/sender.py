@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from aioproducer.core.batching.accumulator import RecordAccumulator
@@ -37,7 +38,7 @@ from aioproducer.core.sending.failures import (
     refused_because_of_others,
 )
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
-from aioproducer.core.sending.obstacles import Wait, wait_of
+from aioproducer.core.sending.obstacles import Obstacle, Wait
 from aioproducer.core.sending.produce_answers import (
     Answers,
     acknowledges,
@@ -205,7 +206,26 @@ class Sender:
 
     def wait_of(self, batch: ProducerBatch) -> Wait:
         """Return what a batch without an outcome waits for."""
-        return wait_of(batch, self.accumulator, self.producer_id)
+        accumulator, error = self.accumulator, batch.last_error
+        if batch.pins:
+            return Wait(Obstacle.RESPONSE if batch.on_wire else Obstacle.PREPARATION, error)
+        if batch.topic_partition.partition == NO_PARTITION:
+            return Wait(Obstacle.METADATA, error)
+        queue = accumulator.queue(*batch.topic_partition)
+        if queue is None or not queue.batches or queue.ready_at < inf or batch.gathering:
+            return Wait(Obstacle.RETRY if batch.attempts else Obstacle.TURN, error)
+        if queue.is_leaderless:
+            return Wait(Obstacle.LEADER, error)
+        if queue.node_id is not None:
+            return Wait(Obstacle.CONNECTION, error)
+        if queue.muted:
+            return Wait(Obstacle.EARLIER_BATCH, error)
+        obstacle = accumulator.sequencer.obstacle(queue.batches[0])
+        if obstacle is Obstacle.PRODUCER_ID:
+            error = self.producer_id.last_error or error
+        elif obstacle is Obstacle.COORDINATOR:
+            error = accumulator.sequencer.coordinator_error or error
+        return Wait(obstacle, error)
 
     # -- events ----------------------------------------------------------------------------------
 
