@@ -23,27 +23,6 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from aioproducer.wire.primitives import ZERO_UUID
 
-__all__ = [
-    "Array",
-    "Field",
-    "Primitive",
-    "Struct",
-    "Versions",
-    "WireType",
-    "array",
-    "blob",
-    "boolean",
-    "f",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "record_set",
-    "string",
-    "struct",
-    "uuid",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Versions:
