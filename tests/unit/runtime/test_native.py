@@ -33,7 +33,7 @@ def uncompiled(tmp_path: Path) -> Path:
 
 
 def _described(package: Path) -> list[str]:
-    """What a process with this package prints, without and with `AIOPRODUCER_IMPL=pure`."""
+    """The descriptions that a process with this package gives, without and with `pure`."""
     program = (
         "import os; os.environ.pop('AIOPRODUCER_IMPL', None)\n"
         "from aioproducer.runtime.native import missing_core\n"
