@@ -570,10 +570,10 @@ MUTANTS = (
     Mutant(
         "start the delivery timeout anew for the parts of a batch",
         "core/batching/accumulator.py",
-        "            self._incomplete.add_part(part)\n            part.add_listener",
+        "            self._incomplete.add_part(part)\n            part.add_observer",
         "            part.created_at = now\n"
         "            self._incomplete.add_part(part)\n"
-        "            part.add_listener",
+        "            part.add_observer",
     ),
     Mutant(
         "ask for no metadata after a request without a response",
