@@ -5,8 +5,9 @@ Owns: what may vary between runs besides faults. Not here: how any of it is carr
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from aioproducer.testing.security import ListenerSecurity
 from aioproducer.testing.world.cluster import ReplicationTiming
 from aioproducer.testing.world.faults import Shape
 from aioproducer.testing.world.spec import WorldSpec
+from aioproducer.types import Record
 from simulation.transactions.plan import OUTPUT_TOPIC, Plan
 
 USERS = {"sim": "secret"}
@@ -40,6 +42,8 @@ _LEAST_BLOCK_IN_LATENCIES = 40
 _LONGEST_TURN_S = 0.0003
 _SHARE_OF_SLOW_LOOPS = 0.25
 """Of the runs: there, time passes while callbacks run, not only between them."""
+
+_SLOWEST_SERIALIZER_S = 0.025
 
 _MEANINGLESS = ("enable_idempotence", "retries")
 
@@ -152,11 +156,12 @@ def draw_scenario(rng: random.Random, *, unclean_elections: bool = False) -> Sce
         unclean_elections=unclean_elections,
         purges=rng.random() < 0.2,
     )
-    return replace(
+    scenario = replace(
         scenario,
         options={**scenario.options, **_bounds(rng)},
         longest_turn_s=_LONGEST_TURN_S if rng.random() < _SHARE_OF_SLOW_LOOPS else 0.0,
     )
+    return replace(scenario, options={**scenario.options, **_user_objects(rng)})
 
 
 def with_plan(scenario: Scenario, plan: Plan, rng: random.Random) -> Scenario:
@@ -197,6 +202,38 @@ def _bounds(rng: random.Random) -> dict[str, Any]:
     if rng.random() < 0.25:
         bounds["buffer_memory_allocation_strategy"] = "incremental"
     return bounds
+
+
+class _Observer:
+    """An interceptor that changes nothing."""
+
+    def on_send(self, record: Record) -> Record:
+        return record
+
+    def on_acknowledgement(self, metadata: object, error: object, headers: object) -> None:
+        pass
+
+
+def _serialize(value: bytes | None) -> bytes | Awaitable[bytes] | None:
+    """Return the value, for some only later."""
+    if value is None or len(value) % 3:
+        return value
+
+    async def later() -> bytes:
+        await asyncio.sleep(_SLOWEST_SERIALIZER_S * (len(value) % 7) / 7)
+        return value
+
+    return later()
+
+
+def _user_objects(rng: random.Random) -> dict[str, Any]:
+    """Draw whether an interceptor observes the records, and a serializer waits for some."""
+    objects: dict[str, Any] = {}
+    if rng.random() < 0.15:
+        objects["interceptor_classes"] = (_Observer(),)
+    if rng.random() < 0.15:
+        objects["value_serializer"] = _serialize
+    return objects
 
 
 def _options(rng: random.Random, brokers: int, base_latency: float) -> dict[str, Any]:
