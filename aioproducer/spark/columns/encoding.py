@@ -136,12 +136,11 @@ def encode_batches(
     first = 0
     for batch in batches:
         encoded = batch
-        refused: dict[int, _FailedPart] = {}
+        refused: dict[int, list[_FailedPart]] = {}
         for part in parts:
             encoded, failed = _encoded(encoded, part, options, (spark_partition, first))
-            refused = {
-                number: _FailedPart(part, error) for number, error in failed.items()
-            } | refused
+            for number, error in failed.items():
+                refused.setdefault(number, []).append(_FailedPart(part, error))
         first += batch.num_rows
         begin = 0
         for end in sorted(refused):
@@ -162,17 +161,20 @@ def _refused_row(
     batch: pa.RecordBatch,
     encoded: pa.RecordBatch,
     number: int,
-    failed: _FailedPart,
+    failed: Sequence[_FailedPart],
     columns: ArrowColumns,
 ) -> RefusedRow:
-    """Return a row with the refused part as JSON."""
-    part = failed.part
-    content = _as_json(_shown(_column(batch.slice(number, 1), part)))
-    text = json.dumps(content, ensure_ascii=False).encode()
+    """Return a row with the refused parts as JSON, and the reason of the first one."""
     row = read_row(encoded, number, columns)
-    if row is not None:
-        row = row._replace(key=text) if part.part == "key" else row._replace(value=text)
-    return RefusedRow(failed.error, row, len(text), f"{part.part.upper()}_CONVERTER")
+    size = 0
+    for part, _ in failed:
+        content = _as_json(_shown(_column(batch.slice(number, 1), part)))
+        text = json.dumps(content, ensure_ascii=False).encode()
+        size += len(text)
+        if row is not None:
+            row = row._replace(key=text) if part.part == "key" else row._replace(value=text)
+    first = failed[0]
+    return RefusedRow(first.error, row, size, f"{first.part.part.upper()}_CONVERTER")
 
 
 def _shown(column: pa.Array) -> Any:

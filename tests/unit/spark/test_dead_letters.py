@@ -282,6 +282,22 @@ def test_rows_that_do_not_fit_their_schema_are_dead_letters(
     assert b"field id" in (headers["__connect.errors.exception.message"] or b"")
 
 
+def test_a_row_whose_key_and_value_do_not_fit_keeps_both(
+    kafka: EmbeddedKafka, registry: str
+) -> None:
+    topic, letters = kafka.topic(1), kafka.topic(1)
+    options = {"schema__registry__url": registry, "auto__register__schemas": "true"}
+    for part in ("key", "value"):
+        options |= {f"{part}__format": "avro", f"{part}__schema": '"int"'}
+    plan = plan_of(
+        kafka, topic, "at-least-once", FIELDS[:2], **options, dead__letter__topic=letters
+    )
+    written(plan, [pa.RecordBatch.from_pydict({"key": ["k"], "value": ["v"]})])
+    (letter,) = kafka.records(letters)
+    assert (letter.key, letter.value) == (b'"k"', b'"v"')
+    assert dict(letter.headers)["__connect.errors.stage"] == b"KEY_CONVERTER"
+
+
 def test_a_key_that_does_not_fit_is_a_dead_letter_with_the_whole_row(
     kafka: EmbeddedKafka, registry: str
 ) -> None:
