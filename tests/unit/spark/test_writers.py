@@ -564,7 +564,8 @@ def test_options_of_register_hold_unless_others_are_given(kafka: EmbeddedKafka) 
     from aioproducer.spark import register
 
     registered: list[Any] = []
-    session: Any = SimpleNamespace(dataSource=SimpleNamespace(register=registered.append))
+    source_of_session = SimpleNamespace(register=registered.append)
+    session: Any = type("Session", (), {"dataSource": source_of_session})()
     topic, other = kafka.topic(), kafka.topic()
     shared = {"Kafka.bootstrap.servers": kafka.servers, "topic": topic}
     register(session, options=shared | {"startingOffsets": "latest"})
