@@ -258,7 +258,7 @@ _LARGE_BATCHES = {"linger_ms": 50, "batch_size": 16384, "buffer_memory": 1 << 20
 BAD_RECORDS = Theme(_times(10, KeysRequired.draw), {**_LONG_DELIVERY, **_LARGE_BATCHES})
 
 
-_SHARE_OF_GROWN = 0.5
+_GROWN_BEFORE_S = 2.0
 _RECREATIONS, _REPLACEMENTS, _MOVES, _UNLISTED = 6, 3, 40, 10
 
 
@@ -269,9 +269,9 @@ def _recreations(rng: random.Random, shape: Shape, start: float, end: float) -> 
         recreation = TopicRecreation.draw(rng, round(rng.uniform(start, end - 2.0), 3), shape)
         topic, at = recreation.topic, recreation.at
         faults.append(recreation)
-        if rng.random() < _SHARE_OF_GROWN:
+        if round(at * 1000) % 2:
             # The topic created anew is as large as this one was at first.
-            faults.append(PartitionGrowth(round(max(0.0, at - rng.uniform(1.0, 5.0)), 3), topic))
+            faults.append(PartitionGrowth(round(max(0.0, at - _GROWN_BEFORE_S), 3), topic))
         for partition in range(shape.topics[topic]):
             before = round(max(0.0, at - rng.uniform(0.1, 1.0)), 3)
             after = round(at + rng.uniform(0.0, 1.0), 3)
