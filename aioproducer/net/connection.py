@@ -454,25 +454,31 @@ class Connection:
             if awaiting and awaiting[0].recognise is not None and self._on_expected_response(data):
                 self._observer.capacity_freed()
                 return len(data)
-            while awaiting and self.error is None:
-                start = done + SIZE_BYTES
-                stop = start + int.from_bytes(data[done:start], "big")
-                request = awaiting[0]
-                if start >= stop or stop > len(data) or not self._is_flushed(request):
-                    break
-                try:
-                    response = decode_answer(
-                        request.kind, request.version, request.correlation_id, data[start:stop]
-                    )
-                except KafkaError:
-                    break  # the reader task reports it
-                self._answered(request, response, stop - done)
-                done = stop
+            while awaiting and self.error is None and (size := self._on_response(data, done)):
+                done += size
             if done:
                 self._observer.capacity_freed()
         except Exception as error:
             self._give_up(error)
         return done
+
+    # `_handle_responses` has no request left when it calls `capacity_freed`: a task that is resumed
+    # by that may raise, and its traceback keeps the callers' frames and all that they refer to.
+
+    def _on_response(self, data: bytes, start: int) -> int:
+        """Handle the response that begins at `start`; return its size, or 0 if it is left."""
+        request, body = self._awaiting[0], start + SIZE_BYTES
+        stop = body + int.from_bytes(data[start:body], "big")
+        if body >= stop or stop > len(data) or not self._is_flushed(request):
+            return 0
+        try:
+            response = decode_answer(
+                request.kind, request.version, request.correlation_id, data[body:stop]
+            )
+        except KafkaError:
+            return 0  # the reader task reports it
+        self._answered(request, response, stop - start)
+        return stop - start
 
     def _on_expected_response(self, data: bytes) -> bool:
         """Handle the plain response of the oldest request, if `data` is exactly that."""

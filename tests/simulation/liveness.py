@@ -147,7 +147,10 @@ def _not_asked_for(engine: ProducerEngine, now: float) -> Iterator[str]:
 
 
 def _coordinator_not_asked_for(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Calls that wait for a coordinator of which metadata have no address, and that stay as old."""
+    """Calls that wait for a coordinator of which metadata have no address, and that stay as old.
+
+    Not those that have just begun after an idle time: the error is of the lookup before it.
+    """
     transactions, metadata = engine.transactions, engine.metadata
     if transactions is None or metadata.is_awaited:
         return
@@ -155,7 +158,7 @@ def _coordinator_not_asked_for(engine: ProducerEngine, now: float) -> Iterator[s
     is_unlisted = error is not None and "not among the brokers" in error.message
     if is_unlisted and not session.has_request_in_flight and transactions.manager.is_busy:
         age = now - metadata.refreshed_at
-        if age > _LONGEST_PAUSE_S:
+        if age > _LONGEST_PAUSE_S and now - session._retry_at <= _LONGEST_PAUSE_S:
             yield f"at {now:.3f}: a coordinator is not among the brokers of {age:.1f} s ago"
 
 
@@ -273,6 +276,17 @@ def _refusals(config: ProducerConfig, scenario: Scenario) -> float:
     return _turns(config, scenario) if config.acks_value == 0 and may_refuse else 0
 
 
+def _repeats(config: ProducerConfig, scenario: Scenario, replication: float) -> float:
+    """Return what single records take if a connection's requests time out before all are answered.
+
+    A broker answers them one after the other, each when it is replicated; the last are sent again.
+    """
+    all_answered = config.max_in_flight_requests_per_connection * replication
+    if all_answered < config.request_timeout_ms / 1000:
+        return 0
+    return 2 * scenario.tasks * LARGEST_BURST * replication
+
+
 def recovery_bound(config: ProducerConfig, scenario: Scenario) -> RecoveryBound:
     """The bound for a producer with these options in this scenario.
 
@@ -295,6 +309,9 @@ def recovery_bound(config: ProducerConfig, scenario: Scenario) -> RecoveryBound:
         cluster=scenario.timing.session_timeout
         + scenario.timing.longest_lag
         + (0 if plan is None else (plan.load_ms + 10 * plan.marker_delay_ms) / 1000),
-        backlog=round_trips * (2 * scenario.base_latency_s + replication),
+        backlog=max(
+            round_trips * (2 * scenario.base_latency_s + replication),
+            _repeats(config, scenario, replication),
+        ),
         refusals=_refusals(config, scenario) * _JITTER * reconnect,
     )

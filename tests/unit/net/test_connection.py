@@ -6,6 +6,7 @@ import asyncio
 import gc
 import socket
 import struct
+import sys
 import weakref
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -618,6 +619,29 @@ async def test_buffers_are_referenced_until_the_answer_and_no_longer() -> None:
         await it.answer()
         await request
         gc.collect()
+        assert alive() is None
+
+
+@virtual_time
+async def test_a_traceback_made_after_the_answer_keeps_no_buffers() -> None:
+    frames = []
+    async with connected() as it:
+        it.observer.capacity_freed = lambda: frames.append(sys._getframe())  # type: ignore[method-assign]
+        correlation_id = it.connection.next_correlation_id()
+        view = memoryview(encode_request(MetadataRequest(), 9, correlation_id, None))
+        alive = weakref.ref(view)
+        it.connection.send(
+            [view],
+            correlation_id=correlation_id,
+            request_type=MetadataRequest,
+            version=9,
+            deadline=it.loop.time() + 30,
+        )
+        del view
+        await it.answer()
+        await asyncio.sleep(1)
+        gc.collect()
+        assert len(frames) == 1
         assert alive() is None
 
 
