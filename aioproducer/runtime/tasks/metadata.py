@@ -379,10 +379,15 @@ class MetadataTask:
             _log.error("the cluster cannot be used; sends fail until this is corrected: %s", error)
 
     def _note_fatal_connection_errors(self) -> bool:
-        """Report each new connection error that is not retriable, such as refused credentials."""
+        """Report each new connection error that is not retriable, such as refused credentials.
+
+        Not while a server is left that has not failed: it may accept the client.
+        """
+        failures = {node: self._client.connection_failures(node) for node in self._candidates()}
+        if None in failures.values():
+            return False
         news = False
-        for node_id in self._candidates():
-            error = self._client.connection_failures(node_id)
+        for node_id, error in failures.items():
             if not isinstance(error, AuthenticationError | UnsupportedVersionError):
                 self._reported_fatal.pop(node_id, None)
             elif error is not self._reported_fatal.get(node_id):
@@ -456,8 +461,9 @@ class MetadataTask:
     # -- helpers ---------------------------------------------------------------------------------
 
     def _candidates(self) -> list[int]:
-        known = [] if self._reported_nodes is None else list(self._reported_nodes)
-        return [*known, *self._bootstrap]
+        """Return the nodes that metadata can be requested from."""
+        known = list(self._reported_nodes or ())
+        return known if known and not self._rebootstraps else [*known, *self._bootstrap]
 
     def _on_metadata_event(self) -> None:
         if self._reported_nodes is not None:

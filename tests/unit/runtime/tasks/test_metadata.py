@@ -812,13 +812,49 @@ def test_a_refusal_of_a_producer_that_has_started_is_one_failed_request(
         play(loop, act, in_background=in_background)
 
 
-def test_after_a_refusal_the_next_server_is_dialed_with_the_next_attempt(loop):
+def test_after_a_refusal_the_next_server_is_dialed_at_once(loop):
     async def act(world: World) -> None:
         world.client.dial = refusing("wrong password")
         await asyncio.sleep(0.4)
-        assert [(round(at, 2), node) for at, node in world.client.dials] == [(0, -1), (0.11, -2)]
+        assert [(round(at, 2), node) for at, node in world.client.dials] == [(0, -1), (0.01, -2)]
 
     play(loop, act)
+
+
+@pytest.mark.parametrize("error", [AuthenticationError("bad"), UnsupportedVersionError("too new")])
+def test_a_server_that_refuses_the_client_does_not_end_a_start_at_another(loop, error):
+    async def act(world: World) -> None:
+        world.client.dial = lambda node_id: error if node_id == -1 else None
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        assert world.metadata.fatal_error is None
+        assert loop.time() < 0.1
+
+    play(loop, act)
+
+
+def test_a_broker_that_refuses_the_client_fails_no_wait_that_another_can_end(loop):
+    async def act(world: World) -> None:
+        world.client.answer = answer_with(t=1)
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        world.client.ready.clear()  # the connections were idle
+        world.client.dial = lambda node_id: AuthenticationError("bad") if node_id == 1 else None
+        await world.task.wait_for_topic("t", world.in_s(60))
+        assert world.client.requests[-1][1] == 2
+
+    play(loop, act)
+
+
+def test_with_the_strategy_none_a_wait_fails_once_all_brokers_refuse_the_client(loop):
+    async def act(world: World) -> None:
+        await world.task.wait_for_bootstrap(world.in_s(60))
+        world.client.ready.clear()
+        world.client.bootstrap = []
+        world.client.dial = refusing("bad")
+        with pytest.raises(AuthenticationError):
+            await world.task.wait_for_topic("t", world.in_s(60))
+        assert loop.time() < 1
+
+    play(loop, act, metadata_recovery_strategy="none")
 
 
 def test_an_answer_that_refuses_the_client_wakes_waiters_at_once(loop):
