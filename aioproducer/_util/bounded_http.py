@@ -37,6 +37,8 @@ async def exchange(
 ) -> tuple[int, bytes, Mapping[str, str]]:
     """Return the status, the body and the headers of one response; the caller bounds the time.
 
+    The body of an error that is compressed or too long is left out.
+
     Raises:
         UnboundedAnswerError: the body is compressed, or has more than `longest` bytes.
         httpx.RequestError: the request could not be made.
@@ -53,22 +55,32 @@ async def exchange(
         # httpx reads where a redirect leads to, although it does not follow it.
         raise httpx.RemoteProtocolError("it redirects to a malformed address") from None
     try:
-        # What is not compressed cannot grow: so the bound is one of memory, too.
-        if response.headers.get("Content-Encoding", "").lower() not in ("", "identity"):
-            raise UnboundedAnswerError("it is compressed, which was not requested")
-        received = bytearray()
-        parts = 0
-        async for part in response.aiter_bytes():
-            received += part
-            parts += 1
-            if parts % _PARTS_PER_TURN == 0:
-                # Thousands of chunks arrive at once, and none of them waits for the network.
-                await asyncio.sleep(0)
-            if len(received) > longest:
-                raise UnboundedAnswerError(f"it exceeds {longest} bytes")
-        return response.status_code, bytes(received), response.headers
+        try:
+            body = await _read(response, longest)
+        except UnboundedAnswerError:
+            if response.is_success:
+                raise
+            body = b""  # proxies compress their error pages; the status is enough
+        return response.status_code, body, response.headers
     finally:
         await response.aclose()
+
+
+async def _read(response: httpx.Response, longest: int) -> bytes:
+    # What is not compressed cannot grow: so the bound is one of memory, too.
+    if response.headers.get("Content-Encoding", "").lower() not in ("", "identity"):
+        raise UnboundedAnswerError("it is compressed, which was not requested")
+    received = bytearray()
+    parts = 0
+    async for part in response.aiter_bytes():
+        received += part
+        parts += 1
+        if parts % _PARTS_PER_TURN == 0:
+            # Thousands of chunks arrive at once, and none of them waits for the network.
+            await asyncio.sleep(0)
+        if len(received) > longest:
+            raise UnboundedAnswerError(f"it exceeds {longest} bytes")
+    return bytes(received)
 
 
 def retry_after(headers: Mapping[str, str]) -> float:

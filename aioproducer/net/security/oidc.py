@@ -1,7 +1,8 @@
 """Tokens from an OAuth token endpoint (KIP-768, KIP-1139, KIP-1258) or from a file.
 
     2xx with access_token         the token
-    408, 429, 5xx, no connection  retry after a backoff, for `retry_s`; then a connection error
+    408, 429, 5xx, no connection  retry after a backoff, or after `Retry-After`, for `retry_s`; then
+                                  a connection error
     anything else                 `AuthenticationError`, at once
 
 Invariants: every wait is bounded; errors contain the endpoint's `error` and `error_description`,
@@ -23,9 +24,15 @@ from urllib.parse import quote_plus, urlencode
 
 from aioproducer._checks.extras import needed
 from aioproducer._util.backoff import ExponentialBackoff
-from aioproducer._util.bounded_http import UnboundedAnswerError, exchange
+from aioproducer._util.bounded_http import UnboundedAnswerError, exchange, retry_after
 from aioproducer._util.bounded_json import decoded_object
-from aioproducer._util.secrets import Unpicklable, hides_arguments, without_secrets
+from aioproducer._util.printable import printable
+from aioproducer._util.secrets import (
+    Unpicklable,
+    hides_arguments,
+    without_login,
+    without_secrets,
+)
 from aioproducer._util.threads import in_thread
 from aioproducer.errors import AuthenticationError, KafkaConnectionError
 from aioproducer.net.security.tokens import as_token, seconds_in
@@ -117,7 +124,8 @@ class TokenEndpoint:
                 try:
                     return await self._ask(client)
                 except (httpx.TransportError, TimeoutError, _UnableError) as error:
-                    delay = backoff.delay(attempt, self._rng)
+                    asked_for = error.wait_s if isinstance(error, _UnableError) else 0.0
+                    delay = max(backoff.delay(attempt, self._rng), asked_for)
                     attempt += 1
                     if time.monotonic() + delay >= deadline:
                         raise KafkaConnectionError(
@@ -133,7 +141,7 @@ class TokenEndpoint:
         self._sent = (settings.client_secret, credentials, assertion)
         try:
             async with asyncio.timeout(settings.connect_timeout_s + settings.read_timeout_s):
-                status, body, _ = await exchange(
+                status, body, received = await exchange(
                     client,
                     "POST",
                     settings.url,
@@ -146,7 +154,7 @@ class TokenEndpoint:
                 f"the token endpoint's answer is refused: {error}", advice=_ADVICE
             ) from None
         if status in _BUSY or status >= 500:
-            raise _UnableError(f"the token endpoint answered HTTP {status}")
+            raise _UnableError(f"the token endpoint answered HTTP {status}", retry_after(received))
         answer = decoded_object(body, _LONGEST_ANSWER)
         if not 200 <= status < 300:
             reasons = [
@@ -154,6 +162,9 @@ class TokenEndpoint:
                 for key in ("error", "error_description")
                 if isinstance(value := answer.get(key), str)
             ]
+            leads_to = received.get("Location", "") if 300 <= status < 400 else ""
+            if leads_to:
+                reasons = [f"a redirect to {printable(without_login(leads_to))}"]
             text = without_secrets(": ".join(reasons), self._sent)[:_LONGEST_TEXT]
             raise AuthenticationError(
                 f"the token endpoint answered HTTP {status}" + (f" ({text})" if text else ""),
@@ -197,7 +208,11 @@ class TokenEndpoint:
 
 
 class _UnableError(Exception):
-    """The endpoint is not available now; a retry may help."""
+    """The endpoint is not available now; a retry may help, after `wait_s` at the earliest."""
+
+    def __init__(self, text: str, wait_s: float) -> None:
+        super().__init__(text)
+        self.wait_s = wait_s
 
 
 def _basic(settings: EndpointSettings) -> str:

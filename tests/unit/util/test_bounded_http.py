@@ -114,6 +114,17 @@ async def test_an_answer_that_is_not_compressed_may_say_so(encoding: str) -> Non
         assert await get(client) == (200, b"x")
 
 
+@pytest.mark.parametrize("headers", [{"Content-Encoding": "gzip"}, {}])
+async def test_the_body_of_an_error_that_cannot_be_read_is_left_out(
+    headers: dict[str, str],
+) -> None:
+    transport = httpx.MockTransport(
+        lambda _: httpx.Response(502, headers=headers, stream=Crumbs(2_000))
+    )
+    async with httpx.AsyncClient(transport=transport) as client:
+        assert await get(client) == (502, b"")
+
+
 def test_retry_after_is_read_as_a_date() -> None:
     assert 0 < retry_after({"Retry-After": formatdate(time.time() + 50, usegmt=True)}) <= 50
     assert retry_after({"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"}) == 0

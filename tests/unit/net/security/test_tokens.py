@@ -620,6 +620,34 @@ async def test_no_more_of_an_answer_is_read_than_a_token_needs() -> None:
             await asking(url).fetch()
 
 
+@pytest.mark.parametrize(
+    "head", [b"Content-Encoding: gzip\r\nContent-Length: 3\r\n", b"Content-Length: 40000000\r\n"]
+)
+async def test_an_error_counts_by_its_status_whatever_its_page_is(head: bytes) -> None:
+    parts = [b"HTTP/1.1 503 -\r\n%b\r\n" % head, *[bytes(100_000)] * 20]
+    async with hostile(*parts) as url:
+        with pytest.raises(KafkaConnectionError, match="HTTP 503"):
+            await asking(url).fetch()
+
+
+async def test_a_time_that_a_busy_endpoint_asks_for_is_waited_for() -> None:
+    busy = b"HTTP/1.1 429 -\r\nRetry-After: 3\r\nContent-Length: 0\r\n\r\n"
+    async with hostile(busy) as url:
+        with pytest.raises(KafkaConnectionError, match=r"no token after 1 attempt.*HTTP 429"):
+            await asking(url, retry_backoff_s=0.001).fetch()
+
+
+async def test_the_target_of_a_redirect_is_named_without_its_login() -> None:
+    to = "https://user:login-of-1@elsewhere/token"
+    moved = f"HTTP/1.1 302 -\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n".encode()
+    async with hostile(moved) as url:
+        with pytest.raises(AuthenticationError) as caught:
+            await asking(url).fetch()
+    assert "HTTP 302 (a redirect to https://" in caught.value.message
+    assert "elsewhere/token" in caught.value.message
+    assert "login-of-1" not in caught.value.message
+
+
 async def test_an_answer_that_drips_is_given_up() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
     loop = asyncio.get_running_loop()
