@@ -1,11 +1,13 @@
-"""Blocking calls outside the event loop's thread: `in_thread`."""
+"""Blocking calls outside the event loop's thread: `in_thread`; `OwnThreads` if they may hang."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
+from threading import Thread
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -23,3 +25,40 @@ async def in_thread(call: Callable[P, T], /, *args: P.args, **named: P.kwargs) -
     except RuntimeError:
         return work()
     return await result
+
+
+class OwnThreads:
+    """Threads for calls that may hang, such as name resolution, at most `most` at a time.
+
+    Threads of the loop's pool would keep other calls of the application waiting, and delay the end
+    of the process until the last call has returned.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._free = asyncio.Semaphore(most)
+
+    async def run(self, call: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> T:
+        """Make a blocking call; at the interpreter's exit make it here, as `in_thread` does."""
+        loop = asyncio.get_running_loop()
+        await self._free.acquire()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def end(finish: Callable[[], None]) -> None:
+            self._free.release()
+            if not future.done():
+                finish()
+
+        def work() -> None:
+            try:
+                finish = partial(future.set_result, call(*args, **named))
+            except BaseException as error:
+                finish = partial(future.set_exception, error)
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(end, finish)
+
+        try:
+            Thread(target=work, name="aioproducer-call", daemon=True).start()
+        except RuntimeError:
+            self._free.release()
+            return call(*args, **named)
+        return await future

@@ -16,10 +16,13 @@ import socket
 from typing import NamedTuple, Protocol
 
 from aioproducer._util.hosts import host_and_port, is_host
+from aioproducer._util.threads import OwnThreads
 from aioproducer.config.proxy_url import ProxyUrl
 from aioproducer.net.dial.proxies import ProxyFailedError, pass_through
 
 _SHOWN = 100
+_MOST_LOOKUPS = 8
+"""Name resolutions of a dialer at a time: a resolver that hangs holds a thread for each."""
 
 
 class Address(NamedTuple):
@@ -80,6 +83,7 @@ class TcpDialer:
         }
         self._keepalive = keepalive
         self._proxy = proxy
+        self._lookups = OwnThreads(_MOST_LOOKUPS)
 
     async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
         """Return the resolver's addresses without duplicates, in its order (RFC 6724).
@@ -90,14 +94,14 @@ class TcpDialer:
         check_place(host, port)
         proxy = self._proxy
         if proxy is None:
-            return await _resolve(host, port, canonical)
+            return await self._resolve(host, port, canonical)
         try:
-            ways = await _resolve(proxy.host, proxy.port, False)
+            ways = await self._resolve(proxy.host, proxy.port, False)
         except OSError as error:
             raise ProxyFailedError(f"the proxy's name {proxy.host}: {error}") from error
         targets = [Address(host, port, socket.AF_UNSPEC)]
         if not proxy.resolves_names:
-            targets = await _resolve(host, port, canonical)
+            targets = await self._resolve(host, port, canonical)
         return [target._replace(via=way) for target in targets for way in ways]
 
     async def connect(
@@ -130,6 +134,34 @@ class TcpDialer:
             sock.close()
             raise
         return sock
+
+    async def _resolve(self, host: str, port: int, canonical: bool) -> list[Address]:
+        literal = _literal_address(host, port)
+        if literal is not None and not canonical:
+            return [literal]
+        try:
+            found = await self._lookups.run(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        except ValueError as error:  # not encodable, or a NUL inside
+            raise OSError(f"{host[:_SHOWN]!r} is not a host name") from error
+        addresses = [
+            Address(str(where[0]), port, family, next(iter(where[3:]), 0))  # IPv6 has a scope
+            for family, _type, _protocol, _name, where in found
+        ]
+        unique = list(dict.fromkeys(addresses))
+        if not canonical:
+            return unique
+        return [address._replace(canonical_name=await self._name_of(address)) for address in unique]
+
+    async def _name_of(self, address: Address) -> str:
+        """Return the name of an address, or the address, as Java does, without a usable name."""
+        where = _socket_address(address)
+        try:
+            name, _service = await self._lookups.run(
+                socket.getnameinfo, where, socket.NI_NUMERICSERV
+            )
+        except OSError:
+            return address.host
+        return name if is_host(name) else address.host
 
     def _socket(self, family: int) -> socket.socket:
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -167,28 +199,6 @@ class _SocketChannel:
             raise ProxyFailedError(f"the connection to the proxy broke: {error}") from error
 
 
-async def _resolve(host: str, port: int, canonical: bool) -> list[Address]:
-    literal = _literal_address(host, port)
-    if literal is not None and not canonical:
-        return [literal]
-    loop = asyncio.get_running_loop()
-    try:
-        try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except RuntimeError:  # at the interpreter's exit threads accept no more work
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except ValueError as error:  # not encodable, or a NUL inside
-        raise OSError(f"{host[:_SHOWN]!r} is not a host name") from error
-    addresses = [
-        Address(str(where[0]), port, family, next(iter(where[3:]), 0))  # IPv6 has a scope
-        for family, _type, _protocol, _name, where in found
-    ]
-    unique = list(dict.fromkeys(addresses))
-    if not canonical:
-        return unique
-    return [address._replace(canonical_name=await _reverse(address)) for address in unique]
-
-
 def _literal_address(host: str, port: int) -> Address | None:
     """Return the address of a numeric host, without the resolver's thread."""
     try:
@@ -206,17 +216,3 @@ def _socket_address(address: Address) -> tuple[str, int] | tuple[str, int, int, 
     if address.family == socket.AF_INET6:
         return (address.host, address.port, 0, address.scope_id)
     return (address.host, address.port)
-
-
-async def _reverse(address: Address) -> str:
-    """Return the name of an address, or the address itself, as Java does, without a usable name."""
-    loop = asyncio.get_running_loop()
-    where = _socket_address(address)
-    try:
-        try:
-            name, _service = await loop.getnameinfo(where, socket.NI_NUMERICSERV)
-        except RuntimeError:  # see above
-            name, _service = socket.getnameinfo(where, socket.NI_NUMERICSERV)
-    except OSError:
-        return address.host
-    return name if is_host(name) else address.host

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from aioproducer._util.threads import in_thread
+from aioproducer._util.threads import OwnThreads, in_thread
 
 setting: ContextVar[str] = ContextVar("setting")
 
@@ -37,3 +37,59 @@ async def test_call_runs_here_when_threads_accept_no_more_work() -> None:
     asyncio.get_running_loop().set_default_executor(executor)
     executor.shutdown()
     assert await in_thread(threading.get_ident) == threading.get_ident()
+
+
+async def test_a_call_that_hangs_in_an_own_thread_leaves_the_pool_of_the_loop_free() -> None:
+    executor = ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(executor)
+    hangs = threading.Event()
+    hanging = asyncio.create_task(OwnThreads(1).run(hangs.wait))
+    assert await in_thread(threading.active_count) > 1
+    executor.shutdown()
+    assert not hanging.done()
+    hangs.set()
+    assert await hanging
+
+
+async def test_no_more_own_threads_run_than_are_allowed_also_when_callers_have_gone() -> None:
+    threads, hangs = OwnThreads(2), threading.Event()
+    running = [asyncio.create_task(threads.run(hangs.wait)) for _ in range(3)]
+    await asyncio.sleep(0)
+    running[0].cancel()
+    late = asyncio.create_task(threads.run(threading.get_ident))
+    done, _ = await asyncio.wait([late], timeout=0.05)
+    assert not done
+    hangs.set()
+    assert await late != threading.get_ident()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_the_error_of_a_call_in_an_own_thread_is_raised() -> None:
+    threads = OwnThreads(1)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            await threads.run(divmod, 1, 0)
+
+
+async def test_a_call_is_made_here_when_no_thread_can_be_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    threads = OwnThreads(1)
+    for _ in range(2):
+        assert await threads.run(threading.get_ident) == threading.get_ident()
+
+
+def test_a_loop_that_ends_does_not_wait_for_a_call_in_an_own_thread() -> None:
+    hangs = threading.Event()
+
+    async def give_up() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(OwnThreads(1).run(hangs.wait), 0.01)
+
+    asyncio.run(give_up())
+    assert not hangs.is_set()
+    hangs.set()

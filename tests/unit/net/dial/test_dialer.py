@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,6 @@ from support.hostile import HostileServer
 from aioproducer.config.proxy_url import ProxyUrl
 from aioproducer.errors import KafkaError
 from aioproducer.net import Address, TcpDialer
-from aioproducer.net.dial.dialer import _resolve
 from aioproducer.net.dial.proxies import ProxyFailedError
 from aioproducer.net.dial.user_dialer import OpenerDialer
 
@@ -81,10 +81,10 @@ async def test_the_first_and_the_last_port_are_valid(port: int) -> None:
 
 
 async def test_numeric_hosts_need_no_resolver(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(*_args: Any, **_options: Any) -> None:
+    def fail(*_args: Any, **_options: Any) -> None:
         raise AssertionError("resolver asked")
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", fail, raising=False)
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
     dialer = TcpDialer()
     assert await dialer.resolve("10.1.2.3", 9092, canonical=False) == [
         Address("10.1.2.3", 9092, socket.AF_INET)
@@ -97,21 +97,20 @@ async def test_numeric_hosts_need_no_resolver(monkeypatch: pytest.MonkeyPatch) -
 async def test_a_name_resolves_to_all_its_addresses_once_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def answer(host: str, port: int, **_options: Any) -> list[Any]:
+    def answer(host: str, port: int, **_options: Any) -> list[Any]:
         assert host == "kafka.example"
         v4 = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", port))
         v6 = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("fe80::1", port, 0, 3))
         return [v6, v4, v4]
 
-    async def reverse(where: tuple[Any, ...], _flags: int) -> tuple[str, str]:
+    def reverse(where: tuple[Any, ...], _flags: int) -> tuple[str, str]:
         if where == ("10.0.0.1", 9092):
             return "one.example", "9092"
         assert where == ("fe80::1", 9092, 0, 3)
         raise OSError
 
-    loop = asyncio.get_running_loop()
-    monkeypatch.setattr(loop, "getaddrinfo", answer, raising=False)
-    monkeypatch.setattr(loop, "getnameinfo", reverse, raising=False)
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    monkeypatch.setattr(socket, "getnameinfo", reverse)
     plain = await TcpDialer().resolve("kafka.example", 9092, canonical=False)
     assert plain == [
         Address("fe80::1", 9092, socket.AF_INET6, 3),
@@ -126,10 +125,10 @@ async def test_a_name_resolves_to_all_its_addresses_once_each(
 async def test_a_name_of_a_reverse_lookup_that_is_none_of_a_host_is_not_used(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    async def reverse(_where: tuple[Any, ...], _flags: int) -> tuple[str, str]:
+    def reverse(_where: tuple[Any, ...], _flags: int) -> tuple[str, str]:
         return name, "9092"
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getnameinfo", reverse, raising=False)
+    monkeypatch.setattr(socket, "getnameinfo", reverse)
     (address,) = await TcpDialer().resolve("127.0.0.1", 9092, canonical=True)
     assert address.canonical_name == "127.0.0.1"
 
@@ -183,13 +182,37 @@ async def test_a_socket_that_met_itself_is_no_connection(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("canonical", [False, True])
-async def test_name_is_resolved_when_threads_accept_no_more_work(canonical: bool) -> None:
+async def test_name_is_resolved_when_no_thread_can_be_made(
+    canonical: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    dialer = TcpDialer()
+    assert await dialer.resolve("localhost", 9092, canonical=canonical)
+    with pytest.raises(OSError, match="is not a host name"):
+        await dialer._resolve("a" * 64 + ".b", 9092, canonical)
+
+
+async def test_a_resolver_that_hangs_leaves_the_pool_of_the_loop_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hangs = threading.Event()
+
+    def answer(_host: str, _port: int, **_options: Any) -> list[Any]:
+        hangs.wait()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
     executor = ThreadPoolExecutor(1)
     asyncio.get_running_loop().set_default_executor(executor)
-    executor.shutdown()  # as at the interpreter's exit
-    assert await _resolve("localhost", 9092, canonical=canonical)
-    with pytest.raises(OSError, match="is not a host name"):
-        await _resolve("a" * 64 + ".b", 9092, canonical=canonical)
+    resolving = asyncio.create_task(TcpDialer().resolve("kafka.example", 9092, canonical=False))
+    await asyncio.sleep(0)
+    assert await asyncio.to_thread(hangs.is_set) is False
+    hangs.set()
+    assert await resolving == []
+    executor.shutdown()
 
 
 @pytest.mark.parametrize(
