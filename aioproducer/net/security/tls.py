@@ -7,6 +7,7 @@ if a changed store cannot be read, the last good context stays in use.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import ssl
@@ -79,17 +80,15 @@ class TlsContexts:
         self._settings = settings
         self._seen = _fingerprint(settings.files)
         self._context = make_context(settings)
+        self._lock = asyncio.Lock()
 
     async def current(self) -> ssl.SSLContext:
         """Return the context for the next connection."""
-        seen, before = _fingerprint(self._settings.files), self._seen
-        if seen != before:
-            self._seen = seen
-            try:
+        async with self._lock:
+            seen = _fingerprint(self._settings.files)
+            if seen != self._seen:
                 await self._reload()
-            except BaseException:
-                self._seen = before  # such as the end of the connection's time: read them again
-                raise
+                self._seen = seen  # only now: the connection's time may have ended before
         return self._context
 
     async def _reload(self) -> None:

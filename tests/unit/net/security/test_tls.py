@@ -379,3 +379,13 @@ async def test_changed_file_is_read_after_a_connection_that_was_given_up_meanwhi
     with contextlib.suppress(asyncio.CancelledError):  # it may have ended at once
         await connecting
     assert await contexts.current() is not first
+
+
+async def test_connections_made_while_a_file_is_read_again_get_the_new_context(
+    tmp_path: Path,
+) -> None:
+    path, contexts = watched_store(tmp_path)
+    first = await contexts.current()
+    path.write_text(AUTHORITY.pem * 2)
+    one, other = await asyncio.gather(contexts.current(), contexts.current())
+    assert one is other is not first
