@@ -92,13 +92,15 @@ async def test_the_region_comes_from_the_environment_where_the_name_has_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mechanism = MskIam(fixed(SaslCredentials("AKIDEXAMPLE", KEY)), clock=lambda: NOW)
-    monkeypatch.delenv("AWS_REGION", raising=False)
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
     with pytest.raises(AuthenticationError, match="AWS region of localhost is not known"):
         await anext(mechanism.exchange("localhost"))
-    monkeypatch.setenv("AWS_REGION", "us-east-2")
-    exchange = mechanism.exchange("localhost")
-    assert b"/us-east-2/" in await anext(exchange)
-    await exchange.aclose()
+    for name, region in (("AWS_DEFAULT_REGION", b"/us-west-1/"), ("AWS_REGION", b"/us-east-2/")):
+        monkeypatch.setenv(name, region.decode().strip("/"))
+        exchange = mechanism.exchange("localhost")
+        assert region in await anext(exchange)
+        await exchange.aclose()
 
 
 async def test_credentials_are_found_as_the_aws_tools_find_them(
