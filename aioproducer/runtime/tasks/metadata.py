@@ -141,7 +141,8 @@ class MetadataTask:
         self._asked: list[str] | None = None
         """The topics of the request, None for all topics in use."""
         self._reported_nodes: Mapping[int, Node] | None = None
-        self._reported_fatal: dict[int, KafkaError] = {}
+        self._fatal_errors: Mapping[int, KafkaError] = {}
+        """Those that were reported last, by node."""
         self._in_background = False
         self._logged_error: type[KafkaError] | None = None
         self.on_fatal_error: Callable[[KafkaError], None] | None = None
@@ -379,22 +380,22 @@ class MetadataTask:
             _log.error("the cluster cannot be used; sends fail until this is corrected: %s", error)
 
     def _note_fatal_connection_errors(self) -> bool:
-        """Report each new connection error that is not retriable, such as refused credentials.
+        """Report a new connection error that is not retriable, such as refused credentials.
 
         Not while a server is left that has not failed: it may accept the client.
         """
         failures = {node: self._client.connection_failures(node) for node in self._candidates()}
-        if None in failures.values():
+        fatal = {
+            node: error
+            for node, error in failures.items()
+            if isinstance(error, AuthenticationError | UnsupportedVersionError)
+        }
+        news = [error for node, error in fatal.items() if error is not self._fatal_errors.get(node)]
+        if None in failures.values() or not news:
             return False
-        news = False
-        for node_id, error in failures.items():
-            if not isinstance(error, AuthenticationError | UnsupportedVersionError):
-                self._reported_fatal.pop(node_id, None)
-            elif error is not self._reported_fatal.get(node_id):
-                self._reported_fatal[node_id] = error
-                self._fail(error)
-                news = True
-        return news
+        self._fatal_errors = fatal
+        self._fail(news[0])
+        return True
 
     def _note_unknown_names(self, now: float) -> None:
         """Fail the start of a producer if no bootstrap name can be resolved (KIP-909).

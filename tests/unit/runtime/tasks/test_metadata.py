@@ -821,6 +821,16 @@ def test_after_a_refusal_the_next_server_is_dialed_at_once(loop):
     play(loop, act)
 
 
+def test_refusals_of_all_servers_count_as_one_failed_attempt(loop):
+    async def act(world: World) -> None:
+        world.client.dial = refusing("wrong password")
+        with pytest.raises(AuthenticationError):
+            await world.task.wait_for_bootstrap(world.in_s(60))
+        assert "(" not in world.metadata.explain_failures().text.partition(":")[0]
+
+    play(loop, act)
+
+
 @pytest.mark.parametrize("error", [AuthenticationError("bad"), UnsupportedVersionError("too new")])
 def test_a_server_that_refuses_the_client_does_not_end_a_start_at_another(loop, error):
     async def act(world: World) -> None:
