@@ -281,9 +281,7 @@ class NetworkClient:
         usable (KIP-899): all back off, or their dials are slow. Java waits for these dials to end.
         The nodes in `avoided` come last.
         """
-        groups = [self._brokers, self._bootstrap]
-        if self._brokers and not self._settings.rebootstrap:
-            groups.pop()
+        groups = self._groups()
         for avoided in (self.avoided, ()):
             for links in groups:
                 chosen = self._least_loaded(links, now, avoided)
@@ -291,6 +289,17 @@ class NetworkClient:
                     return chosen
         dialing = (link.node.id for links in groups for link in links.values() if link.is_dialing)
         return next(dialing, None)
+
+    def failures(self) -> dict[int, KafkaError | None]:
+        """Return `connection_failures` of each node that `least_loaded_node` may return."""
+        return {
+            link.node.id: link.last_error for nodes in self._groups() for link in nodes.values()
+        }
+
+    def _groups(self) -> list[dict[int, BrokerLink]]:
+        """Return the brokers, and the bootstrap servers if they may be used."""
+        groups = [self._brokers, self._bootstrap]
+        return groups[:1] if self._brokers and not self._settings.rebootstrap else groups
 
     def ready_node(self, now: float) -> int | None:
         """Return the least loaded node that is ready now, including bootstrap servers.

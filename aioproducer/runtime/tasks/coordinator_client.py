@@ -192,7 +192,7 @@ class CoordinatorClient:
         """Return the finalized level of a feature of the cluster (KIP-584); 0 if it has none."""
 
         async def connected() -> int:
-            await self._ready(await self._any_node())
+            await self._any_node()
             return self._client.finalized_feature(name) or 0
 
         return await self._repeated(connected)
@@ -279,9 +279,25 @@ class CoordinatorClient:
             ) from error.__cause__
 
     async def _any_node(self) -> int:
-        while (node_id := self._client.least_loaded_node(self._loop.time())) is None:
-            await self._event(_RECHECK_S)
-        return node_id
+        """Return a connected node, for a request that every node answers.
+
+        One that refuses the client ends no call while another is left to try.
+        """
+        client = self._client
+        before = client.failures()
+        while True:
+            now = self._loop.time()
+            node_id = client.least_loaded_node(now)
+            if node_id is not None and client.can_ask(node_id, now):
+                return node_id
+            failures = client.failures()
+            errors = [error for error in failures.values() if error is not None]
+            are_new = all(error is not before.get(node) for node, error in failures.items())
+            if errors and len(errors) == len(failures) and (node_id is None or are_new):
+                raise min(errors, key=lambda error: error.retriable)
+            if node_id is not None:
+                client.maybe_connect(node_id, now)
+            await self._event(min(client.next_chance_at(now) - now, _RECHECK_S))
 
     async def _ready(self, node_id: int) -> None:
         client = self._client

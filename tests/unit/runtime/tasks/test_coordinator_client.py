@@ -18,8 +18,11 @@ from aioproducer.errors import (
     KafkaTimeoutError,
     NodeDisconnectedError,
     ProtocolError,
+    TlsError,
 )
 from aioproducer.net.client import PreparedRequest
+from aioproducer.net.dial.dialer import Address, Dialer
+from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.net.responses import UndecodedAnswer
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.testing.broker.faults import ConnectionFault, Fault
@@ -32,6 +35,26 @@ from aioproducer.wire.messages.metadata import MetadataRequest
 
 def client_on(stage: Stage) -> CoordinatorClient:
     return CoordinatorClient(ProducerConfig(**stage.world.spec.options), dialer=stage.world.network)
+
+
+class PickyDialer:
+    """Of these hosts each refuses the client's certificate."""
+
+    def __init__(self, below: Dialer, refuse: set[str]) -> None:
+        self._below = below
+        self.refuse = refuse
+        self.refused = 0
+
+    async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
+        return await self._below.resolve(host, port, canonical=canonical)
+
+    async def connect(
+        self, address: Address, *, server_hostname: str, limit: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if server_hostname in self.refuse:
+            self.refused += 1
+            raise RefusedDialError(TlsError("refused"))
+        return await self._below.connect(address, server_hostname=server_hostname, limit=limit)
 
 
 def committed() -> coordinator_queries.CoordinatorQuery[Any]:
@@ -268,6 +291,41 @@ def test_a_refused_question_names_the_principal_and_what_it_asked_about(
         await client.close()
 
     play(act)
+
+
+HOSTS = {f"broker-{number}.sim" for number in (1, 2, 3)}
+
+
+@pytest.mark.parametrize("host", sorted(HOSTS))
+def test_a_server_that_refuses_the_client_ends_no_question_that_another_can_answer(
+    host: str,
+) -> None:
+    async def act(stage: Stage) -> None:
+        dialer = PickyDialer(stage.world.network, {host})
+        for _ in range(5):
+            config = ProducerConfig(**stage.world.spec.options)
+            client = CoordinatorClient(config, dialer=dialer)
+            assert await client.ask(coordinator_queries.brokers())
+            assert await client.finalized_feature("no.such.feature") == 0
+            await client.close()
+
+    play(act, brokers=3)
+
+
+def test_once_all_servers_have_refused_the_client_a_question_fails_at_once() -> None:
+    async def act(stage: Stage) -> None:
+        dialer = PickyDialer(stage.world.network, set(HOSTS))
+        client = CoordinatorClient(ProducerConfig(**stage.world.spec.options), dialer=dialer)
+        with pytest.raises(TlsError):
+            await client.ask(coordinator_queries.brokers())
+        assert stage.loop.time() < 0.5
+        assert dialer.refused == 3
+        dialer.refuse.clear()
+        await asyncio.sleep(5)
+        assert await client.ask(coordinator_queries.brokers())
+        await client.close()
+
+    play(act, brokers=3)
 
 
 def test_a_missing_topic_is_named_and_not_called_safe_to_repeat() -> None:
