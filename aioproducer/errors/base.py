@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from copy import copy
-from enum import Enum
 from typing import Any, ClassVar, Self, TypedDict, Unpack
 
 from aioproducer._util.printable import printable
@@ -28,7 +27,6 @@ __all__ = [
     "InvalidMetadataError",
     "KafkaError",
     "RetriableBrokerError",
-    "TransactionEffect",
     "UnknownBrokerError",
     "error_for_code",
     "error_from_code",
@@ -151,21 +149,6 @@ def name_of_node(node_id: int) -> str:
     return f"node {node_id}" if node_id >= 0 else f"bootstrap server {-node_id}"
 
 
-class TransactionEffect(Enum):
-    """The effect of a code on an open transaction whose request it ends (KIP-1050's families).
-
-    Rules of a single kind of request overrule this (`TransactionManager`'s handlers do).
-    """
-
-    NONE = "none"
-    ABORTABLE = "abortable"
-    """The transaction can only be aborted; the producer goes on after that."""
-    RECOVERABLE = "recoverable"
-    """The producer is done; the application may go on with a new one."""
-    FATAL = "fatal"
-    """The producer is done, and a new one would get the same error until its cause is corrected."""
-
-
 _BY_CODE: dict[int, type[BrokerError]] = {}
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -181,26 +164,21 @@ class BrokerError(KafkaError):
         code: The number on the wire.
         error_name: Kafka's name of the code.
         refreshes_metadata: Whether the client's view of the cluster is to be refreshed.
-        transaction_effect: What it does to an open transaction.
     """
 
     default_message: ClassVar[str] = ""
     code: int = -1
     error_name: str = "UNKNOWN_SERVER_ERROR"
     refreshes_metadata: bool = False
-    transaction_effect: TransactionEffect = TransactionEffect.NONE
 
     def __init_subclass__(
         cls,
         *,
         code: int | None = None,
         name: str | None = None,
-        effect: TransactionEffect | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init_subclass__(**kwargs)
-        if effect is not None:
-            cls.transaction_effect = effect
         if code is None:
             return
         if code in _BY_CODE:
@@ -214,7 +192,7 @@ class BrokerError(KafkaError):
         return f"{self.error_name} ({self.code}): {self.message}"
 
 
-class UnknownBrokerError(BrokerError, effect=TransactionEffect.ABORTABLE):
+class UnknownBrokerError(BrokerError):
     """The broker answered a code that this client has no class for; `code` is the instance's."""
 
     default_message: ClassVar[str] = "The broker answered a code that this client does not support."

@@ -1,15 +1,13 @@
 """The broker codes a producer or a topic admin request can meet.
 
-Owns: one class statement per code, in the order of the codes: code, family (base class), effect on
-an open transaction, message (the docstring). Not here: a producer's reaction to them.
+Owns: one class statement per code, in the order of the codes: code, family (base class), message
+(the docstring). Not here: a producer's reaction to them.
 
 Names, codes and families follow Kafka 4.4's `org.apache.kafka.common.protocol.Errors` and its
 exceptions (KIP-1050).
 """
 
 from __future__ import annotations
-
-from typing import Final
 
 from aioproducer.errors.advice import ADVICE
 from aioproducer.errors.base import (
@@ -18,15 +16,10 @@ from aioproducer.errors.base import (
     BrokerError,
     InvalidMetadataError,
     RetriableBrokerError,
-    TransactionEffect,
 )
 
-_ABORTABLE: Final = TransactionEffect.ABORTABLE
-_RECOVERABLE: Final = TransactionEffect.RECOVERABLE
-_FATAL: Final = TransactionEffect.FATAL
 
-
-class UnknownServerError(BrokerError, code=-1, name="UNKNOWN_SERVER_ERROR", effect=_ABORTABLE):
+class UnknownServerError(BrokerError, code=-1, name="UNKNOWN_SERVER_ERROR"):
     """The broker met an error it did not expect."""
 
 
@@ -60,7 +53,7 @@ class ReplicaNotAvailableError(InvalidMetadataError, code=9):
     """The replica is not available for the partition."""
 
 
-class RecordTooLargeError(BrokerError, code=10, name="MESSAGE_TOO_LARGE", effect=_ABORTABLE):
+class RecordTooLargeError(BrokerError, code=10, name="MESSAGE_TOO_LARGE"):
     """The record is larger than what the topic, the broker or the client accepts."""
 
     advice: str | None = ADVICE["record-too-large"]
@@ -86,13 +79,13 @@ class NotCoordinatorError(RetriableBrokerError, code=16):
     """The broker is not the coordinator asked for."""
 
 
-class InvalidTopicError(BrokerError, code=17, name="INVALID_TOPIC_EXCEPTION", effect=_ABORTABLE):
+class InvalidTopicError(BrokerError, code=17, name="INVALID_TOPIC_EXCEPTION"):
     """The topic's name is not valid, or clients may not use the topic this way."""
 
     advice: str | None = ADVICE["topic-name-invalid"]
 
 
-class RecordListTooLargeError(BrokerError, code=18, effect=_ABORTABLE):
+class RecordListTooLargeError(BrokerError, code=18):
     """The record batch is larger than the topic's log segments."""
 
     advice: str | None = ADVICE["batch-too-large"]
@@ -110,17 +103,17 @@ class NotEnoughReplicasAfterAppendError(RetriableBrokerError, code=20):
     advice: str | None = ADVICE["too-few-replicas"]
 
 
-class InvalidRequiredAcksError(BrokerError, code=21, effect=_ABORTABLE):
+class InvalidRequiredAcksError(BrokerError, code=21):
     """The request's acks value is not valid."""
 
     advice: str | None = ADVICE["acks-refused"]
 
 
-class IllegalGenerationError(BrokerError, code=22, effect=_ABORTABLE):
+class IllegalGenerationError(BrokerError, code=22):
     """The consumer group's generation is not the current one."""
 
 
-class UnknownMemberIdError(BrokerError, code=25, effect=_ABORTABLE):
+class UnknownMemberIdError(BrokerError, code=25):
     """The coordinator has no such group member."""
 
 
@@ -128,19 +121,19 @@ class InvalidCommitOffsetSizeError(BrokerError, code=28):
     """The committed offset data is larger than the broker allows."""
 
 
-class TopicAuthorizationFailedError(AuthorizationError, code=29, effect=_ABORTABLE):
+class TopicAuthorizationFailedError(AuthorizationError, code=29):
     """The principal has no right to the topic."""
 
 
-class GroupAuthorizationFailedError(AuthorizationError, code=30, effect=_ABORTABLE):
+class GroupAuthorizationFailedError(AuthorizationError, code=30):
     """The principal has no right to the consumer group."""
 
 
-class ClusterAuthorizationFailedError(AuthorizationError, code=31, effect=_FATAL):
+class ClusterAuthorizationFailedError(AuthorizationError, code=31):
     """The principal has no right to this operation on the cluster."""
 
 
-class InvalidTimestampError(BrokerError, code=32, effect=_ABORTABLE):
+class InvalidTimestampError(BrokerError, code=32):
     """The record's timestamp is outside the range the topic accepts."""
 
     advice: str | None = ADVICE["timestamp-refused"]
@@ -158,7 +151,7 @@ class IllegalSaslStateError(BrokerError, AuthenticationError, code=34):
     advice: str | None = ADVICE["sasl-not-expected"]
 
 
-class UnsupportedVersionError(BrokerError, code=35, effect=_FATAL):
+class UnsupportedVersionError(BrokerError, code=35):
     """No version of the request is understood by both sides."""
 
     advice: str | None = ADVICE["versions-unsupported"]
@@ -188,21 +181,21 @@ class NotControllerError(RetriableBrokerError, code=41):
     """The broker is not the controller."""
 
 
-class InvalidRequestError(BrokerError, code=42, effect=_ABORTABLE):
+class InvalidRequestError(BrokerError, code=42):
     """The broker could not make sense of the request; its log says more."""
 
 
-class UnsupportedForMessageFormatError(BrokerError, code=43, effect=_ABORTABLE):
+class UnsupportedForMessageFormatError(BrokerError, code=43):
     """The broker's message format does not support the request."""
 
 
-class PolicyViolationError(BrokerError, code=44, effect=_ABORTABLE):
+class PolicyViolationError(BrokerError, code=44):
     """The request breaks a policy of the cluster."""
 
     advice: str | None = ADVICE["policy-violated"]
 
 
-class OutOfOrderSequenceNumberError(BrokerError, code=45, effect=_ABORTABLE):
+class OutOfOrderSequenceNumberError(BrokerError, code=45):
     """The sequence number is not the one the broker expects next."""
 
 
@@ -210,15 +203,15 @@ class DuplicateSequenceNumberError(BrokerError, code=46):
     """The broker holds a batch with this sequence number already."""
 
 
-class InvalidProducerEpochError(BrokerError, code=47, effect=_RECOVERABLE):
+class InvalidProducerEpochError(BrokerError, code=47):
     """The producer's epoch is older than the broker's."""
 
 
-class InvalidTxnStateError(BrokerError, code=48, effect=_ABORTABLE):
+class InvalidTxnStateError(BrokerError, code=48):
     """The transactional operation does not fit the transaction's state, as after its timeout."""
 
 
-class InvalidProducerIdMappingError(BrokerError, code=49, effect=_RECOVERABLE):
+class InvalidProducerIdMappingError(BrokerError, code=49):
     """The producer id is not the one assigned to the transactional id."""
 
 
@@ -232,7 +225,7 @@ class ConcurrentTransactionsError(RetriableBrokerError, code=51):
     """Another operation on the same transaction is still going on."""
 
 
-class TransactionalIdAuthorizationFailedError(AuthorizationError, code=53, effect=_FATAL):
+class TransactionalIdAuthorizationFailedError(AuthorizationError, code=53):
     """The principal has no right to the transactional id."""
 
 
@@ -242,7 +235,7 @@ class SecurityDisabledError(BrokerError, code=54):
     advice: str | None = ADVICE["feature-disabled"]
 
 
-class OperationNotAttemptedError(BrokerError, code=55, effect=_ABORTABLE):
+class OperationNotAttemptedError(BrokerError, code=55):
     """The broker did not try this operation because another one of the request failed."""
 
 
@@ -258,7 +251,7 @@ class SaslAuthenticationFailedError(BrokerError, AuthenticationError, code=58):
     advice: str | None = ADVICE["credentials-refused"]
 
 
-class UnknownProducerIdError(OutOfOrderSequenceNumberError, code=59, effect=_ABORTABLE):
+class UnknownProducerIdError(OutOfOrderSequenceNumberError, code=59):
     """The broker has no state of this producer id; its records may have been deleted."""
 
 
@@ -270,7 +263,7 @@ class DelegationTokenExpiredError(BrokerError, code=66):
     """The delegation token has expired."""
 
 
-class GroupIdNotFoundError(BrokerError, code=69, effect=_ABORTABLE):
+class GroupIdNotFoundError(BrokerError, code=69):
     """The group does not exist."""
 
 
@@ -290,17 +283,17 @@ class UnknownLeaderEpochError(RetriableBrokerError, code=75):
     """The leader epoch of the request is newer than the broker's."""
 
 
-class UnsupportedCompressionTypeError(BrokerError, code=76, effect=_ABORTABLE):
+class UnsupportedCompressionTypeError(BrokerError, code=76):
     """The broker or the topic does not support the compression codec."""
 
     advice: str | None = ADVICE["codec-unsupported"]
 
 
-class FencedInstanceIdError(BrokerError, code=82, effect=_RECOVERABLE):
+class FencedInstanceIdError(BrokerError, code=82):
     """Another member with the same group instance id has taken over."""
 
 
-class InvalidRecordError(BrokerError, code=87, effect=_ABORTABLE):
+class InvalidRecordError(BrokerError, code=87):
     """The broker refused the record."""
 
     advice: str | None = ADVICE["record-refused"]
@@ -312,7 +305,7 @@ class ThrottlingQuotaExceededError(RetriableBrokerError, code=89):
     advice: str | None = ADVICE["over-quota"]
 
 
-class ProducerFencedError(BrokerError, code=90, effect=_RECOVERABLE):
+class ProducerFencedError(BrokerError, code=90):
     """A newer producer with the transactional id has taken over, or the transaction timed out."""
 
     advice: str | None = ADVICE["fenced"]
@@ -346,7 +339,7 @@ class TransactionalIdNotFoundError(BrokerError, code=105):
     """The transactional id does not exist."""
 
 
-class StaleMemberEpochError(BrokerError, code=113, effect=_ABORTABLE):
+class StaleMemberEpochError(BrokerError, code=113):
     """The member's epoch is out of date."""
 
 
@@ -366,7 +359,7 @@ class TelemetryTooLargeError(BrokerError, code=118):
     """The telemetry push is larger than the broker accepts."""
 
 
-class TransactionAbortableError(BrokerError, code=120, effect=_ABORTABLE):
+class TransactionAbortableError(BrokerError, code=120):
     """The transaction has failed; aborting it lets the producer go on."""
 
     advice: str | None = ADVICE["transaction-failed"]

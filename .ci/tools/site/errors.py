@@ -12,7 +12,7 @@ from typing import Final
 
 from aioproducer import errors
 from aioproducer.core.sending.produce_rules import NEVER_APPENDED
-from aioproducer.errors import BrokerError, KafkaError, TransactionEffect, broker, broker_internal
+from aioproducer.errors import BrokerError, KafkaError, broker, broker_internal
 from aioproducer.errors.advice import ADVICE
 
 FILES: Final = (
@@ -148,12 +148,6 @@ CLIENT: Final[dict[str, tuple[str, str]]] = {
 _FAMILIES: Final = frozenset(
     {"KafkaError", "BrokerError", "RetriableBrokerError", "InvalidMetadataError"}
 )
-_EFFECTS: Final = {
-    TransactionEffect.NONE: "The producer does not retry; see the broker's log.",
-    TransactionEffect.ABORTABLE: "The producer does not retry; abort the transaction and repeat it.",
-    TransactionEffect.RECOVERABLE: "Close this producer and create a new one.",
-    TransactionEffect.FATAL: "Close this producer; a new one would fail in the same way.",
-}
 
 
 def page() -> str:
@@ -223,7 +217,8 @@ def _remedy(error: type[BrokerError]) -> str:
     if error.retriable:
         return "Nothing: the producer retries until `delivery_timeout_ms`."
     return (
-        _EFFECTS[error.transaction_effect] or "The producer does not retry; see the broker's log."
+        "The producer does not retry; see the broker's log. Abort the transaction, if there is one, "
+        "and do its work again."
     )
 
 

@@ -102,13 +102,9 @@ class BuiltInPartitioner:
         self._rng = rng
         self._current: int | None = None
         self._produced_bytes = 0
-        self._cumulative: list[int] = []
-        self._weighted_ids: list[int] = []
-
-    @property
-    def cumulative_weights(self) -> tuple[int, ...]:
+        self.cumulative_weights: tuple[int, ...] = ()
         """The cumulative frequency table; empty while the choice is uniform."""
-        return tuple(self._cumulative)
+        self._weighted_ids: list[int] = []
 
     @property
     def current(self) -> int | None:
@@ -170,20 +166,21 @@ class BuiltInPartitioner:
             partition_ids: the partitions in the same order.
             length: number of entries that count; the others are excluded for their node's latency.
         """
-        self._cumulative, self._weighted_ids = [], []
+        self.cumulative_weights, self._weighted_ids = (), []
         if not self._adaptive or queue_sizes is None or length < 1 or len(queue_sizes) < 2:
             return
         sizes = queue_sizes[:length]
         longest = max(sizes)
         if min(sizes) == longest and length == len(queue_sizes):
             return
-        self._cumulative = list(accumulate(longest + 1 - size for size in sizes))
+        self.cumulative_weights = tuple(accumulate(longest + 1 - size for size in sizes))
         self._weighted_ids = list(partition_ids[:length])
 
     def _next_partition(self, topic: TopicMetadata) -> int:
-        if self._cumulative:
-            drawn = self._rng.randrange(self._cumulative[-1])
-            chosen = self._weighted_ids[bisect_right(self._cumulative, drawn)]
+        weights = self.cumulative_weights
+        if weights:
+            drawn = self._rng.randrange(weights[-1])
+            chosen = self._weighted_ids[bisect_right(weights, drawn)]
             if chosen < len(topic.partitions):
                 return chosen
         return uniform_partition(topic, self._rng, self.rack_preference.partitions_of(topic))

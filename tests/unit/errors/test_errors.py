@@ -12,7 +12,6 @@ from aioproducer.errors import (
     KafkaError,
     KafkaTimeoutError,
     NotLeaderOrFollowerError,
-    TransactionEffect,
     UnknownBrokerError,
     error_for_code,
     error_from_code,
@@ -28,7 +27,6 @@ RETRIABLE |= {83, 84, 88, 89, 100, 103, 106, 122, 123, 133}
 REFRESHING = {3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103}
 AUTHORIZATION = {29, 30, 31, 53, 65}
 AUTHENTICATION = {33, 34, 58}
-RECOVERABLE_OR_WORSE = {31, 35, 47, 49, 53, 82, 90}
 
 ALL_CLASSES = sorted(
     {
@@ -74,14 +72,6 @@ def test_the_families_are_those_of_the_java_client():
     assert codes_where(lambda row: issubclass(row, errors.AuthorizationError)) == AUTHORIZATION
     assert codes_where(lambda row: issubclass(row, errors.AuthenticationError)) == AUTHENTICATION
     assert issubclass(errors.UnknownProducerIdError, errors.OutOfOrderSequenceNumberError)
-
-
-def test_an_error_that_can_be_retried_leaves_the_transaction_alone():
-    effects = {code: error_for_code(code).transaction_effect for code in CODES}
-    assert {code for code in RETRIABLE if effects[code] is not TransactionEffect.NONE} == set()
-    ends_producer = (TransactionEffect.FATAL, TransactionEffect.RECOVERABLE)
-    assert {c for c in CODES if effects[c] in ends_producer} == RECOVERABLE_OR_WORSE
-    assert effects[120] is TransactionEffect.ABORTABLE
 
 
 def test_code_zero_is_no_error():
