@@ -208,6 +208,8 @@ class ConsumerGroupMetadata:
 
     def __post_init__(self) -> None:
         arguments.check_text("group_id", self.group_id)
+        if not self.group_id:
+            raise ValueError("group_id must not be empty: brokers refuse such a group")
         arguments.check_integer("generation_id", self.generation_id, 32)
         arguments.check_text("member_id", self.member_id)
         arguments.check_text("group_instance_id", self.group_instance_id or "")

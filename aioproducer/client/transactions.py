@@ -298,6 +298,8 @@ def offsets_of(offsets: OffsetsInput) -> dict[TopicPartition, OffsetAndMetadata]
             raise TypeError(f"{place!r} is no topic and partition")
         check_text("the topic", topic)
         check_integer("the partition", partition, 32)
+        if index_of(partition) < 0:
+            raise ValueError(f"the partition must not be negative, got {partition!r}")
         result[TopicPartition(topic, index_of(partition))] = _position_of(position)
     return result
 

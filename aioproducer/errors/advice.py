@@ -66,7 +66,8 @@ CHECKS: Final[Mapping[str, str]] = {
     "address-shared": "each broker needs its own address in advertised.listeners",
     "topic-missing": "create the topic (aioproducer topics create), or correct its name; the "
     "brokers do not create it",
-    "topic-name-invalid": "use letters, digits, '.', '_' and '-', at most 249 of them",
+    "topic-name-invalid": "use letters, digits, '.', '_' and '-', at most 249 of them; clients "
+    "cannot write to a topic of the brokers, such as __consumer_offsets",
     "topic-unauthorized": "grant this principal DESCRIBE and WRITE on the topic",
     "partition-without-leader": "bring the brokers back that hold its replicas",
     "too-few-in-sync": "acks=all fails until enough replicas are in sync: bring the brokers back "
@@ -153,6 +154,10 @@ ANSWERS: Final[Mapping[str, str]] = {
     "prepared-outcome-unknown": "search for its records with a read_committed consumer before "
     "doing its work again",
     "storage-failed": "check the broker's disks and its log",
+    "broker-failed": "find the reason in the broker's log",
+    "coordinator-away": "wait until the cluster's topic __transaction_state (for a group, "
+    "__consumer_offsets) has its leaders; with fewer than three brokers, set "
+    "transaction.state.log.replication.factor and transaction.state.log.min.isr on them",
     "feature-disabled": "turn the feature on in the brokers, or leave it out here",
 }
 """Answers to records and transactions, and troubles that `doctor` does not check."""

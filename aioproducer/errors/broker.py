@@ -22,6 +22,8 @@ from aioproducer.errors.base import (
 class UnknownServerError(BrokerError, code=-1, name="UNKNOWN_SERVER_ERROR"):
     """The broker met an error it did not expect."""
 
+    advice: str | None = ADVICE["broker-failed"]
+
 
 class CorruptMessageError(RetriableBrokerError, code=2):
     """The records are corrupt: a wrong checksum or size, or no key on a compacted topic."""
@@ -35,6 +37,8 @@ class UnknownTopicOrPartitionError(InvalidMetadataError, code=3):
 
 class LeaderNotAvailableError(InvalidMetadataError, code=5):
     """The partition has no leader at the moment: an election is going on."""
+
+    advice: str | None = ADVICE["topic-unavailable"]
 
 
 class NotLeaderOrFollowerError(InvalidMetadataError, code=6):
@@ -73,6 +77,8 @@ class CoordinatorLoadInProgressError(RetriableBrokerError, code=14):
 
 class CoordinatorNotAvailableError(RetriableBrokerError, code=15):
     """The coordinator is not available."""
+
+    advice: str | None = ADVICE["coordinator-away"]
 
 
 class NotCoordinatorError(RetriableBrokerError, code=16):
@@ -213,6 +219,8 @@ class InvalidTxnStateError(BrokerError, code=48):
 
 class InvalidProducerIdMappingError(BrokerError, code=49):
     """The producer id is not the one assigned to the transactional id."""
+
+    advice: str | None = ADVICE["producer-ended"]
 
 
 class InvalidTransactionTimeoutError(BrokerError, code=50):

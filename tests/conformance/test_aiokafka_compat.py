@@ -337,10 +337,10 @@ async def test_the_older_of_two_transactional_producers_is_fenced(
 async def test_calls_in_the_wrong_order_are_refused(cluster: ClusterUnderTest) -> None:
     async with producer_of(compat, cluster, transactional_id=unique_topic()) as producer:
         for call in (producer.commit_transaction, producer.abort_transaction):
-            with pytest.raises(compat.IllegalOperation, match="does not fit"):
+            with pytest.raises(compat.IllegalOperation, match="is not possible"):
                 await call()
         await producer.begin_transaction()
-        with pytest.raises(compat.IllegalOperation, match="does not fit"):
+        with pytest.raises(compat.IllegalOperation, match="is not possible"):
             await producer.begin_transaction()
         with pytest.raises(compat.errors.IllegalStateError, match="started already"):
             await producer.start()

@@ -58,6 +58,7 @@ def test_offsets_are_taken_in_everybodys_types(given: Any, known: OffsetAndMetad
         ({("t", "1"): 5}, TypeError),
         ({HERE: -1}, ValueError),
         ({HERE: 2**63}, ValueError),
+        ({TopicPartition("t", -1): 5}, ValueError),
         ([confluent_kafka.TopicPartition("t", 1)], ValueError),
     ],
 )
@@ -164,19 +165,29 @@ def test_numbers_that_no_request_can_hold_are_refused(number: int) -> None:
         PreparedTransaction("x", 1, number, 2)
 
 
-@pytest.mark.parametrize("group", _UNSENDABLE)
+@pytest.mark.parametrize("group", [*_UNSENDABLE, ""])
 async def test_a_producer_works_on_after_a_group_that_cannot_be_sent(group: str) -> None:
     async with (
         EmbeddedCluster(1, topics={"t": 1}) as cluster,
         Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="x") as producer,
     ):
         await producer.begin_transaction()
-        with pytest.raises(ValueError, match="group_id must be text"):
+        with pytest.raises(ValueError, match="group_id must"):
             await producer.send_offsets_to_transaction({HERE: 1}, group)
         await producer.send("t", b"value")
         await producer.commit_transaction()
         read = await read_topic(cluster.bootstrap_servers, "t", timeout_s=10)
         assert [record.value for record in read[0]] == [b"value"]
+
+
+async def test_a_call_outside_of_a_transaction_says_that_none_is_open() -> None:
+    async with (
+        EmbeddedCluster(1, topics={"t": 1}) as cluster,
+        Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="x") as producer,
+    ):
+        refused = r"send\(\) is not possible: the producer is not in a transaction -> begin a"
+        with pytest.raises(IllegalStateError, match=refused):
+            await producer.send("t", b"value")
 
 
 def test_abortable_and_fatal_errors_are_distinguished() -> None:

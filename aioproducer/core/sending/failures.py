@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aioproducer.core.batching.batch import NO_PARTITION, BatchOutcome, ProducerBatch
-from aioproducer.core.sending.reasons import Reason
+from aioproducer.core.sending.obstacles import Obstacle
+from aioproducer.core.sending.reasons import Reason, all_of
 from aioproducer.errors import (
     BatchRefusedError,
     DeliveryTimeoutError,
@@ -35,7 +36,9 @@ def expiry_of(
     topic, partition = batch.topic_partition
     reason = metadata.explain(topic, partition)
     if wait.error is not None:
-        reason = Reason(wait.error.without_advice(), wait.error.advice)
+        last = Reason(wait.error.without_advice(), wait.error.advice)
+        # Since then the leader may have become unreachable, or throttle the client.
+        reason = all_of(last, reason) if wait.obstacle is Obstacle.CONNECTION else last
     error = DeliveryTimeoutError(
         f"{batch.count} record(s) not acknowledged within delivery_timeout_ms="
         f"{round(timeout * 1000)} after {batch.attempts} attempt(s), {wait.obstacle.value}"

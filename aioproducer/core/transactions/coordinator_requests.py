@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,7 @@ class CoordinatorRequests:
             node_id = nodes.least_loaded_node(now)
             if node_id is None:
                 return []
+            request = replace(request, node_id=node_id)
         elif node_id not in self._metadata.cluster.nodes:
             self._metadata.request_update(now)
             gone = NodeDisconnectedError("not among the brokers")

@@ -538,7 +538,7 @@ class TransactionManager:
             return self.error.with_context()
         why = f": {self.error}" if self.state is _S.UNINITIALIZED and self.error is not None else ""
         refusal = IllegalStateError(
-            f"{call}() does not fit: the producer is {self.state.value}{why}",
+            f"{call}() is not possible: the producer is {self.state.value}{why}",
             advice=ADVICE[self.state],
         )
         refusal.__cause__ = self.error

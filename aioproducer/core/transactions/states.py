@@ -30,7 +30,7 @@ class TransactionState(Enum):
 
     UNINITIALIZED = "not initialized"
     INITIALIZING = "being initialized"
-    READY = "ready for a transaction"
+    READY = "not in a transaction"
     IN_TRANSACTION = "in a transaction"
     PREPARED = "in a prepared transaction"
     COMMITTING = "committing"

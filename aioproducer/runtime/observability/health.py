@@ -96,6 +96,7 @@ def _disconnection(engine: ProducerEngine) -> KafkaError | None:
         return NotConnectedError(text, advice=why.advice)
     producer_id = engine.sender.producer_id
     if producer_id.failures:
-        why_none = producer_id.last_error or "no broker has answered"
-        return NotConnectedError(f"there is no producer id yet: {why_none}")
+        missing = NotConnectedError("there is no producer id yet")
+        why_none = producer_id.last_error or KafkaError("no broker has answered")
+        return missing.because_of(why_none)
     return None

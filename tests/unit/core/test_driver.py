@@ -155,6 +155,18 @@ def test_a_coordinator_that_left_or_backs_off_is_searched_anew() -> None:
     assert core.now < turns.transactions < core.now + 1
 
 
+def test_the_error_of_a_search_for_a_coordinator_names_the_broker_that_was_asked() -> None:
+    stage = Stage()
+    driver, core = stage.driver(), stage.core
+    stage.manager.init()
+    (action,) = driver.transactions.poll(core.now, core.nodes) if driver.transactions else ()
+    assert isinstance(action, RequestOfCoordinator)
+    stage.answer(action.request, 15)
+    error = stage.manager.coordinator_error
+    assert error is not None
+    assert error.node_id == action.node_id == 1
+
+
 def test_metadata_are_asked_for_again_when_a_coordinator_does_not_have_a_topic() -> None:
     stage = Stage().begun()
     driver, core = stage.driver(), stage.core

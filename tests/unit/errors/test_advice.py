@@ -36,7 +36,11 @@ def test_an_advice_is_a_clause(code: str) -> None:
 @pytest.mark.parametrize(
     "kind",
     [
+        errors.UnknownServerError,
         errors.UnknownTopicOrPartitionError,
+        errors.LeaderNotAvailableError,
+        errors.CoordinatorNotAvailableError,
+        errors.InvalidProducerIdMappingError,
         errors.InvalidPartitionError,
         errors.TopicAuthorizationFailedError,
         errors.ThrottlingQuotaExceededError,

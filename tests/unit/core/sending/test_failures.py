@@ -58,6 +58,14 @@ def test_an_expiry_names_the_last_error_and_its_advice() -> None:
     assert (error.advice, error.__cause__) == ("start it", GONE)
 
 
+def test_an_expiry_of_a_batch_that_waits_for_its_leader_says_why_it_cannot_be_reached() -> None:
+    core, batch = waiting()
+    core.metadata.explain_connections = lambda: Reason("node 4 refuses", "open the port")
+    error = expiry(core, batch, Wait(Obstacle.CONNECTION, GONE))
+    assert error.message.endswith("; last cause: gone [node 4]; node 4 refuses")
+    assert (error.advice, error.__cause__) == ("start it; open the port", GONE)
+
+
 def test_an_expiry_without_an_error_has_the_reason_of_the_topic() -> None:
     core, batch = waiting(1)
     core.learn((1, -1, 3), epoch=2)

@@ -99,6 +99,7 @@ def test_health_says_that_there_is_no_producer_id() -> None:
             found = producer.health()
             assert (found.ready, found.state) == (False, "running")
             assert "there is no producer id yet: COORDINATOR_LOAD_IN_PROGRESS" in str(found.error)
+            assert str(found.error).count(" -> ") == 1
             await delivery
             assert (producer.health().ready, producer.health().error) == (True, None)
 
