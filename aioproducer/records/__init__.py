@@ -50,9 +50,7 @@ else:
     )
 
 if TYPE_CHECKING:
-    from aioproducer.records import _pure
-
-    _BUILDERS: tuple[type[BatchBuilder], ...] = (RecordBatchBuilder, _pure.RecordBatchBuilder)
+    _BUILDER: type[BatchBuilder] = RecordBatchBuilder  # in both implementations
 
 __all__ = [
     "IMPLEMENTATION",

@@ -91,7 +91,7 @@ def _check(holds: object, what: str) -> None:
 
 
 class ArrowChunk(UnfilledRows):
-    """See `_arrow.pyi`."""
+    """Rows of an Arrow source; see `aioproducer.records.bulk.Rows`."""
 
     def __init__(self, array: _Array, plan: Any) -> None:
         self._array = array
@@ -148,7 +148,12 @@ class ArrowChunk(UnfilledRows):
 
 
 class ArrowSource:
-    """See `_arrow.pyi`."""
+    """See `aioproducer.records.arrow`.
+
+    Raises:
+        TypeError: the data are not Arrow data.
+        SerializationError: a column does not exist or cannot be sent, or the stream failed.
+    """
 
     def __init__(self, data: Any, columns: ArrowColumns) -> None:
         self._stream = _Stream()
