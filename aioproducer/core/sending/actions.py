@@ -108,14 +108,7 @@ RECHECK_S = 1.0
 """Longest time in seconds before a broker is chosen again while none is ready."""
 
 
-class Chances(Protocol):
-    """The part of `NodeView` that `recheck_at` needs."""
-
-    def next_chance_at(self, now: float) -> float:
-        """See `NodeView`."""
-
-
-def recheck_at(nodes: Chances, now: float) -> float:
+def recheck_at(nodes: NodeView, now: float) -> float:
     """Return the loop time at which to choose a broker again if none is ready now.
 
     Always finite, so that the request has a timer during a slow dial or while a node is busy.

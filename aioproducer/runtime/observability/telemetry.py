@@ -27,6 +27,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.metrics.otlp import encode_metrics
+from aioproducer.net.in_flight import outcome_of
 from aioproducer.records.codecs import CompressionType, codec_for
 from aioproducer.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -251,7 +252,7 @@ class TelemetryReporter:
 
     def _on_subscription(self, future: asyncio.Future[Message | None]) -> None:
         now = self._loop.time()
-        answer = _answer_of(future)
+        _, answer = outcome_of(future)
         if isinstance(answer, GetTelemetrySubscriptionsResponse):
             self._telemetry.on_subscription(answer, now)
             _log.debug("telemetry: %s", self._telemetry.subscription)
@@ -262,7 +263,7 @@ class TelemetryReporter:
     def _on_push(self, future: asyncio.Future[Message | None]) -> None:
         now = self._loop.time()
         self._pushing = None
-        answer = _answer_of(future)
+        _, answer = outcome_of(future)
         if not isinstance(answer, PushTelemetryResponse):
             self._ledger.on_accepted()  # It may have arrived.
             self._telemetry.on_failure(now)
@@ -292,9 +293,3 @@ def _compressed(data: bytes, number: int) -> tuple[int, bytes]:
         except UnsupportedCodecError:
             pass
     return 0, data
-
-
-def _answer_of(future: asyncio.Future[Message | None]) -> Message | None:
-    if future.cancelled() or future.exception() is not None:
-        return None
-    return future.result()

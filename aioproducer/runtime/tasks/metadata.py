@@ -14,21 +14,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aioproducer._util import log
 from aioproducer._util.hosts import host_and_port
 from aioproducer._util.tasks import start_later
-from aioproducer.core.metadata.requests import MetadataNodes, MetadataRequests
+from aioproducer.core.metadata.requests import MetadataRequests
 from aioproducer.core.sending.actions import NoBrokerReady, Rebootstrap, RequestMetadata
 from aioproducer.core.sending.reasons import Reason
 from aioproducer.errors import (
     AuthenticationError,
     BootstrapError,
-    KafkaConnectionError,
     KafkaError,
     NameResolutionError,
-    NodeDisconnectedError,
     NotKafkaError,
     ProducerClosedError,
     ProducerFailedError,
@@ -37,6 +35,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.errors.advice import ADVICE, joined
+from aioproducer.net.in_flight import outcome_of
 from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
 from aioproducer.runtime.tasks.wakeup import WakeupTimer
 from aioproducer.types import Node
@@ -50,8 +49,9 @@ from aioproducer.wire.schema import Message
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
+    from aioproducer.core.metadata.metadata import Metadata
+    from aioproducer.net.client import NetworkClient
     from aioproducer.types import TopicMetadata
-from aioproducer.core.metadata.metadata import Metadata
 
 _FIRST_WITH_AUTO_CREATE_FLAG = 4
 _FIRST_WITH_RELIABLE_EPOCHS = 9
@@ -60,35 +60,6 @@ _MOST_FAILURES_LISTED = 8
 
 _log = log.get("runtime")
 _METADATA = "metadata"
-
-
-class MetadataClient(MetadataNodes, Protocol):
-    """Part of `net.client.NetworkClient` that the task uses."""
-
-    avoided: set[int]
-    """The nodes that `least_loaded_node` returns only if no other one is usable."""
-
-    def set_nodes(self, nodes: Mapping[int, Node], cluster_id: str | None = None) -> None:
-        """Set the brokers and the id of the cluster."""
-
-    def rebootstrap(self) -> None:
-        """Drop the brokers and all connections; the bootstrap servers are left."""
-
-    def maybe_connect(self, node_id: int, now: float) -> None:
-        """Start to connect, unless there is a connection or an attempt."""
-
-    def api_version(
-        self, node_id: int, api: ApiKey, lowest: int = 0, highest: int | None = None
-    ) -> int:
-        """Return the version in which a request would be sent."""
-
-    def send(
-        self, node_id: int, request: Message, *, timeout_s: float | None = None, now: float
-    ) -> asyncio.Future[Message | None]:
-        """Send a request."""
-
-    def throttled_for(self, node_id: int, now: float) -> float:
-        """Return for how many seconds more a node throttles the client."""
 
 
 class MetadataTask:
@@ -108,7 +79,7 @@ class MetadataTask:
         self,
         metadata: Metadata,
         requests: MetadataRequests,
-        client: MetadataClient,
+        client: NetworkClient,
         config: ProducerConfig,
         *,
         loop: asyncio.AbstractEventLoop,
@@ -304,19 +275,12 @@ class MetadataTask:
         if answer is None or not answer.done():
             return
         self._answer = None
-        if answer.cancelled():
-            self._fail(NodeDisconnectedError("the metadata request was cancelled"))
-            return
-        error = answer.exception()
-        if error is not None:
-            known = error if isinstance(error, KafkaError) else KafkaConnectionError(repr(error))
-            self._fail(known)
-            return
-        response = answer.result()
-        if not isinstance(response, MetadataResponse):
-            self._fail(ProtocolError(f"{type(response).__name__} instead of a metadata response"))
-            return
-        self._handle_response(response)
+        failure, response = outcome_of(answer)
+        if isinstance(response, MetadataResponse):
+            self._handle_response(response)
+        else:
+            wrong = f"{type(response).__name__} instead of a metadata response"
+            self._fail(failure or ProtocolError(wrong))
 
     def _handle_response(self, response: MetadataResponse) -> None:
         now = self._loop.time()
