@@ -18,7 +18,8 @@ from aioproducer.client.lifecycle import check_in_task
 from aioproducer.client.monitoring import MetricsMixin
 from aioproducer.client.transactions import TransactionsMixin
 from aioproducer.config import ConfigInput, configured
-from aioproducer.errors import InvalidTopicError, WouldBlockError
+from aioproducer.core.metadata.cluster import check_topic_name
+from aioproducer.errors import WouldBlockError
 from aioproducer.serializers.calling import (
     PendingRecord,
     Prepared,
@@ -355,7 +356,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         self, topic: str, key: Any, value: Any, headers: HeadersInput
     ) -> Prepared | PendingRecord:
         if not isinstance(topic, str):
-            raise InvalidTopicError(f"a topic's name is a str, not {type(topic).__name__}")
+            check_topic_name(topic)
         if self._serializers is not None:
             return self._serializers.prepare(topic, key, value, headers)
         return unchanging(key), unchanging(value), header_pairs(topic, headers)

@@ -66,8 +66,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "address-shared": "each broker needs its own address in advertised.listeners",
     "topic-missing": "create the topic (aioproducer topics create), or correct its name; the "
     "brokers do not create it",
-    "topic-name-invalid": "use letters, digits, '.', '_' and '-', at most 249 of them; clients "
-    "cannot write to a topic of the brokers, such as __consumer_offsets",
+    "topic-name-invalid": "use letters, digits, '.', '_' and '-', at most 249 of them",
     "topic-unauthorized": "grant this principal DESCRIBE and WRITE on the topic",
     "partition-without-leader": "bring the brokers back that hold its replicas",
     "too-few-in-sync": "acks=all fails until enough replicas are in sync: bring the brokers back "
@@ -97,6 +96,8 @@ ANSWERS: Final[Mapping[str, str]] = {
     "help",
     "topic-not-created-here": "create the topic (aioproducer topics create), correct its name, or "
     "set allow_auto_create_topics=True: it is off, so that nothing is created",
+    "topic-refused": "correct the topic's name: clients cannot write to a topic of the brokers, "
+    "such as __consumer_offsets, and names are letters, digits, '.', '_' and '-', up to 249",
     "partition-unknown": "choose a partition that exists, see partitions_for(topic), or add "
     "partitions to the topic",
     "not-authorized": "grant the principal this permission (an ACL of the cluster); until then "

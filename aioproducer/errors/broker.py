@@ -88,7 +88,7 @@ class NotCoordinatorError(RetriableBrokerError, code=16):
 class InvalidTopicError(BrokerError, code=17, name="INVALID_TOPIC_EXCEPTION"):
     """The topic's name is not valid, or clients may not use the topic this way."""
 
-    advice: str | None = ADVICE["topic-name-invalid"]
+    advice: str | None = ADVICE["topic-refused"]
 
 
 class RecordListTooLargeError(BrokerError, code=18):

@@ -167,11 +167,14 @@ def check_topic_name(name: object) -> None:
             characters.
     """
     if not isinstance(name, str):
-        raise InvalidTopicError(f"a topic's name is a str, not {type(name).__name__}")
+        raise InvalidTopicError(
+            f"a topic's name is a str, not {type(name).__name__}", advice="give the name as text"
+        )
     if name in {".", ".."} or len(name) > _LONGEST_TOPIC_NAME or not _TOPIC_NAME.fullmatch(name):
         raise InvalidTopicError(
             f"{name[:_LONGEST_TOPIC_NAME]!r} is no topic name: 1 to {_LONGEST_TOPIC_NAME} "
-            "of the characters a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
+            "of the characters a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'",
+            advice="correct the topic's name",
         )
 
 

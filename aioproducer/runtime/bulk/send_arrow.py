@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from aioproducer.core.metadata.cluster import check_topic_name
 from aioproducer.errors import InvalidTopicError
 from aioproducer.records.arrow import ArrowChunk, ArrowColumns, ArrowSource
 from aioproducer.records.bulk import UnfilledRows
@@ -60,7 +61,7 @@ def check_topic(topic: str | None, columns: ArrowColumns) -> None:
     if topic is None and columns.topic is None:
         raise InvalidTopicError("neither a topic nor a column of topics is given")
     if topic is not None and not isinstance(topic, str):
-        raise InvalidTopicError(f"a topic's name is a str, not {type(topic).__name__}")
+        check_topic_name(topic)
 
 
 async def _feed(

@@ -52,10 +52,11 @@ def check_items(items: object) -> None:
     """Refuse a single value, and a table: iterating over them gives no records.
 
     Raises:
-        TypeError: It is text, bytes or a table.
+        TypeError: It is text, bytes, a table or nothing to iterate over.
     """
     kind = type(items).__name__
-    if isinstance(items, str | bytes | bytearray | memoryview):
+    is_iterable = any(hasattr(items, name) for name in ("__iter__", "__aiter__", "__getitem__"))
+    if isinstance(items, str | bytes | bytearray | memoryview) or not is_iterable:
         raise TypeError(f"send_many takes an iterable of items, not {kind}; send one by send()")
     is_arrow = hasattr(items, "__arrow_c_stream__") or hasattr(items, "__arrow_c_array__")
     if is_arrow and hasattr(type(items), "columns"):

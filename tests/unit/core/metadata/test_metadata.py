@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from aioproducer._util.backoff import ExponentialBackoff
-from aioproducer.core.metadata.cluster import MAX_BROKERS, ZERO_ID
+from aioproducer.core.metadata.cluster import MAX_BROKERS, ZERO_ID, check_topic_name
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.reasons import Reason
 from aioproducer.core.transactions import coordinator_queries
@@ -124,6 +124,13 @@ def test_a_name_that_no_topic_has_is_refused_and_no_broker_is_asked_for_it():
         metadata.add_topic("a/b", 1)
     assert metadata.topics_in_use == {"t"}
     assert metadata.next_update_at(2) == 300
+
+
+@pytest.mark.parametrize("name", [5, b"t", "a/b"])
+def test_the_advice_for_a_bad_name_is_about_this_name(name):
+    with pytest.raises(InvalidTopicError) as caught:
+        check_topic_name(name)
+    assert caught.value.advice in {"give the name as text", "correct the topic's name"}
 
 
 def test_nothing_is_due_while_a_request_is_out():

@@ -155,6 +155,8 @@ def test_items_before_one_that_raises_are_delivered() -> None:
         b"bytes",
         bytearray(b"x"),
         memoryview(b"x"),
+        None,
+        5,
         pa.table({"value": [b"a"]}),
         pa.record_batch({"value": [b"a"]}),
         pandas.DataFrame({"value": [b"a"]}),
