@@ -120,11 +120,11 @@ class RecordBatchBuilder:
         self._flushed = 0
         self._time: int | None = None
         self._attributes_and_time = b""
-        self.count = 0
-        self.largest = 0
-        self.size = 0
-        self.base_timestamp = -1
-        self.max_timestamp = -1
+        self.count: int = 0
+        self.largest: int = 0
+        self.size: int = 0
+        self.base_timestamp: int = -1
+        self.max_timestamp: int = -1
         self.most: int = _MOST_RECORDS
         self.owner: object = None
 
