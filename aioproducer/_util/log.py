@@ -11,6 +11,7 @@ is printable and bounded, whatever names a broker has sent. The clock is the cal
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from aioproducer._util.printable import printable
@@ -48,38 +49,26 @@ def _shortened(argument: object) -> object:
     return printable(argument) if isinstance(argument, str) else argument
 
 
+@dataclass(slots=True, eq=False)
 class _Repeated:
-    """A node and a cause about which there was a line.
+    """A node and a cause about which there was a line."""
 
-    Attributes:
-        began_at: when the trouble began that the last line is about.
-        written_at: when the last line was written.
-        interval_s: for how long after that others are left out.
-        seen_at: when the last one was written or left out.
-        recovered_at: when the trouble ended; None while it lasts.
-        is_reported: whether there is a line about the trouble since it began.
-        left_out: how many lines were, since the last one.
-        line: the last one that was left out, with its arguments.
-    """
-
-    __slots__ = (
-        "began_at",
-        "interval_s",
-        "is_reported",
-        "left_out",
-        "line",
-        "recovered_at",
-        "seen_at",
-        "written_at",
-    )
-
-    def __init__(self, now: float) -> None:
-        self.began_at = self.written_at = self.seen_at = now
-        self.interval_s = FIRST_INTERVAL_S
-        self.recovered_at: float | None = None
-        self.is_reported = True
-        self.left_out = 0
-        self.line: tuple[str, tuple[object, ...]] = ("", ())
+    began_at: float
+    """When the trouble began that the last line is about."""
+    written_at: float
+    """When the last line was written."""
+    seen_at: float
+    """When the last one was written or left out."""
+    interval_s: float = FIRST_INTERVAL_S
+    """For how long after the last line others are left out."""
+    recovered_at: float | None = None
+    """When the trouble ended; None while it lasts."""
+    is_reported: bool = True
+    """Whether there is a line about the trouble since it began."""
+    left_out: int = 0
+    """How many lines were, since the last one."""
+    line: tuple[str, tuple[object, ...]] = ("", ())
+    """The last one that was left out, with its arguments."""
 
     def is_over(self, now: float) -> bool:
         """Return whether to log the next one: none was seen, or all was well, for long enough."""
@@ -127,7 +116,7 @@ class RateLimitedLog:
                 self._log_left_out(entry, now)
             elif len(self._recent) >= _MAX_CAUSES:
                 self._log_left_out(self._recent.pop(next(iter(self._recent))), now)
-            self._recent[key] = _Repeated(now)
+            self._recent[key] = _Repeated(now, now, now)
             self._logger.log(self._level, msg, *args)
             return True
         entry.seen_at = now

@@ -22,6 +22,7 @@ it changes is that a request less is in flight.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,24 +43,13 @@ class Turns(NamedTuple):
     transactions: float = inf
 
 
+@dataclass(slots=True, eq=False)
 class Driver:
-    """The three deciders of a producer.
+    """The three deciders of a producer: batches and the producer id, metadata, transactions."""
 
-    Args:
-        sender: decides about batches and the producer id.
-        metadata: decides about metadata.
-        transactions: decides about transactions, if there are any.
-    """
-
-    def __init__(
-        self,
-        sender: Sender,
-        metadata: MetadataRequests,
-        transactions: CoordinatorRequests | None = None,
-    ) -> None:
-        self.sender: Sender = sender
-        self.metadata: MetadataRequests = metadata
-        self.transactions: CoordinatorRequests | None = transactions
+    sender: Sender
+    metadata: MetadataRequests
+    transactions: CoordinatorRequests | None = None
 
     def after_event(self, now: float, nodes: MetadataNodes) -> Turns:
         """Return the next turns after an event."""

@@ -20,12 +20,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from aioproducer.errors import KafkaError, RecordTooLargeError
 
 NO_CEILING = 2**63 - 1
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class MemoryRequest:
     """A queued request for memory.
 
@@ -33,15 +35,12 @@ class MemoryRequest:
     error of `BufferPool.close` or a `MemoryError`.
     """
 
-    __slots__ = ("buffer", "ceiling", "error", "granted", "on_done", "size")
-
-    def __init__(self, size: int, on_done: Callable[[MemoryRequest], None], ceiling: int) -> None:
-        self.size: int = size
-        self.ceiling: int = ceiling
-        self.granted: int = 0
-        self.buffer: bytearray | None = None
-        self.error: KafkaError | MemoryError | None = None
-        self.on_done: Callable[[MemoryRequest], None] = on_done
+    size: int
+    on_done: Callable[[MemoryRequest], None]
+    ceiling: int
+    granted: int = 0
+    buffer: bytearray | None = None
+    error: KafkaError | MemoryError | None = None
 
 
 class BufferPool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aioproducer.types import HeaderPairs
@@ -15,6 +16,7 @@ OnOpened = Callable[["ProducerBatch"], None] | None
 """Called with the batch that is opened for a record, if any."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class OutgoingRecord:
     """A checked record on its way into a batch.
 
@@ -24,37 +26,12 @@ class OutgoingRecord:
     the call ends its `gathering`. `is_awaited` is set if its sender waits for the outcome at once.
     """
 
-    __slots__ = (
-        "headers",
-        "is_awaited",
-        "key",
-        "meta",
-        "on_opened",
-        "partition",
-        "size",
-        "timestamp_ms",
-        "value",
-    )
-
-    def __init__(
-        self,
-        meta: TopicMetadata,
-        partition: int | None,
-        timestamp_ms: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: HeaderPairs,
-        size: int,
-        on_opened: OnOpened = None,
-        *,
-        is_awaited: bool = False,
-    ) -> None:
-        self.meta: TopicMetadata = meta
-        self.partition: int | None = partition
-        self.timestamp_ms: int = timestamp_ms
-        self.key: bytes | None = key
-        self.value: bytes | None = value
-        self.headers: HeaderPairs = headers
-        self.size: int = size
-        self.on_opened: OnOpened = on_opened
-        self.is_awaited: bool = is_awaited
+    meta: TopicMetadata
+    partition: int | None
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: HeaderPairs
+    size: int
+    on_opened: OnOpened = None
+    is_awaited: bool = field(default=False, kw_only=True)
