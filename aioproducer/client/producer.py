@@ -18,7 +18,6 @@ from aioproducer.client.lifecycle import check_in_task
 from aioproducer.client.monitoring import MetricsMixin
 from aioproducer.client.transactions import TransactionsMixin
 from aioproducer.config import ConfigInput, configured
-from aioproducer.core.metadata.cluster import check_topic_name
 from aioproducer.errors import WouldBlockError
 from aioproducer.serializers.calling import (
     PendingRecord,
@@ -356,6 +355,8 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         self, topic: str, key: Any, value: Any, headers: HeadersInput
     ) -> Prepared | PendingRecord:
         if not isinstance(topic, str):
+            from aioproducer.core.metadata.cluster import check_topic_name  # light, as above
+
             check_topic_name(topic)
         if self._serializers is not None:
             return self._serializers.prepare(topic, key, value, headers)
