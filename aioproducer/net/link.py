@@ -234,7 +234,12 @@ class BrokerLink:
             context=self._around.context.copy(),
         )
         self._tasks.add(self._dial_task)
-        self._dial_task.add_done_callback(self._tasks.discard)
+        self._dial_task.add_done_callback(self._dial_ended)
+
+    def _dial_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # an interrupt, which the loop has raised already
 
     def throttle(self, until: float) -> None:
         """Mute the broker until then."""

@@ -191,24 +191,24 @@ class MetadataTask:
     # -- the task --------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        try:
-            while not self._closing:
-                await self._turn()
-        except Exception as error:
-            _log.exception("the metadata task ended unexpectedly")
-            cause = ProducerFailedError(f"the metadata task ended unexpectedly: {error!r}")
-            cause.__cause__ = error
-            self._waiters.fail(cause)
-            if self._on_end is not None:
-                self._on_end(cause)
+        while not self._closing:
+            await self._turn()
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._wakeup.close()
-        if task.cancelled() and not self._closing:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            cause = ProducerFailedError(f"the metadata task ended unexpectedly: {error!r}")
+            cause.__cause__ = error
+        elif task.cancelled() and not self._closing:
             cause = ProducerFailedError("the producer's metadata task was cancelled from outside")
-            self._waiters.fail(cause)
-            if self._on_end is not None:
-                self._on_end(cause)
+        else:
+            return
+        if isinstance(error, Exception):
+            _log.error("the metadata task ended unexpectedly", exc_info=error)
+        self._waiters.fail(cause)
+        if self._on_end is not None:
+            self._on_end(cause)
 
     async def _turn(self) -> None:
         self._wakeup.begin_turn()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import math
 from contextvars import ContextVar
@@ -1239,6 +1240,7 @@ def test_an_interrupt_during_a_dial_ends_it_without_a_warning_and_passes(
         assert it.client.state(1) is NodeState.BACKING_OFF
         assert "interrupted by KeyboardInterrupt" in str(it.client.connection_failures(1))
         loop.run_until_complete(it.client.close(1))
+    gc.collect()
     assert caplog.records == []
 
 

@@ -1372,6 +1372,27 @@ def test_a_task_that_dies_passes_the_cause_to_every_waiter(loop):
     play(loop, act)
 
 
+def test_a_task_that_an_interrupt_ends_fails_every_waiter(loop, caplog):
+    async def begin() -> tuple[World, asyncio.Task[object]]:
+        def interrupted(now: float) -> int | None:
+            raise KeyboardInterrupt
+
+        world = World(loop)
+        world.client.least_loaded_node = interrupted  # type: ignore[method-assign]
+        loop.call_later(0.1, world.task.start)
+        return world, asyncio.create_task(world.task.wait_for_topic("t", world.in_s(60)))
+
+    world, waiting = loop.run_until_complete(begin())
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(waiting)
+    with pytest.raises(ProducerFailedError, match="KeyboardInterrupt"):
+        loop.run_until_complete(waiting)
+    assert loop.time() < 1
+    assert [type(error) for error in world.ends] == [ProducerFailedError]
+    loop.run_until_complete(world.task.close())
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize("name", ["", "no topic", ".", "x" * 250])
 def test_an_impossible_name_is_refused_without_a_request(loop, name):
     async def act(world: World) -> None:
