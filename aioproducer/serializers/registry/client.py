@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_CONTEXT: Final = re.compile(r":\.[^:]*:")
+"""The beginning of a subject that names its context."""
 _MOST_REFERENCES: Final = 500
 _MOST_IN_ANSWER: Final = _MOST_REFERENCES + 1
 _LONGEST_NAME: Final = 1_000
@@ -547,7 +550,22 @@ def _number(answer: Any, name: str, what: str) -> int:
 def _registered(answer: Any, subject: str, schema: Schema, what: str) -> RegisteredSchema:
     schema_id, version = _number(answer, "id", what), _number(answer, "version", what)
     rules = write_rules_in(answer, what)
+    schema = _in_context(schema, subject)
     return RegisteredSchema(schema_id, subject, version, schema, _guid(answer, what), rules)
+
+
+def _in_context(schema: Schema, subject: str) -> Schema:
+    """Return a schema whose references without a context are in that of its subject, as in Java."""
+    context = _CONTEXT.match(subject)
+    if context is None:
+        return schema
+    references = (
+        each
+        if _CONTEXT.match(each.subject)
+        else replace(each, subject=context.group() + each.subject)
+        for each in schema.references
+    )
+    return replace(schema, references=tuple(references))
 
 
 def _guid(answer: Any, what: str) -> UUID | None:

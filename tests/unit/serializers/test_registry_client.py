@@ -430,6 +430,23 @@ async def test_references_come_in_the_order_in_which_they_build_on_each_other() 
     assert [reference.name for reference, _ in found] == ["A", "B"]
 
 
+async def test_a_reference_without_a_context_is_in_that_of_its_schema() -> None:
+    stub = StubSchemaRegistry()
+    stub.register(":.other:a", {"type": "fixed", "name": "A", "size": 1})
+    to_a = {"name": "A", "subject": ":.other:a", "version": 1}
+    to_b = {"name": "B", "subject": "b", "version": 1}
+    b = {"type": "record", "name": "B", "fields": [{"name": "a", "type": "A"}]}
+    c = {"type": "record", "name": "C", "fields": [{"name": "b", "type": "B"}]}
+    stub.register(":.mine:b", b, references=[to_a])
+    stub.register(":.mine:c", c, references=[to_b])
+    async with rooted(stub) as registry:
+        latest = (await registry.latest(":.mine:c")).schema
+        looked_up = await registry.lookup(":.mine:c", avro(c, SchemaReference("B", "b", 1)))
+        for schema in (latest, looked_up.schema):
+            found = await registry.referenced(schema)
+            assert [reference.subject for reference, _ in found] == [":.other:a", ":.mine:b"]
+
+
 def test_a_client_serves_one_loop_after_the_other() -> None:
     stub = StubSchemaRegistry()
     stub.register("a", OLD)
