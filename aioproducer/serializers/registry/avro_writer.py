@@ -480,7 +480,7 @@ def _closest(fitting: list[tuple[_Branch, bytes]], data: Any) -> list[tuple[_Bra
 
 
 def _distance(branch: _Branch, kind: type) -> int:
-    """Return how well a branch fits a Python type: 0 exactly, 1 accepts it, 2 unlikely."""
+    """Return how well a branch fits a Python type: 0 exactly, 1 accepts it, 2 at last."""
     if branch.logical is not None:
         types = _LOGICAL_TYPES.get(branch.logical, ())
         # A datetime is a date to Python, which would lose its time.
@@ -490,6 +490,8 @@ def _distance(branch: _Branch, kind: type) -> int:
         return 0 if not issubclass(kind, _NOT_RECORDS) else 2
     if branch.kind == "enum" and issubclass(kind, Enum):
         return -1
+    if branch.kind == "float":
+        return 2  # it rounds what a double takes exactly
     return 0 if issubclass(kind, _TYPES.get(branch.kind, ())) and _is_own(branch, kind) else 1
 
 

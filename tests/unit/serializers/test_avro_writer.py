@@ -352,6 +352,8 @@ def test_an_object_whose_class_is_a_branch_is_never_written_as_another() -> None
 def test_values_go_to_the_branch_of_their_type() -> None:
     assert encoded(["float", "int"], 1) == b"\x02\x02"
     assert encoded(["float", "double"], 1.0)[:1] == b"\x02"
+    assert encoded(["float", "double"], 2**24 + 1)[:1] == b"\x02"
+    assert encoded(["float", "double"], Decimal("0.1"))[:1] == b"\x02"
     assert encoded(["int", "long"], 2**40)[:1] == b"\x02"
     assert encoded(["int", "boolean"], True) == b"\x02\x01"
     decimal = {"type": "bytes", "logicalType": "decimal", "precision": 4}
