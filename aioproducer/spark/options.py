@@ -450,6 +450,10 @@ class SourceOptions:
             "job.id" not in self.own or self.guarantee is not Guarantee.EXACTLY_ONCE
         ):
             raise ConfigError("job.epoch goes with job.id and delivery.guarantee=exactly-once")
+        if "job.id" in self.own and self.guarantee is Guarantee.AT_LEAST_ONCE:
+            raise ConfigError("job.id goes with delivery.guarantee=exactly-once or task-transactions")
+        if "accept.lost.epoch" in self.own and self.guarantee is not Guarantee.EXACTLY_ONCE:
+            raise ConfigError("accept.lost.epoch goes with delivery.guarantee=exactly-once")
         if not _NUMBER.fullmatch(self.own.get("topic.timeout.ms", "0")):
             raise ConfigError("topic.timeout.ms must be a number of milliseconds")
         self._check_formats()

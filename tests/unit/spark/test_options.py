@@ -62,6 +62,11 @@ def test_an_unknown_option_is_refused_with_the_nearest_one(name: str, nearest: s
         ({"delivery.guarantee": "sometimes"}, "at-least-once, task-transactions, exactly-once"),
         ({"transactional.id.prefix": "x"}, "no transactions"),
         ({"job.id": "x", "job.epoch": "1"}, "goes with job.id and delivery.g"),
+        ({"job.id": "x"}, "job.id goes with delivery.guarantee=exactly-once"),
+        (
+            {"accept.lost.epoch": "3", "delivery.guarantee": "task-transactions"},
+            "accept.lost.epoch goes with delivery.guarantee=exactly-once",
+        ),
         ({"startingOffsets": "earliest"}, "no meaning here"),
         ({"path": "x"}, "there is no path"),
         ({"topic": ""}, "topic is empty"),
@@ -151,7 +156,7 @@ def test_blanks_around_values_are_ignored_except_in_names_that_may_have_them() -
     options = parse(topic=" t\n", includeHeaders="true ", delivery__guarantee=" exactly-once ")
     assert (options.topic, options.include_headers) == ("t", True)
     assert options.guarantee is Guarantee.EXACTLY_ONCE
-    assert parse(job__id="monday ").own["job.id"] == "monday "
+    assert parse(job__id="monday ", delivery__guarantee="task-transactions").own["job.id"] == "monday "
 
 
 @pytest.mark.parametrize("guarantee", ["task-transactions", "exactly-once"])
@@ -231,4 +236,4 @@ def test_a_login_in_place_of_the_name_of_a_variable_is_refused_on_the_driver() -
 @pytest.mark.parametrize("option", ["job.epoch", "accept.lost.epoch", "topic.timeout.ms"])
 def test_a_number_that_is_none_or_too_large_is_refused(option: str, number: str) -> None:
     with pytest.raises(ConfigError, match=option):
-        SourceOptions.parse({**SERVERS, "topic": "t", "job.id": "j", option: number}, "write")
+        SourceOptions.parse({**SERVERS, "topic": "t", option: number}, "write")
