@@ -25,8 +25,10 @@ from aioproducer._checks.extras import SCHEMA_REGISTRY as EXTRA
 from aioproducer._checks.extras import needed
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking.loop_thread import LoopThread
+from aioproducer.core.metadata.cluster import check_topic_name
 from aioproducer.errors import (
     ConfigError,
+    InvalidTopicError,
     KafkaError,
     SchemaRegistryError,
     SerializationError,
@@ -404,12 +406,17 @@ class _Encoder:
         made: list[bytes | None] = []
         for topic, row in zip(topics, rows, strict=True):
             try:
-                context = SerializationContext(topic or "", self._part.part)
+                if topic is None:
+                    raise InvalidTopicError(
+                        "the record has no topic, and none is given for all records"
+                    )
+                check_topic_name(topic)  # else the registry refuses its subject for all rows
+                context = SerializationContext(topic, self._part.part)
                 if isinstance(row, _Unreadable):
                     raise serialization_error(context, row.reason, path=row.path)
                 found = self._serializer.serialize(row, context)
                 made.append(await found if isawaitable(found) else found)
-            except SerializationError as error:
+            except (InvalidTopicError, SerializationError) as error:
                 if tolerant and not isinstance(error, SchemaRegistryError):
                     refused[len(made)] = error
                     made.append(None)

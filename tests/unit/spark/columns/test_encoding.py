@@ -516,6 +516,25 @@ def test_a_map_with_keys_of_structs_fails_its_row(kafka: EmbeddedKafka, url: str
         )
 
 
+@pytest.mark.parametrize(
+    ("wrong", "reason"), [(None, "has no topic"), ("no topic", "is no topic name")]
+)
+def test_a_row_without_a_topic_is_refused_as_such(
+    kafka: EmbeddedKafka, url: str, wrong: str | None, reason: str
+) -> None:
+    topic, letters = kafka.topic(1), kafka.topic(1)
+    columns = [pa.array([topic, wrong]), pa.array([1, 2])]
+    batch = pa.RecordBatch.from_arrays(columns, ["topic", "n"])
+    options = {"schema__registry__url": url, **ANY}
+    fields = [("topic", "string"), ("n", "bigint")]
+    with pytest.raises(RowError, match=f"row 1: InvalidTopicError: .*{reason}"):
+        write(kafka, fields, [batch], **options)
+    write(kafka, fields, [batch], dead__letter__topic=letters, **options)
+    (letter,) = kafka.records(letters)
+    assert json.loads(letter.value or b"") == {"n": 2}
+    assert len(kafka.records(topic)) == 1
+
+
 AVRO = {
     "kafka.bootstrap.servers": "a:1",
     "topic": "t",
