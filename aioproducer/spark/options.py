@@ -451,7 +451,9 @@ class SourceOptions:
         ):
             raise ConfigError("job.epoch goes with job.id and delivery.guarantee=exactly-once")
         if "job.id" in self.own and self.guarantee is Guarantee.AT_LEAST_ONCE:
-            raise ConfigError("job.id goes with delivery.guarantee=exactly-once or task-transactions")
+            raise ConfigError(
+                "job.id goes with delivery.guarantee=exactly-once or task-transactions"
+            )
         if "accept.lost.epoch" in self.own and self.guarantee is not Guarantee.EXACTLY_ONCE:
             raise ConfigError("accept.lost.epoch goes with delivery.guarantee=exactly-once")
         if not _NUMBER.fullmatch(self.own.get("topic.timeout.ms", "0")):

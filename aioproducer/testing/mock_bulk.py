@@ -86,7 +86,9 @@ async def send_arrow(
         parts = cast("ShownParts", shown.record(row))  # nothing serializes rows
         if parts[0] is None:
             with interceptor_chain.reporting_errors(parts):
-                raise InvalidTopicError("the record has no topic, and none is given for all records")
+                raise InvalidTopicError(
+                    "the record has no topic, and none is given for all records"
+                )
         return take(parts)
 
     try:

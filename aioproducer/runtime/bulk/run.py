@@ -257,7 +257,9 @@ class BulkRun:
             parts = made if isinstance(made, tuple) else made.known
             name = topic if parts[0] is None else parts[0]
             if name is None:
-                raise InvalidTopicError("the record has no topic, and none is given for all records")
+                raise InvalidTopicError(
+                    "the record has no topic, and none is given for all records"
+                )
             if parts is not made or self._appender.serializing.is_queued(name):
                 parts = await self._finished(name, made)
             _, key, value, headers, partition, timestamp_ms = parts

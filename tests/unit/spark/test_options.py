@@ -156,7 +156,8 @@ def test_blanks_around_values_are_ignored_except_in_names_that_may_have_them() -
     options = parse(topic=" t\n", includeHeaders="true ", delivery__guarantee=" exactly-once ")
     assert (options.topic, options.include_headers) == ("t", True)
     assert options.guarantee is Guarantee.EXACTLY_ONCE
-    assert parse(job__id="monday ", delivery__guarantee="task-transactions").own["job.id"] == "monday "
+    named = parse(job__id="monday ", delivery__guarantee="exactly-once", topic="t")
+    assert named.own["job.id"] == "monday "
 
 
 @pytest.mark.parametrize("guarantee", ["task-transactions", "exactly-once"])
