@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import cached_property
 from typing import Any, Final
+from uuid import UUID
 
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.avro_container import Container
@@ -32,6 +33,7 @@ _CHUNK_ROWS: Final = 1000
 _CHUNK_VALUES: Final = 1_000_000
 _MAX_ROW_VALUES: Final = 4 << 20
 _OUR_DECIMAL: Final = "aioproducer-decimal"
+_OUR_UUID: Final = "aioproducer-uuid"
 _MAX_DECIMAL_BYTES: Final = 1000
 _MAX_DECIMAL_DIGITS: Final = 2500
 _MAX_EMPTY_ROWS: Final = 1000
@@ -106,6 +108,7 @@ class _Decoder:
         reading = importlib.import_module(name)
         for kind in ("bytes", "fixed"):
             reading.LOGICAL_READERS[f"{kind}-{_OUR_DECIMAL}"] = _decimal
+        reading.LOGICAL_READERS[f"fixed-{_OUR_UUID}"] = _uuid
         self._read: Callable[..., Any] = reading.schemaless_reader
         self.row: Callable[[io.BytesIO], Any] = lambda data: self._read(data, parsed, None)
 
@@ -129,13 +132,13 @@ class _Decoder:
         return BadRow(f"a value cannot be read: {error}", to_json(row).encode())
 
 
-_OUR_TYPES: Final = {"decimal": _OUR_DECIMAL}
+_OUR_TYPES: Final = {"decimal": _OUR_DECIMAL, "uuid": _OUR_UUID}
 
 
 def _with_logical_types(schema: Any, ours: Mapping[str, str]) -> Any:
     """Return a schema with our names of some logical types, or without any if there are none.
 
-    fastavro gives such decimals to `_decimal`, by its custom logical types.
+    fastavro gives such values to `_decimal` and `_uuid`, by its custom logical types.
     """
     if isinstance(schema, list):
         return [_with_logical_types(each, ours) for each in schema]
@@ -167,6 +170,11 @@ def _decimal(data: bytes, schema: dict[str, Any], _: object = None) -> Decimal:
         return unscaled.scaleb(-int(schema.get("scale", 0)), context)
     except ArithmeticError:
         raise SourceError("not readable as Avro: a decimal of too large a scale") from None
+
+
+def _uuid(data: bytes, schema: object, _: object = None) -> UUID | bytes:
+    """Return the UUID that a fixed is, which fastavro leaves as bytes."""
+    return UUID(bytes=data) if len(data) == 16 else data
 
 
 def _check_count(count: int, content: bytes, bounds: Bounds) -> None:

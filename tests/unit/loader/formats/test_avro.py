@@ -6,6 +6,7 @@ import io
 import json
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import pytest
@@ -70,6 +71,14 @@ def test_a_row_with_a_value_that_its_logical_type_has_not_is_bad_and_the_others_
     assert json.loads(between.raw) == {"x": bad}
     assert read(data, 1) == [between, last]
     assert read(data, 2) == [last]
+
+
+@pytest.mark.parametrize("size", [16, 4])
+def test_a_uuid_in_a_fixed_of_16_bytes_is_a_uuid(size: int) -> None:
+    kind = {"type": "fixed", "name": "F", "size": size, "logicalType": "uuid"}
+    content = bytes(range(size))
+    expected = UUID(bytes=content) if size == 16 else content
+    assert read(container(kind, [content])) == [{"x": expected}]
 
 
 def test_a_file_with_such_rows_is_read_to_its_end(tmp_path: Path) -> None:
