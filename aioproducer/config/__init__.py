@@ -63,14 +63,17 @@ class ProducerConfig(SecurityOptions):
         ConfigError: An option is unknown, has a wrong value or contradicts another one.
     """
 
-    explicitly_set: frozenset[str] = field(default=frozenset(), init=False, compare=False)
+    explicitly_set: frozenset[str] = field(default=frozenset(), compare=False)
 
     if not TYPE_CHECKING:  # type checkers see the typed signature the fields make
 
         @hides_arguments
         def __init__(self, **options: Any) -> None:
             values = {row.name: row.default for row in _FIELD_OPTIONS}
+            before = options.pop("explicitly_set", None)
             options = _by_our_names(options)
+            if before is not None:  # of `dataclasses.replace` or `asdict`: defaults are among them
+                options = {n: v for n, v in options.items() if n in before or v != values[n]}
             for name, given in options.items():
                 values[name] = OPTIONS[name].checked(given)
             # None asks for Kafka's default where None is the default: it is not a choice.
@@ -237,6 +240,8 @@ class ProducerConfig(SecurityOptions):
         codec = _codec_of(options) or self.compression_type
         return type(self)(**(self._chosen() | _by_our_names({**options}, codec)))
 
+    __replace__ = replace  # `copy.replace`, from Python 3.13 on
+
     @property
     def bootstrap(self) -> tuple[tuple[str, int], ...]:
         """The bootstrap servers as hosts and ports."""
@@ -290,6 +295,13 @@ class ProducerConfig(SecurityOptions):
         if secrets:
             raise TypeError(f"a ProducerConfig with {secrets[0]} is not pickled: it is a secret")
         return super(SecurityOptions, self).__reduce_ex__(protocol)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> Any:
+        # As a dataclass, pydantic would build it from its fields, past the checks above.
+        from pydantic_core.core_schema import is_instance_schema
+
+        return is_instance_schema(cls)
 
     def __copy__(self) -> Self:
         return self

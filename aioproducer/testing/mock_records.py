@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +30,6 @@ from aioproducer.records import record_size_bound
 from aioproducer.records.layout import HEADER_SIZE
 from aioproducer.runtime.delivery import Delivery, WakeUps
 from aioproducer.runtime.delivery.unhandled import UnretrievedFailures
-from aioproducer.runtime.send.fast_path import wall_clock_ms
 from aioproducer.runtime.send.validation import checked_timestamp, partition_index
 from aioproducer.types import HeaderPairs, PartitionMetadata, TopicMetadata, TopicPartition
 
@@ -106,7 +106,8 @@ class WaitingRecords:
         size = self._size(topic, key, value, headers)
         where = TopicPartition(topic, self._partition(topic, key, value, partition))
         if timestamp_ms is None:
-            timestamp_ms = wall_clock_ms()
+            # Python's clock, not that of the native core: freezegun and time-machine replace it.
+            timestamp_ms = time.time_ns() // 1_000_000
         else:
             timestamp_ms = checked_timestamp(timestamp_ms, topic)
         batch = ProducerBatch(

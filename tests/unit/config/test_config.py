@@ -1,6 +1,7 @@
 """Values, rules between options, and the configuration object."""
 
 import copy
+import dataclasses
 import functools
 import inspect
 import pickle
@@ -302,6 +303,31 @@ def test_replace_keeps_choices_and_lets_rules_work_again():
     assert changed.explicitly_set == original.explicitly_set | {"linger_ms"}
     with pytest.raises(ConfigError, match="linger_ms"):
         original.replace(linger_ms=-1)
+
+
+def test_the_values_of_a_config_make_one_with_the_same_choices():
+    original = config(client_id="me", acks=1)
+    made = ProducerConfig(**dataclasses.asdict(original))
+    assert made == original
+    assert made.explicitly_set == original.explicitly_set
+    changed = ProducerConfig(**dataclasses.asdict(original) | {"linger_ms": 7})
+    assert changed.explicitly_set == original.explicitly_set | {"linger_ms"}
+
+
+def test_replacing_a_field_of_the_dataclass_chooses_no_other():
+    original = config(client_id="me")
+    changed = dataclasses.replace(original, linger_ms=7)
+    assert changed == original.replace(linger_ms=7)
+    assert changed.explicitly_set == original.explicitly_set | {"linger_ms"}
+
+
+def test_a_model_of_pydantic_takes_a_config_as_it_is():
+    pydantic = pytest.importorskip("pydantic")
+    model = pydantic.create_model("Settings", kafka=ProducerConfig)
+    original = config(client_id="me")
+    assert model(kafka=original).kafka is original
+    with pytest.raises(pydantic.ValidationError, match="instance of ProducerConfig"):
+        model(kafka={"bootstrap_servers": "a:1"})
 
 
 def test_options_are_given_by_keyword_only():

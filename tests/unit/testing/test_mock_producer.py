@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +39,16 @@ from aioproducer.types import OffsetAndMetadata
 
 def values(records: list[Any]) -> list[bytes | None]:
     return [record.value for record in records]
+
+
+async def test_a_record_without_a_timestamp_has_that_of_a_replaced_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """freezegun and time-machine replace Python's clock, and not that of the native core."""
+    monkeypatch.setattr(time, "time_ns", lambda: 1_577_836_800_000_000_000)
+    async with MockProducer() as producer:
+        metadata = await producer.send_and_wait("orders", b"v")
+    assert metadata.timestamp_ms == producer.history[0].timestamp_ms == 1_577_836_800_000
 
 
 async def test_records_are_acknowledged_at_once_and_remembered() -> None:
