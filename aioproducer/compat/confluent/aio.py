@@ -12,6 +12,7 @@ import inspect
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NoReturn, Self
 
 from aioproducer._util import log
@@ -244,13 +245,13 @@ class AIOProducer:
         self._check_open("Handle")
         check_topic_asked_for(topic)
         with asking("Failed to get metadata", KafkaError._TRANSPORT), translating():
-            return await in_time(self._loop_side.list_topics(topic), limit_of(timeout))
+            return await in_time(partial(self._loop_side.list_topics, topic), limit_of(timeout))
 
     async def cluster_id(self, timeout: float = -1) -> str:
         """See `Producer.cluster_id`."""
         self._check_open("Handle")
         with asking("Failed to retrieve cluster id", KafkaError._TIMED_OUT), translating():
-            found = await in_time(self._loop_side.cluster_id(), limit_of(timeout))
+            found = await in_time(self._loop_side.cluster_id, limit_of(timeout))
         return known_cluster_id(found)
 
     @hides_arguments
@@ -327,7 +328,7 @@ class AIOProducer:
         self._check_open()
         limit = limit_of(timeout)
         with self._calls.making(name), translating():
-            await in_time(work(self._loop_side), limit)
+            await in_time(partial(work, self._loop_side), limit)
 
 
 def _begin_close(loop_side: LoopSide) -> asyncio.Future[None]:

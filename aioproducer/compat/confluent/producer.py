@@ -283,7 +283,7 @@ class Producer(ClosedOnLeaving):
         self._check_open("Handle")
         check_topic_asked_for(topic)
         with asking("Failed to get metadata", KafkaError._TRANSPORT):
-            return self._wait_for(self._loop_side.list_topics(topic), timeout)
+            return self._wait_for(partial(self._loop_side.list_topics, topic), timeout)
 
     def cluster_id(self, timeout: float = -1) -> str:
         """Return the id of the cluster.
@@ -296,7 +296,7 @@ class Producer(ClosedOnLeaving):
         """
         self._check_open("Handle")
         with asking("Failed to retrieve cluster id", KafkaError._TIMED_OUT):
-            found = self._wait_for(self._loop_side.cluster_id(), timeout)
+            found = self._wait_for(self._loop_side.cluster_id, timeout)
         return known_cluster_id(found)
 
     @hides_arguments
@@ -350,7 +350,7 @@ class Producer(ClosedOnLeaving):
                 raise errors.exception(lost.code(), lost.str(), txn_requires_abort=True)
             left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
             self._wait_for(
-                self._loop_side.run(lambda producer: producer.commit_transaction()), left
+                lambda: self._loop_side.run(lambda producer: producer.commit_transaction()), left
             )
 
     def abort_transaction(self, timeout: float = -1) -> None:
@@ -502,15 +502,11 @@ class Producer(ClosedOnLeaving):
         """Make a transactional call."""
         self._check_open()
         with self._calls.making(name):
-            self._wait_for(work(self._loop_side), timeout)
+            self._wait_for(partial(work, self._loop_side), timeout)
 
-    def _wait_for(self, work: Coroutine[Any, Any, T], timeout: float) -> T:
+    def _wait_for(self, work: Callable[[], Coroutine[Any, Any, T]], timeout: float) -> T:
         """Run something in the loop and wait for it."""
-        try:
-            limit = limit_of(timeout)
-        except BaseException:
-            work.close()
-            raise
+        limit = limit_of(timeout)
         with translating():
             return self._thread.call(in_time(work, limit))
 
@@ -554,7 +550,7 @@ def record_of(
     return record
 
 
-async def in_time(work: Coroutine[Any, Any, T], limit: float | None) -> T:
+async def in_time(work: Callable[[], Coroutine[Any, Any, T]], limit: float | None) -> T:
     """Run something for at most `limit` seconds.
 
     Raises:
@@ -562,7 +558,7 @@ async def in_time(work: Coroutine[Any, Any, T], limit: float | None) -> T:
     """
     try:
         async with asyncio.timeout(limit) as scope:
-            return await work
+            return await work()
     except TimeoutError:
         if scope.expired():
             raise timed_out(limit) from None

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import gc
 import json
+import warnings
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -46,6 +47,16 @@ async def test_delivery_is_awaited_in_two_steps(producer: AIOProducer) -> None:
     assert isinstance(message, confluent_kafka.Message)
     assert (message.topic(), message.offset(), message.value()) == ("t", 0, b"value")
     assert (message.headers(), message.error()) == ([("h", b"x")], None)
+
+
+async def test_call_with_a_wrong_timeout_leaves_no_coroutine(producer: AIOProducer) -> None:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for call in (producer.list_topics, producer.cluster_id):
+            with pytest.raises(TypeError):
+                await call(timeout="1")  # type: ignore[arg-type]
+        gc.collect()
+    assert not seen
 
 
 async def test_a_copy_is_refused_and_does_not_close_the_producer(producer: AIOProducer) -> None:

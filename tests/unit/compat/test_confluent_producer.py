@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
@@ -9,7 +10,9 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import confluent_kafka
@@ -896,6 +899,20 @@ def test_each_record_of_a_forked_child_is_refused_and_the_parent_goes_on(
         producer.produce("one", "after")
         assert producer.flush(WAIT_S) == 0
     assert cluster.values("one")[-2:] == [b"before", b"after"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_call_that_a_forked_child_is_refused_leaves_no_coroutine(producer: Producer) -> None:
+    child = os.fork()
+    if child == 0:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            with suppress(KafkaException):
+                producer.list_topics(timeout=1)
+            gc.collect()
+            os._exit(len(seen))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.timeout(30)
