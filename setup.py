@@ -67,9 +67,7 @@ class OptionalBuildExt(build_ext):
 def extensions() -> list[Extension]:
     """Translate Cython to C."""
     from Cython.Build import cythonize
-    from Cython.Compiler import Options
 
-    Options.docstrings = False  # those of private modules are not read at run time
     return cythonize(EXTENSIONS, language_level="3", build_dir="build/cython")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import InitVar, asdict, dataclass, field, replace
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, runtime_checkable
 from uuid import UUID
 
@@ -145,7 +145,7 @@ class Record:
     topic: str | None = None
 
 
-class TimestampType(Enum):
+class TimestampType(IntEnum):
     """The origin of a record's timestamp: the client (`CREATE_TIME`) or the broker (KIP-32)."""
 
     CREATE_TIME = 0

@@ -7,10 +7,11 @@ when the outcome is known run at once.
 from __future__ import annotations
 
 import functools
+import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol, Self, cast
+from typing import Any, Protocol, Self, cast
 
 from aioproducer._util import log
 from aioproducer.compat.kafka import errors
@@ -20,8 +21,17 @@ from aioproducer.errors import KafkaError
 from aioproducer.types import RecordMetadata as OwnMetadata
 
 _log = log.get("producer")
-_lock: Final = threading.RLock()
+_lock = threading.RLock()
 """Held for some instructions at a time; a lock for each record would cost more."""
+
+
+def _after_fork_in_child() -> None:
+    """Replace the lock, which a thread that does not exist here may have held."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 Outcome = tuple[RecordMetadata | None, Exception | None]
 Step = Callable[[Outcome], object]

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-# cython: binding=False, embedsignature=False, auto_pickle=False
+# cython: binding=False, embedsignature=True, embedsignature.format=clinic, auto_pickle=False
 """Deliveries in native code: `Delivery`, its await (`Wait`) and the resumption of all awaiters.
 
 Also here: decoding of a plain acknowledgement (`decode_plain_acknowledgement`). Not here: appending, sending.
@@ -207,7 +207,10 @@ cdef int64_t int64(const uint8_t *seen) noexcept:
 @cython.final
 @cython.no_gc
 cdef class Delivery:
-    """See `_delivery_py.py`, from which other attributes are taken."""
+    """The outcome of one accepted record; await it for its `RecordMetadata`.
+
+    See `_delivery_py.py`, from which other attributes are taken.
+    """
 
     _asyncio_future_blocking = False
     _receipt_type = Receipt
@@ -236,24 +239,29 @@ cdef class Delivery:
         return wait
 
     def done(self):
+        """Return whether the record is acknowledged or has failed."""
         return (
             self._cancelled == CANCELLING
             or self._batch.outcome is not None
         )
 
     def cancelled(self):
+        """Return whether `cancel()` was called and the record has no outcome yet."""
         return self._cancelled != 0 and self._batch.outcome is None
 
     def exception(self):
+        """Return the error, or None when the record is acknowledged."""
         return None if self.succeed() else Twin.exception(self)
 
     def result(self):
+        """Return the record's topic, partition, offset and timestamp."""
         cdef object receipt = self.succeed()
         return Twin.result(self) if receipt is None else (<Receipt> receipt).metadata(
             self, self._index
         )
 
     def add_done_callback(self, callback, *, context=None):
+        """Call `callback(delivery)` from the loop, soon after the delivery is done."""
         cdef object batch = self._batch
         cdef dict listeners
         cdef Callbacks added, waiting
@@ -277,6 +285,7 @@ cdef class Delivery:
             waiting.append(added)
 
     def remove_done_callback(self, callback):
+        """Remove a callback; return how often it had been added."""
         cdef Callbacks waiting = self._batch.listeners.get(self)
         cdef object callbacks
         cdef Py_ssize_t removed = 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import signal
 import ssl
 import subprocess
 import sys
@@ -17,9 +19,11 @@ import pytest
 
 from aioproducer.compat import kafka as ours
 from aioproducer.compat.kafka import KafkaProducer, Partitioner, TopicPartition, errors
+from aioproducer.compat.kafka import future as futures
 from aioproducer.compat.kafka._settings import producer_config
 from aioproducer.compat.kafka.structs import OffsetAndMetadata
 from aioproducer.config import ProducerConfig
+from aioproducer.errors import KafkaError
 from aioproducer.testing import ThreadedCluster
 
 with warnings.catch_warnings():
@@ -55,6 +59,23 @@ def test_metadata_is_kafka_pythons_named_tuple(producer: KafkaProducer) -> None:
     assert (future.is_done, future.succeeded(), future.failed()) == (True, True, False)
     assert future.value == metadata
     assert future.exception is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_callback_is_added_in_a_child_that_was_forked_while_a_thread_added_one() -> None:
+    holder = threading.Thread(target=futures._lock.acquire)  # which does not exist in the child
+    holder.start()
+    holder.join()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        seen: list[object] = []
+        failed = futures.FutureRecordMetadata(futures.Failed(KafkaError("refused")), 0)
+        failed.add_errback(seen.append)
+        os._exit(len(seen))
+    futures._after_fork_in_child()  # here, too, the thread has ended with the lock
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
 def test_callbacks_run_in_order_and_before_get_returns(producer: KafkaProducer) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import sys
 
 import pytest
@@ -12,6 +13,7 @@ import aioproducer
 from aioproducer.core.batching.batch import BatchOutcome
 from aioproducer.errors import KafkaError, RecordTooLargeError
 from aioproducer.runtime import delivery as delivery_module
+from aioproducer.runtime.delivery import _delivery_py as delivery_pure
 from aioproducer.types import Persistence
 
 from ..send.fast_paths import Bench
@@ -43,6 +45,16 @@ def fail_oldest(bench: Bench) -> None:
 
 def tasks_besides(own: asyncio.Task | None) -> set:
     return asyncio.all_tasks() - {own}
+
+
+def test_help_shows_the_calls_of_either_form_alike():
+    pure, shown = delivery_pure.Delivery, delivery_module.Delivery
+    for name in [name for name in vars(pure) if not name.startswith("_")]:
+        theirs, ours = getattr(pure, name), getattr(shown, name)
+        assert inspect.getdoc(ours).splitlines()[0] == inspect.getdoc(theirs).splitlines()[0]
+        if callable(theirs):
+            parameters = inspect.signature(ours).parameters
+            assert list(parameters) == list(inspect.signature(theirs).parameters)
 
 
 async def test_delivery_is_a_future_of_its_producers_loop():

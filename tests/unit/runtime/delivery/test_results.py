@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from hypothesis import given
@@ -38,6 +39,13 @@ def expected(number: int, value: bytes | None, base_offset: int = 0) -> RecordMe
         -1,
         -1 if value is None else len(value),
     )
+
+
+async def test_metadata_as_a_dict_can_be_written_as_json() -> None:
+    bench, (delivery,) = await delivered(b"v")
+    written = json.loads(json.dumps((await delivery)._asdict()))
+    assert RecordMetadata(**written) == expected(0, b"v")
+    bench.end()
 
 
 @given(
