@@ -7,7 +7,7 @@ answer it. Not here: retries, connections.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
@@ -187,8 +187,7 @@ def find_coordinators(
         for each in found:
             _raise_for(each.error_code, each.error_message)
         nodes = {each.key: _node(each.node_id, each.host, each.port) for each in found}
-        if missing := [name for name in names if name not in nodes]:
-            raise ProtocolError(f"a broker named no coordinator of {missing[0]!r}")
+        _refuse_gaps("coordinators", names, nodes)
         return nodes
 
     return CoordinatorQuery(
@@ -232,6 +231,8 @@ def take_over(
     def read(answer: Message) -> ProducerIdentity:
         response = cast(InitProducerIdResponse, answer)
         _raise_for(response.error_code)
+        if response.producer_id < 0 or response.producer_epoch < 0:
+            raise ProtocolError(f"a broker gave {transactional_id!r} no producer id")
         return ProducerIdentity(response.producer_id, response.producer_epoch)
 
     return _of(requests.init_producer_id(transactional_id, timeout_ms, identity), read)
@@ -250,11 +251,11 @@ def commit_in_transaction(
     """Return the request to add a group's offsets to a transaction."""
 
     def read(answer: Message) -> None:
-        for place, each in requests.committed_offsets(
-            cast(TxnOffsetCommitResponse, answer), {}
-        ).items():
+        results = requests.committed_offsets(cast(TxnOffsetCommitResponse, answer), {})
+        for place, each in results.items():
             if each.code:
                 raise error_from_code(each.code, topic=place.topic, partition=place.partition)
+        _refuse_gaps("offsets", offsets, results)
 
     identity = ProducerIdentity(owner.producer_id, owner.epoch)
     group = ConsumerGroupMetadata(group_id)
@@ -279,7 +280,9 @@ def describe_each(names: Sequence[str]) -> CoordinatorQuery[dict[str, Transactio
 
     def read(answer: Message) -> dict[str, TransactionDescription]:
         found = {}
-        for each in cast(DescribeTransactionsResponse, answer).transaction_states:
+        states = cast(DescribeTransactionsResponse, answer).transaction_states
+        _refuse_gaps("transactional ids", names, {each.transactional_id for each in states})
+        for each in states:
             if each.error_code == TRANSACTIONAL_ID_NOT_FOUND:
                 continue
             _raise_for(each.error_code)
@@ -338,7 +341,8 @@ def committed(
     means all with an offset; a partition whose first offset is in an open transaction is missing.
     """
     by_topic: dict[str, list[int]] = {}
-    for topic, partition in partitions or ():
+    asked = [TopicPartition(*each) for each in partitions or ()]
+    for topic, partition in asked:
         by_topic.setdefault(topic, []).append(partition)
 
     def make(version: int) -> Message:
@@ -359,7 +363,7 @@ def committed(
     return CoordinatorQuery(
         OffsetFetchRequest,
         make,
-        lambda answer: _committed(cast(OffsetFetchResponse, answer)),
+        lambda answer: _committed(cast(OffsetFetchResponse, answer), asked),
         CoordinatorKey(CoordinatorKind.GROUP, group_id),
         _FIRST_OFFSETS_THAT_ARE_STABLE,
         _LAST_OFFSETS_BY_NAME,
@@ -380,12 +384,15 @@ def commit(
         by_topic.setdefault(topic, []).append(entry)
 
     def read(answer: Message) -> None:
+        answered = set()
         for topic in cast(OffsetCommitResponse, answer).topics:
             for each in topic.partitions:
                 if each.error_code:
                     raise error_from_code(
                         each.error_code, topic=topic.name, partition=each.partition_index
                     )
+                answered.add(TopicPartition(topic.name, each.partition_index))
+        _refuse_gaps("offsets", offsets, answered)
 
     topics = [OffsetCommitRequestTopic(name=name, partitions=by_topic[name]) for name in by_topic]
     return CoordinatorQuery(
@@ -397,9 +404,15 @@ def commit(
     )
 
 
-def _committed(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
+def _committed(
+    response: OffsetFetchResponse, asked: Iterable[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata]:
     group = response.groups[0] if response.groups else response
     _raise_for(group.error_code)
+    answered = {
+        TopicPartition(t.name, p.partition_index) for t in group.topics for p in t.partitions
+    }
+    _refuse_gaps("offsets", asked, answered)
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for topic in group.topics:
         for part in topic.partitions:
@@ -430,3 +443,10 @@ def _of(request: TransactionalRequest, read: Callable[[Message], _T]) -> Coordin
 def _raise_for(code: int, message: str | None = None) -> None:
     if code:
         raise error_from_code(code, message)
+
+
+def _refuse_gaps(subject: str, asked: Iterable[object], answered: Container[object]) -> None:
+    """Raise unless a response has a result for everything that was asked."""
+    for each in asked:
+        if each not in answered:
+            raise ProtocolError(f"a broker left {each!r} out of the {subject} it was asked for")

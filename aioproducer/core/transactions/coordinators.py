@@ -230,6 +230,8 @@ class CoordinatorSession:
         """Return the accepted partitions; react to the gravest error of the others."""
         asked = [partition for partition in request.partitions if partition in answers]
         refused = [answers[partition] for partition in asked if answers[partition].code]
+        if len(asked) < len(request.partitions):
+            self._manager.on_doubt(request.rpc)
         if refused:
             # OPERATION_NOT_ATTEMPTED does not show the cause.
             causes = [answer for answer in refused if answer.code != OPERATION_NOT_ATTEMPTED]

@@ -72,6 +72,7 @@ GROUP, TRANSACTION = CoordinatorKind.GROUP, CoordinatorKind.TRANSACTION
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 NOT_AVAILABLE, NO_EPOCH, UNKNOWN_TOPIC = 15, 47, 3
 NO_TOPIC, NO_GROUP, NO_ID, ID_NOT_FOUND = 29, 30, 53, 105
+SEVEN = OffsetAndMetadata(7)
 OFFSETS = {
     T0: OffsetAndMetadata(7, "seven", 3),
     U0: OffsetAndMetadata(9),
@@ -323,7 +324,7 @@ def test_an_offset_that_is_refused_in_a_transaction_names_its_partition() -> Non
         parts = [TxnOffsetCommitResponsePartition(0, 0), TxnOffsetCommitResponsePartition(1, code)]
         return TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic("t", partitions=parts)])
 
-    query = queries.commit_in_transaction(prepared(), "group", OFFSETS)
+    query = queries.commit_in_transaction(prepared(), "group", {T0: SEVEN, T1: SEVEN})
     query.read(answer(0))
     with pytest.raises(UnknownTopicOrPartitionError) as caught:
         query.read(answer(UNKNOWN_TOPIC))
@@ -485,8 +486,45 @@ def test_an_offset_that_is_refused_names_its_partition() -> None:
         parts = [OffsetCommitResponsePartition(0, 0), OffsetCommitResponsePartition(1, code)]
         return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=parts)])
 
-    query = queries.commit("group", OFFSETS)
+    query = queries.commit("group", {T0: SEVEN, T1: SEVEN})
     query.read(answer(0))
     with pytest.raises(KafkaError) as caught:
         query.read(answer(UNKNOWN_TOPIC))
     assert (caught.value.topic, caught.value.partition) == T1
+
+
+# -- responses that leave something out --------------------------------------------------------
+
+
+def test_an_offset_that_a_response_leaves_out_is_not_in_the_transaction() -> None:
+    query = queries.commit_in_transaction(prepared(), "group", {T0: SEVEN, U0: SEVEN})
+    part = TxnOffsetCommitResponsePartition(0, 0)
+    answer = TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic("t", partitions=[part])])
+    with pytest.raises(ProtocolError, match="topic='u'"):
+        query.read(answer)
+
+
+def test_an_offset_that_a_response_leaves_out_is_not_committed() -> None:
+    query = queries.commit("group", {T0: SEVEN, U0: SEVEN})
+    part = OffsetCommitResponsePartition(0, 0)
+    answer = OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[part])])
+    with pytest.raises(ProtocolError, match="topic='u'"):
+        query.read(answer)
+
+
+def test_a_partition_that_a_response_leaves_out_is_not_one_without_an_offset() -> None:
+    query = queries.committed("group", [T0, U0])
+    for answer in (*fetched((T0, 7, -1, "", 0)), OffsetFetchResponse(groups=[])):
+        with pytest.raises(ProtocolError, match="out of the offsets"):
+            query.read(answer)
+
+
+def test_a_transactional_id_that_a_response_leaves_out_is_not_unknown() -> None:
+    with pytest.raises(ProtocolError, match="'job'"):
+        queries.describe("job").read(DescribeTransactionsResponse(transaction_states=[]))
+
+
+def test_taking_over_without_a_producer_id_fails() -> None:
+    answer = InitProducerIdResponse(producer_id=-1, producer_epoch=-1)
+    with pytest.raises(ProtocolError, match="no producer id"):
+        queries.take_over("job", 60_000).read(answer)

@@ -131,6 +131,25 @@ def test_announcement_that_is_refused_for_now_is_repeated_for_the_rest(
     assert [b.topic_partition for b in stage.deliver()] == [T1]
 
 
+@pytest.mark.parametrize("code", [0, 29])
+def test_abort_ends_a_transaction_whose_partitions_a_response_left_out(
+    stage: Stage, code: int
+) -> None:
+    stage.core.append(0)
+    stage.core.append(1)
+    request = stage.request(ADD)
+    response = stage._response(request, code)
+    results = response.results_by_topic_v3_and_below[0]  # type: ignore[attr-defined]
+    del results.results_by_partition[0 if code == 0 else 1 :]
+    stage.coordinator_session.on_response(request, response, stage.core.now)
+    operation = stage.manager.abort()
+    stage.deliver()
+    stage.wait()
+    stage.respond(stage.request(END))
+    stage.done(operation)
+    usable_again(stage)
+
+
 def test_abort_after_a_fatal_answer_to_add_offsets_raises_it(stage: Stage) -> None:
     produced(stage)
     operation = stage.manager.send_offsets(OFFSETS, GROUP)

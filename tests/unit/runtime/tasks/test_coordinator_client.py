@@ -346,7 +346,7 @@ def test_an_answer_that_leaves_out_a_coordinator_is_refused() -> None:
     answer = FindCoordinatorResponse(
         coordinators=[Coordinator(key="x", node_id=1, host="a", port=9092)]
     )
-    with pytest.raises(ProtocolError, match="named no coordinator of 'y'"):
+    with pytest.raises(ProtocolError, match="left 'y' out of the coordinators"):
         read(answer)
 
 
