@@ -282,6 +282,9 @@ class Aftermath:
             entry.delivery = await producer.send(topic, entry.value, key, partition=partition)
         except KafkaError as error:
             entry.state, entry.error = CallState.REFUSED, error
+        except Exception as error:
+            entry.state = CallState.UNKNOWN
+            self._ledger.undocumented.append(f"{entry.label}: send() raises {error!r}")
         else:
             entry.state = CallState.ACCEPTED
         entry.settled_at = self._world.now()

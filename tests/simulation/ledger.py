@@ -135,6 +135,8 @@ class Ledger:
     entries: list[Entry] = field(default_factory=list)
     surprises: list[str] = field(default_factory=list)
     """Exceptions of kinds that no call may raise."""
+    undocumented: list[str] = field(default_factory=list)
+    """Calls of `send` that raised what is no `KafkaError`."""
     false_reports: list[str] = field(default_factory=list)
     """What calls returned and was not so."""
     late_ends: list[str] = field(default_factory=list)

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from support.liveness_rule import broken_rules
 
+from aioproducer.core.metadata.cluster import ZERO_ID
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import BrokerError, NodeDisconnectedError
+from simulation.waiting import Numbers, broken_while_waiting, numbers_on_wire
 from simulation.workload import LARGEST_BURST
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ class LivenessWatch:
         self._now = now
         self._producers: list[SimProducer] = []
         self._epochs: dict[SimProducer, dict[tuple[UUID, int], int]] = {}
+        self._numbers: dict[SimProducer, dict[tuple[tuple[int, ...], int], Numbers]] = {}
         self._jumps = 0
 
     def add(self, producer: SimProducer) -> None:
@@ -88,7 +91,9 @@ class LivenessWatch:
                 self.violations += _unreachable_coordinator_kept(producer.engine, self._now())
                 self.violations += _parts_expire_late(producer.engine, self._now())
                 self.violations += _aborted_additions_kept(producer.engine, self._now())
+                self.violations += broken_while_waiting(producer.engine, self._now())
                 self.violations += self._older_leaders(producer)
+                self.violations += self._renumbered(producer)
 
     def _older_leaders(self, producer: SimProducer) -> Iterator[str]:
         """Leader epochs that go back while a topic keeps its id (KIP-320)."""
@@ -98,10 +103,19 @@ class LivenessWatch:
             (topic.topic_id, each.partition): each.leader_epoch
             for topic in topics
             for each in topic.partitions
+            if topic.topic_id != ZERO_ID
         }
         for where, epoch in before.items():
             if now.get(where, epoch) < epoch:
                 yield f"at {self._now():.3f}: epoch {epoch} of {where} is {now[where]} again"
+
+    def _renumbered(self, producer: SimProducer) -> Iterator[str]:
+        """Batches whose sequences change while a request with them has no response."""
+        before = self._numbers.get(producer, {})
+        now = self._numbers[producer] = numbers_on_wire(producer.engine)
+        for key, numbers in now.items():
+            if before.get(key, numbers) != numbers:
+                yield f"at {self._now():.3f}: {before[key]} on the wire became {numbers}"
 
 
 def _is_running(engine: ProducerEngine) -> bool:

@@ -652,6 +652,82 @@ MUTANTS = (
         "            gone",
         transactional=True,
     ),
+    Mutant(
+        "sleep although a turn has woken the task",
+        "runtime/tasks/wakeup.py",
+        "        if self._woken:\n            return\n        self._future",
+        "        self._future",
+    ),
+    Mutant(
+        "stick to a partition that a topic created anew does not have",
+        "core/batching/partitioners.py",
+        "        if current is None or current >= len(topic.partitions):\n",
+        "        if current is None:\n",
+        pure=True,
+    ),
+    Mutant(
+        "renumber a batch that is on the wire",
+        "core/sending/idempotence.py",
+        "batch.ordinal >= first and not batch.pins",
+        "batch.ordinal >= first",
+    ),
+    Mutant(
+        "keep the time of an acknowledgement for the next epoch",
+        "core/sending/idempotence.py",
+        "        if not self._is_known(partition, self.identity):\n"
+        "            partition.acknowledged_at = -inf\n",
+        "",
+    ),
+    Mutant(
+        "leave partitions at a broker that has gone",
+        "core/metadata/cluster.py",
+        "                    changed[name] = None\n                    table[name]",
+        "                    table[name]",
+    ),
+    Mutant(
+        "renew a session after its end",
+        "net/link.py",
+        "_EARLIEST_RENEWAL, _RENEWAL_SPREAD = 0.85, 0.10",
+        "_EARLIEST_RENEWAL, _RENEWAL_SPREAD = 1.0, 0.10",
+    ),
+    Mutant(
+        "keep the backoff of a batch whose leader has changed",
+        "core/batching/accumulator.py",
+        "        return min(planned, now + pause)\n",
+        "        return max(planned, now + pause)\n",
+    ),
+    Mutant(
+        "wait for the last of all backoffs",
+        "net/client.py",
+        "        return min((at for at in moments if at > now), default=_INFINITY)\n",
+        "        return max((at for at in moments if at > now), default=_INFINITY)\n",
+    ),
+    Mutant(
+        "take an acknowledgement of the deleted topic for one of the new topic",
+        "core/sending/idempotence.py",
+        "        if partition.log_is_new:  # it is in the old log\n"
+        "            self._maybe_restart(partition)\n            return ()\n",
+        "",
+    ),
+    Mutant(
+        "count a partition that is left out of a response as not written",
+        "core/sending/sender.py",
+        "                batch.possibly_persisted = True\n"
+        "                self._retry_or_fail(batch, error, node_id, now)\n            else:\n",
+        "                self._retry_or_fail(batch, error, node_id, now)\n            else:\n",
+    ),
+    Mutant(
+        "renumber what may be written after its producer id was refused",
+        "core/sending/sender.py",
+        "            elif not batch.possibly_persisted:  # the refusal",
+        "            else:  # the refusal",
+    ),
+    Mutant(
+        "ask for no metadata after a refusal",
+        "core/sending/sender.py",
+        "        if error.refreshes_metadata:\n",
+        "        if error.refreshes_metadata and not batch.attempts:\n",
+    ),
 )
 
 

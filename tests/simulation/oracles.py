@@ -426,6 +426,11 @@ def what_calls_return_is_true(e: Evidence) -> Iterator[str]:
     yield from e.ledger.false_reports
 
 
+def send_raises_what_it_documents(e: Evidence) -> Iterator[str]:
+    """Whatever happens to the cluster, a call of `send` raises only `KafkaError`."""
+    yield from e.ledger.undocumented
+
+
 def nothing_surprising_is_raised(e: Evidence) -> Iterator[str]:
     """No call raises what it does not document, nothing goes to the loop's exception handler."""
     yield from e.ledger.surprises
@@ -459,5 +464,6 @@ ORACLES = (
     pending_work_goes_on,
     healing_brings_deliveries,
     what_calls_return_is_true,
+    send_raises_what_it_documents,
     nothing_surprising_is_raised,
 )

@@ -19,6 +19,7 @@ from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.core.batching.accumulator import RecordAccumulator
 from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.core.batching.buffer_pool import BufferPool
+from aioproducer.core.batching.partitioners import BuiltInPartitioner
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.acknowledged import AcknowledgedOffsets, LostRecords
 from aioproducer.core.sending.idempotence import IdempotentSequencer, _Partition
@@ -489,6 +490,31 @@ def test_a_leader_epoch_that_goes_back_is_found_out() -> None:
         topics["t"] = TopicMetadata("t", UUID(int=topic_id), (partition,))
         found.append(len(list(watch._older_leaders(producer))))
     assert found == [0, 0, 0, 0, 1]
+
+
+def test_a_batch_that_is_renumbered_on_the_wire_is_found_out() -> None:
+    batch = SimpleNamespace(
+        ordinal=(1,), attempts=1, on_wire=True, producer_id=7, producer_epoch=0, base_sequence=3
+    )
+    producer: Any = Mock()
+    producer.engine.accumulator.pinned = [batch]
+    watch = LivenessWatch(lambda: 0.0)
+    found = []
+    for attempts, epoch in [(1, 0), (1, 0), (2, 1), (2, 2)]:
+        batch.attempts, batch.producer_epoch = attempts, epoch
+        found.append(len(list(watch._renumbered(producer))))
+    assert found == [0, 0, 0, 1]
+
+
+def test_a_send_that_raises_what_it_does_not_document_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def peek(self: BuiltInPartitioner, topic: TopicMetadata) -> int:
+        raise IndexError("no such partition")
+
+    monkeypatch.setattr(BuiltInPartitioner, "peek", peek)
+    oracle = "send_raises_what_it_documents"
+    assert oracle in _oracles_that_notice(Setup(), oracle)
 
 
 def test_a_failure_that_is_reported_although_it_was_read_is_found_out(

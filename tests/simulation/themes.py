@@ -17,12 +17,20 @@ from aioproducer.testing.broker import TopicSpec, UnknownProducers
 from aioproducer.testing.world.faults import Fault, Shape
 from aioproducer.wire.api_keys import ApiKey
 from simulation.faults.answers import (
+    CutAnswer,
+    ErrorAfterWrite,
     FirstRefused,
     InitProducerIdError,
     KeysRequired,
+    LateAnswer,
     LateDescription,
     LeaderWithoutProducers,
+    LeftOutAnswer,
+    LostAnswer,
+    LostRequest,
     MixedErrors,
+    SwallowedRequest,
+    Throttle,
     UnansweredInitProducerId,
 )
 from simulation.faults.brokers import (
@@ -260,6 +268,7 @@ BAD_RECORDS = Theme(_times(10, KeysRequired.draw), {**_LONG_DELIVERY, **_LARGE_B
 
 _GROWN_BEFORE_S = 2.0
 _RECREATIONS, _REPLACEMENTS, _MOVES, _UNLISTED = 6, 3, 40, 10
+_LONG_THROTTLE_MS = 2000
 
 
 def _recreations(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
@@ -277,6 +286,9 @@ def _recreations(rng: random.Random, shape: Shape, start: float, end: float) -> 
             after = round(at + rng.uniform(0.0, 1.0), 3)
             faults.append(LeaderMove(before, topic, partition))
             faults.append(FirstRefused(after, topic, partition, rng.choice((0, 0, 1))))
+        # The new topic is seen before the last answers about the deleted one.
+        late = round(max(0.0, at - rng.uniform(0.0, 0.5)), 3)
+        faults += [LateAnswer(late, node_id, 1, 1000) for node_id in shape.nodes]
     return faults
 
 
@@ -301,6 +313,7 @@ _IN_ORDER = {**_IDEMPOTENT, **_SMALL_BATCHES, "delivery_timeout_ms": 30_000}
 _ONE_PARTITION = {"t1": TopicSpec(1, 3)}
 """Where several requests are under way for every burst."""
 RECREATIONS = Theme(_recreations, _IN_ORDER, topics=_ONE_PARTITION)
+RECREATIONS_SEEN_EARLY = replace(RECREATIONS, options={**_IN_ORDER, "metadata_max_age_ms": 300})
 LEADERS_WITHOUT_PRODUCERS = Theme(
     _times(_MOVES, LeaderWithoutProducers.draw),
     {**_IN_ORDER, "retry_backoff_ms": 100},
@@ -316,10 +329,17 @@ def _unlisted(rng: random.Random, shape: Shape, start: float, end: float) -> lis
         kind = UnawareBrokers if number % 5 == 0 else UnlistedBroker
         fault = kind.draw(rng, round(rng.uniform(start, end), 3), shape)
         faults += [fault, Reset(round(fault.at + 0.1, 3), rng.choice(list(shape.nodes)))]
+        if isinstance(fault, UnlistedBroker) and number % 2:
+            # Its records wait for it when an answer about another topic lacks its address.
+            topic = rng.choice(sorted(shape.topics))
+            before, after = round(max(0.0, fault.at - 0.2), 3), round(fault.at + 0.1, 3)
+            faults.append(Throttle(before, fault.node_id, 1, _LONG_THROTTLE_MS))
+            faults += [LeaderMove(after, topic, each) for each in range(shape.topics[topic])]
     return faults
 
 
-UNLISTED = Theme(_unlisted, {"metadata_max_age_ms": 300_000})
+_TWO_TOPICS = {"t1": TopicSpec(2, 3), "t2": TopicSpec(2, 3)}
+UNLISTED = Theme(_unlisted, {"metadata_max_age_ms": 300_000}, topics=_TWO_TOPICS)
 SESSIONS = Theme(
     _times(4, Reset.draw),
     {
@@ -332,16 +352,42 @@ SESSIONS = Theme(
 )
 LAST_EPOCHS = replace(DOUBTS, options=_IDEMPOTENT, brokers={"first_epoch": 2**15 - 3})
 
-_SHARE_OF_LATER = 0.6
+_UNANSWERED = (LostAnswer, LostRequest, CutAnswer, LeftOutAnswer, ErrorAfterWrite, SwallowedRequest)
+
+
+def _lost_outcomes(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Requests get no answer, an incomplete one, or an error although they are carried out."""
+    kinds = rng.choices(_UNANSWERED, k=24)
+    return [kind.draw(rng, round(rng.uniform(start, end), 3), shape) for kind in kinds]
+
+
+UNREPEATED = Theme(_lost_outcomes, {"enable_idempotence": False, "acks": "all", "retries": 0})
+"""What is known of a batch after its first request decides what its records are said to be."""
+REFUSED_IDS = Theme(_times(12, MixedErrors.draw_refused_id), _IDEMPOTENT)
+
+
+OLD_BROKERS = Theme(
+    _times(_MOVES, LeaderMove.draw),
+    {"acks": "all", **_LONG_DELIVERY},
+    brokers={"api_versions": {ApiKey.METADATA: (0, 9), ApiKey.PRODUCE: (3, 9)}},
+)
+"""Brokers without topic ids, which do not name the new leader in their errors."""
+
+_SHARE_OF_LATER = 0.7
 """Of the runs that have no theme then."""
 _LATER_THEMES = (
     RECREATIONS,
+    RECREATIONS,
+    RECREATIONS_SEEN_EARLY,
     LEADERS_WITHOUT_PRODUCERS,
     REPLACEMENTS,
     LEADERS_WITHOUT_PRODUCERS,
     UNLISTED,
     SESSIONS,
     LAST_EPOCHS,
+    UNREPEATED,
+    REFUSED_IDS,
+    OLD_BROKERS,
 )
 
 _THEMES = (

@@ -277,6 +277,9 @@ class Workload:
             if isinstance(error, ProducerClosedError):
                 raise
             return False
+        except Exception as error:
+            self._note_undocumented(entry, error)
+            return False
         finally:
             entry.settled_at = self._loop.time()
         entry.state = CallState.ACCEPTED
@@ -299,11 +302,19 @@ class Workload:
             if isinstance(error, ProducerClosedError):
                 entry.state, entry.settled_at = CallState.UNKNOWN, entry.asked_at
                 raise
+        except Exception as error:
+            entry.settled_at = self._loop.time()
+            self._note_undocumented(entry, error)
+            return
         if entry.error is not None and entry.error.persistence is None:
             entry.state, entry.settled_at = CallState.REFUSED, self._loop.time()
         else:
             entry.state = CallState.ACCEPTED
             entry.settled_at, entry.done_at = entry.asked_at, self._loop.time()
+
+    def _note_undocumented(self, entry: Entry, error: Exception) -> None:
+        entry.state = CallState.UNKNOWN
+        self._ledger.undocumented.append(f"{entry.label}: send() raises {error!r}")
 
     async def watch(self, entry: Entry) -> None:
         """Awaits a delivery."""

@@ -32,6 +32,8 @@ _RETRIABLE_AFTER_WRITING = (7, 20, 6, 3, 56)
 _ERRORS_AFTER_WRITING = (-1, *_RETRIABLE_AFTER_WRITING)
 
 _NOT_LEADER = 6
+_UNKNOWN_ID = 49
+"""INVALID_PRODUCER_ID_MAPPING, which Event Hubs answers."""
 
 _NOT_ENOUGH_REPLICAS = 19
 
@@ -220,6 +222,15 @@ class MixedErrors(Fault):
         written = ErrorAnswer(rng.choice(_RETRIABLE_AFTER_WRITING), apply=True)
         refused = ErrorAnswer(rng.choice(_FINAL_REFUSALS))
         return cls(at, topic, rng.randrange(shape.topics[topic]), (written, refused))
+
+    @classmethod
+    def draw_refused_id(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """The producer id of a batch is refused, in half of the cases after it was written."""
+        topic, partition = some_partition(rng, shape)
+        written = ErrorAnswer(rng.choice(_RETRIABLE_AFTER_WRITING), apply=True)
+        return cls(
+            at, topic, partition, (written,) * rng.randrange(2) + (ErrorAnswer(_UNKNOWN_ID),)
+        )
 
 
 @dataclass(frozen=True, slots=True)
