@@ -234,6 +234,7 @@ class Aftermath:
         for entry in entries:
             await self._outcome_of(entry)
         cluster.faults.remove(fault)
+        await asyncio.sleep(throttle_ms / 1000)  # a request for metadata may wait for its end
         if before is not None and before is not self._connection(name):
             self._ledger.unrecovered.append("a connection was closed while the broker throttled")
 

@@ -666,6 +666,13 @@ MUTANTS = (
         pure=True,
     ),
     Mutant(
+        "choose by weights of partitions that a topic created anew does not have",
+        "core/batching/partitioners.py",
+        "            if chosen < len(topic.partitions):\n                return chosen\n",
+        "            return chosen\n",
+        pure=True,
+    ),
+    Mutant(
         "renumber a batch that is on the wire",
         "core/sending/idempotence.py",
         "batch.ordinal >= first and not batch.pins",
@@ -701,13 +708,6 @@ MUTANTS = (
         "net/client.py",
         "        return min((at for at in moments if at > now), default=_INFINITY)\n",
         "        return max((at for at in moments if at > now), default=_INFINITY)\n",
-    ),
-    Mutant(
-        "take an acknowledgement of the deleted topic for one of the new topic",
-        "core/sending/idempotence.py",
-        "        if partition.log_is_new:  # it is in the old log\n"
-        "            self._maybe_restart(partition)\n            return ()\n",
-        "",
     ),
     Mutant(
         "count a partition that is left out of a response as not written",

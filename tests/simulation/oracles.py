@@ -12,6 +12,7 @@ promised but an end.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ from aioproducer.errors import (
     MetadataTimeoutError,
 )
 from aioproducer.records.batch import DecodedRecord, read_batches
-from aioproducer.types import Persistence, TimestampType
+from aioproducer.types import Persistence, TimestampType, TopicPartition
 from simulation.evidence import Evidence, Log, name_of
 from simulation.history import contradictions
 from simulation.ledger import CallState, Entry
@@ -219,6 +220,26 @@ def producer_ids_are_the_clusters_own(e: Evidence) -> Iterator[str]:
                 if given_by not in {None, partition.cluster_number}:
                     names = [name_of(each) for each in batch.records()]
                     yield f"{where}: {names} came under producer id {batch.producer_id}"
+
+
+def no_epoch_goes_on_in_a_new_topic(e: Evidence) -> Iterator[str]:
+    """A topic created anew is offered no batch under an epoch that the deleted one was offered.
+
+    It has no state of the producer and accepts any sequence, also one after a refused batch.
+    """
+    if e.transactions is not None:
+        return
+    used: dict[TopicPartition, set[tuple[int, int]]] = defaultdict(set)
+    for where, partition in e.partitions():
+        epochs = {
+            (batch.producer_id, batch.producer_epoch)
+            for data in partition.offered
+            for batch in read_batches(data)
+            if batch.base_sequence >= 0
+        }
+        for epoch in epochs & used[where]:
+            yield f"{where}: {epoch} goes on in the new topic"
+        used[where] |= epochs
 
 
 def retries_are_obeyed(e: Evidence) -> Iterator[str]:
@@ -450,6 +471,7 @@ ORACLES = (
     no_failure_is_unhandled_that_was_read,
     sequences_are_never_reused,
     producer_ids_are_the_clusters_own,
+    no_epoch_goes_on_in_a_new_topic,
     retries_are_obeyed,
     waits_are_bounded,
     memory_is_returned,

@@ -42,6 +42,15 @@ def test_a_topic_created_anew_has_another_id_and_other_brokers() -> None:
     assert cluster.deleted == [before]
 
 
+def test_a_lagging_broker_names_no_leader_of_a_deleted_topic_for_the_new_one() -> None:
+    cluster = _cluster()
+    cluster.stop_learning(1)
+    cluster.move_leader("t", 0)
+    cluster.recreate_topic("t")
+    partition = cluster.topics["t"].partitions[0]
+    assert cluster.known_leadership(1, partition) == partition.leadership
+
+
 def test_a_topic_created_anew_is_as_large_as_it_was_at_first() -> None:
     cluster = _cluster()
     cluster.create_partitions("t", 3)

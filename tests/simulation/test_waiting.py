@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -14,7 +13,6 @@ from simulation.waiting import (
     Numbers,
     _not_dialed,
     _renewed_late,
-    _sent_to_the_new_log,
     _several_before_the_first,
     _sleeps_although_woken,
     _waits_though_leader_changed,
@@ -22,7 +20,6 @@ from simulation.waiting import (
 )
 
 _WHERE = TopicPartition("t", 0)
-_NEW, _OLD, _NO_ID = UUID(int=2), UUID(int=1), UUID(int=0)
 
 
 def _batch(**state: Any) -> Any:
@@ -62,26 +59,6 @@ def test_batches_sent_together_before_the_first_acknowledgement_are_found_out(
         accumulator=SimpleNamespace(sequencer=sequencer), transactions=None
     )
     assert len(list(_several_before_the_first(engine, 1.0))) == found
-
-
-@pytest.mark.parametrize(
-    ("topic_id", "sent_to", "is_outdated", "found"),
-    [
-        (_NEW, _NEW, True, 1),
-        (_NEW, _OLD, True, 0),
-        (_NEW, _NEW, False, 0),
-        (_NO_ID, _NO_ID, True, 0),
-    ],
-)
-def test_an_old_sequence_that_is_sent_to_a_new_topic_is_found_out(
-    topic_id: UUID, sent_to: UUID, is_outdated: bool, found: int
-) -> None:
-    sequencer = SimpleNamespace(is_outdated=lambda batch: is_outdated)
-    engine: Any = SimpleNamespace(
-        accumulator=SimpleNamespace(pinned=[_batch(topic_id=sent_to)], sequencer=sequencer),
-        metadata=SimpleNamespace(topic=lambda name: SimpleNamespace(topic_id=topic_id)),
-    )
-    assert len(list(_sent_to_the_new_log(engine, 1.0))) == found
 
 
 @pytest.mark.parametrize(

@@ -313,7 +313,10 @@ _IN_ORDER = {**_IDEMPOTENT, **_SMALL_BATCHES, "delivery_timeout_ms": 30_000}
 _ONE_PARTITION = {"t1": TopicSpec(1, 3)}
 """Where several requests are under way for every burst."""
 RECREATIONS = Theme(_recreations, _IN_ORDER, topics=_ONE_PARTITION)
-RECREATIONS_SEEN_EARLY = replace(RECREATIONS, options={**_IN_ORDER, "metadata_max_age_ms": 300})
+RECREATIONS_SEEN_EARLY = replace(
+    RECREATIONS,
+    options={**_IN_ORDER, "metadata_max_age_ms": 300, "request_timeout_ms": 3000, "linger_ms": 0},
+)
 LEADERS_WITHOUT_PRODUCERS = Theme(
     _times(_MOVES, LeaderWithoutProducers.draw),
     {**_IN_ORDER, "retry_backoff_ms": 100},

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from aioproducer.core.metadata.cluster import ZERO_ID
 from aioproducer.core.sending.idempotence import IdempotentSequencer
 
 if TYPE_CHECKING:
@@ -69,17 +68,6 @@ def _several_before_the_first(engine: ProducerEngine, now: float) -> Iterator[st
             yield f"{on_wire} batches of {where} are the first of their epoch"
 
 
-def _sent_to_the_new_log(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Batches that were sent to a topic created anew, under a sequence of the deleted one."""
-    accumulator = engine.accumulator
-    for batch in accumulator.pinned:
-        topic = engine.metadata.topic(batch.topic_partition.topic)
-        if topic is None or topic.topic_id == ZERO_ID or batch.topic_id != topic.topic_id:
-            continue
-        if batch.on_wire and accumulator.sequencer.is_outdated(batch):
-            yield f"a batch of {batch.topic_partition} has a sequence of the deleted topic"
-
-
 def _waits_though_leader_changed(engine: ProducerEngine, now: float) -> Iterator[str]:
     """Batches that wait for the end of their backoff although their leader has changed."""
     for batch in engine.accumulator.incomplete():
@@ -115,7 +103,6 @@ def _not_dialed(engine: ProducerEngine, now: float) -> Iterator[str]:
 _RULES = (
     _sleeps_although_woken,
     _several_before_the_first,
-    _sent_to_the_new_log,
     _waits_though_leader_changed,
     _renewed_late,
     _not_dialed,

@@ -241,6 +241,9 @@ class SimCluster(ClusterState):
         if topic is not None:
             self.deleted.append(topic)
             self._deleted_at[topic.topic_id] = self.loop.time()
+            for beliefs in self._beliefs.values():
+                for each in topic.partitions:  # the next topic of this name has other leaders
+                    beliefs.pop(TopicPartition(name, each.index), None)
             self.trace(f"{name} is deleted")
 
     def recreate_topic(self, name: str) -> None:
