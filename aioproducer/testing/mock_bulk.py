@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from aioproducer.core.metadata.cluster import missing_topic_error
 from aioproducer.errors import (
     IllegalStateError,
-    InvalidTopicError,
     KafkaError,
     TransactionAbortableError,
 )
@@ -86,9 +86,7 @@ async def send_arrow(
         parts = cast("ShownParts", shown.record(row))  # nothing serializes rows
         if parts[0] is None:
             with interceptor_chain.reporting_errors(parts):
-                raise InvalidTopicError(
-                    "the record has no topic, and none is given for all records"
-                )
+                raise missing_topic_error()
         return take(parts)
 
     try:

@@ -178,6 +178,14 @@ def check_topic_name(name: object) -> None:
         )
 
 
+def missing_topic_error() -> InvalidTopicError:
+    """Return the error of a record without a topic in a call that gives none for all records."""
+    return InvalidTopicError(
+        "the record has no topic, and none is given for all records",
+        advice="give each record a topic, or one topic for all of them",
+    )
+
+
 def merge_partitions(
     topic: str,
     described: Sequence[MetadataResponsePartition],

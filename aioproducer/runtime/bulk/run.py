@@ -31,9 +31,9 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
+from aioproducer.core.metadata.cluster import missing_topic_error
 from aioproducer.errors import (
     IllegalStateError,
-    InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
     WouldBlockError,
@@ -257,9 +257,7 @@ class BulkRun:
             parts = made if isinstance(made, tuple) else made.known
             name = topic if parts[0] is None else parts[0]
             if name is None:
-                raise InvalidTopicError(
-                    "the record has no topic, and none is given for all records"
-                )
+                raise missing_topic_error()
             if parts is not made or self._appender.serializing.is_queued(name):
                 parts = await self._finished(name, made)
             _, key, value, headers, partition, timestamp_ms = parts

@@ -25,7 +25,7 @@ from aioproducer._checks.extras import SCHEMA_REGISTRY as EXTRA
 from aioproducer._checks.extras import needed
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking.loop_thread import LoopThread
-from aioproducer.core.metadata.cluster import check_topic_name
+from aioproducer.core.metadata.cluster import check_topic_name, missing_topic_error
 from aioproducer.errors import (
     ConfigError,
     InvalidTopicError,
@@ -407,9 +407,7 @@ class _Encoder:
         for topic, row in zip(topics, rows, strict=True):
             try:
                 if topic is None:
-                    raise InvalidTopicError(
-                        "the record has no topic, and none is given for all records"
-                    )
+                    raise missing_topic_error()
                 check_topic_name(topic)  # else the registry refuses its subject for all rows
                 context = SerializationContext(topic, self._part.part)
                 if isinstance(row, _Unreadable):
