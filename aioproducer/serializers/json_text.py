@@ -3,11 +3,11 @@
 Owns: the choice between msgspec, orjson and the standard library, and how they are made to agree.
 Not here: schemas.
 
-Invariant: the three write equivalent JSON of None, bool, int, float, str, dict, list, tuple, set,
-dataclasses, enumerations, UUIDs, dates and times (RFC 3339, UTC as `Z`), `Decimal` (as text), bytes
-(base64), pandas' `NaT` (as `null`) and Pydantic's models. The libraries themselves differ in what
-else they take: NaN and infinity are `null` with msgspec and orjson, and refused by the standard
-library.
+Invariant: the three write equivalent JSON of None, bool, int, float, str, mappings, list, tuple,
+set, dataclasses, enumerations, UUIDs, dates and times (RFC 3339, UTC as `Z`), `Decimal` (as text),
+bytes (base64), pandas' `NaT` (as `null`) and Pydantic's models. The libraries themselves differ in
+what else they take: NaN and infinity are `null` with msgspec and orjson, and refused by the
+standard library.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import base64
 import dataclasses
 import datetime
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from enum import Enum
 from functools import partial
@@ -149,6 +149,8 @@ def _plain(data: Any, *, by_alias: bool = False) -> Any:
         return data.value
     if isinstance(data, set | frozenset | tuple):
         return list(data)
+    if isinstance(data, Mapping):
+        return dict(data)
     for kind in (str, int, float):
         if isinstance(data, kind):  # of a subclass, which not every library takes
             return _BASES[kind](data)

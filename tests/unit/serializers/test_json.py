@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -81,6 +82,7 @@ NOON = datetime.datetime(2026, 1, 2, 12, tzinfo=datetime.UTC)
 AGREED = [
     ({"a": [1, 2.5, True, None, "é"]}, {"a": [1, 2.5, True, None, "é"]}),
     ({1: (2,)}, {"1": [2]}),
+    ([MappingProxyType({"a": {3}})], [{"a": [3]}]),
     (Point(1, None), {"x": 1, "y": None}),
     ([Point(1, 2.0)], [{"x": 1, "y": 2.0}]),
     (Colour.RED, "red"),
