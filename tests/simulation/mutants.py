@@ -760,6 +760,20 @@ TRANSACTIONAL_MUTANTS = tuple(
             "",
         ),
         (
+            "take a transaction whose additions are not answered for none",
+            "core/transactions/coordinators.py",
+            "        if len(asked) < len(request.partitions):\n"
+            "            self._manager.on_doubt(request.rpc)\n",
+            "",
+        ),
+        (
+            "take partitions that a response leaves out for added",
+            "core/transactions/coordinators.py",
+            "        return [partition for partition in asked if not answers[partition].code]\n",
+            "        return [p for p in request.partitions if p not in answers or "
+            "not answers[p].code]\n",
+        ),
+        (
             "call all positions committed when some are",
             "core/transactions/contents.py",
             "            operation.left.pop(partition, None)\n",

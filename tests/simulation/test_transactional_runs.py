@@ -19,6 +19,7 @@ from aioproducer.testing.world.spec import Chance
 from simulation import run_seed
 from simulation.themes import (
     LATE_ENDS,
+    LEFT_OUT,
     LOST_ADDITIONS,
     OVERTAKINGS,
     POSITIONS,
@@ -90,6 +91,7 @@ def test_a_transactional_run_is_long_and_rough_enough() -> None:
         (POSITIONS, "positions refused", 8),
         (LOST_ADDITIONS, "lost addition", 12),
         (SLOW_ENDS, "slow markers", 8),
+        (LEFT_OUT, "left out by coordinator", 16),
     ],
 )
 def test_a_theme_brings_its_faults_and_its_options(theme: Theme, kind: str, count: int) -> None:

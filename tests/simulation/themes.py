@@ -48,7 +48,7 @@ from simulation.faults.brokers import (
     UncleanElection,
     UnlistedBroker,
 )
-from simulation.faults.coordinators import LostAddition, SlowMarkers
+from simulation.faults.coordinators import LeftOutByCoordinator, LostAddition, SlowMarkers
 from simulation.faults.moments import HeldEnd, HeldPositions, OvertakenRenewal, PositionsRefused
 from simulation.faults.network import BlackHole, Reset
 from simulation.scenario import CHAOS_S, USERS, Pause, Scenario
@@ -60,7 +60,7 @@ _SHARE_OF_MANY_TOPICS = 0.12
 _SHARE_OF_IDLE_DAYS = 0.2
 """Of the runs that have no theme then."""
 _SHARE_OF_TRANSACTIONAL = 0.4
-_SHARE_OF_UNLISTED = 0.2
+_SHARE_OF_UNLISTED, _SHARE_OF_LEFT_OUT = 0.2, 0.2
 """Of the transactional runs without another theme."""
 _SHARE_OF_READERS = 0.4
 """The share of the themes about positions, in runs with readers."""
@@ -139,6 +139,7 @@ _SLOW_TO_REPEAT = {"retry_backoff_ms": 1000, "retry_backoff_max_ms": 2000}
 LATE_ENDS = Theme(_times(8, HeldEnd.draw))
 OVERTAKINGS = Theme(_times(8, OvertakenRenewal.draw))
 LOST_ADDITIONS = Theme(_times(12, LostAddition.draw), _SLOW_TO_REPEAT)
+LEFT_OUT = Theme(_times(16, LeftOutByCoordinator.draw), _SLOW_TO_REPEAT)
 SLOW_ENDS = Theme(_times(8, SlowMarkers.draw))
 POSITIONS = Theme(_times(8, PositionsRefused.draw), _SHORT_BLOCK)
 LATE_POSITIONS = Theme(_times(8, HeldPositions.draw))
@@ -423,7 +424,10 @@ def draw_theme(rng: random.Random) -> Theme | None:
 def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
     """A theme of a transactional run, or None for a run like most."""
     if rng.random() >= _SHARE_OF_TRANSACTIONAL:
-        return UNLISTED if rng.random() < _SHARE_OF_UNLISTED else None
+        chance = rng.random()
+        if chance < _SHARE_OF_UNLISTED:
+            return UNLISTED
+        return LEFT_OUT if chance < _SHARE_OF_UNLISTED + _SHARE_OF_LEFT_OUT else None
     reads = any(seat.reads is not None for seat in plan.seats)
     if reads and rng.random() < _SHARE_OF_READERS:
         return rng.choice((POSITIONS, LATE_POSITIONS))

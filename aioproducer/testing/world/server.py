@@ -20,6 +20,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
+from typing import Any
 
 from aioproducer.errors import InvalidTimestampError, ProtocolError
 from aioproducer.testing.broker import Reply, RequestWait
@@ -30,6 +31,7 @@ from aioproducer.testing.world.trace import Trace
 from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import (
+    REQUEST_TYPES,
     RequestHeader,
     decode_request_header,
     decode_response,
@@ -72,7 +74,7 @@ class SimBroker:
         ambushes: What happens at which moment of the next request of an API.
         held_back: By API, a function that decides when its next request is processed.
         scripted_codes: Codes that faults make it answer.
-        distort: What a fault does to the next answer to Produce; returns whether it did.
+        distort: By API, what a fault does to the next answer; returns whether it did.
         complaints: The producer's protocol errors that the broker found.
         security: What clients have to prove.
     """
@@ -97,7 +99,7 @@ class SimBroker:
         self.held_back: dict[ApiKey, Hold] = {}
         self.complaints: list[str] = []
         self.scripted_codes: set[int] = set()
-        self.distort: Callable[[ProduceResponse], bool] | None = None
+        self.distort: dict[ApiKey, Callable[[Any], bool]] = {}
         self.security: ListenerSecurity = ListenerSecurity()
         self.sessions: dict[Session, None] = {}
         self._waiting: dict[TopicPartition, dict[Session, None]] = {}
@@ -296,17 +298,19 @@ class Session:
 
     def _distorted(self, reply: Reply) -> Reply:
         broker, header = self._broker, self._header
-        if broker.distort is None or header is None or reply.frame is None:
+        if header is None or reply.frame is None or reply.close is not None:
             return reply
-        if header.api_key != ApiKey.PRODUCE or reply.close is not None:
+        api = ApiKey(header.api_key)
+        distort = broker.distort.get(api)
+        if distort is None:
             return reply
         try:
-            _, response = decode_response(ProduceRequest, header.api_version, reply.frame[4:])
+            _, response = decode_response(REQUEST_TYPES[api], header.api_version, reply.frame[4:])
         except ProtocolError:  # garbled already
             return reply
-        if not isinstance(response, ProduceResponse) or not broker.distort(response):
+        if not distort(response):
             return reply
-        broker.distort = None
+        broker.distort.pop(api, None)
         frame = encode_response(response, header.api_version, header.correlation_id)
         return replace(reply, frame=frame)
 

@@ -136,7 +136,7 @@ class SimWorld:
         self.cluster.settings = self.spec.settings(self.cluster.settings)
         self._clock_offset_s = 0.0
         for node_id, broker in self.brokers.items():
-            broker.distort = None
+            broker.distort.clear()
             broker.ambushes.clear()
             broker.held_back.clear()
             revive(self, node_id)

@@ -60,6 +60,7 @@ from simulation.faults.coordinators import (
     FinalCoordinatorError,
     HeldRequest,
     LateCoordinatorAnswer,
+    LeftOutByCoordinator,
     LostAddition,
     LostByCoordinator,
     SlowMarkers,
@@ -158,6 +159,7 @@ TRANSACTIONAL_KINDS: Final[tuple[type[Fault], ...]] = (
 
 THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (
     LostAddition,
+    LeftOutByCoordinator,
     HeldPositions,
     OvertakenRenewal,
     PositionsRefused,

@@ -483,7 +483,7 @@ class _Distorted(Fault):
             world.disturb(0)
             return struck > 0
 
-        world.brokers[self.node_id].distort = distort
+        world.brokers[self.node_id].distort[ApiKey.PRODUCE] = distort
         return lambda: struck
 
     @abstractmethod

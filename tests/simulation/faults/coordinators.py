@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from aioproducer.testing.broker.faults import ConnectionFault, ErrorAnswer
 from aioproducer.testing.broker.topics import Partition
@@ -18,9 +18,13 @@ from aioproducer.testing.world.faults import Fault, Probe, Shape, World
 from aioproducer.testing.world.server import Moment
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import RequestHeader
+from aioproducer.wire.messages.transactions.add_partitions_to_txn import AddPartitionsToTxnResponse
+from aioproducer.wire.messages.transactions.txn_offset_commit import TxnOffsetCommitResponse
 from simulation.faults.answers import Ambush
 from simulation.faults.brokers import Crash, move_leader
 from simulation.faults.processes import AtSeat
+
+T = TypeVar("T")
 
 RETRIED: Mapping[ApiKey, tuple[int, ...]] = {
     ApiKey.FIND_COORDINATOR: (14, 15),
@@ -170,6 +174,52 @@ class LateCoordinatorAnswer(_AtRequest):
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
         """Shorter and longer than the request timeout."""
         return cls(at, _api(rng, _AFTER_WORK), 1, rng.choice((100, 1000, 5000)))
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutByCoordinator(Fault):
+    """A response leaves out all partitions, or one, and has the others in reverse order."""
+
+    kind = "left out by coordinator"
+    api: ApiKey
+    all_of_them: bool
+
+    def strike(self, world: World) -> Probe:
+        """The next such response of any broker."""
+        struck = 0
+
+        def leave_out(response: AddPartitionsToTxnResponse | TxnOffsetCommitResponse) -> bool:
+            nonlocal struck
+            struck += 1
+            for broker in world.brokers.values():
+                broker.distort.pop(self.api, None)
+            world.disturb(0)
+            if isinstance(response, TxnOffsetCommitResponse):
+                self._leave_out(response.topics, lambda topic: topic.partitions)
+            else:
+                topics = response.results_by_topic_v3_and_below
+                self._leave_out(topics, lambda topic: topic.results_by_partition)
+            return True
+
+        for broker in world.brokers.values():
+            broker.distort[self.api] = leave_out
+        return lambda: struck
+
+    def _leave_out(self, topics: list[T], partitions: Callable[[T], list[Any]]) -> None:
+        for topic in topics:
+            partitions(topic).reverse()
+        topics.reverse()
+        if self.all_of_them:
+            topics.clear()
+        elif topics:
+            partitions(topics[0]).pop()
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Mostly of partitions that are added."""
+        adding = rng.random() < 0.7
+        api = ApiKey.ADD_PARTITIONS_TO_TXN if adding else ApiKey.TXN_OFFSET_COMMIT
+        return cls(at, api, rng.random() < 0.5)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
+from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import (
     CommitOutcomeUnknownError,
     IllegalStateError,
@@ -27,6 +28,7 @@ from aioproducer.errors import (
     TransactionAbortableError,
 )
 from aioproducer.testing.broker.transactions.states import ProducerIdentity
+from aioproducer.testing.broker.transactions.states import TransactionState as BrokerState
 from aioproducer.testing.world.producer import SimProducer
 from aioproducer.types import Persistence
 from simulation.ledger import Entry, Source
@@ -178,9 +180,21 @@ class Actor:
         if share and rng.random() < share:
             style = self._prepared
         tx = await style(sources)
+        if tx is not None:
+            self._check_end(tx)
         if self.consumer is not None and (tx is None or tx.outcome is not Outcome.COMMITTED):
             self._context.rejoin(self.consumer, superseded=self.superseded)
         await asyncio.sleep(self._context.pause(self.seat))
+
+    def _check_end(self, tx: TransactionEntry) -> None:
+        """Complain if the producer could begin the next one, and the coordinator has this one."""
+        name, transactions = self.entry.transactional_id, self.producer.engine.transactions
+        found = self._context.cluster.transactions.transactions.get(name)
+        if transactions is None or found is None or found.state is not BrokerState.ONGOING:
+            return
+        state, identity = transactions.manager.state, transactions.manager.identity
+        if state is TransactionState.READY and (identity or ()) == (*found.identity,):
+            self._context.book.complaints.append(f"{tx.label} has ended, and is open at its broker")
 
     async def leave_open(self, entries: Sequence[Entry]) -> None:
         """Begin a transaction with these records, the first of them written, and do not end it."""
