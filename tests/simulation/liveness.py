@@ -224,6 +224,8 @@ def _unreachable_coordinator_kept(engine: ProducerEngine, now: float) -> Iterato
     error = manager.coordinator_error
     if session.has_request_in_flight or error is None or isinstance(error, BrokerError):
         return
+    if "left some partitions out" in error.message:  # an answer came, so the pause is for that
+        return
     for key, node_id in session._coordinators.items():
         is_wanted = (
             key.kind is CoordinatorKind.GROUP
