@@ -51,6 +51,7 @@ from simulation.themes import (
     IDLE_DAYS,
     IDLE_DAYS_REDPANDA,
     MANY_TOPICS,
+    RECREATIONS,
     REPLACEMENTS,
     Theme,
     draw_theme,
@@ -504,6 +505,14 @@ def test_a_batch_that_is_renumbered_on_the_wire_is_found_out() -> None:
         batch.attempts, batch.producer_epoch = attempts, epoch
         found.append(len(list(watch._renumbered(producer))))
     assert found == [0, 0, 0, 1]
+
+
+def test_sequences_that_go_on_in_a_new_topic_are_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(IdempotentSequencer, "on_recreated", lambda self, topic: None)
+    oracle = "no_epoch_goes_on_in_a_new_topic"
+    assert oracle in _oracles_that_notice(Setup(), oracle, _seeds_of(RECREATIONS))
 
 
 def test_a_send_that_raises_what_it_does_not_document_is_found_out(
