@@ -453,6 +453,8 @@ class Producer(ClosedOnLeaving):
     def _wait_for_outcomes(self, timeout: float | None, serve: Callable[..., int]) -> int:
         deadline = None if timeout is None else time.monotonic() + timeout
         while self._reports.count:
+            if not self._thread.is_alive and serve(0):
+                continue  # closed at the interpreter's exit, or by the garbage collection of both
             flushed = self._submit(self._loop_side.flush())
             try:
                 while self._reports.count and not flushed.done():

@@ -497,6 +497,25 @@ main()
     assert len(cluster.values("exit")) == 5_000
 
 
+def test_flush_in_a_finalizer_at_the_interpreters_exit_calls_callbacks(
+    cluster: ThreadedCluster,
+) -> None:
+    program = f"""
+from aioproducer.compat.confluent import Producer
+class Wrapper:
+    def __init__(self):
+        self.producer = Producer({{"bootstrap.servers": {cluster.bootstrap_servers!r}}})
+    def __del__(self):
+        print(self.producer.flush())
+wrapper = Wrapper()
+wrapper.producer.produce("one", b"v", on_delivery=lambda error, message: print(error))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=60, check=False
+    )
+    assert (done.stdout.split(), done.stderr) == ([b"None", b"0"], b"")
+
+
 def test_producer_is_true_though_it_has_no_records(producer: Producer) -> None:
     assert len(producer) == 0
     assert producer
