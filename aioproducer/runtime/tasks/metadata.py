@@ -348,7 +348,7 @@ class MetadataTask:
 
         Not while a server is left that has not failed: it may accept the client.
         """
-        failures = {node: self._client.connection_failures(node) for node in self._candidates()}
+        failures = self._client.failures()
         fatal = {
             node: error
             for node, error in failures.items()
@@ -424,11 +424,6 @@ class MetadataTask:
         self._requests.on_rebootstrap(now)
 
     # -- helpers ---------------------------------------------------------------------------------
-
-    def _candidates(self) -> list[int]:
-        """Return the nodes that metadata can be requested from."""
-        known = list(self._reported_nodes or ())
-        return known if known and not self._rebootstraps else [*known, *self._bootstrap]
 
     def _on_metadata_event(self) -> None:
         if self._reported_nodes is not None:

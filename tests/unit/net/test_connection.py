@@ -76,6 +76,19 @@ class Fixture:
     def ask(self, timeout_s: float = 30.0) -> asyncio.Future[Message | None]:
         correlation_id = self.connection.next_correlation_id()
         frame = encode_request(MetadataRequest(), 9, correlation_id, "tests")
+        return self._send(frame, correlation_id, timeout_s)
+
+    def ask_from_buffer(
+        self,
+    ) -> tuple[asyncio.Future[Message | None], weakref.ref[memoryview]]:
+        """Do `ask`; also return a reference that does not keep the buffer alive."""
+        correlation_id = self.connection.next_correlation_id()
+        view = memoryview(bytearray(encode_request(MetadataRequest(), 9, correlation_id, None)))
+        return self._send(view, correlation_id, 30.0), weakref.ref(view)
+
+    def _send(
+        self, frame: bytes | memoryview, correlation_id: int, timeout_s: float
+    ) -> asyncio.Future[Message | None]:
         return self.connection.send(
             [frame],
             correlation_id=correlation_id,
@@ -601,18 +614,7 @@ async def test_the_transport_is_given_up_before_any_future_fails() -> None:
 @virtual_time
 async def test_buffers_are_referenced_until_the_answer_and_no_longer() -> None:
     async with connected() as it:
-        correlation_id = it.connection.next_correlation_id()
-        chunk = bytearray(encode_request(MetadataRequest(), 9, correlation_id, None))
-        view = memoryview(chunk)
-        alive = weakref.ref(view)
-        request = it.connection.send(
-            [view],
-            correlation_id=correlation_id,
-            request_type=MetadataRequest,
-            version=9,
-            deadline=it.loop.time() + 30,
-        )
-        del view
+        request, alive = it.ask_from_buffer()
         await asyncio.sleep(1)
         gc.collect()
         assert alive() is not None
@@ -627,17 +629,7 @@ async def test_a_traceback_made_after_the_answer_keeps_no_buffers() -> None:
     frames = []
     async with connected() as it:
         it.observer.capacity_freed = lambda: frames.append(sys._getframe())  # type: ignore[method-assign]
-        correlation_id = it.connection.next_correlation_id()
-        view = memoryview(encode_request(MetadataRequest(), 9, correlation_id, None))
-        alive = weakref.ref(view)
-        it.connection.send(
-            [view],
-            correlation_id=correlation_id,
-            request_type=MetadataRequest,
-            version=9,
-            deadline=it.loop.time() + 30,
-        )
-        del view
+        _, alive = it.ask_from_buffer()
         await it.answer()
         await asyncio.sleep(1)
         gc.collect()

@@ -29,8 +29,6 @@ _ACTION = "kafka-cluster:Connect"
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _LIFE_S = "900"
 _VERSION = "2020_10_22"
-_REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
-"""The second is that of the AWS command line and botocore."""
 _REGION_IN_NAME = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.(?:vpce\.)?amazonaws\.com")
 
 
@@ -97,8 +95,8 @@ def _signature(secret: str, query: dict[str, str], scope: str, *, host: str) -> 
 
 def _region_of(host: str) -> str:
     found = _REGION_IN_NAME.search(host)
-    given = [os.environ.get(name) for name in _REGION_VARIABLES]
-    region = found[1] if found else given[0] or given[1]
+    given = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")  # as botocore
+    region = found[1] if found else given
     if not region:
         raise AuthenticationError(
             f"the AWS region of {host} is not known", advice="set AWS_REGION in the environment"

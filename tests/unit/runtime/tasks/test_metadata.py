@@ -84,6 +84,7 @@ class FakeClient:
         self.loop = loop
         self.on_event: Callable[[], None] = lambda: None
         self.bootstrap = [-1, -2]
+        self.rebootstraps = True
         self.nodes: Mapping[int, Node] = {}
         self.ready: set[int] = set()
         self.dialing: set[int] = set()
@@ -192,6 +193,12 @@ class FakeClient:
     def connection_failures(self, node_id: int) -> KafkaError | None:
         return self.errors.get(node_id)
 
+    def failures(self) -> dict[int, KafkaError | None]:
+        usable = (
+            self.nodes if self.nodes and not self.rebootstraps else [*self.nodes, *self.bootstrap]
+        )
+        return {node_id: self.errors.get(node_id) for node_id in usable}
+
     def asked(self) -> list[list[str]]:
         return [names for _, _, names in self.requests]
 
@@ -253,6 +260,7 @@ class World:
         )
         self.client = FakeClient(loop)
         self.client.bootstrap = [-number for number in range(1, servers + 1)]
+        self.client.rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
         self.updates: list[int] = []
         self.ends: list[KafkaError] = []
         self.task = MetadataTask(
