@@ -13,7 +13,6 @@ Invariants
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 from aioproducer._util.times import is_no_time
 from aioproducer.errors import ConfigError
 from aioproducer.loader.values import number_text
+from aioproducer.serializers.registry.avro import parsed
 from aioproducer.serializers.registry.avro_leaves import SchemaMismatch
-from aioproducer.serializers.registry.avro_schema import resolve, without_defaults
 from aioproducer.serializers.registry.avro_writer import AvroWriter
 from aioproducer.serializers.registry.schema import Schema, refuse_rules
 from aioproducer.serializers.registry.wire_format import prefix
@@ -142,22 +141,12 @@ async def avro_values(
 @lru_cache(maxsize=16)
 def _parsed(schema: str, references: tuple[str, ...]) -> tuple[Any, AvroWriter]:
     try:
-        import fastavro
+        return parsed(schema, references, strict=False)
     except ImportError as error:
         raise ConfigError(
             "Avro values need the package fastavro",
             advice="pip install 'aioproducer[schema-registry]'",
         ) from error
-    try:
-        resolved, _ = resolve(json.loads(schema), map(json.loads, references))
-        writer = AvroWriter(resolved, strict=False)
-        if not references:
-            fastavro.parse_schema(without_defaults(json.loads(schema)))
-        return resolved, writer
-    except RecursionError:
-        raise ConfigError("this is no Avro schema: it is nested too deeply") from None
-    except Exception as error:
-        raise ConfigError(f"this is no Avro schema: {error}") from error
 
 
 def _fitted(value: Any, schema: Any, path: str) -> Any:

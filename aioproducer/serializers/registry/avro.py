@@ -102,7 +102,7 @@ class AvroSerializer(RegistrySerializer):
         )
         super().__init__(registry, use)
         with needed("fastavro", "for AvroSerializer", install=SCHEMA_REGISTRY):
-            import fastavro
+            import fastavro  # noqa: F401 - whether it is there
         self._to_dict = to_dict
         self._strict = not ignore_unknown_fields
         if schema is None:
@@ -112,13 +112,7 @@ class AvroSerializer(RegistrySerializer):
         text = _text(schema)
         self._own = Schema(text, "AVRO", tuple(references))
         if not references:  # others are parsed when what they refer to is known
-            try:
-                AvroWriter(resolve(json.loads(text))[0])
-                fastavro.parse_schema(without_defaults(json.loads(text)))
-            except RecursionError:
-                raise ConfigError("this is no Avro schema: it is nested too deeply") from None
-            except Exception as error:
-                raise ConfigError(f"this is no Avro schema: {error}") from error
+            parsed(text)
 
     def _name(self) -> str | None:
         if self._own is None:
@@ -170,6 +164,28 @@ class AvroSerializer(RegistrySerializer):
         made = self._to_dict(data)
         # The class of the object still chooses the branch of a union.
         return Typed(made, type(data)) if type(made) is dict and class_of(data) else made
+
+
+def parsed(
+    text: str, references: Sequence[str] = (), *, strict: bool = True
+) -> tuple[Any, AvroWriter]:
+    """Return a user's schema with full names, and what writes by it.
+
+    Raises:
+        ConfigError: It is no schema.
+    """
+    import fastavro
+
+    try:
+        resolved, _ = resolve(json.loads(text), map(json.loads, references))
+        writer = AvroWriter(resolved, strict=strict)
+        if not references:
+            fastavro.parse_schema(without_defaults(json.loads(text)))
+    except RecursionError:
+        raise ConfigError("this is no Avro schema: it is nested too deeply") from None
+    except Exception as error:
+        raise ConfigError(f"this is no Avro schema: {error}") from error
+    return resolved, writer
 
 
 def _raw(data: Any, context: SerializationContext) -> bytes:

@@ -227,7 +227,14 @@ class RegistryConnection:
         reason = without_secrets(str(error) or type(error).__name__, sent)
         if isinstance(error, TimeoutError | self._httpx.TimeoutException):
             reason = f"no answer within {self._settings.request_timeout:g} s"
-        return _unreachable(what, url, error, reason)
+        failure = SchemaRegistryError(
+            f"{what}: the schema registry at {url} does not answer: {reason}",
+            advice=ADVICE["registry-unreachable"],
+        )
+        failure.retriable = True
+        if reason in (str(error), type(error).__name__):
+            failure.__cause__ = error
+        return failure
 
     async def _ask(
         self, method: str, url: str, body: dict[str, Any] | None, sent: list[str]
@@ -356,17 +363,6 @@ def check_headers(headers: Mapping[Any, str], bearer_token: object) -> None:
             "the bearer_token for the schema registry is no text of printable ASCII characters",
             advice="strip line ends and blanks from it",
         )
-
-
-def _unreachable(what: str, url: str, error: Exception, reason: str) -> SchemaRegistryError:
-    failure = SchemaRegistryError(
-        f"{what}: the schema registry at {url} does not answer: {reason}",
-        advice=ADVICE["registry-unreachable"],
-    )
-    failure.retriable = True
-    if reason in (str(error), type(error).__name__):
-        failure.__cause__ = error
-    return failure
 
 
 def _decoded(answer: bytes, what: str) -> Any:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import takewhile
 from typing import Any, Final
 
 from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
 from aioproducer._util.printable import printable
-from aioproducer.errors import ConfigError, SchemaRegistryError
+from aioproducer.errors import ConfigError, KafkaError, SchemaRegistryError
 from aioproducer.serializers.json_text import JsonLibrary, JsonSerializer, json_by_alias
 from aioproducer.serializers.protocol import SerializationContext, serialization_error
 from aioproducer.serializers.registry.base import (
@@ -98,21 +99,12 @@ class JsonSchemaSerializer(RegistrySerializer):
                 raise ConfigError("JsonSchemaSerializer needs a schema, or use_latest_version")
             return
         text = _text(schema)
-        try:
+        with _refusal(ConfigError, "this"):
             content = json.loads(text)
             kind = jsonschema.validators.validator_for(content, _default_dialect())
             check_schema(kind, content, len(text), formats=validate)
             if validate:  # others may have patterns that Python does not understand
                 check_patterns([content])
-        except (ValueError, TypeError, PatternError, jsonschema.exceptions.SchemaError) as error:
-            reason = error.message if hasattr(error, "message") else str(error)
-            shown = printable(reason, _LONGEST_SHOWN)
-            raise ConfigError(f"this is no JSON Schema: {shown}") from error
-        except RecursionError:
-            raise ConfigError("this is no JSON Schema: it is nested too deeply") from None
-        except Exception as error:  # of a library, about JSON that it does not expect
-            kind = type(error).__name__
-            raise ConfigError(f"this is no JSON Schema: {kind}") from error
         self._own = Schema(text, "JSON", tuple(references))
 
     def _name(self) -> str | None:
@@ -175,13 +167,12 @@ def _validator(schema: Schema, referenced: Mapping[Place, Schema]) -> tuple[Any,
     Raises:
         SchemaRegistryError: it is no JSON Schema.
     """
-    from jsonschema.exceptions import SchemaError
     from jsonschema.validators import validator_for
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
     from referencing import Registry, Resource
     from referencing.jsonschema import DRAFT7
 
-    try:
+    with _refusal(SchemaRegistryError, "the registered schema"):
         found = linked(schema, referenced)
         kind = validator_for(found.content, _default_dialect())
         check_schema(kind, found.content, len(schema.text))
@@ -192,19 +183,24 @@ def _validator(schema: Schema, referenced: Mapping[Place, Schema]) -> tuple[Any,
             (uri, Resource.from_contents(each, default_specification=DRAFT7))
             for uri, each in found.documents.items()
         ).crawl()
-    except (ValueError, TypeError, SchemaError, PatternError) as error:
-        reason = error.message if isinstance(error, SchemaError) else str(error)
-        raise _no_schema(reason) from None
-    except RecursionError:
-        raise _no_schema("it is nested too deeply") from None
-    except Exception as error:  # of a library, about JSON that it does not expect
-        raise _no_schema(type(error).__name__) from None
     return with_bounded_patterns(kind)(found.content, registry=known), found.originals
 
 
-def _no_schema(reason: str) -> SchemaRegistryError:
-    shown = printable(reason, _LONGEST_SHOWN)
-    return SchemaRegistryError(f"the registered schema is no JSON Schema: {shown}")
+@contextmanager
+def _refusal(kind: type[KafkaError], what: str) -> Iterator[None]:
+    """Raise `kind` for whatever is wrong with a schema in this block."""
+    from jsonschema.exceptions import SchemaError
+
+    try:
+        yield
+        return
+    except (ValueError, TypeError, PatternError, SchemaError) as error:
+        reason = error.message if isinstance(error, SchemaError) else str(error)
+    except RecursionError:
+        reason = "it is nested too deeply"
+    except Exception as error:  # of a library, about JSON that it does not expect
+        reason = type(error).__name__
+    raise kind(f"{what} is no JSON Schema: {printable(reason, _LONGEST_SHOWN)}")
 
 
 def _words(error: Any, originals: Mapping[str, str]) -> str:
