@@ -174,148 +174,100 @@ _CALLBACK: Final = "it would never be called"
 _OWN_CONTEXT: Final = "pass an `ssl.SSLContext` that does so as `ssl_context`"
 _DIALER: Final = "pass an async function that opens the connection as `dialer`"
 
-_REFUSED: Final[tuple[tuple[str, Refused], ...]] = (
-    (
-        "dr_cb dr_msg_cb on_delivery",
-        Refused(
-            _CALLBACK,
-            "await the delivery that send() returns, or give it a callback by add_done_callback()",
-        ),
+_REFUSED: Final[dict[str, Refused]] = {
+    "dr_cb dr_msg_cb on_delivery": Refused(
+        _CALLBACK,
+        "await the delivery that send() returns, or give it a callback by add_done_callback()",
     ),
-    (
-        "error_cb",
-        Refused(
-            _CALLBACK,
-            "errors are raised by what is awaited; `on_delivery_error` has those of dropped "
-            "deliveries, the logger `aioproducer.net` those of connections",
-        ),
+    "error_cb": Refused(
+        _CALLBACK,
+        "errors are raised by what is awaited; `on_delivery_error` has those of dropped "
+        "deliveries, the logger `aioproducer.net` those of connections",
     ),
-    ("stats_cb", Refused(_CALLBACK, "call statistics(), or pass `metric_reporters`")),
-    ("throttle_cb", Refused(_CALLBACK, "read the metric produce-throttle-time-avg")),
-    ("log_cb", Refused(_CALLBACK, "add a handler to the logger `aioproducer`")),
-    ("oauth_cb oauthbearer_token_refresh_cb", Refused(_CALLBACK, _FUNCTION_FOR_TOKENS)),
-    ("partitioner_cb", Refused(_CALLBACK, "pass a function as `partitioner`")),
-    ("closesocket_cb connect_cb open_cb resolve_cb socket_cb", Refused(_CALLBACK, _DIALER)),
-    (
-        "background_event_cb enabled_events opaque ssl_engine_callback_data",
-        Refused("it belongs to librdkafka's C interface", "leave it out"),
+    "stats_cb": Refused(_CALLBACK, "call statistics(), or pass `metric_reporters`"),
+    "throttle_cb": Refused(_CALLBACK, "read the metric produce-throttle-time-avg"),
+    "log_cb": Refused(_CALLBACK, "add a handler to the logger `aioproducer`"),
+    "oauth_cb oauthbearer_token_refresh_cb": Refused(_CALLBACK, _FUNCTION_FOR_TOKENS),
+    "partitioner_cb": Refused(_CALLBACK, "pass a function as `partitioner`"),
+    "closesocket_cb connect_cb open_cb resolve_cb socket_cb": Refused(_CALLBACK, _DIALER),
+    "background_event_cb enabled_events opaque ssl_engine_callback_data": Refused(
+        "it belongs to librdkafka's C interface", "leave it out"
     ),
-    (
-        "msg_order_cmp queuing.strategy",
-        Refused(
-            "records of a partition are sent in the order of the calls", "leave it out", ("fifo",)
-        ),
+    "msg_order_cmp queuing.strategy": Refused(
+        "records of a partition are sent in the order of the calls", "leave it out", ("fifo",)
     ),
-    (
-        "enable.gapless.guarantee",
-        Refused(
-            "a batch that fails does not end the producer",
-            "set `transactional_id` and send what belongs together in a transaction",
-            ("false",),
-        ),
+    "enable.gapless.guarantee": Refused(
+        "a batch that fails does not end the producer",
+        "set `transactional_id` and send what belongs together in a transaction",
+        ("false",),
     ),
-    (
-        "interceptors plugin.library.paths",
-        Refused("native plugins are not loaded", "pass objects as `interceptor_classes`"),
+    "interceptors plugin.library.paths": Refused(
+        "native plugins are not loaded", "pass objects as `interceptor_classes`"
     ),
-    (
-        "default.topic.config default_topic_conf",
-        Refused("options hold for all topics", "write its entries beside the other options"),
+    "default.topic.config default_topic_conf": Refused(
+        "options hold for all topics", "write its entries beside the other options"
     ),
-    ("kafka_client", Refused("the network client cannot be replaced", _DIALER)),
-    ("socket_options", Refused("options of sockets are fixed", _DIALER)),
-    (
-        "enable.ssl.certificate.verification",
-        Refused("brokers' certificates are always verified", _OWN_CONTEXT, ("true",)),
+    "kafka_client": Refused("the network client cannot be replaced", _DIALER),
+    "socket_options": Refused("options of sockets are fixed", _DIALER),
+    "enable.ssl.certificate.verification": Refused(
+        "brokers' certificates are always verified", _OWN_CONTEXT, ("true",)
     ),
-    (
-        "security.providers ssl_ca ssl.certificate.verify_cb ssl_certificate ssl.crl.location "
-        "ssl_crlfile ssl.curves.list ssl.engine.id ssl.engine.location ssl_key ssl.provider "
-        "ssl.providers ssl.sigalgs.list",
-        Refused("Python's ssl module is what connections use", _OWN_CONTEXT),
+    "security.providers ssl_ca ssl.certificate.verify_cb ssl_certificate ssl.crl.location "
+    "ssl_crlfile ssl.curves.list ssl.engine.id ssl.engine.location ssl_key ssl.provider "
+    "ssl.providers ssl.sigalgs.list": Refused(
+        "Python's ssl module is what connections use", _OWN_CONTEXT
     ),
-    (
-        "https.ca.location https.ca.pem",
-        Refused(
-            "token endpoints are verified by the system's certificates",
-            "name a file of certificates in the environment variable SSL_CERT_FILE",
-        ),
+    "https.ca.location https.ca.pem": Refused(
+        "token endpoints are verified by the system's certificates",
+        "name a file of certificates in the environment variable SSL_CERT_FILE",
     ),
-    (
-        "sasl.oauthbearer.method",
-        Refused("it is `oidc` or `default`", _FUNCTION_FOR_TOKENS, ("oidc", "default")),
+    "sasl.oauthbearer.method": Refused(
+        "it is `oidc` or `default`", _FUNCTION_FOR_TOKENS, ("oidc", "default")
     ),
-    (
-        "sasl.oauthbearer.metadata.authentication.type",
-        Refused(
-            "tokens are not fetched from a cloud's metadata service",
-            _FUNCTION_FOR_TOKENS,
-            ("none",),
-        ),
+    "sasl.oauthbearer.metadata.authentication.type": Refused(
+        "tokens are not fetched from a cloud's metadata service",
+        _FUNCTION_FOR_TOKENS,
+        ("none",),
     ),
-    (
-        "sasl_oauth_token_provider sasl.oauthbearer.config",
-        Refused("tokens come from a function or from a token endpoint", _FUNCTION_FOR_TOKENS),
+    "sasl_oauth_token_provider sasl.oauthbearer.config": Refused(
+        "tokens come from a function or from a token endpoint", _FUNCTION_FOR_TOKENS
     ),
-    (
-        "enable.sasl.oauthbearer.unsecure.jwt",
-        Refused(
-            "unsigned tokens are configured as in Java",
-            "set `unsecuredLoginStringClaim_sub` in `sasl_jaas_config`",
-            ("false",),
-        ),
+    "enable.sasl.oauthbearer.unsecure.jwt": Refused(
+        "unsigned tokens are configured as in Java",
+        "set `unsecuredLoginStringClaim_sub` in `sasl_jaas_config`",
+        ("false",),
     ),
-    (
-        "sasl.oauthbearer.assertion.private.key.pem",
-        Refused(
-            "the key that signs assertions is read from a file",
-            "name the file in `sasl_oauthbearer_assertion_private_key_file`",
-        ),
+    "sasl.oauthbearer.assertion.private.key.pem": Refused(
+        "the key that signs assertions is read from a file",
+        "name the file in `sasl_oauthbearer_assertion_private_key_file`",
     ),
-    (
-        "sasl.kerberos.keytab sasl.kerberos.principal",
-        Refused(
-            "kinit is not run",
-            "set `sasl_jaas_config` to Krb5LoginModule required useKeyTab=true "
-            'keyTab="FILE" principal="NAME";',
-        ),
+    "sasl.kerberos.keytab sasl.kerberos.principal": Refused(
+        "kinit is not run",
+        "set `sasl_jaas_config` to Krb5LoginModule required useKeyTab=true "
+        'keyTab="FILE" principal="NAME";',
     ),
-    (
-        "sasl_kerberos_domain_name sasl_kerberos_name",
-        Refused("brokers' principals go by their host", "set `sasl_kerberos_service_name`"),
+    "sasl_kerberos_domain_name sasl_kerberos_name": Refused(
+        "brokers' principals go by their host", "set `sasl_kerberos_service_name`"
     ),
-    (
-        "sasl.login.class",
-        Refused("this client renews logins itself", "leave it out"),
+    "sasl.login.class": Refused("this client renews logins itself", "leave it out"),
+    "bootstrap.controllers": Refused(
+        "producers do not talk to controllers", "name brokers in `bootstrap_servers`"
     ),
-    (
-        "bootstrap.controllers",
-        Refused("producers do not talk to controllers", "name brokers in `bootstrap_servers`"),
+    "processing.guarantee": Refused(
+        "it configures Kafka Streams",
+        "set `transactional_id`, and send records and offsets in a transaction",
+        ("at_least_once",),
     ),
-    (
-        "processing.guarantee",
-        Refused(
-            "it configures Kafka Streams",
-            "set `transactional_id`, and send records and offsets in a transaction",
-            ("at_least_once",),
-        ),
+    "key.serializer.encoding serializer.encoding value.serializer.encoding": Refused(
+        "text is UTF-8",
+        "pass aioproducer.serializers.StringSerializer(encoding) as the serializer",
+        ("utf-8", "utf8"),
     ),
-    (
-        "key.serializer.encoding serializer.encoding value.serializer.encoding",
-        Refused(
-            "text is UTF-8",
-            "pass aioproducer.serializers.StringSerializer(encoding) as the serializer",
-            ("utf-8", "utf8"),
-        ),
+    "max.retries": Refused(
+        "it configures Confluent's schema registry client",
+        "set `retries` for the producer",
     ),
-    (
-        "max.retries",
-        Refused(
-            "it configures Confluent's schema registry client",
-            "set `retries` for the producer",
-        ),
-    ),
-)
+}
 
 ELSEWHERE: Final[dict[str, WithoutEffect | Refused]] = {
     **{
@@ -323,7 +275,7 @@ ELSEWHERE: Final[dict[str, WithoutEffect | Refused]] = {
         for reason, names in _NAMES_WITHOUT_EFFECT.items()
         for name in names.split()
     },
-    **{name: verdict for names, verdict in _REFUSED for name in names.split()},
+    **{name: verdict for names, verdict in _REFUSED.items() for name in names.split()},
 }
 """By the name that the other client documents."""
 

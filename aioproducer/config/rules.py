@@ -9,7 +9,7 @@ raises, one with a default adjusts the default.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -109,10 +109,6 @@ def _check_transactions(values: Values, chosen: frozenset[str]) -> None:
         )
 
 
-def _check_idempotence(values: Values, chosen: frozenset[str]) -> None:
-    idempotence_requested(values, chosen)
-
-
 def _resolve_delivery_timeout(values: Values, chosen: frozenset[str]) -> None:
     linger = min(values["linger_ms"], _INT_MAX)
     needed = min(linger + values["request_timeout_ms"], _INT_MAX)
@@ -128,30 +124,7 @@ def _resolve_delivery_timeout(values: Values, chosen: frozenset[str]) -> None:
     values["delivery_timeout_ms"] = needed
 
 
-def _resolve_reconnect_backoff(values: Values, chosen: frozenset[str]) -> None:
-    if "reconnect_backoff_ms" in chosen and "reconnect_backoff_max_ms" not in chosen:
-        values["reconnect_backoff_max_ms"] = values["reconnect_backoff_ms"]
-
-
-def _resolve_client_id(values: Values, chosen: frozenset[str]) -> None:
-    if "client_id" not in chosen:
-        values["client_id"] = f"producer-{values['transactional_id'] or next(_client_numbers)}"
-
-
-def _resolve_batch_size(values: Values, chosen: frozenset[str]) -> None:
-    values["batch_size"] = max(1, values["batch_size"])
-
-
-def _resolve_acks(values: Values, chosen: frozenset[str]) -> None:
-    number = acks_number(values["acks"])
-    values["acks"] = "all" if number == -1 else number
-
-
-def _check_bootstrap(values: Values, chosen: frozenset[str]) -> None:
-    parse_servers(values["bootstrap_servers"])
-
-
-def _check_way(values: Values, chosen: frozenset[str]) -> None:
+def _check_way(values: Values) -> None:
     url, dialer = values["proxy_url"], values["dialer"]
     if dialer is not None and not callable(dialer):
         raise ConfigError("dialer must be an async function of a host and a port")
@@ -168,7 +141,7 @@ def _check_way(values: Values, chosen: frozenset[str]) -> None:
         )
 
 
-def _resolve_partitioner(values: Values, chosen: frozenset[str]) -> None:
+def _resolve_partitioner(values: Values) -> None:
     given = values["partitioner"]
     usable = callable(given) or callable(getattr(given, "partition", None))
     if isinstance(given, str):
@@ -187,7 +160,7 @@ def _resolve_partitioner(values: Values, chosen: frozenset[str]) -> None:
         )
 
 
-def _check_callables(values: Values, chosen: frozenset[str]) -> None:
+def _check_callables(values: Values) -> None:
     for name in ("key_serializer", "value_serializer"):
         given = values[name]
         is_object = callable(getattr(given, "serialize", None))
@@ -211,7 +184,7 @@ def _check_callables(values: Values, chosen: frozenset[str]) -> None:
         refuse_coroutine_function(name, given)
 
 
-def _check_interceptors(values: Values, chosen: frozenset[str]) -> None:
+def _check_interceptors(values: Values) -> None:
     given = values["interceptor_classes"]
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise ConfigError(f"interceptor_classes must be a sequence of objects, not {given!r}")
@@ -222,7 +195,7 @@ def _check_interceptors(values: Values, chosen: frozenset[str]) -> None:
         check_interceptors(given)
 
 
-def _resolve_reporters(values: Values, chosen: frozenset[str]) -> None:
+def _resolve_reporters(values: Values) -> None:
     given = values["metric_reporters"]
     if not isinstance(given, Sequence):
         raise ConfigError(f"metric_reporters must be a sequence of objects or names, not {given!r}")
@@ -244,25 +217,6 @@ def _warn_of_seconds(values: Values, chosen: frozenset[str]) -> None:
         _log.warning("%s: looks like seconds; give milliseconds", ", ".join(found))
 
 
-_RULES: Final[tuple[Callable[[Values, frozenset[str]], None], ...]] = (
-    _check_bootstrap,
-    _check_way,
-    _check_callables,
-    _check_interceptors,
-    _resolve_reporters,
-    _resolve_acks,
-    _resolve_batch_size,
-    _resolve_partitioner,
-    _resolve_reconnect_backoff,
-    _resolve_delivery_timeout,
-    _check_idempotence,
-    _check_transactions,
-    _resolve_client_id,
-    check_security,
-    _warn_of_seconds,
-)
-
-
 def apply_rules(values: Values, chosen: frozenset[str]) -> None:
     """Check all values against each other and adjust the defaults among them.
 
@@ -273,5 +227,21 @@ def apply_rules(values: Values, chosen: frozenset[str]) -> None:
     Raises:
         ConfigError: two values contradict each other.
     """
-    for rule in _RULES:
-        rule(values, chosen)
+    parse_servers(values["bootstrap_servers"])
+    _check_way(values)
+    _check_callables(values)
+    _check_interceptors(values)
+    _resolve_reporters(values)
+    number = acks_number(values["acks"])
+    values["acks"] = "all" if number == -1 else number
+    values["batch_size"] = max(1, values["batch_size"])
+    _resolve_partitioner(values)
+    if "reconnect_backoff_ms" in chosen and "reconnect_backoff_max_ms" not in chosen:
+        values["reconnect_backoff_max_ms"] = values["reconnect_backoff_ms"]
+    _resolve_delivery_timeout(values, chosen)
+    idempotence_requested(values, chosen)
+    _check_transactions(values, chosen)
+    if "client_id" not in chosen:
+        values["client_id"] = f"producer-{values['transactional_id'] or next(_client_numbers)}"
+    check_security(values, chosen)
+    _warn_of_seconds(values, chosen)
