@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
@@ -38,8 +38,7 @@ from aioproducer.transaction_admin import TransactionAdmin
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
-    from aioproducer.spark.exactly_once.attempts import Plan, Settled, TaskResult
-    from aioproducer.spark.exactly_once.two_phase import CommitReport
+    from aioproducer.spark.exactly_once.attempts import Plan
 
 _TIMEOUT: Final = "transaction_timeout_ms"
 
@@ -156,14 +155,6 @@ class SinkPlan:
 
         with suppress(UnsupportedVersionError):  # not available before Kafka 3.0
             asyncio.run(ending())
-
-    def committed(self, epoch: int, results: Iterable[TaskResult | None]) -> CommitReport:
-        """Publish an epoch; see `ExactlyOnce.commit`."""
-        return self.driver().commit(epoch, results)
-
-    def aborted(self, epoch: int, results: Iterable[TaskResult | None]) -> Settled:
-        """Give an epoch up, unless it is decided; see `ExactlyOnce.abort`."""
-        return self.driver().abort(epoch, results, self.exactly_once)
 
     def config(self) -> ProducerConfig:
         """Return the options of producers that take part in exactly once."""

@@ -18,10 +18,9 @@ import os
 import re
 import threading
 import uuid
-from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from aioproducer.blocking import Producer
 from aioproducer.errors import KafkaError
@@ -29,7 +28,12 @@ from aioproducer.errors import KafkaError
 if TYPE_CHECKING:
     from aioproducer.spark.options import SourceOptions
 
-_T = TypeVar("_T")
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+_T = TypeVar("_T", bound=_Closable)
 
 _CLOSE_S: Final = 10.0
 
@@ -59,7 +63,7 @@ class Kind(NamedTuple):
     id_prefix: str | None = None
 
 
-class Pool(ABC, Generic[_T]):
+class Pool(Generic[_T]):
     """The idle objects of this process, the one unused for longest first."""
 
     most_idle: ClassVar[int] = 4
@@ -102,13 +106,13 @@ class Pool(ABC, Generic[_T]):
         for each in surplus:
             self._close(each)
 
-    @abstractmethod
     def _works(self, item: _T) -> bool:
         """Return whether it may be handed out."""
+        return True
 
-    @abstractmethod
     def _close(self, item: _T) -> None:
         """Close it; it will not be used any more."""
+        item.close()
 
 
 class ProducerPool(Pool[Producer]):

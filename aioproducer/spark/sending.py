@@ -245,7 +245,9 @@ class _Sending:
                 self._refused.append(FailedRecord(self._sent.rows, batch.error))
                 self._sent.rows += 1
                 continue
-            await self._wait_for_topics(batch)
+            for topic in topics_of(batch, self._target):
+                if topic not in self._topics:
+                    await self._wait_for(topic)
             size = batch.nbytes
             waiting += size
             self._window.add(self._sent.rows, batch, size)
@@ -258,12 +260,6 @@ class _Sending:
             self._sent.bytes += size
             if self._run.result.failed and not self._target.keeps_refused:
                 raise _StoppedError
-
-    async def _wait_for_topics(self, batch: pa.RecordBatch) -> None:
-        """Wait for the topics of a batch that were not written to before, each for its time."""
-        for topic in topics_of(batch, self._target):
-            if topic not in self._topics:
-                await self._wait_for(topic)
 
     async def _wait_for(self, topic: str) -> None:
         try:

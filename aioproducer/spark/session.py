@@ -57,12 +57,7 @@ def local_session(
     if home not in known:
         os.environ["PYTHONPATH"] = os.pathsep.join([home, *filter(None, known)])
     builder = SparkSession.builder.master(master).appName(name)
-    for key, value in (_LOCAL | dict(settings or {})).items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    if session not in REGISTERED:  # whose options are kept
-        register(session)
-    return session
+    return _registered(builder, _LOCAL | dict(settings or {}))
 
 
 def session_at(master: str, name: str, settings: Mapping[str, str] | None = None) -> SparkSession:
@@ -88,7 +83,11 @@ def session_at(master: str, name: str, settings: Mapping[str, str] | None = None
         _find_java()
         _find_python()
         builder = builder.master(master)
-    for key, value in (settings or {}).items():
+    return _registered(builder, settings or {})
+
+
+def _registered(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession:
+    for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     if session not in REGISTERED:  # whose options are kept

@@ -257,7 +257,7 @@ def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> 
     counts: TransactionCounts | None = None
     if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
         with option_errors(plan.options.kafka):
-            done = plan.committed(epoch, _results(reports))
+            done = plan.driver().commit(epoch, _results(reports))
         took = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in done.seconds.items())
         how = ", skipped" if done.skipped else f", {done.transactions} transactions: {took}"
         counts = transactions_of(known, done.transactions, done.transactions, done.settled)
@@ -275,7 +275,7 @@ def abort(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> E
     counts: TransactionCounts | None = None
     if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
         with option_errors(plan.options.kafka):
-            settled = plan.aborted(epoch, _results(reports))
+            settled = plan.driver().abort(epoch, _results(reports), plan.exactly_once)
         prepared = sum(each.result is not None and each.result.part is not None for each in known)
         counts = transactions_of(known, prepared, 0, settled)
     _end_orphans(plan)

@@ -441,12 +441,6 @@ class EncoderPool(Pool[_Encoder]):
 
     most_idle = 16
 
-    def _works(self, item: _Encoder) -> bool:
-        return True
-
-    def _close(self, item: _Encoder) -> None:
-        item.close()
-
 
 ENCODERS: Final = EncoderPool()
 """This process's."""

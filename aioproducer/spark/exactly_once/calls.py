@@ -86,12 +86,6 @@ class CallerPool(Pool[Caller]):
             self.put(kind, caller)
         return result
 
-    def _works(self, item: Caller) -> bool:
-        return True
-
-    def _close(self, item: Caller) -> None:
-        item.close()
-
 
 CALLERS: Final = CallerPool()
 """This process's."""

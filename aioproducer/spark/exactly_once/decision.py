@@ -19,7 +19,7 @@ import base64
 import itertools
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from aioproducer._util.varints import unzigzag, varint, zigzag
@@ -178,7 +178,9 @@ def _decode(epoch: int, pieces: Mapping[int, str | None], names: TransactionName
     values = [value for value, _ in _numbers(content, end)]
     if len(values) != 7 * count:
         raise ValueError("it is cut off")
-    columns = [_summed(values[count * i : count * (i + 1)]) for i in range(7)]
+    columns = [
+        itertools.accumulate(map(unzigzag, values[count * i : count * (i + 1)])) for i in range(7)
+    ]
     parts = tuple(
         Part(
             partition,
@@ -210,19 +212,8 @@ def _piece(text: str | None) -> tuple[int, int, str]:
 
 
 def _differences(column: Sequence[int]) -> bytes:
-    content, last = bytearray(), 0
-    for value in column:
-        difference, last = value - last, value
-        content += varint(zigzag(difference))
-    return bytes(content)
-
-
-def _summed(differences: Iterable[int]) -> list[int]:
-    values, last = [], 0
-    for number in differences:
-        last += unzigzag(number)
-        values.append(last)
-    return values
+    pairs = itertools.pairwise((0, *column))
+    return b"".join(varint(zigzag(value - last)) for last, value in pairs)
 
 
 def _numbers(content: bytes, at: int) -> Iterator[tuple[int, int]]:

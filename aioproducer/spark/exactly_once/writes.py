@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -64,10 +65,11 @@ def _digest(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
+@dataclass(frozen=True, slots=True)
 class ExactlyOnce:
     """The driver's side of one query or job; all instances with these arguments are equivalent.
 
-    Args:
+    Attributes:
         config: no `transactional_id`; its connection, time limits and `transaction_timeout_ms`.
         prefix: names the query or job; no other may have it, or one that begins with it.
         marker_topic: an existing topic, whose partitions decisions are kept for.
@@ -77,24 +79,13 @@ class ExactlyOnce:
         topic_timeout_s: how long a missing marker topic is waited for; None for `max_block_ms`.
     """
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        prefix: str,
-        marker_topic: str,
-        *,
-        accept_lost: int | None = None,
-        kind: Kind | None = None,
-        used_once: bool = False,
-        topic_timeout_s: float | None = None,
-    ) -> None:
-        self._config = config
-        self._prefix = prefix
-        self._used_once = used_once
-        self._marker_topic = marker_topic
-        self._accept_lost = accept_lost
-        self._kind = kind
-        self._topic_timeout_s = topic_timeout_s
+    config: ProducerConfig
+    prefix: str
+    marker_topic: str
+    accept_lost: int | None = None
+    kind: Kind | None = None
+    used_once: bool = False
+    topic_timeout_s: float | None = None
 
     def plan(self) -> Plan:
         """See `TwoPhaseCommit.plan`; once per epoch, before any of its tasks."""
@@ -118,16 +109,16 @@ class ExactlyOnce:
     def _run(self, work: Callable[[TwoPhaseCommit], Awaitable[_T]]) -> _T:
         async def working(client: CoordinatorClient) -> _T:
             async with Ledger(
-                self._config,
-                self._prefix,
-                self._marker_topic,
+                self.config,
+                self.prefix,
+                self.marker_topic,
                 client,
-                used_once=self._used_once,
-                topic_timeout_s=self._topic_timeout_s,
+                used_once=self.used_once,
+                topic_timeout_s=self.topic_timeout_s,
             ) as ledger:
-                return await work(TwoPhaseCommit(ledger, accept_lost=self._accept_lost))
+                return await work(TwoPhaseCommit(ledger, accept_lost=self.accept_lost))
 
-        return CALLERS.call(self._kind, self._config, working)
+        return CALLERS.call(self.kind, self.config, working)
 
 
 class TaskAttempt:

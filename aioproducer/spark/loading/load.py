@@ -16,7 +16,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -112,7 +112,8 @@ class SparkLoad:
         except Exception as error:
             if self._is_stopped.is_set():
                 return self.result
-            if not isinstance(error, PySparkException) and not _is_of_java(error):
+            is_of_java = type(error).__module__.startswith("py4j.")
+            if not isinstance(error, PySparkException) and not is_of_java:
                 raise
             raise error_of(error) from error
         return self.result
@@ -148,26 +149,18 @@ class SparkLoad:
         with self._dead_letter() as dead_letter:
             for number, step in enumerate(steps):
                 self._check_not_stopped()
-                self._skip_or_load(number, step, to_records, dead_letter)
+                if number < self._state.done:
+                    self._skipped += 1
+                else:
+                    self._load(step, to_records, dead_letter)
+                done = self._progress.input_bytes + step.size
+                self._progress = replace(self._progress, input_bytes=done)
+                self._report()
 
     def _check_not_stopped(self) -> None:
         """Raise once the load is stopped: Spark cancels only jobs that run by then."""
         if self._is_stopped.is_set():
             raise _StoppedError
-
-    def _skip_or_load(
-        self,
-        number: int,
-        step: Step,
-        to_records: RowsToRecords,
-        dead_letter: DeadLetterFile | None,
-    ) -> None:
-        if number < self._state.done:
-            self._skipped += 1
-        else:
-            self._load(step, to_records, dead_letter)
-        self._progress = replace(self._progress, input_bytes=self._progress.input_bytes + step.size)
-        self._report()
 
     def _load(
         self, step: Step, to_records: RowsToRecords, dead_letter: DeadLetterFile | None
@@ -237,17 +230,11 @@ class SparkLoad:
     def _config(self) -> ProducerConfig:
         return SourceOptions.parse(self._options.sink, "write").config()
 
-    @contextmanager
-    def _dead_letter(self) -> Iterator[DeadLetterFile | None]:
+    def _dead_letter(self) -> AbstractContextManager[DeadLetterFile | None]:
         path = self._options.dead_letter
         if path is None:
-            yield None
-            return
-        file = DeadLetterFile(path, keep_bytes=self._state.dead_letter_bytes)
-        try:
-            yield file
-        finally:
-            file.close()
+            return nullcontext()
+        return closing(DeadLetterFile(path, keep_bytes=self._state.dead_letter_bytes))
 
     @contextmanager
     def _reporting(self, step: Step) -> Iterator[None]:
@@ -297,10 +284,6 @@ def _share_done(spark: SparkSession) -> float:
 
 def _is_connect(spark: SparkSession) -> bool:
     return not hasattr(spark, "_jsc") and not hasattr(spark, "_sc")
-
-
-def _is_of_java(error: Exception) -> bool:
-    return type(error).__module__.startswith("py4j.")
 
 
 async def _check_topic(config: ProducerConfig, topic: str, within_s: float) -> None:

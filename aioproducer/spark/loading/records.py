@@ -139,7 +139,9 @@ class RowsToRecords:
             try:
                 with _opened(file) as stream:
                     for _, fields in avro_rows(stream):
-                        rows = [_with_values(row, named) for row in fields] if named else fields
+                        rows = [
+                            row if isinstance(row, BadRow) else {**row, **named} for row in fields
+                        ]
                         yield [file] * len(rows), _batch_of(Chunk(1, rows, None))
             except SourceError as error:
                 raise SourceError(
@@ -210,10 +212,6 @@ def _csv_field(field: Any, null: str | None) -> Any:
     """As the loader's reader gives it: to Spark's an empty field is null."""
     text = "" if field is None else field
     return None if text == null else text
-
-
-def _with_values(row: dict[str, Any] | BadRow, named: Mapping[str, Any]) -> Fields | BadRow:
-    return row if isinstance(row, BadRow) else {**row, **named}
 
 
 def _in_folders(chunk: Chunk, folders: pa.RecordBatch) -> Chunk:

@@ -100,7 +100,7 @@ def write(
     plan = SinkPlan.of_batch(given, fields, overwrite=False).begun()
     report = write_task(plan, TaskPlace(3, 0), JOB, iter(batches))
     if plan.exactly_once is not None and report.result is not None:
-        plan.committed(0, [report.result])
+        plan.driver().commit(0, [report.result])
 
 
 def avro(content: bytes) -> Any:
