@@ -11,7 +11,7 @@ The first line on standard output, printed once every broker serves, is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -169,18 +169,14 @@ async def _serve(
             await create_topic(
                 servers, name, spec.partitions, spec.replication_factor, spec.configs
             )
-        _announce(servers, list(topics), as_json)
+        if as_json:
+            print_json({"event": "ready", "bootstrap_servers": servers, "topics": list(topics)})
+        else:
+            write_line(f"bootstrap servers: {servers}")
+        say("ready; Ctrl-C ends it")
         await ended.wait()
     # Being interrupted is how this command is meant to end.
     return ExitCode.OK
-
-
-def _announce(servers: str, topics: Sequence[str], as_json: bool) -> None:
-    if as_json:
-        print_json({"event": "ready", "bootstrap_servers": servers, "topics": topics})
-    else:
-        write_line(f"bootstrap servers: {servers}")
-    say("ready; Ctrl-C ends it")
 
 
 def _real_brokers(brokers: int, version: str | None) -> AbstractAsyncContextManager[_Running]:

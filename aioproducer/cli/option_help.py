@@ -116,14 +116,12 @@ def _described(row: Option) -> dict[str, Any]:
         "secret": row.secret,
         "meaning": row.doc,
         "defined_by": row.source,
-        "aliases": sorted(_aliases_of(row)),
+        "aliases": sorted(
+            name
+            for name, verdict in VERDICTS.items()
+            if isinstance(verdict, Alias) and row in _set_by(verdict)
+        ),
     }
-
-
-def _aliases_of(row: Option) -> Iterator[str]:
-    for name, verdict in VERDICTS.items():
-        if isinstance(verdict, Alias) and row in _set_by(verdict):
-            yield name
 
 
 def _print_meaning(found: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ import json
 import sys
 from contextlib import aclosing
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Optional
 
 import typer
@@ -96,7 +97,8 @@ def read(
     key_base64 and value_base64 then. No consumer group is involved, and nothing is committed.
     """
     place = _place(from_)
-    shown = _Json() if options.wants_json(format_, as_json=as_json) else _Text(key_separator)
+    wants_json = options.wants_json(format_, as_json=as_json)
+    line_of = _json_line if wants_json else partial(_text_line, key_separator)
 
     async def act(cluster: Cluster) -> None:
         count = 0
@@ -113,7 +115,7 @@ def read(
         async with aclosing(reading) as batches:
             async for where, records in batches:
                 wanted = records if most is None else records[: most - count]
-                write_line("\n".join(shown.line(where, record) for record in wanted))
+                write_line("\n".join(line_of(where, record) for record in wanted))
                 count += len(wanted)
                 if count == most:
                     return
@@ -150,35 +152,25 @@ def _milliseconds(time: datetime) -> int:
     return round(time.timestamp() * 1000)
 
 
-class _Text:
-    """Records as lines of text, as `produce` takes them."""
-
-    def __init__(self, key_separator: str | None) -> None:
-        self._key_separator = key_separator
-
-    def line(self, _: TopicPartition, record: DecodedRecord) -> str:
-        value = _text(record.value)
-        if self._key_separator is None:
-            return value
-        return f"{_text(record.key)}{self._key_separator}{value}"
+def _text_line(key_separator: str | None, _: TopicPartition, record: DecodedRecord) -> str:
+    """Return a record as a line of text, as `produce` takes it."""
+    value = _text(record.value)
+    return value if key_separator is None else f"{_text(record.key)}{key_separator}{value}"
 
 
-class _Json:
-    """Records as lines of JSON."""
-
-    def line(self, where: TopicPartition, record: DecodedRecord) -> str:
-        content = {
-            "topic": where.topic,
-            "partition": where.partition,
-            "offset": record.offset,
-            "timestamp_ms": record.timestamp_ms,
-            **text_fields("key", record.key),
-            **text_fields("value", record.value),
-            "headers": [
-                {"name": name, **text_fields("value", value)} for name, value in record.headers
-            ],
-        }
-        return json.dumps(content)
+def _json_line(where: TopicPartition, record: DecodedRecord) -> str:
+    content = {
+        "topic": where.topic,
+        "partition": where.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        **text_fields("key", record.key),
+        **text_fields("value", record.value),
+        "headers": [
+            {"name": name, **text_fields("value", value)} for name, value in record.headers
+        ],
+    }
+    return json.dumps(content)
 
 
 def _text(data: bytes | None) -> str:

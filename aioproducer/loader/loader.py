@@ -219,7 +219,8 @@ class Loader:
         try:
             await self._sending
         except asyncio.CancelledError:
-            if _this_task_is_cancelled():
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
                 raise
         except Exception as error:
             failure = error
@@ -456,8 +457,3 @@ async def _known(delivery: DeliveryLike | None) -> None:
         await delivery
     except Exception:  # the window asks for it again
         return
-
-
-def _this_task_is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

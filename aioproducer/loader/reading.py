@@ -57,15 +57,10 @@ class SourceReader:
         if interrupt and not self._is_at_end:  # another load may read the same source meanwhile
             self.interrupt()
         try:
-            await self.in_thread(self._close_source)
+            await self.in_thread(getattr(self._batches, "close", lambda: None))
         finally:
             self._thread.shutdown(wait=False)
 
     def _read(self) -> MappedBatch | None:
         batch = next(self._batches, None)
         return None if batch is None else (batch, self._mapper.map(batch))
-
-    def _close_source(self) -> None:
-        close = getattr(self._batches, "close", None)
-        if close is not None:
-            close()

@@ -6,24 +6,15 @@ Owns: the time limit and its error. Not here: the terminal.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Protocol
 
 from aioproducer.errors import KafkaError, MetadataTimeoutError
+from aioproducer.loader.options import ProducerLike
 
 _PAUSE_S = 0.1
 """Between two waits, each as long as the producer waits at most."""
 
 
-class TopicSource(Protocol):
-    """The part of a producer that the wait needs."""
-
-    async def partitions_for(self, topic: str) -> Sequence[object]:
-        """Return the topic's partitions."""
-        ...
-
-
-async def wait_for_topic(producer: TopicSource, topic: str, within_s: float) -> None:
+async def wait_for_topic(producer: ProducerLike, topic: str, within_s: float) -> None:
     """Return once the topic exists in the cluster.
 
     Raises:

@@ -125,7 +125,7 @@ class Checkup:
             for probe, walk in walks:
                 findings = await walk
                 self._report(*findings)
-                if _is_healthy(findings):
+                if all(each.status is not Status.FAIL for each in findings):
                     reached.append(probe)
         finally:
             await _ended(walk for _, walk in walks)
@@ -285,10 +285,6 @@ async def _ended(tasks: Iterable[asyncio.Future[list[Finding]]]) -> None:
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
-
-
-def _is_healthy(findings: Iterable[Finding]) -> bool:
-    return all(each.status is not Status.FAIL for each in findings)
 
 
 def _cluster(place: str, answer: MetadataResponse, first: MetadataResponse | None) -> Finding:

@@ -110,7 +110,7 @@ def _only_local(wanted: Wanted) -> str:
         return "standard input is read in this process"
     if wanted.member is not None or any(name.lower().endswith(".zip") for name in wanted.files):
         return "archives are read in this process"
-    if any(exists(name) and not _is_file_or_folder(name) for name in wanted.files):
+    if any(exists(name) and not (is_file(name) or is_folder(name)) for name in wanted.files):
         return "pipes are read in this process"
     return ""
 
@@ -133,10 +133,6 @@ def _divisible(wanted: Wanted) -> bool:
     """Return whether several of Spark's tasks can read one file; compressed text is one stream."""
     kind = wanted.format or format_named(wanted.files[0])
     return kind in {"parquet", "orc", "ndjson", "lines"}
-
-
-def _is_file_or_folder(name: str) -> bool:
-    return is_file(name) or is_folder(name)
 
 
 def _spark(reason: str) -> Choice:

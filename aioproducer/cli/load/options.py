@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
@@ -44,7 +44,6 @@ _input = partial(_about, "Input")
 _run = partial(_about, "Run")
 _spark = partial(_about, "Spark")
 
-_UNITS = ("s", "ms", "us", "ns")
 _LONGEST_NAME = 200
 """Bytes: file systems have names of up to 255, and a state is written under a longer one first."""
 
@@ -124,7 +123,7 @@ class RecordOptions:
             "--timestamp-unit",
             metavar="UNIT",
             help="Of numbers in --timestamp, since 1970: s, ms, us or ns.",
-            autocompletion=options.choices(*_UNITS),
+            autocompletion=options.choices(*get_args(TimestampUnit)),
         ),
     ] = "ms"
     partition_by: Annotated[
@@ -223,7 +222,13 @@ class InputOptions:
             null=self.null,
             max_row_bytes=self.max_row_bytes,
         )
-        return _formats(table, self.delimiter)
+        return {
+            **FORMATS,
+            "csv": replace(table, delimiter=self.delimiter or ","),
+            "tsv": replace(table, delimiter=self.delimiter or "\t"),
+            "ndjson": NdjsonFormat(self.max_row_bytes),
+            "lines": LinesFormat(max_row_bytes=self.max_row_bytes),
+        }
 
     def source(self, files: Sequence[str]) -> FileSource:
         """Return it for the loader."""
@@ -317,16 +322,6 @@ class EngineOptions:
     def settings(self) -> dict[str, str]:
         """Spark's, as they were given."""
         return dict(options.pair(text, "--spark-conf") for text in self.spark_conf or ())
-
-
-def _formats(table: CsvFormat, delimiter: str | None) -> Mapping[str, Format]:
-    return {
-        **FORMATS,
-        "csv": replace(table, delimiter=delimiter or ","),
-        "tsv": replace(table, delimiter=delimiter or "\t"),
-        "ndjson": NdjsonFormat(table.max_row_bytes),
-        "lines": LinesFormat(max_row_bytes=table.max_row_bytes),
-    }
 
 
 def _header_columns(texts: Sequence[str] | None) -> tuple[tuple[str, str], ...]:

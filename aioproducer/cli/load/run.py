@@ -82,7 +82,9 @@ async def run_load(job: LoadJob, interrupts: Interrupts) -> int:
             explained = await explained_topic(failure, job.config, job.connection)
             error = pointed_to_doctor(explained, doctor_command(job.connection))
         except asyncio.CancelledError:
-            _say_aborted(job, loader.progress)
+            say(f"aborted: {_counted(loader.progress)}")
+            if job.options.state is not None and loader.progress.acknowledged:
+                say("--resume sends those with an unknown outcome again")
             raise
         metrics = producer.metrics()
     outcome = Outcome(job, loader.progress, loader.state, metrics, error, interrupts.code)
@@ -136,16 +138,13 @@ class Outcome:
         for remark in self._remarks():
             say(remark)
         try:
-            self._print()
+            if self.job.as_json:
+                print_json(self.as_dict())
+            elif not self.job.brief:
+                print_facts(f"{self.job.source.name} -> {self.job.topic}", self._facts())
         except (OutputClosedError, OutputError):
             say(_counted(self.progress))
             raise
-
-    def _print(self) -> None:
-        if self.job.as_json:
-            print_json(self.as_dict())
-        elif not self.job.brief:
-            print_facts(f"{self.job.source.name} -> {self.job.topic}", self._facts())
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as data."""
@@ -242,9 +241,3 @@ def _counted(progress: Progress) -> str:
     if progress.outstanding:
         parts.append(f"{progress.outstanding:,} with an unknown outcome")
     return ", ".join(parts)
-
-
-def _say_aborted(job: LoadJob, progress: Progress) -> None:
-    say(f"aborted: {_counted(progress)}")
-    if job.options.state is not None and progress.acknowledged:
-        say("--resume sends those with an unknown outcome again")

@@ -133,19 +133,6 @@ def _bounded(data: bytes) -> bytes:
     return data
 
 
-def _deflate(data: bytes) -> bytes:
-    return _bounded(zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, MAX_BLOCK_BYTES + 1))
-
-
-def _bzip2(data: bytes) -> bytes:
-    return _bounded(bz2.BZ2Decompressor().decompress(data, MAX_BLOCK_BYTES + 1))
-
-
-def _xz(data: bytes) -> bytes:
-    decompressor = lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
-    return _bounded(decompressor.decompress(data, MAX_BLOCK_BYTES + 1))
-
-
 def _zstandard(data: bytes) -> bytes:
     import zstandard
 
@@ -182,9 +169,13 @@ def _lz4(data: bytes) -> bytes:
 
 _CODECS: Final[dict[str, Callable[[bytes], bytes]]] = {
     "null": bytes,
-    "deflate": _deflate,
-    "bzip2": _bzip2,
-    "xz": _xz,
+    "deflate": lambda data: _bounded(
+        zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, MAX_BLOCK_BYTES + 1)
+    ),
+    "bzip2": lambda data: _bounded(bz2.BZ2Decompressor().decompress(data, MAX_BLOCK_BYTES + 1)),
+    "xz": lambda data: _bounded(
+        lzma.LZMADecompressor(memlimit=_XZ_MEMORY).decompress(data, MAX_BLOCK_BYTES + 1)
+    ),
     "zstandard": _zstandard,
     "snappy": _snappy,
     "lz4": _lz4,

@@ -47,7 +47,10 @@ def read_lines(stream: Readable, max_line_bytes: int) -> Iterator[list[bytes]]:
         rest = lines.pop()
         if first and (lines or len(rest) >= len(_BOM)):
             first = False
-            rest = _without_bom(lines, rest)
+            if lines:
+                lines[0] = lines[0].removeprefix(_BOM)
+            else:
+                rest = rest.removeprefix(_BOM)
         if len(rest) > max_line_bytes:
             lines.append(rest)
             rest, skipping = b"", True
@@ -55,13 +58,6 @@ def read_lines(stream: Readable, max_line_bytes: int) -> Iterator[list[bytes]]:
             yield cut_lines(lines, max_line_bytes)
     if rest:
         yield cut_lines([rest], max_line_bytes)
-
-
-def _without_bom(lines: list[bytes], rest: bytes) -> bytes:
-    if not lines:
-        return rest.removeprefix(_BOM)
-    lines[0] = lines[0].removeprefix(_BOM)
-    return rest
 
 
 def cut_lines(lines: list[bytes], limit: int) -> list[bytes]:
