@@ -1,7 +1,6 @@
 """A producer in a FastAPI application.
 
-Owns: the dependency. Not here: anything else; `aioproducer.starlette` does the work, and its
-names are here too. Needs the extra `aioproducer[fastapi]`.
+Needs the extra `aioproducer[fastapi]`.
 
     app = FastAPI(lifespan=ProducerLifespan(bootstrap_servers="localhost:9092"))
     answer_kafka_errors(app)  # 503 with Retry-After

@@ -1,8 +1,4 @@
-"""The command line, `aioproducer` or `python -m aioproducer`.
-
-Owns: the entry point, and the message when the packages it needs are not installed. Not here: the
-commands, which are in `app`; nothing else of the package imports `cli`.
-"""
+"""The command line, `aioproducer` or `python -m aioproducer`."""
 
 from __future__ import annotations
 

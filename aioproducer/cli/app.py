@@ -1,8 +1,5 @@
 """The commands put together, and how every error ends one.
 
-Owns: the typer application, and the conversion of any exception to a message and an exit code. Not
-here: what commands do.
-
 Invariant: people see one or two lines, never a traceback, unless `AIOPRODUCER_DEBUG` is set.
 """
 

@@ -1,8 +1,5 @@
 """`aioproducer cluster`: a Kafka cluster to try things on, until Ctrl-C.
 
-Owns: the command's options and the ready line. Not here: how brokers work; `testing` has both
-engines.
-
 The first line on standard output, printed once every broker serves, is
 `bootstrap servers: HOST:PORT,...`, or with `--json`
 `{"event": "ready", "bootstrap_servers": "HOST:PORT,...", ...}`.

@@ -1,7 +1,4 @@
-"""The classes of the commands: help without a placeholder for the value of a flag.
-
-Owns: the parameters as typer's help sees them, the errors of its output. Not here: any command.
-"""
+"""The classes of the commands: help without a placeholder for the value of a flag."""
 
 from __future__ import annotations
 

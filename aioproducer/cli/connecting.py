@@ -1,7 +1,5 @@
 """A started producer for one command.
 
-Owns: the quick first check for a listening server, start and close. Not here: commands.
-
 Invariants
 - If no server listens, that is reported within `_LISTENING_S`, long before `max_block_ms` ends.
 - An aborted command does not wait for deliveries; any other end does.

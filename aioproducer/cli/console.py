@@ -1,7 +1,5 @@
 """Output for people: messages, tables, numbers.
 
-Owns: the two consoles, their behaviour once they are closed. Not here: commands.
-
 Invariants
 - Results go to standard output, everything else to standard error.
 - A closed standard error never ends a command; a closed standard output ends it with

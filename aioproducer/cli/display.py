@@ -1,7 +1,6 @@
 """The progress of a load: a bar on a terminal, a line now and then elsewhere.
 
-Owns: the presentation of a `Progress`. Not here: its origin. A display whose stream was closed goes
-silent; the load continues.
+A display whose stream was closed goes silent; the load continues.
 """
 
 from __future__ import annotations

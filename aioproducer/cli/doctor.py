@@ -1,7 +1,4 @@
-"""`aioproducer doctor`: what is wrong between here and a cluster, and what to do about it.
-
-Owns: the command's options, how findings are shown. Not here: how anything is examined.
-"""
+"""`aioproducer doctor`: what is wrong between here and a cluster, and what to do about it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The exit codes of every command: one table, for scripts to rely on.
 
-Owns: the codes, what they mean, which error ends a command with which. Not here: commands.
-
 Invariant: a code keeps its meaning; `aioproducer --help` and the documentation show this table.
 """
 

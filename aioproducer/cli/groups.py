@@ -1,14 +1,11 @@
 """Groups of options: dataclasses that commands take as one argument each.
 
-Owns: splitting groups for typer, which only supports functions of single options, and joining them
-again. Not here: any option.
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    server: Annotated[str, typer.Option("--server", help="...")] = "localhost"
 
-    @dataclass(frozen=True, kw_only=True)
-    class Connection:
-        server: Annotated[str, typer.Option("--server", help="...")] = "localhost"
-
-    @grouped
-    def command(topic: Topic, connection: Connection) -> int: ...
+@grouped
+def command(topic: Topic, connection: Connection) -> int: ...
 """
 
 from __future__ import annotations

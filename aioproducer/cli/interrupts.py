@@ -1,7 +1,5 @@
 """Ctrl-C, once and twice.
 
-Owns: SIGINT, SIGTERM and SIGHUP while a command's coroutine runs. Not here: commands.
-
     running --1st--> stopping (delivers what was accepted) --2nd--> aborting --3rd--> gone
 
 Invariants

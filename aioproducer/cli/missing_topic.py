@@ -1,7 +1,4 @@
-"""Errors of commands about a topic that does not exist.
-
-Owns: the short wait for it, the request to the cluster why it is missing. Not here: commands.
-"""
+"""Errors of commands about a topic that does not exist."""
 
 from __future__ import annotations
 

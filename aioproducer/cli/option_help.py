@@ -1,7 +1,4 @@
-"""`aioproducer options`: the producer's options, and what other clients' names mean here.
-
-Owns: the command's options, how rows of the option table are shown. Not here: single options.
-"""
+"""`aioproducer options`: the producer's options, and what other clients' names mean here."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Options that several commands share, and their conversion.
 
-Owns: how the producer is configured from the command line, the texts `name=value`. Not here:
-single commands.
-
 The order of precedence: `-X`, then `--bootstrap-server`, then `--config`, then the command's own
 defaults.
 """

@@ -1,7 +1,5 @@
 """The errors that `aioproducer doctor` explains, and its command line.
 
-Owns: the choice of errors, the command line that is shown. Not here: commands.
-
 Invariant: no secret is shown, whichever client's name it was given under.
 """
 

@@ -1,7 +1,4 @@
-"""`aioproducer produce`: lines of standard input into a topic.
-
-Owns: the command's options. Not here: how loading works; a line is a row like any other.
-"""
+"""`aioproducer produce`: lines of standard input into a topic."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Connections to single brokers, dialed and authenticated as the producer's are.
 
-Owns: sessions without listeners, links for the tools that inspect a cluster from outside. Not here:
-what is requested.
-
 Invariant: a session that fails leaves no open connection.
 """
 

@@ -1,7 +1,4 @@
-"""`aioproducer topics read`: print the records of a topic, for people or for a pipe.
-
-Owns: the command's options, how a record is printed. Not here: how a topic is read.
-"""
+"""`aioproducer topics read`: print the records of a topic, for people or for a pipe."""
 
 from __future__ import annotations
 

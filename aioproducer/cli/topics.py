@@ -1,8 +1,4 @@
-"""`aioproducer topics`: list, create, describe, delete; `topic_reading` has read.
-
-Owns: the commands' options and tables. Not here: the wire; `testing` has the small client for
-inspecting a cluster from outside.
-"""
+"""`aioproducer topics`: list, create, describe, delete; `topic_reading` has read."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Other clients' names of our options, and the conversion of their values.
 
-Owns: the aliases of librdkafka, confluent-kafka, kafka-python, aiokafka and earlier versions of
-Java's producer; those of the 0.8 producer come from `legacy_aliases`. Not here: limits of
-options, where values come from.
+`legacy_aliases` has those of Kafka 0.8's producer.
 
 Invariant: a name that is one of ours, with dots or underscores, is not here.
 """

@@ -1,7 +1,4 @@
-"""Java's JAAS line: the login module and its options out of `sasl.jaas.config`.
-
-Owns: the syntax (as Java's JaasConfig reads it) and which options a login module has. Not
-here: what is done with them.
+"""Java's JAAS line: the login module and its options out of `sasl.jaas.config`, as `JaasConfig`.
 
 Invariant: no error repeats a value of the line.
 """

@@ -1,8 +1,5 @@
 """Properties of the 0.8 producer (`kafka.producer.ProducerConfig`), with meanings and defaults.
 
-Owns: the table of its properties, and whether properties were written for it. Not here: limits
-of options, other producers' names (`aliases`).
-
 librdkafka took several of the names over. So properties count as 0.8's when one of them is a name
 of 0.8 alone, or when they name the cluster as `metadata.broker.list` and all of them are its names.
 

@@ -1,8 +1,7 @@
 """The table of every name that options have in other clients, with what it means here.
 
-Owns: looking a name up. The names are Java's (producer, consumer, admin, Streams, Connect, its
-serializers and Confluent's), librdkafka's and confluent-kafka's, aiokafka's, kafka-python's and
-those of Kafka 0.8. Not here: our own names, which are looked up first.
+The names are Java's (producer, consumer, admin, Streams, Connect, its serializers and Confluent's),
+librdkafka's and confluent-kafka's, aiokafka's, kafka-python's and those of Kafka 0.8.
 
 This module is imported when a name is none of our own.
 """

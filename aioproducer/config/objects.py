@@ -1,7 +1,4 @@
-"""Text for options whose values are objects: Java's class names, and keywords.
-
-Owns: the classes of Java's that have a counterpart here. Not here: names of options elsewhere.
-"""
+"""Text for options whose values are objects: Java's class names, and keywords."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """An option: its names, type, default and limits, and the conversion of text to its value.
 
-Owns: the row type `Option` and the declaration `option()` that puts a row beside a typed dataclass
-field, so that the field is the only place where an option is described. Not here: any single
-option, nor rules between two of them.
-
 Invariants: a value is checked by `Option.checked` wherever it came from; text (files, environment)
 goes through `Option.parsed` first; what is kept is text, a number, a truth value or a tuple of
 Python's own types, never of a subclass, unless it is an object; no error repeats the value of a

@@ -1,7 +1,5 @@
 """Names of other clients' options that set nothing here: accepted without effect, or refused.
 
-Owns: why, and what to do instead. Not here: which client a configuration was written for.
-
 A name is refused where ignoring it would change what a program relies on: a callback that would
 never be called, a check that would not be made, an order or a guarantee. What configures something
 else than a producer, or the insides of another client, has no effect.

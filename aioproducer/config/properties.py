@@ -1,8 +1,4 @@
-"""Reading Kafka's two text forms: properties files and `host:port` lists.
-
-Owns: the syntax of `java.util.Properties` (comments, `=`, `:` or blanks as separators, continued
-lines, escapes) in UTF-8, and of bootstrap servers. Not here: which options exist.
-"""
+"""Reading Kafka's two text forms: `java.util.Properties` in UTF-8, and `host:port` lists."""
 
 from __future__ import annotations
 

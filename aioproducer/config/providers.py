@@ -1,7 +1,5 @@
 """Placeholders in properties: `${env:NAME}`, `${file:PATH:KEY}`, `${dir:PATH:NAME}` (KIP-297).
 
-Owns: which providers properties declare, and looking values up. Not here: options.
-
 Invariants
 - Nothing is looked up unless `config.providers` names the provider and the application allows it:
   properties from elsewhere cannot read this machine's files or variables.

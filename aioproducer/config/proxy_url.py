@@ -1,7 +1,5 @@
 """Reading the URL of a proxy, such as `socks5://user:password@host:port`.
 
-Owns: the syntax, and `ProxyUrl`. Not here: the proxies' protocols.
-
 Invariant: no error, text or repr shows the user name or the password.
 """
 

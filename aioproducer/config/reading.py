@@ -1,8 +1,4 @@
-"""Reading options under the names of any client, from Python's values or from text.
-
-Owns: which names count, whether two of them contradict each other, the one warning about names
-without effect. Not here: single options and names, rules between options.
-"""
+"""Reading options under the names of any client, from Python's values or from text."""
 
 from __future__ import annotations
 

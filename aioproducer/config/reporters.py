@@ -1,8 +1,4 @@
-"""Metrics reporters by the option `metric_reporters`: objects, or names of classes.
-
-Owns: making reporters from names, and their checks. Not here: their protocol; see
-`metrics.reporters`.
-"""
+"""Metrics reporters by the option `metric_reporters`: objects, or names of classes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The rules between options: what Kafka's producer checks and adjusts once all values are known.
 
-Owns: `ProducerConfig.postProcessParsedConfig` and `KafkaProducer.configureDeliveryTimeout`. Not
-here: where values came from.
+In Java, `ProducerConfig.postProcessParsedConfig` and `KafkaProducer.configureDeliveryTimeout`.
 
 Invariant: what the user set is never changed; a contradiction between two values the user set
 raises, one with a default adjusts the default.

@@ -1,8 +1,5 @@
 """The rules between security options: what a mechanism needs, and what excludes what.
 
-Owns: refusing combinations that could not work, before anything connects. Not here: files,
-sockets, how a mechanism works.
-
 Invariant: no error repeats a secret.
 """
 

@@ -1,9 +1,5 @@
 """The option table: all options of a producer, except security.
 
-Owns: one typed field per option with its default, limits, documentation and state. Not here:
-how options are read (`config`), rules between them (`rules`), other spellings of their
-names (`names`).
-
 Names, types, defaults and limits are Kafka 4.4's `ProducerConfig`; a field's name is Kafka's name
 with underscores for dots. Options of our own say so in `source`.
 """

@@ -1,8 +1,4 @@
-"""The security rows of the option table.
-
-Owns: Kafka 4.4's TLS and SASL options with their defaults and limits, and librdkafka's two for a
-user name and password and a key's file. Not here: how a connection is secured.
-"""
+"""The security rows of the option table."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The meaning of another client's option here: the three verdicts.
 
-Owns: their types. `names` has the table of all names.
+`names` has the table of all names.
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@
         options = LoadOptions(mapping=RecordMapping(key=("carrier", "flight")))
         result = await Loader(producer, source, "flights", options).run()
 
-Owns: sources, the mapping from rows to records, progress, rejects, resume. Not here: the
-terminal, Spark. Delivery is at least once, or exactly once in transactions; every row read ends as
-acknowledged, failed or rejected.
+Delivery is at least once, or exactly once in transactions; every row read ends as acknowledged,
+failed or rejected.
 """
 
 from aioproducer.loader.avro_values import AvroValues, avro_values

@@ -1,7 +1,6 @@
 """Rows as Avro, by a schema of a registry.
 
-Owns: how a row is made to fit a schema, the schema's place in front of the value. Not here:
-HTTP, where rows come from. Avro itself is done by fastavro (the extra `schema-registry`).
+Avro itself is done by fastavro (the extra `schema-registry`).
 
 Invariants
 - Columns that the schema has no field for are left out; a row that lacks one rejects that row,

@@ -1,7 +1,6 @@
 """Errors of a load, besides Kafka's.
 
-Owns: the loader's error classes. They join the package's one hierarchy under `KafkaError`, which
-catches these too. Not here: the terminal, exit codes.
+They join the package's one hierarchy under `KafkaError`, which catches these too.
 """
 
 from __future__ import annotations

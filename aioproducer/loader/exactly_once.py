@@ -1,8 +1,5 @@
 """Transactions of a load: rows become visible together with the position after them, or not.
 
-Owns: when a transaction ends, and the position to resume from, kept by Kafka as metadata of a
-group's offset. Not here: reading, rows, the window.
-
     read position --> [ begin --> rows --> position --> commit ] ...
 
 Invariants

@@ -1,8 +1,5 @@
 """The load itself: rows in, records out, every one accounted for.
 
-Owns: the order of a load's steps, back-pressure, what ends a load. Not here: the terminal,
-formats, how the producer delivers.
-
     read + map (thread) --> send (awaits room in the producer) --> window --> settled
                                                                      |  in input order
                                               dead-letter file <-----+-----> state file

@@ -1,8 +1,5 @@
 """From a row to a record: which columns become key, value, headers, timestamp and partition.
 
-Owns: the choice and its compilation for one set of columns. Not here: where rows come from,
-how records are sent.
-
 Invariants
 - Compiled once per set of columns: nothing is looked up by name per row where columns are known.
 - A wish that no row can fulfil (an unknown column) raises `MappingError` at once; a wish that one

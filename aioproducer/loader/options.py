@@ -1,7 +1,4 @@
-"""The options of a load, and the producer interface it needs.
-
-Owns: the options of a load and their limits. Not here: how a load proceeds.
-"""
+"""The options of a load, and the producer interface it needs."""
 
 from __future__ import annotations
 

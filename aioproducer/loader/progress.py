@@ -1,7 +1,5 @@
 """The report of a load, while it runs and when it is over.
 
-Owns: the counts and what follows from them. Not here: how they are shown.
-
 Invariants (whenever a `Progress` can be seen)
 - read = sent + rejected
 - sent = acknowledged + failed + outstanding

@@ -1,7 +1,5 @@
 """A source that is read in its own thread, seen from the event loop.
 
-Owns: the thread, the batch read ahead, the end of both. Not here: Kafka.
-
 Invariants
 - Reading and mapping never run on the loop; one batch is read ahead while another is being sent.
 - After `close()` no thread, no open file is left; a read that waits for input is interrupted.

@@ -1,8 +1,4 @@
-"""Rows that Kafka refused in a transaction, which is done again without them.
-
-Owns: which rows these are, and whether the source has given them again. Not here:
-transactions, files, why a row was refused.
-"""
+"""Rows that Kafka refused in a transaction, which is done again without them."""
 
 from __future__ import annotations
 

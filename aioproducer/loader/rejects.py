@@ -1,7 +1,5 @@
 """The dead-letter file: one JSON object per row that did not get into Kafka.
 
-Owns: the file and its format. Not here: why a row was refused.
-
 Each line is `{"file", "member", "row", "stage", "reason", "raw"}`: `stage` is `row` for a row that
 could not become a record and `delivery` for a record Kafka did not take; text that is not valid
 UTF-8 is in `raw_base64` instead of `raw`.

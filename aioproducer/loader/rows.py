@@ -1,7 +1,5 @@
 """Rows, and their positions in the input.
 
-Owns: the shapes a source hands to the loader. Not here: files, Kafka, asyncio.
-
 Invariants
 - Rows travel in batches, so that nothing is paid per row that can be paid per batch.
 - Row numbers count from 1 in each member of each file; a bad row has a number like any other, a

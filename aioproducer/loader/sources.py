@@ -1,8 +1,4 @@
-"""Sources of rows: files in every supported format, and rows already in memory.
-
-Owns: the choice of a format by name, the walk over files and members, positions to resume from,
-every reading error as a `SourceError` that names file and row. Not here: Kafka, asyncio.
-"""
+"""Sources of rows: files in every supported format, and rows already in memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The state file of a load: the position up to which all is settled, where a later run resumes.
 
-Owns: the file's format. Not here: Kafka, the terminal, how files are written.
-
 Invariant: every row up to `position` is acknowledged by Kafka or is in the dead-letter file. Rows
 after it may have been acknowledged too: a resumed load sends them again (at least once).
 """

@@ -1,7 +1,5 @@
 """A JSON file with the progress of something.
 
-Owns: its atomic replacement, the error for a file that cannot be read. Not here: the content.
-
 Invariant: the file is always complete: written beside its place, flushed to disk, then renamed.
 """
 

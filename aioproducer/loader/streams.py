@@ -1,8 +1,5 @@
 """Files as byte streams: plain, gzipped, members of zip archives, standard input.
 
-Owns: opening, decompressing, counting what was consumed, ending a read that waits. Not here:
-rows, formats' insides.
-
 Invariants
 - What a file is compressed with is read from its first bytes, not from its name.
 - Memory stays bounded: what must be seekable but is not goes through a temporary file on disk.

@@ -1,7 +1,4 @@
-"""Waiting for the topic of a load before anything is sent to it.
-
-Owns: the time limit and its error. Not here: the terminal.
-"""
+"""Waiting for the topic of a load before anything is sent to it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Single values as Kafka wants them: bytes, JSON, milliseconds, partition numbers.
 
-Owns: the text and JSON of every type a source can yield. Not here: rows, batches, files.
 Anything that has no such form raises `ValueError` with a reason fit for a dead-letter file.
 """
 

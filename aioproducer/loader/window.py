@@ -1,8 +1,5 @@
 """The rows between being read and being settled, in input order.
 
-Owns: which row every outcome belongs to, the counts, the position up to which all is settled, the
-dead letters. Not here: reading, sending, tasks.
-
 Invariants
 - Rows leave in the order they came, so the position and the dead-letter file never run ahead of
   a row without an outcome.

@@ -1,12 +1,9 @@
 """Serializers: what turns keys and values into bytes.
 
-Owns: the public names, imported when first used; what a format needs beyond the standard library is
-imported when a serializer of it is made. Not here: the producer, which only calls them.
-
-    protocol     what a serializer is                json_text    JSON
-    calling      how the producer calls it           models       Pydantic's models
-    primitives   bytes, text, numbers, UUIDs         threads      blocking ones, in a thread
-    registry/    Avro, JSON Schema, Protobuf with a schema registry
+protocol     what a serializer is                json_text    JSON
+calling      how the producer calls it           models       Pydantic's models
+primitives   bytes, text, numbers, UUIDs         threads      blocking ones, in a thread
+registry/    Avro, JSON Schema, Protobuf with a schema registry
 """
 
 from __future__ import annotations

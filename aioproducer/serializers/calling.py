@@ -1,8 +1,5 @@
 """The producer's calls of serializers.
 
-Owns: the values of the options `key_serializer` and `value_serializer`, the order of the two, the
-error that names the record's topic and part. Not here: how long a wait may take.
-
 Invariants
 - The key's serializer runs before the value's, as in Java's client, and both see the same headers.
 - Nothing is awaited unless a serializer returns an awaitable.

@@ -1,13 +1,10 @@
 """JSON, by the quickest library at hand.
 
-Owns: the choice between msgspec, orjson and the standard library, and how they are made to agree.
-Not here: schemas.
-
-Invariant: the three write equivalent JSON of None, bool, int, float, str, mappings, list, tuple,
-set, dataclasses, enumerations, UUIDs, dates and times (RFC 3339, UTC as `Z`), `Decimal` (as text),
-bytes (base64), pandas' `NaT` (as `null`) and Pydantic's models. The libraries themselves differ in
-what else they take: NaN and infinity are `null` with msgspec and orjson, and refused by the
-standard library.
+Invariant: msgspec, orjson and the standard library write equivalent JSON of None, bool, int, float,
+str, mappings, list, tuple, set, dataclasses, enumerations, UUIDs, dates and times (RFC 3339, UTC as
+`Z`), `Decimal` (as text), bytes (base64), pandas' `NaT` (as `null`) and Pydantic's models. They
+differ in what else they take: NaN and infinity are `null` with msgspec and orjson, and refused by
+the standard library.
 """
 
 from __future__ import annotations

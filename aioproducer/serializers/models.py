@@ -1,7 +1,4 @@
-"""Pydantic: values that are checked against a type before they become JSON.
-
-Owns: the errors of a validation in our form. Not here: schemas' registration.
-"""
+"""Pydantic: values that are checked against a type before they become JSON."""
 
 from __future__ import annotations
 

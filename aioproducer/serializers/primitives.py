@@ -1,8 +1,4 @@
-"""Serializers of plain values, byte for byte those of Java's client.
-
-Owns: `org.apache.kafka.common.serialization`'s formats: numbers are big-endian, a UUID is its text.
-Not here: the producer.
-"""
+"""Serializers of plain values, byte for byte those of `org.apache.kafka.common.serialization`."""
 
 from __future__ import annotations
 

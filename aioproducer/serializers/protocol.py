@@ -1,8 +1,5 @@
 """The protocol of serializers.
 
-Owns: the protocol, the context of a record, the error it raises. Not here: the producer, any single
-format.
-
 Invariants
 - A serializer returns bytes at once, or an awaitable of them when it has to wait; it may do one for
   this record and the other for the next. The producer waits at most `max_block_ms`. Several calls

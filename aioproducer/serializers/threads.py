@@ -1,7 +1,4 @@
-"""A blocking serializer, sent to a thread.
-
-Owns: the hand-over. Not here: what the serializer does.
-"""
+"""A blocking serializer, sent to a thread."""
 
 from __future__ import annotations
 

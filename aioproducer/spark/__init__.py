@@ -1,14 +1,13 @@
 """The PySpark data source `aioproducer`: DataFrames and streams into Kafka, and topics read back.
 
-Owns: the public names, imported when first used. Not here: how records are sent; PySpark is
-imported by `source.py`, `writers.py`, `reader.py` and `metrics.py` alone.
-
     spark.dataSource.register(AioproducerSource), that is aioproducer.spark.register(spark)
     driver    options.py, columns/     refuse what cannot work, before any task starts
               exactly_once/            one decision for all tasks
     executor  pool.py                  producers that outlive tasks
               sending.py               record batches into `send_arrow`'s encoder
               task.py                  one task: what it sends, what it reports
+
+PySpark is imported by `source.py`, `writers.py`, `reader.py` and `metrics.py` alone.
 """
 
 from __future__ import annotations

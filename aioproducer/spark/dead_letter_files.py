@@ -1,8 +1,5 @@
 """Refused rows of a task as a file of JSON lines, for `dead.letter.path`.
 
-Owns: the file, its name and its format, which is that of the loader's dead-letter file with the
-rest of the record. Not here: which rows are refused.
-
 Invariants
 - A file appears under its name when it is complete and on disk, before the task's transaction can
   be committed: no row is left out of Kafka and of the files.

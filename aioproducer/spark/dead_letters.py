@@ -1,8 +1,6 @@
 """A refused row as a record for the topic of refused rows.
 
-Owns: the headers with a row's origin, named as Kafka Connect names them
-(`DeadLetterQueueReporter`, KIP-298), and what is left of a record that is too large. Not here: how
-it is sent.
+Its headers are those of Kafka Connect (`DeadLetterQueueReporter`, KIP-298).
 """
 
 from __future__ import annotations

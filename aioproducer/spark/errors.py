@@ -1,7 +1,5 @@
 """Errors of exactly-once writes, in addition to Kafka's.
 
-Owns: these error classes, under the package's one hierarchy. Not here: Spark.
-
 Invariant: each text says what is in Kafka, what is not, and what to do: a driver prints little more
 than the text.
 """

@@ -1,8 +1,5 @@
 """The options of the data source: Spark's strings, checked on the driver.
 
-Owns: our own options (`OWN_OPTIONS`), which of them fit together, how `kafka.*` become a
-`ProducerConfig`, where secrets come from. Not here: PySpark, columns, connections.
-
 Invariants
 - An unknown option that may have been meant for us is refused, with the nearest name that is known;
   any other is Spark's, such as `queryName`, and is ignored (`_is_ours`).

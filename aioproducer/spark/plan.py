@@ -1,8 +1,5 @@
 """Decisions of the driver before the tasks of a write, sent to every task.
 
-Owns: the checks that need no cluster, the names that transactions go by, how exactly once begins
-and ends. Not here: PySpark, how rows are sent, how a decision is made (`exactly_once`).
-
 Invariants
 - A plan pickles, and its secrets are those the user wrote into the options.
 - A stream is exactly once only with a checkpoint, by which its decisions are found again. A batch

@@ -1,8 +1,5 @@
 """Producers and connections that outlive tasks: Spark runs many tasks in one Python worker.
 
-Owns: what is kept in this process, how much of it, the transactional ids that producers get. Not
-here: PySpark, rows.
-
 Invariants
 - A producer is used by one task at a time; tasks that run beside each other have one each.
 - A producer that has failed or was closed is never handed out again, nor one whose last

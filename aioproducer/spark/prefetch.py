@@ -1,8 +1,5 @@
 """An iterator that blocks, read in a thread for a coroutine, one item ahead of it.
 
-Owns: the thread's work, how items and the leave to go on change sides. Not here: what the
-items are.
-
 The thread belongs to no loop: the first item is read while the caller still prepares the loop that
 will request it. Neither a loop nor the interpreter waits for its end: its source may block.
 

@@ -1,8 +1,6 @@
 """The batch reader: a topic, from some offsets to others, as a DataFrame.
 
-Owns: Spark's calls for reads, the columns (those of Spark's own Kafka source), the two options for
-offsets. Not here: how records are fetched. For verification and backfills: there is no
-streaming, no pushed filter, and one task per partition.
+For verification and backfills: there is no streaming, no pushed filter, and one task per partition.
 """
 
 from __future__ import annotations

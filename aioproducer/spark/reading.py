@@ -1,8 +1,5 @@
 """Reads a range of offsets of one partition: what verification and backfills need, nothing more.
 
-Owns: the requests (leaders, offsets, records), and retries while leaders move. Not here: PySpark,
-consumer groups, positions kept anywhere.
-
 Invariants
 - Each record of the range comes once and in order; every batch's checksum is checked.
 - Markers never show; what belongs to an aborted transaction does not either, unless uncommitted

@@ -1,8 +1,5 @@
 """The rows of a task: record batches as Spark hands them over, and single rows found again.
 
-Owns: how many batches are kept for that, what an error says of a row. Not here: PySpark, how
-rows are sent.
-
 Invariants
 - Memory: batches of at most `KEPT_BYTES` are kept beside the present one. An error about an older
   row names its number alone; refused rows that have a topic to go to are all kept. Memory that is

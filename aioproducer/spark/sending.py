@@ -1,8 +1,5 @@
 """Record batches of a task into one producer, through the encoder of `send_arrow`.
 
-Owns: when a task gives up, where refused rows go. Not here: PySpark, transactions, how the
-batches are read.
-
 Invariants
 - Rows are appended in the order of the batches.
 - A batch is kept until its rows have their outcome, to name those that fail.

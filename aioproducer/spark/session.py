@@ -1,8 +1,4 @@
-"""Spark sessions for programs that have none: in this machine, or at any master.
-
-Owns: which Java and which Python Spark runs, and the path to this package. Not here: what is done
-with the session.
-"""
+"""Spark sessions for programs that have none: in this machine, or at any master."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The data source as PySpark sees it: start with `AioproducerSource`.
 
-Owns: the calls that make readers and writers, what is refused on the driver. Not here: the writers,
-how rows are sent. It is imported in every session that searches for data sources, so it imports
-PySpark's own module and nothing else that costs.
+It is imported in every session that searches for data sources, so it imports PySpark's own module
+and nothing else that costs.
 """
 
 from __future__ import annotations

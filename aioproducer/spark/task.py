@@ -1,8 +1,4 @@
-"""One task: the rows of a Spark partition into Kafka, and the report that travels to the driver.
-
-Owns: which producer a guarantee takes, the report, the line it logs. Not here: how rows are
-sent; of PySpark it takes the task's place in the job, given to it.
-"""
+"""One task: the rows of a Spark partition into Kafka, and the report that travels to the driver."""
 
 from __future__ import annotations
 

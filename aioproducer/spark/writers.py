@@ -1,7 +1,5 @@
 """The writers of batch jobs and of streams: Spark's calls for writes.
 
-Owns: which epoch a task works for, the tasks' messages. Not here: how rows are sent.
-
 Spark pickles a writer into every task, and runs commit and abort in other processes on other
 copies: all they need travels in the plan or in the tasks' messages.
 

@@ -1,7 +1,5 @@
 """A producer in a Starlette application, or one of any framework built on it, such as FastAPI.
 
-Owns: the public names. Not here: FastAPI, how records are sent.
-
     lifespan.py      one producer per process, from the application's start to its end
     answers.py       the response when Kafka cannot take a record: 503 and Retry-After
     background.py    records sent after the response

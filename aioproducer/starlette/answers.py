@@ -1,8 +1,6 @@
 """Answers for requests whose record Kafka could not take.
 
-Owns: an exception handler, and the log lines of its responses. Not here: the errors and the
-response to each: `aioproducer.refusal` has them. Any other error stays an exception, which servers
-log and answer with 500.
+Any other error stays an exception, which servers log and answer with 500.
 """
 
 from __future__ import annotations

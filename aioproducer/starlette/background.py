@@ -1,7 +1,5 @@
 """Records that are sent after the response.
 
-Owns: a task for Starlette's and FastAPI's background tasks. Not here: requests.
-
 An event that must not be lost is awaited before the response. Where its loss may be logged, the
 handler can as well `await producer.send(...)` and answer: that waits for buffer memory only, and
 the producer's `on_delivery_error` is called for what failed.

@@ -1,8 +1,5 @@
 """One producer for an application's lifetime.
 
-Owns: making the producer in the process that uses it, short bounds for what its requests wait for,
-and closing it within a bound. Not here: requests' contents, HTTP errors.
-
     server forks workers --> lifespan begins: Producer(), start(), warm_up()
     SIGTERM --> server lets requests finish --> lifespan ends: close(close_timeout_s)
 

@@ -1,8 +1,5 @@
 """The live page: what the producer is doing, for people.
 
-Owns: the routes, the feed, access to them. Not here: how figures are made (`live_stats`), the
-page's appearance (`page.html`, `page.css`, `page.js`).
-
     app.mount("/live", LivePage())
 
 The page shows brokers' addresses and the texts of errors, no record's contents. Unless `hosts`

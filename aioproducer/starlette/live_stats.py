@@ -1,7 +1,6 @@
 """The figures of the live page: the difference between a producer a moment ago and now.
 
-Owns: the figures and their names in the feed, the history of some. Not here: how they get to the
-page. Time comes in as `now`, seconds of the producer's loop.
+Time comes in as `now`, seconds of the producer's loop.
 
 Invariants: percentiles are those of the last `WINDOW_S` seconds, rates those since the sample
 before; memory is bounded by the window, the points kept and the refusals kept.

@@ -1,7 +1,7 @@
 """The examination that `aioproducer doctor` makes.
 
-Owns: the entry point. `checkup` has the order of steps, `probe` the steps to one broker, `topic`,
-`clock` and `advertised` the rules, `findings` the results.
+`checkup` has the order of steps, `probe` the steps to one broker, `topic`, `clock` and `advertised`
+the rules, `findings` the results.
 """
 
 from aioproducer.cli.checkup.checkup import Checkup, Scope

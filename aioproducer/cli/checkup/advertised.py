@@ -1,7 +1,5 @@
 """The addresses brokers advertise, as reached from here.
 
-Owns: what it means that one cannot be used. Not here: connections.
-
 A bootstrap server only returns the brokers' addresses; records go to those. Where brokers advertise
 a name of a private network (a container's), the first connection succeeds and then nothing works.
 """

@@ -1,8 +1,5 @@
 """The whole examination of a cluster, in the order in which things have to work.
 
-Owns: the order, what is left out when something before it failed, the bounds of time. Not
-here: how findings are shown.
-
     each bootstrap server:  name > port > TLS > versions > SASL > the cluster it names
     each broker it names:   the same at the address it advertises
     the topic:              partitions, replicas, permission, the clock; --write: one record

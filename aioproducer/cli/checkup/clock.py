@@ -1,7 +1,5 @@
 """A comparison of this machine's clock with the cluster's.
 
-Owns: what follows from timestamps. Not here: their source.
-
 Kafka has no request for its time. Two things show it: a record's append time on a LogAppendTime
 topic, which is between the moments before the send and after the response; and any record with a
 timestamp in this machine's future, so that one of the clocks is wrong.

@@ -1,8 +1,5 @@
 """The result of a check: good, questionable or bad, as text for people and a code for scripts.
 
-Owns: `Finding`, `CheckFailedError`, the verdict over many findings. Not here: how anything is
-checked, how findings are shown.
-
 Invariants: a failure says what to do; a code means the same thing in every release (they are listed
 in `CODES`); nothing here holds a secret.
 """

@@ -1,7 +1,4 @@
-"""The meaning of a failure before a connection is usable.
-
-Owns: the interpretation of the errors of `net`. Not here: connections.
-"""
+"""The meaning of a failure before a connection is usable."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """One broker checked step by step: name, port, TLS, versions, SASL.
 
-Owns: the connection, what each step's failure means. Not here: other brokers, what is asked
-once the broker is reached.
-
 Invariants: a step needs those before it; each ends within its bound and either finds something
 (`Finding`) or raises `CheckFailedError`; `close` leaves nothing open.
 """

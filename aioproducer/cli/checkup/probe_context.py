@@ -1,8 +1,5 @@
 """The doctor's connections to brokers: made as by a producer with the same options.
 
-Owns: what is made of the options once, connections that verify nothing. Not here: findings, the
-order of the steps.
-
 Invariant: on a connection that is not verified only TLS's own handshake is sent.
 """
 

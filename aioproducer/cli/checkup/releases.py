@@ -1,7 +1,5 @@
 """The release of Kafka that a broker seems to be, by the versions it offers.
 
-Owns: the marks of the releases. Not here: connections.
-
 Brokers do not report their release. Each release raised the highest version of some request, or
 brought a new one; the newest such version a broker offers is the release it has at least (comments
 in Java's messages name the KIP of each change).

@@ -1,7 +1,5 @@
 """Requests to a broker that answers normally, beyond those to coordinators.
 
-Owns: the messages' shapes in every version. Not here: connections, what a response means.
-
 Invariant: no request changes anything on the cluster; none creates a topic.
 """
 

@@ -1,7 +1,4 @@
-"""Rules about a topic's health, by its description.
-
-Owns: the rules. Not here: connections, which broker answered.
-"""
+"""Rules about a topic's health, by its description."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """One record written as an application would write it, if that is wanted.
 
-Owns: the record, and the meaning of its outcome. Not here: probes.
-
 Invariants: nothing is written unless asked for; with a transactional id the record's transaction is
 aborted, and a producer that has the id is shut out (as by every start of one).
 """

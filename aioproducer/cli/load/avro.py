@@ -1,7 +1,4 @@
-"""`--value-avro`: the schema of the values.
-
-Owns: what the option's texts mean, the one request to the registry. Not here: rows.
-"""
+"""`--value-avro`: the schema of the values."""
 
 from __future__ import annotations
 

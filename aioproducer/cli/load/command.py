@@ -1,7 +1,4 @@
-"""`aioproducer load`: files into a topic.
-
-Owns: the command's options and their conversion for the loader. Not here: how loading works.
-"""
+"""`aioproducer load`: files into a topic."""
 
 from __future__ import annotations
 

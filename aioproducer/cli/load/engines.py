@@ -1,11 +1,9 @@
 """The choice of a load's engine: this process, or Spark.
 
-Owns: the choice and the reason that is given for it. Not here: how either loads.
-
-    a load that only one of them can do    that one
-    folders, patterns, other file systems  Spark
-    large inputs that Spark can divide     Spark: it takes some ten seconds to start
-    everything else                        this process
+a load that only one of them can do    that one
+folders, patterns, other file systems  Spark
+large inputs that Spark can divide     Spark: it takes some ten seconds to start
+everything else                        this process
 """
 
 from __future__ import annotations

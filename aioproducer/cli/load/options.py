@@ -1,8 +1,4 @@
-"""The options of `aioproducer load`, in groups.
-
-Owns: their names, help and translation into the loader's terms. Not here: how loading works,
-which engine does it.
-"""
+"""The options of `aioproducer load`, in groups."""
 
 from __future__ import annotations
 

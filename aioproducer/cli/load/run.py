@@ -1,7 +1,5 @@
 """Running a load for people: progress while it runs, a summary and an exit code at its end.
 
-Owns: what `load` and `produce` have in common. Not here: command-line options.
-
 Invariant: whatever ends the load, the summary says how many records were acknowledged, and the
 state file stays while a later run can resume from it.
 """

@@ -1,7 +1,5 @@
 """Running a load on Spark for people: progress, a summary, an exit code.
 
-Owns: the session's lifetime, what is printed. Not here: command-line options.
-
 Invariant: whatever ends the load, the summary says how many records were written, and the state
 file stays while a later run can resume from it.
 """

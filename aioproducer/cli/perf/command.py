@@ -1,8 +1,4 @@
-"""`aioproducer perf`: how fast this machine, this configuration and this cluster are together.
-
-Owns: the command's options, the figures at the end. Not here: how records are sent (`perf_run`),
-how a run is displayed (`perf_display`).
-"""
+"""`aioproducer perf`: how fast this machine, this configuration and this cluster are together."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The display of a performance run, and its latencies as a picture.
 
-Owns: the live table on a terminal, the lines elsewhere, the histogram. Not here: how anything is
-measured. A display whose stream was closed goes silent; the run continues.
+A display whose stream was closed goes silent; the run continues.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """The sending that `aioproducer perf` measures, and its figures.
 
-Owns: the paced sending of generated records, the latency figures. Not here: the terminal, the
-producer's insides.
-
 A record's latency is the time from the call of `send()` to its acknowledgement, including the wait
 for buffer memory; it is taken of every record, or of evenly spaced ones when there are more than
 `_SAMPLES`.

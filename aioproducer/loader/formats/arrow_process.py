@@ -1,7 +1,5 @@
 """A separate process in which pyarrow reads files: a malformed one can end that process only.
 
-Owns: its start and end, its answers as rows. Not here: the reading (`arrow_worker`).
-
 Invariants
 - What comes from the process is validated before a value of it is used.
 - No process is left after `close`, nor after the end of this one.

@@ -1,7 +1,4 @@
-"""Rows out of Arrow's record batches, and pyarrow itself, imported when used (the extra `arrow`).
-
-Owns: how columns become rows, the error without pyarrow. Not here: files, Kafka.
-"""
+"""Rows out of Arrow's record batches; pyarrow (the extra `arrow`) is imported when used."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The process that reads Parquet and ORC files with pyarrow, one after the other.
 
-Owns: the loop over requests, the text of errors, the limit on memory. Not here: its start
-and end, what its answers mean (`arrow_process`).
-
 An answer is a line of JSON, and where that says `"rows": true` record batches as an Arrow stream
 and another line. A line without rows ends the answer; its `error` is null if all rows were read.
 """

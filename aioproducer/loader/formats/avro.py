@@ -1,8 +1,5 @@
 """Avro container files, decoded with fastavro (the extra `schema-registry`), imported when used.
 
-Owns: records of an Avro stream. Not here: files, Kafka, registries: a container file brings
-its schema.
-
 Invariants
 - Memory is bounded by one block of the file and one chunk of rows, whatever the file says.
 - Native code decodes only schemas of bounded depth; types that contain themselves are decoded in

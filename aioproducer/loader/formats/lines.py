@@ -1,8 +1,5 @@
 """Bytes cut into lines, with bounded memory.
 
-Owns: line feeds, the byte order mark, the limit on a line's length. Not here: what a line
-means (the carriage return of a CRLF stays in it: in CSV it may be part of a quoted value).
-
 Invariants
 - Every chunk read is passed on at once as the complete lines in it, so a slow pipe is never held
   back until a batch is full.

@@ -1,7 +1,5 @@
 """ORC, read with pyarrow.
 
-Owns: stripes of an ORC stream. Not here: files, Kafka.
-
 Invariant: memory is bounded by one stripe as it is in the file plus one batch of rows. A text that
 is written once and used by many rows is copied for each row of a batch, so a batch has few.
 """

@@ -1,7 +1,5 @@
 """Parquet, read with pyarrow.
 
-Owns: row groups and batches of a Parquet stream. Not here: files, Kafka.
-
 Invariants
 - Memory is bounded by one row group's chosen columns plus one batch of rows. A text that is written
   once in the file and used by many rows is not copied for each row of a batch.

@@ -1,7 +1,5 @@
 """The sizes of Parquet's pages, checked before pyarrow allocates what their headers say.
 
-Owns: page headers (Thrift's compact protocol) and the bounds of a row group. Not here: values.
-
 A few hundred kilobytes may decompress to a page of two gigabytes, and a reader of a row group holds
 one page of each column.
 """

@@ -1,7 +1,5 @@
 """Text formats: CSV, NDJSON, plain lines.
 
-Owns: how bytes become rows, and what makes a row bad. Not here: files, compression, Kafka.
-
 Invariants
 - A row that cannot be read never stops the rows after it and never disappears: it is a `BadRow`
   with its text.

@@ -1,8 +1,4 @@
-"""The interpretation of a registry's responses.
-
-Owns: the mapping of its HTTP statuses and codes to our errors, what of its text is shown, and which
-rules of a schema concern writers. Not here: connections, retries.
-"""
+"""The interpretation of a registry's responses."""
 
 from __future__ import annotations
 

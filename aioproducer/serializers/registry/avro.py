@@ -1,7 +1,6 @@
 """Avro, with a schema registry.
 
-Owns: the serializer. `avro_schema` resolves names and references, `avro_writer` encodes and says
-what does not fit. Not here: HTTP.
+`avro_schema` resolves names and references, `avro_writer` encodes and says what does not fit.
 
 Invariant: as in Java's serializer, the payload of a schema that is only `"bytes"` is the bytes
 themselves, without Avro's length in front.

@@ -1,8 +1,5 @@
 """The common part of a registry's serializers: how a schema gets its id.
 
-Owns: the choice between looking up, registering and the latest version; the plans cached per
-subject. Not here: any format.
-
     serialize(data) -- plan known ----> bytes at once
                     -- plan is old ---> bytes at once; the registry is asked in the background
                     -- none ----------> an awaitable: asks the registry, then bytes

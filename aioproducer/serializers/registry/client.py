@@ -1,8 +1,5 @@
 """SchemaRegistry: the client of a registry with Confluent's API.
 
-Owns: the calls of the API, the cache of their responses, one request for all equal calls. Not here:
-formats of payloads.
-
 Invariants
 - What never changes (the id of a schema in a subject, a version, a schema by its id) is requested
   once and cached, up to `cache_capacity`; the latest version is cached for a time.

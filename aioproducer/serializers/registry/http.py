@@ -1,8 +1,5 @@
 """HTTP with a schema registry: one request, as often as needed.
 
-Owns: retries over all of the registry's addresses, credentials, the bounds of time and size. Not
-here: what is asked.
-
 Invariants
 - A request ends within `request_timeout` each try, and after `retries` more tries. A `Retry-After`
   of up to `request_timeout` is waited for; a longer one ends the tries.

@@ -1,7 +1,5 @@
 """References between JSON Schemas of a registry.
 
-Owns: which registered schema a `$ref` means. Not here: HTTP, validation.
-
 A reference's name means a schema only to the schema that has the reference, and relative names are
 resolved against that schema's `$id`. Two schemas may use one name for different schemas, and two
 versions of a schema have the same `$id`. So every document gets a new URI here, and each

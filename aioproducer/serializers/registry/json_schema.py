@@ -1,7 +1,7 @@
 """JSON Schema, with a schema registry.
 
-Owns: validation against the schema, what errors say. Not here: HTTP. Validation is done by the
-package jsonschema, which is given every schema that is referred to: it fetches none by itself.
+Validation is done by the package jsonschema, which is given every schema that is referred to: it
+fetches none by itself.
 
 Invariant: what is validated is what is written, read back from its JSON.
 """

@@ -1,7 +1,6 @@
 """Protobuf, with a schema registry.
 
-Owns: a message type's schema and what it imports, the path to the type in its file. Not here:
-HTTP. Encoding is done by the generated classes of the package protobuf.
+Encoding is done by the generated classes of the package protobuf.
 
 Invariants
 - A schema is sent to the registry as base64 of its `FileDescriptorProto`, as Confluent's Python

@@ -1,7 +1,5 @@
 """The positions of message types in the file of a registered Protobuf schema.
 
-Owns: the paths to types, by their full names. Not here: HTTP, messages.
-
 A registry gives a schema as base64 of its `FileDescriptorProto` or, where it cannot, as the text of
 the `.proto` file. Of a text only what makes types is read: packages, messages, groups, map fields.
 """

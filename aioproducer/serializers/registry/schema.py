@@ -1,7 +1,4 @@
-"""Schemas in a registry.
-
-Owns: a schema's text, type and references, and what the registry calls it. Not here: HTTP.
-"""
+"""Schemas in a registry."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The subject of a schema.
-
-Owns: the strategies of Confluent's serializers. Not here: the registry.
-"""
+"""The subject of a schema."""
 
 from __future__ import annotations
 

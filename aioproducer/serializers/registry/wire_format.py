@@ -1,7 +1,5 @@
 """The bytes in front of a payload.
 
-Owns: Confluent's wire format. Not here: schemas, the registry.
-
     0 | schema id, 4 bytes big-endian | payload                       Avro, JSON Schema
     0 | schema id | message indexes   | payload                       Protobuf
 

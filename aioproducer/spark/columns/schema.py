@@ -1,7 +1,6 @@
 """The columns of a DataFrame that make up a record, as for Spark's own Kafka sink.
 
-Owns: the names and types of the columns, the texts that refuse others. Not here: PySpark (types
-come as Spark writes them, `array<struct<key:string,value:binary>>`), how rows are read.
+Types come as Spark writes them, `array<struct<key:string,value:binary>>`.
 
 Invariant: what is accepted here `send_arrow` can encode, so no task meets a wrong type.
 """

@@ -1,8 +1,5 @@
 """One task's attempt at an epoch: whether it has to write, under which id, what it reports.
 
-Owns: the plan that travels to tasks and the result that travels back, the numbering of attempts in
-a worker process. Not here: producers, rows.
-
 Invariants
 - An id is used again only after a decision of the other parity: until then the driver may have to
   repeat its end, and could no longer find out how it ended.

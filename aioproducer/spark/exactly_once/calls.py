@@ -1,8 +1,5 @@
 """Calls of drivers: a thread for them, and connections that are kept for the next call.
 
-Owns: a loop with one client of coordinators, the list of those in this process. Not here: what a
-call is about, PySpark.
-
 Spark plans and commits the micro-batches of a query in a few Python workers that it reuses, each by
 itself: no call may rely on state that another one has left, but its connections help.
 

@@ -1,8 +1,5 @@
 """The record of a decision about an epoch, and how it fits into the metadata of consumer offsets.
 
-Owns: transactional ids, the parts of an epoch, the record of a decision as text. Not here:
-where it is kept, Kafka's requests.
-
     parts, in columns --> differences as varints --> zlib --> base 85 --> pieces of 4,096 characters
 
 Each column changes little from one part to the next, so a part costs about five characters.

@@ -1,8 +1,5 @@
 """Storage of decisions: offsets of a consumer group, written in the driver's transactions.
 
-Owns: the requests for that, and which refusal means that another driver has taken over. Not here:
-what a decision leads to.
-
     group <prefix>           partition i of the marker topic: offset = epoch + 1, metadata = piece i
     group <prefix>-settled   partition 0: the same epoch, its owner, once every end is acknowledged
 

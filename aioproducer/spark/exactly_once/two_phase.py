@@ -1,8 +1,5 @@
 """Exactly once by two phases: tasks prepare transactions, one decision makes all of them visible.
 
-Owns: what a driver does before, after and instead of an epoch, in which order. Not here:
-Spark, processes, how a request is made.
-
     plan     fence other drivers; finish what was decided last; abort what no driver can decide
              (nothing to finish or abort where the prefix is used once)
     (tasks   each writes in its own transaction, and leaves it prepared)

@@ -1,8 +1,5 @@
 """Exactly once for synchronous callers: what writers on the driver and in tasks call.
 
-Owns: a task's producer, names made from checkpoints and jobs. Not here: Spark; the order of
-things is `two_phase`'s.
-
 Invariants
 - No call of the driver needs the results of another one: Spark makes the calls of one epoch in
   different processes. Only connections are kept from one to the next.

@@ -1,8 +1,5 @@
 """Folders, datasets and large files into a topic by Spark, with the records of the loader.
 
-Owns: which files there are and in which steps they are loaded, how they become rows of the loader,
-how far a load has come. Not here: the terminal.
-
     files.py     list --> steps of whole files, of bounded size
     frames.py    a step --> DataFrame, by Spark's own readers
     records.py   DataFrame --> records, by the loader's `RowMapper`, in Spark's tasks

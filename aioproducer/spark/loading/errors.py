@@ -1,8 +1,4 @@
-"""Errors of Spark's jobs, reported in the form of the loader's own.
-
-Owns: the path from a Python traceback in a Java exception back to the error that a task raised. Not
-here: what the job was.
-"""
+"""Errors of Spark's jobs, reported in the form of the loader's own."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The files of a load, and its steps.
 
-Owns: the listing, by Spark, so of any file system it supports; the format of a file name. Not here:
-contents.
-
 Invariants
 - Every file is listed, in folders of folders too, but for names that begin with `_` or `.`.
 - The same files give the same steps, in the same order.

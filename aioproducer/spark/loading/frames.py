@@ -1,7 +1,5 @@
 """A step's files as a DataFrame, by Spark's readers; set so that rows are those of the loader.
 
-Owns: the readers' options. Not here: records.
-
     csv, tsv        Spark's reader, a file per task: values may hold line feeds; all values are text
     ndjson, lines   lines as bytes, parsed by the loader's own formats
     parquet, orc    Spark's readers, with the columns of all files

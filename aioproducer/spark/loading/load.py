@@ -1,7 +1,5 @@
 """A load by Spark, step by step.
 
-Owns: the order of steps in a load, its counts, its end. Not here: the terminal.
-
     list files --> [ read, map --> write --> record ] for each step
 
 Invariants

@@ -1,7 +1,4 @@
-"""Options of a load by Spark.
-
-Owns: the options and what they exclude. Not here: Spark, how a load proceeds.
-"""
+"""Options of a load by Spark."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The progress of a load by Spark, for the next run of it.
 
-Owns: the state file of a load at least once; what Kafka stores of a load exactly once. Not here:
-Spark.
-
 Exactly once, each step records by itself that it was written (`job.id`). In addition the files of
 the load have to be stored: with other files the steps would differ, and rows that are in the topic
 already would be written again.

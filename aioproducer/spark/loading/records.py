@@ -1,8 +1,5 @@
 """Rows of Spark's tasks into records, by the loader's own `RowMapper`.
 
-Owns: the conversion of record batches to the loader's rows, and of its records to the data source's
-columns. Not here: PySpark; a `RowsToRecords` runs in `mapInArrow`.
-
 Invariants
 - The in-process loader's code decides what a row becomes, so both give the same records.
 - Each row becomes a record, or a reason why not: the task fails by it, or it is kept in the columns

@@ -3,8 +3,6 @@
 Spark commits in a worker process beside the driver. What this process adds to an accumulator of the
 session has reached the driver when Spark reports the progress of the micro-batch.
 `register(spark, metrics=...)` makes such an accumulator (`new_reports`).
-
-Owns: how a report is made from those of the tasks, how many are kept. Not here: PySpark, listeners.
 """
 
 from __future__ import annotations
