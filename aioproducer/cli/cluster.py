@@ -92,11 +92,7 @@ class EngineOptions:
     ] = None
 
     def maker(self) -> tuple[_Engine, str]:
-        """Return the function that makes the cluster, and the cluster's description.
-
-        Raises:
-            ConfigError: an option is none of the engine's.
-        """
+        """Return the function that makes the cluster, and the cluster's description."""
         if self.engine not in _ENGINES:
             raise ConfigError(f"--engine is {' or '.join(_ENGINES)}, not {self.engine!r}")
         if self.engine == "kafka":

@@ -118,12 +118,7 @@ def print_facts(title: str, facts: Iterable[tuple[str, str]]) -> None:
 
 @contextmanager
 def standard_output() -> Iterator[None]:
-    """Write to standard output within the block, which is flushed at its end.
-
-    Raises:
-        OutputClosedError: It is closed.
-        OutputError: It cannot be written.
-    """
+    """Write to standard output within the block, which is flushed at its end."""
     if sys.stdout is None:  # closed before the command began
         raise OutputClosedError
     if isinstance(sys.stdout, io.TextIOWrapper):

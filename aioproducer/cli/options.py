@@ -206,9 +206,6 @@ def without_transactions(config: ProducerConfig, *, otherwise: str = "") -> Prod
     Args:
         config: The configuration.
         otherwise: What the advice names besides leaving the option out.
-
-    Raises:
-        ConfigError: It has a transactional id, as a file of an application may.
     """
     if config.transactional_id is None:
         return config
@@ -245,11 +242,7 @@ def _property(text: str) -> tuple[str, str]:
 
 
 def wants_json(format_: str, *, as_json: bool) -> bool:
-    """Return whether `--format` or `--json` asks for JSON.
-
-    Raises:
-        ConfigError: there is no such format.
-    """
+    """Return whether `--format` or `--json` asks for JSON."""
     if format_ not in OUTPUT_FORMATS:
         raise ConfigError(f"--format takes one of {', '.join(OUTPUT_FORMATS)}, not {format_!r}")
     return as_json or format_ == "json"

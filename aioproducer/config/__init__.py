@@ -286,11 +286,7 @@ class ProducerConfig(SecurityOptions):
         }
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        """Pickle all but secrets, which belong into no file and on no wire by accident.
-
-        Raises:
-            TypeError: a secret is among the options.
-        """
+        """Pickle all but secrets, which belong into no file and on no wire by accident."""
         secrets = sorted(name for name in self.explicitly_set if OPTIONS[name].secret)
         if secrets:
             raise TypeError(f"a ProducerConfig with {secrets[0]} is not pickled: it is a secret")

@@ -86,12 +86,7 @@ def are_of_0_8(properties: Mapping[str, object]) -> bool:
 
 
 def left_out(properties: Mapping[str, object], options: Mapping[str, object]) -> dict[str, object]:
-    """Return the properties that 0.8 would have added.
-
-    Args:
-        properties: What was written.
-        options: The options that these set, under whatever name.
-    """
+    """Return the properties that 0.8 would have added."""
     added: dict[str, object] = {
         name: row.default
         for name, row in LEGACY_PROPERTIES.items()

@@ -64,11 +64,7 @@ _JAVA_CLASSES: Final[dict[str, dict[str, Any]]] = {
 
 
 def object_from_text(name: str, text: str) -> object:
-    """Return what text means for an option whose value is an object.
-
-    Raises:
-        ConfigError: it is a Java class without a counterpart here, or the option takes no text.
-    """
+    """Return what text means for an option whose value is an object."""
     if name in _TAKES_NAMES or (name in _TAKES_WORDS and "." not in text):
         return text
     if name == "interceptor_classes" and not text:  # Java's default

@@ -154,11 +154,7 @@ def int_of(value: object) -> int:
 
 
 def bool_of(value: object) -> bool:
-    """Return the truth value that a value is, or that text says.
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """Return the truth value that a value is, or that text says."""
     truth = plain(value)
     if isinstance(truth, str):
         truth = _BOOLEANS.get(truth.strip().lower())

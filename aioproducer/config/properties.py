@@ -83,11 +83,7 @@ def _unescaped(text: str) -> str:
 
 
 def parse_servers(servers: Collection[str]) -> tuple[tuple[str, int], ...]:
-    """Return the hosts and ports of bootstrap servers.
-
-    Raises:
-        ConfigError: one is not `host:port`, or is given twice.
-    """
+    """Return the hosts and ports of bootstrap servers."""
     addresses: dict[tuple[str, int], None] = {}
     if any("@" in server for server in servers):
         # None is shown: a comma in a password divides it among several servers.

@@ -39,10 +39,6 @@ _Lookup = Callable[[str, str], str]
 def with_values(properties: Mapping[Any, object], permissions: Permissions) -> dict[Any, object]:
     """Return the properties with placeholders looked up, without those that declare the providers.
 
-    Args:
-        properties: The properties.
-        permissions: What the application lets them read.
-
     Raises:
         ConfigError: a provider is unknown, or has no such value or may not show it.
     """

@@ -33,11 +33,7 @@ class ProxyUrl(Unpicklable):
 
 @hides_arguments
 def parse_proxy_url(url: str) -> ProxyUrl:
-    """Return the proxy a URL means; user name and password may be percent-encoded.
-
-    Raises:
-        ConfigError: it means none.
-    """
+    """Return the proxy a URL means; user name and password may be percent-encoded."""
     from urllib.parse import urlsplit
 
     try:

@@ -85,11 +85,7 @@ class AvroValues:
             raise ConfigError("rows become Avro records, and this schema is none")
 
     def __call__(self, row: Mapping[str, Any]) -> bytes:
-        """Return the value of a row.
-
-        Raises:
-            ValueError: the row does not fit.
-        """
+        """Return the value of a row."""
         schema, writer = _parsed(self.schema, self.references)
         datum = _fitted(row, schema, "")
         try:

@@ -110,11 +110,7 @@ def check_paths(
     dead_letter: str | os.PathLike[str] | None,
     state: str | os.PathLike[str] | None,
 ) -> None:
-    """Refuse a load that would write over what it reads, or one file for two purposes.
-
-    Raises:
-        ConfigError: two of the paths are the same file, maybe by a link.
-    """
+    """Refuse a load that would write over what it reads, or one file for two purposes."""
     named = [("the input", path) for path in inputs]
     for name, given in (("the dead-letter file", dead_letter), ("the state", state)):
         if given is None:

@@ -47,11 +47,7 @@ class SourceReader:
         self._source.interrupt()
 
     async def close(self, *, interrupt: bool = True) -> None:
-        """End the reading, close the source's files and the thread.
-
-        Args:
-            interrupt: whether a read that waits for input is ended.
-        """
+        """End the reading, close the source's files and the thread."""
         if interrupt and not self._is_at_end:  # another load may read the same source meanwhile
             self.interrupt()
         try:

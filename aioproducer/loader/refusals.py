@@ -52,11 +52,7 @@ class Refusals:
         self._met.clear()
 
     def check_all_met(self) -> None:
-        """Raise unless the source has given all of these rows again; call it at its end.
-
-        Raises:
-            SourceError: it has not given the same rows again.
-        """
+        """Raise unless the source has given all of these rows again; call it at its end."""
         missing = [position for position in self._rows if position not in self._met]
         if missing:
             raise SourceError(

@@ -132,9 +132,6 @@ def _opened(path: Path) -> int:
 
     Rows may be confidential: a new file is for its owner alone. Where all users may make files, as
     in `/tmp`, another user may have made this one, or a link of this name.
-
-    Raises:
-        DeadLetterError: Another user has.
     """
     others_write = others_may_write(path.parent)
     no_link = os.O_NOFOLLOW if others_write else 0

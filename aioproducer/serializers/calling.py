@@ -131,11 +131,7 @@ Prepare = Callable[[Any, Any, Any, HeadersInput], Prepared | PendingRecord]
 
 
 def header_pairs(topic: str, headers: HeadersInput) -> HeaderPairs:
-    """Return headers as they are stored.
-
-    Raises:
-        SerializationError: they are no pairs.
-    """
+    """Return headers as they are stored."""
     if not headers:
         return ()
     pairs = headers.items() if isinstance(headers, Mapping) else headers

@@ -37,9 +37,6 @@ def check_folder(folder: str, process: str) -> None:
     Args:
         folder: `dead.letter.path`.
         process: What the error calls this process.
-
-    Raises:
-        DeadLetterError: The directory is missing, or no file can be made in it.
     """
     if not (is_folder(folder) and os.access(folder, os.W_OK | os.X_OK)):
         raise DeadLetterError(
@@ -64,12 +61,6 @@ class RefusedRecord(NamedTuple):
 
 class DeadLetterPart:
     """The file of one pass of a task attempt; a context that removes what was not published.
-
-    Args:
-        folder: An existing directory.
-        topic: The topic of rows that name none.
-        spark_partition: The task's partition.
-        attempt: The task's attempt.
 
     Raises:
         DeadLetterError: The directory is missing, or no file can be made in it.

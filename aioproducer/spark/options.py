@@ -260,9 +260,6 @@ class SourceOptions:
         Args:
             options: as Spark gives them.
             use: `write`, `stream`, `read` or `TABLE`.
-
-        Raises:
-            ConfigError: one is unknown, has a wrong value or does not go with another.
         """
         own: dict[str, str] = {}
         kafka: dict[str, str] = {}
@@ -283,11 +280,7 @@ class SourceOptions:
         return parsed
 
     def refuse_secrets(self, given: Mapping[str, str]) -> None:
-        """Refuse secrets that Spark would keep in its catalog.
-
-        Raises:
-            ConfigError: One of these options is a secret.
-        """
+        """Refuse secrets that Spark would keep in its catalog."""
         for name in given:
             row = option_set_by(name.lower().removeprefix(KAFKA), ROWS)
             if row is not None and row.secret:
@@ -334,11 +327,7 @@ class SourceOptions:
 
     @hides_arguments
     def registry(self) -> dict[str, Any]:
-        """Return the arguments of this process's `SchemaRegistry`, and `auto_register`.
-
-        Raises:
-            ConfigError: A variable of the environment is missing, or is no `user:password`.
-        """
+        """Return the arguments of this process's `SchemaRegistry`, and `auto_register`."""
         login = None
         variable = self.own.get("schema.registry.user.info.env")
         if variable is not None:

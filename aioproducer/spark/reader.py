@@ -71,9 +71,6 @@ def check_kinds(fields: Sequence[tuple[str, str]]) -> None:
 
     Args:
         fields: The columns of a read and their types, as `simpleString()` writes them.
-
-    Raises:
-        ConfigError: One has another type than Kafka's records.
     """
     for name, kind in fields:
         wanted = _COLUMNS.get(name)

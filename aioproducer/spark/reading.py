@@ -69,13 +69,7 @@ class Fetched(NamedTuple):
 
 
 class TopicRange:
-    """One topic of a cluster, over its own connections; in an `async with` block.
-
-    Args:
-        config: connection, time limits.
-        topic: which one.
-        committed: whether to leave out what is not committed.
-    """
+    """One topic of a cluster, over its own connections; in an `async with` block."""
 
     def __init__(self, config: ProducerConfig, topic: str, *, committed: bool) -> None:
         self._config = config

@@ -63,13 +63,7 @@ class RowsRefusedError(Exception):
 
 
 class Replay(Generic[_T]):
-    """Items that can be read again, as long as they take no more memory than allowed.
-
-    Args:
-        items: Read once.
-        size_of: The bytes of an item.
-        limit: How many bytes are kept.
-    """
+    """Items that can be read again, as long as they take no more memory than allowed."""
 
     def __init__(
         self, items: PrefetchIterator[_T], size_of: Callable[[_T], int], limit: int = KEPT_BYTES

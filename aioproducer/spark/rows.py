@@ -165,14 +165,7 @@ class _Kept(NamedTuple):
 def row_error(
     spark_partition: int, failed: Sequence[FailedRecord], window: RowWindow, rows: int
 ) -> RowError:
-    """Return the error a task fails with.
-
-    Args:
-        spark_partition: where the rows are.
-        failed: those that were not delivered, by number.
-        window: what is kept.
-        rows: how many were handed over so far.
-    """
+    """Return the error a task fails with."""
     # One lost row may take its batch along, or its transaction: the others say nothing new.
     causes = [each for each in failed if not isinstance(each.error, _CONSEQUENCES)]
     first = (causes or failed)[0]

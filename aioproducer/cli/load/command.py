@@ -133,9 +133,6 @@ def transactional(config: ProducerConfig, files: Sequence[str], topic: str) -> P
     """Return the configuration of an exactly-once load.
 
     Its transactional id names the load: the same files into the same topic, unless given.
-
-    Raises:
-        ConfigError: an option excludes transactions.
     """
     if config.transactional_id is not None:
         return config

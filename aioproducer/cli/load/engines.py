@@ -60,11 +60,7 @@ class Wanted:
 
 
 def choose(engine: str, wanted: Wanted) -> Choice:
-    """Return the engine of a load.
-
-    Raises:
-        ConfigError: there is no such engine, it cannot do this load, or it is not installed.
-    """
+    """Return the engine of a load."""
     try:
         asked = Engine(engine)
     except ValueError:

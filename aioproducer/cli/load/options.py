@@ -135,11 +135,7 @@ class RecordOptions:
     ] = None
 
     def mapping(self, topic: str, registry: Mapping[str, str] | None = None) -> RecordMapping:
-        """Return it for the loader; `registry` has the configuration's options of a registry.
-
-        Raises:
-            ConfigError: options exclude each other.
-        """
+        """Return it for the loader; `registry` has the configuration's options of a registry."""
         if self.value_json and (self.value is not None or self.raw or self.value_avro is not None):
             raise ConfigError("--value-json excludes --value, --raw and --value-avro")
         return RecordMapping(

@@ -130,11 +130,7 @@ def _ms(latencies: Mapping[str, float], name: str) -> str:
 
 
 def check_picture(path: Path) -> None:
-    """Find out before a run whether its histogram can be drawn.
-
-    Raises:
-        ConfigError: a package is missing, or the name is no PNG file's.
-    """
+    """Find out before a run whether its histogram can be drawn."""
     if path.suffix.lower() != ".png":
         raise ConfigError(f"--histogram takes the name of a .png file, not {str(path)!r}")
     if find_spec("matplotlib") is None:

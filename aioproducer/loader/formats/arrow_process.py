@@ -52,11 +52,7 @@ class ArrowProcess:
     def read(
         self, name: str, stream: io.BufferedIOBase, skip: int, stack: ExitStack
     ) -> Iterator[Chunk]:
-        """Yield the rows after the first `skip`; the process ends if not all of them are taken.
-
-        Raises:
-            SourceError: pyarrow is not installed, cannot read the file, or ended the process.
-        """
+        """Yield the rows after the first `skip`; the process ends if not all of them are taken."""
         pyarrow = import_pyarrow("ipc", name)[0]
         file = on_disk(stream, stack)
         row = skip + 1

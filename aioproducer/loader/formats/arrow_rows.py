@@ -129,11 +129,7 @@ def parts_after(skip: int, batches: Iterable[Any], first_row: int = 1) -> Iterat
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse columns of one name, of which a row would keep the last one only.
-
-    Raises:
-        SourceError: there are some.
-    """
+    """Refuse columns of one name, of which a row would keep the last one only."""
     if len(set(names)) < len(names):
         twice = sorted(name for name, count in Counter(names).items() if count > 1)
         shown = printable(", ".join(map(repr, twice)), _LONGEST_SHOWN)
@@ -206,11 +202,7 @@ def _decoded(column: Any) -> Any:
 
 
 def import_pyarrow(module: str, what: str) -> tuple[Any, Any]:
-    """Pyarrow, and one of its modules.
-
-    Raises:
-        SourceError: it is not installed.
-    """
+    """Pyarrow, and one of its modules."""
     try:
         return importlib.import_module("pyarrow"), importlib.import_module(f"pyarrow.{module}")
     except ImportError as error:

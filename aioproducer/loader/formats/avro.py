@@ -52,9 +52,6 @@ def avro_rows(stream: io.BufferedIOBase, skip: int = 0) -> Iterator[tuple[int, l
 
     A record with a value that Python does not have, such as a date after the year 9999, is a
     `BadRow`.
-
-    Raises:
-        SourceError: this is no such file, or fastavro is not installed.
     """
     fastavro = _import_fastavro()
     try:

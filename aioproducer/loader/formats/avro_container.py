@@ -30,9 +30,6 @@ _VARINT_BYTES: Final = 10
 class Container:
     """The schema of a container file, and its blocks.
 
-    Args:
-        stream: At the beginning of the file.
-
     Raises:
         SourceError: This is no such file, or its header is too long.
     """
@@ -51,11 +48,7 @@ class Container:
         self._sync = self._exactly(_SYNC_BYTES)
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the number of rows of each block, and its content.
-
-        Raises:
-            SourceError: A block is too large, or the file is damaged.
-        """
+        """Yield the number of rows of each block, and its content."""
         while (count := self._number(at_end=True)) is not None:
             size = self._number() or 0
             if count < 0 or not 0 <= size <= MAX_BLOCK_BYTES:

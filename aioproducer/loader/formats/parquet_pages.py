@@ -39,15 +39,7 @@ class _Malformed(Exception):  # noqa: N818 - never leaves this module
 
 
 def check_pages(file: Seekable, group: Any) -> None:
-    """Check the pages of a row group.
-
-    Args:
-        file: The whole file.
-        group: pyarrow's metadata of the row group.
-
-    Raises:
-        SourceError: A page is too large, or has no valid header.
-    """
+    """Check the pages of a row group."""
     together = 0
     for index in range(group.num_columns):
         column = group.column(index)

@@ -217,11 +217,7 @@ class _CsvReader:
             yield Chunk(first_row, fields, columns, dialect=dialect)
 
     def _feed(self) -> Iterator[str]:
-        """Yield the lines from where another one ended.
-
-        Raises:
-            _RowTooLongError: a row has more bytes than allowed, in lines of allowed length.
-        """
+        """Yield the lines from where another one ended."""
         encoding, most = self._options.encoding, self._options.max_row_bytes
         while True:
             for line in self._lines:
@@ -293,11 +289,7 @@ class _CsvReader:
 
 
 def _utf8_lines(stream: Readable, max_line_bytes: int) -> Iterator[list[bytes]]:
-    """Yield lines as `read_lines` does; text that says that it is UTF-16 has other line feeds.
-
-    Raises:
-        SourceError: it begins with the byte order mark of UTF-16.
-    """
+    """Yield lines as `read_lines` does; text that says that it is UTF-16 has other line feeds."""
     is_first = True
     for lines in read_lines(stream, max_line_bytes):
         if is_first and lines[0].startswith((BOM_UTF16_LE, BOM_UTF16_BE)):

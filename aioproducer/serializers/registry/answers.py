@@ -78,9 +78,6 @@ def write_rules_in(answer: Any, what: str) -> tuple[SchemaRule, ...]:
 
     Domain rules transform or check the data, encoding rules the encoded payload. Migration rules
     are for readers.
-
-    Raises:
-        SchemaRegistryError: the answer's rules cannot be understood.
     """
     rule_set = answer.get("ruleSet") or {}
     try:

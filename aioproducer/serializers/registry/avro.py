@@ -168,11 +168,7 @@ class AvroSerializer(RegistrySerializer):
 def parsed(
     text: str, references: Sequence[str] = (), *, strict: bool = True
 ) -> tuple[Any, AvroWriter]:
-    """Return a user's schema with full names, and what writes by it.
-
-    Raises:
-        ConfigError: It is no schema.
-    """
+    """Return a user's schema with full names, and what writes by it."""
     import fastavro
 
     try:

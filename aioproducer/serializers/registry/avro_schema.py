@@ -27,9 +27,6 @@ def resolve(schema: Any, references: Iterable[Any] = ()) -> tuple[Any, dict[str,
     Args:
         schema: The schema as JSON; its top may be any type, also a name.
         references: Schemas that it uses by name, each after those that it uses itself.
-
-    Raises:
-        AvroSchemaError: A type is unknown or defined in two ways, or the JSON is no schema.
     """
     named: dict[str, Any] = {}
     try:

@@ -53,11 +53,7 @@ class AvroWriter:
             raise AvroSchemaError("its types are nested too deeply") from None
 
     def encode(self, data: Any) -> bytes:
-        """Return a value's encoding.
-
-        Raises:
-            SchemaMismatch: The value does not fit the schema.
-        """
+        """Return a value's encoding."""
         out = _Output(_Attempts())
         try:
             self._write(out, dumped(data) if is_model(data) else data)
@@ -235,11 +231,7 @@ class _Attempts:
             self._size = 0
 
     def made(self, branch: _Branch, data: Any) -> bytes | SchemaMismatch:
-        """Return the encoding of a value by a branch, without its index, or why it does not fit.
-
-        Raises:
-            SchemaMismatch: There are too many attempts.
-        """
+        """Return the encoding of a value by a branch, without its index, or why it does not fit."""
         key = id(branch.write), id(data)
         if key in self._known:
             return self._known[key][1]
@@ -527,11 +519,7 @@ _NOT_RECORDS: Final = (str, bytes, int, float, list, tuple, type(None), Decimal,
 
 
 def default_bytes(schema: Any, default: Any) -> bytes:
-    """Return the encoding of a default as a schema's JSON has it.
-
-    Raises:
-        AvroSchemaError: It does not fit its type.
-    """
+    """Return the encoding of a default as a schema's JSON has it."""
     out = bytearray()
     try:
         _put_default(out, schema, default, _Budget())
@@ -550,11 +538,7 @@ class _Budget:
         self._left = _MOST_DEFAULT_PARTS
 
     def take(self) -> None:
-        """Count one part.
-
-        Raises:
-            AvroSchemaError: There are too many.
-        """
+        """Count one part."""
         self._left -= 1
         if self._left < 0:
             raise AvroSchemaError("is without end, or has too many parts")

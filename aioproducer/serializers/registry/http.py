@@ -84,15 +84,7 @@ class RegistrySettings(Unpicklable):
 def addresses(
     given: object, basic_auth: tuple[str, str] | None
 ) -> tuple[tuple[str, ...], tuple[str, str] | None]:
-    """Return the registry's addresses without credentials, and the credentials.
-
-    Args:
-        given: A text with commas, or several texts.
-        basic_auth: User and password, if they are not in an address.
-
-    Raises:
-        ConfigError: there is none, or one is no HTTP address.
-    """
+    """Return the registry's addresses without credentials, and the credentials."""
     texts = given.split(",") if isinstance(given, str) else given
     urls = []
     for text in texts if isinstance(texts, Iterable) else [texts]:
@@ -127,13 +119,7 @@ def _parts_of(text: str) -> SplitResult:
 
 
 class RegistryConnection:
-    """Sends requests to a registry.
-
-    Args:
-        settings: how to reach it.
-        transport: in place of the network.
-        rng: spreads the pauses between tries.
-    """
+    """Sends requests to a registry."""
 
     def __init__(
         self,
@@ -319,11 +305,7 @@ def is_header_value(given: object) -> bool:
 
 
 def check_login(basic_auth: Any, bearer_token: object) -> None:
-    """Refuse credentials that would fail only when they are sent; the error has no values.
-
-    Raises:
-        ConfigError: they are no texts, such as pydantic's `SecretStr`.
-    """
+    """Refuse credentials that would fail only when they are sent; the error has no values."""
     is_pair = isinstance(basic_auth, tuple | list) and len(basic_auth) == 2
     if basic_auth is not None and not (
         is_pair and all(isinstance(each, str) for each in basic_auth)
@@ -341,11 +323,7 @@ def check_login(basic_auth: Any, bearer_token: object) -> None:
 
 
 def check_headers(headers: Mapping[Any, str], bearer_token: object) -> None:
-    """Refuse headers that cannot be sent; the error has no values.
-
-    Raises:
-        ConfigError: a name or a value has characters that a header cannot have.
-    """
+    """Refuse headers that cannot be sent; the error has no values."""
     for place, (name, value) in enumerate(headers.items(), 1):
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
             raise ConfigError(f"the name of header {place} for the schema registry is malformed")

@@ -87,10 +87,6 @@ def check_schema(kind: Any, schema: Any, size: int, *, formats: bool = True) -> 
         schema: Its JSON.
         size: How long it is.
         formats: Whether its patterns must be regular expressions of Python.
-
-    Raises:
-        SchemaError: It is no schema.
-        PatternError: It takes too long to find out.
     """
     from jsonschema.exceptions import SchemaError, best_match
     from jsonschema.validators import validator_for
@@ -162,11 +158,7 @@ def _counted(follow: Callable[..., Any], is_reference: bool) -> Callable[..., An
 
 
 def check_patterns(schemas: Iterable[Any]) -> None:
-    """Refuse schemas whose patterns are malformed, or would be matched by other code than ours.
-
-    Raises:
-        PatternError: There is such a pattern, or there are too many.
-    """
+    """Refuse schemas whose patterns are malformed, or would be matched by other code than ours."""
     waiting = list(schemas)
     of_properties: list[str] = []
     texts_seen: set[str] = set()

@@ -51,10 +51,6 @@ class Linked:
 def linked(schema: Schema, referenced: Mapping[Place, Schema]) -> Linked:
     """Return the schema with its references resolved.
 
-    Args:
-        schema: the schema that is written by.
-        referenced: all that it builds on, directly or not.
-
     Raises:
         ValueError: one is no JSON, has a URI that is too long, or there are too many to resolve.
     """
@@ -100,11 +96,7 @@ class _Uris:
         return urldefrag(self._checked(uri))[0]
 
     def take(self, steps: int) -> None:
-        """Count steps of a search.
-
-        Raises:
-            ValueError: There were too many.
-        """
+        """Count steps of a search."""
         self._left -= steps
         if self._left < 0:
             raise ValueError("it refers to other schemas too often")
@@ -135,11 +127,7 @@ class _Document:
         self._id = _keyword_of_ids(self.content)
 
     def find_ids(self, retrieved_from: str) -> None:
-        """Note the resources in it.
-
-        Args:
-            retrieved_from: the name by which another schema refers to this one.
-        """
+        """Note the resources in it."""
         retrieved_from = self._uris.without_fragment(retrieved_from)
         self.base = self._base_of(self.content, retrieved_from)
         self.ids = {uri: self.uri for uri in (retrieved_from, self.base) if uri}

@@ -55,9 +55,6 @@ class PatternError(Exception):
 class Pattern:
     """One regular expression, searched for as JSON Schema does.
 
-    Args:
-        text: In Python's syntax.
-
     Raises:
         PatternError: It is malformed or too long.
     """

@@ -96,15 +96,7 @@ def files_in_set(files: memoryview) -> list[memoryview]:
 
 
 def fields_in(message: memoryview, most: int = MOST_FIELDS) -> Iterator[tuple[int, memoryview]]:
-    """Yield the number and the content of each field of a message; nothing for a number.
-
-    Args:
-        message: Its bytes.
-        most: How many fields it may have.
-
-    Raises:
-        ProtobufSchemaError: This is no message, or it has more fields.
-    """
+    """Yield the number and the content of each field of a message; nothing for a number."""
     place, end, left = 0, len(message), most
     try:
         while place < end:

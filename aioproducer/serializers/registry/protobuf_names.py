@@ -31,12 +31,7 @@ _DEEPEST: Final = 100
 
 
 def path_in(text: str, wanted: str) -> list[int] | None:
-    """Return the path to a message type, from the outermost type inwards; None without the type.
-
-    Args:
-        text: the schema as a registry gives it.
-        wanted: the type's full name.
-    """
+    """Return the path to a message type, from the outermost type inwards; None without the type."""
     try:
         file = memoryview(base64.b64decode(text, validate=True))
         packages = [_text(each) for number, each in fields_in(file) if number == _PACKAGE]

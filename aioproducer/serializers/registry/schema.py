@@ -116,15 +116,7 @@ def schema_error(context: SerializationContext, reason: str) -> SchemaRegistryEr
 
 
 def refuse_rules(found: RegisteredSchema, option: str) -> None:
-    """Refuse a schema with rules for writers: none is executed here, so data would be unprotected.
-
-    Args:
-        found: the registered schema.
-        option: what the user sets to write without the rules.
-
-    Raises:
-        SchemaRegistryError: there are such rules.
-    """
+    """Refuse a schema with rules for writers: nothing here executes them; `option` allows it."""
     if not found.write_rules:
         return
     rules = ", ".join(f"{rule.name!r} ({rule.type})" for rule in found.write_rules)

@@ -83,9 +83,6 @@ def encoded_parts(
     """Return the columns as they are after encoding, and what is encoded.
 
     Without a column `value` all columns that are no part of a record make up the value.
-
-    Raises:
-        SerializationError: A column cannot be encoded, or there are two of its name.
     """
     names = [name for name, _ in fields]
     parts = []

@@ -105,11 +105,7 @@ class RowWriter:
         ]
 
     def message(self, row: Mapping[str, Any]) -> Message:
-        """Return a row as a message; null leaves a field out.
-
-        Raises:
-            FieldError: The row does not fit.
-        """
+        """Return a row as a message; null leaves a field out."""
         made = {
             name: convert(value)
             for name, convert in self._fields.items()
@@ -141,11 +137,7 @@ class RowWriter:
 
 
 def struct_writer(message: type[Message], kind: pa.DataType, column: str) -> RowWriter:
-    """Return the writer of a column that is a whole message.
-
-    Raises:
-        ConfigError: The column is no struct, or does not fit.
-    """
+    """Return the writer of a column that is a whole message."""
     import pyarrow as pa
 
     if not pa.types.is_struct(kind):

@@ -54,11 +54,7 @@ _ADVICE: Final = (
 
 
 def files_in(text: str) -> list[FileDescriptorProto]:
-    """Return the files of a `FileDescriptorSet` in base64; the last one has the message.
-
-    Raises:
-        ConfigError: This is no such set, or it is beyond the limits of a schema.
-    """
+    """Return the files of a `FileDescriptorSet` in base64; the last one has the message."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
@@ -81,15 +77,7 @@ def files_in(text: str) -> list[FileDescriptorProto]:
 
 
 def file_of(text: str, size: SchemaSize | None = None) -> FileDescriptorProto:
-    """Return the file of a schema as a registry gives it with `format=serialized`.
-
-    Args:
-        text: The schema.
-        size: The other files of the schema that were read before.
-
-    Raises:
-        ConfigError: It is the source text of a `.proto` file, or beyond the limits of a schema.
-    """
+    """Return the file of a schema as a registry gives it with `format=serialized`."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 

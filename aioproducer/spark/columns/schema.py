@@ -54,9 +54,6 @@ def plan_columns(fields: Sequence[tuple[str, str]], topic: str | None) -> ArrowC
     Args:
         fields: names and types, the latter as `DataType.simpleString()` writes them.
         topic: the topic of all rows; it overrules a column `topic`.
-
-    Raises:
-        SerializationError: a column is missing, unknown, there twice or of a wrong type.
     """
     fields = [field for field in fields if field[0] not in _OF_READS]
     names = [name for name, _ in fields]

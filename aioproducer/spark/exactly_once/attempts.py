@@ -56,11 +56,7 @@ class Plan:
     settled: Settled = NOTHING_SETTLED
 
     def is_decided(self, epoch: int, owner: str) -> bool:
-        """Return whether an epoch of this query or job is in Kafka already.
-
-        Raises:
-            CheckpointBehindError: an even later one is.
-        """
+        """Return whether an epoch of this query or job is in Kafka already."""
         if self.decided is None or self.decided_by != owner or self.decided < epoch:
             return False
         if self.decided > epoch:

@@ -30,11 +30,7 @@ _JOIN_S: Final = 5.0
 
 
 class Caller:
-    """Return a client in its own thread; both run from now on.
-
-    Args:
-        config: connection and time limits.
-    """
+    """Return a client in its own thread; both run from now on."""
 
     def __init__(self, config: ProducerConfig) -> None:
         async def opened() -> CoordinatorClient:

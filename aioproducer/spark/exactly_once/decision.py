@@ -142,11 +142,7 @@ def encode(decision: Decision, names: TransactionNames) -> list[str]:
 
 
 def decode(epoch: int, pieces: Mapping[int, str | None], names: TransactionNames) -> Decision:
-    """Return the decision in these numbered pieces; others may be present beside them.
-
-    Raises:
-        DecisionRecordError: they are not what `encode` gave.
-    """
+    """Return the decision in these numbered pieces; others may be present beside them."""
     try:
         return _decode(epoch, pieces, names)
     except (ValueError, LookupError, zlib.error) as error:

@@ -108,11 +108,7 @@ def is_pattern(name: str) -> bool:
 def list_steps(
     spark: SparkSession, inputs: Sequence[str], step_bytes: int = STEP_BYTES
 ) -> list[Step]:
-    """Return the steps of a load of these inputs: files, folders, patterns.
-
-    Raises:
-        SourceError: there is no such input, nothing in it, or a file is in two of them.
-    """
+    """Return the steps of a load of these inputs: files, folders, patterns."""
     steps: list[Step] = []
     known: set[str] = set()
     for name in inputs:
@@ -128,11 +124,7 @@ def list_steps(
 
 
 def format_of(steps: Iterable[Step]) -> str:
-    """Return the format that the names of all files have.
-
-    Raises:
-        SourceError: a name has no format, or the names have several.
-    """
+    """Return the format that the names of all files have."""
     advice = f"name the format: {', '.join(FORMATS)}"
     found: dict[str, str] = {}
     for path in (file.path for step in steps for file in step.files):

@@ -62,11 +62,7 @@ class Input:
 
 
 def rows_of(spark: SparkSession, step: Step, files: Input) -> DataFrame:
-    """Return the rows of a step.
-
-    Raises:
-        SourceError: the files cannot be read so.
-    """
+    """Return the rows of a step."""
     if files.name == "avro":
         return _paths(spark, step)
     reader = spark.read.option("basePath", step.root)

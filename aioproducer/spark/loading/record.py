@@ -81,9 +81,6 @@ class SparkLoadState:
         Args:
             path: The state file.
             goes_on: Whether the load goes on there; if not, the file is going to be replaced.
-
-        Raises:
-            StateError: it is the state of another load that is to go on, or none.
         """
         found = read_state(path, _decoded, of="a load by Spark")
         if found is None or not goes_on:
@@ -123,11 +120,7 @@ class KnownFiles(TransactionAdmin):
     """The files of an exactly-once load, as Kafka stores them."""
 
     async def check(self, load: str, state: SparkLoadState) -> None:
-        """Remember the files of a new load, and compares those of one that was begun.
-
-        Raises:
-            StateError: they are not what they were.
-        """
+        """Remember the files of a new load, and compares those of one that was begun."""
         place = TopicPartition(state.topic, 0)
         wanted = OffsetAndMetadata(state.steps, f"{_MARK}:{state.files}")
         found = (await self.committed_offsets(load, [place])).get(place)
