@@ -9,7 +9,8 @@ before; memory is bounded by the window, the points kept and the refusals kept.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ POINTS_KEPT = 300
 """Points of a `History`: five minutes with one per second."""
 TOPICS_SHOWN = 20
 _FAILURES_SHOWN = 10
+_NOTHING = TopicStats()
 _REFUSALS_KEPT = 20
 
 
@@ -105,18 +107,11 @@ class History:
         }
 
 
-class _TopicTotals(NamedTuple):
-    records: int
-    size: int
-    retried: int
-    failed: int
-
-
 class _Sample(NamedTuple):
     at: float
     statistics: Statistics
     metrics: Mapping[str, float]
-    topics: Mapping[str, _TopicTotals]
+    topics: Mapping[str, TopicStats]
 
 
 class LiveStats:
@@ -135,7 +130,8 @@ class LiveStats:
     ) -> dict[str, Any]:
         """Add a sample; return the figures that follow from it and those before."""
         refusals = refusals or Refusals()
-        sample = _Sample(now, statistics, metrics, _totals(topics or {}))
+        totals = {name: copy(each) for name, each in (topics or {}).items()}
+        sample = _Sample(now, statistics, metrics, totals)
         before = self._samples[-1] if self._samples else sample
         self._samples.append(sample)
         while len(self._samples) > 2 and self._samples[1].at <= now - WINDOW_S:
@@ -186,15 +182,6 @@ def _buffer(statistics: Statistics) -> dict[str, float]:
     }
 
 
-def _totals(topics: Mapping[str, TopicStats]) -> dict[str, _TopicTotals]:
-    return {
-        name: _TopicTotals(
-            each.records_sent, each.bytes_sent, each.records_retried, each.records_failed
-        )
-        for name, each in topics.items()
-    }
-
-
 def _topics(before: _Sample, sample: _Sample) -> list[dict[str, Any]]:
     """Return a row for each topic; of many, the busiest ones. Rows are sorted by name."""
     pending: dict[str, list[PartitionStatistics]] = {}
@@ -202,34 +189,39 @@ def _topics(before: _Sample, sample: _Sample) -> list[dict[str, Any]]:
         pending.setdefault(topic, []).append(partition)
     elapsed = sample.at - before.at
     new = {
-        name: each.records - (before.topics[name].records if name in before.topics else 0)
+        name: each.records_sent - before.topics.get(name, _NOTHING).records_sent
         for name, each in sample.topics.items()
     }
     busiest = sorted(new, key=lambda name: (name not in pending, -new[name], name))[:TOPICS_SHOWN]
     return [
-        _topic(name, before.topics.get(name), sample.topics[name], elapsed, pending.get(name, ()))
+        _topic(
+            name,
+            before.topics.get(name, _NOTHING),
+            sample.topics[name],
+            elapsed,
+            pending.get(name, []),
+        )
         for name in sorted(busiest)
     ]
 
 
 def _topic(
     name: str,
-    earlier: _TopicTotals | None,
-    now: _TopicTotals,
+    earlier: TopicStats,
+    now: TopicStats,
     elapsed: float,
-    partitions: Iterable[PartitionStatistics],
+    partitions: Sequence[PartitionStatistics],
 ) -> dict[str, Any]:
-    earlier = earlier or _TopicTotals(0, 0, 0, 0)
-    partitions = list(partitions)
+    records, size = now.records_sent - earlier.records_sent, now.bytes_sent - earlier.bytes_sent
     return {
         "name": name,
-        "per_second": max(0, now.records - earlier.records) / elapsed if elapsed > 0 else None,
-        "bytes_per_second": max(0, now.size - earlier.size) / elapsed if elapsed > 0 else None,
+        "per_second": max(0, records) / elapsed if elapsed > 0 else None,
+        "bytes_per_second": max(0, size) / elapsed if elapsed > 0 else None,
         "queued": sum(each.queued_records for each in partitions),
         "in_flight": sum(each.in_flight_records for each in partitions),
         "oldest_s": max((each.oldest_s for each in partitions), default=0.0),
-        "retried": now.retried,
-        "failed": now.failed,
+        "retried": now.records_retried,
+        "failed": now.records_failed,
     }
 
 
