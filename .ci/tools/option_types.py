@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 class ProducerOptions(TypedDict, total=False):
     """The options of `Producer`; `aioproducer.config.OPTIONS` has their defaults and limits."""
+
 '''
 
 
@@ -59,7 +60,7 @@ def source() -> str:
             continue
         wrapped = textwrap.wrap(option.doc.replace("\\", "\\\\"), WIDTH - 10)
         doc = "\n    ".join(wrapped)
-        parts.append(f'\n    {each.name}: {each.type}\n    """{doc}"""\n')
+        parts.append(f'    {each.name}: {each.type}\n    """{doc}"""\n')
     formatting = [sys.executable, "-m", "ruff", "format", "-"]
     done = subprocess.run(
         formatting, input="".join(parts), capture_output=True, text=True, check=True
