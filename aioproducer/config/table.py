@@ -26,13 +26,12 @@ from aioproducer.config.option import (
     sendable,
     whole,
 )
-from aioproducer.types import StreamOpener, TopicPartition
+from aioproducer.types import Partitioner, PartitionFunction, StreamOpener, TopicPartition
 
 if TYPE_CHECKING:
     from aioproducer.errors import KafkaError
     from aioproducer.serializers.calling import SerializerFunction
     from aioproducer.serializers.protocol import Serializer
-    from aioproducer.types import Partitioner, PartitionFunction
 
 Acks = Literal["all", "-1", "0", "1", -1, 0, 1]
 """How many replicas must have a record before it counts as delivered; "all" and -1 are the same."""

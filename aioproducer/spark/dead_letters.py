@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aioproducer.errors import InvalidTimestampError
+from aioproducer.errors import InvalidTimestampError, KafkaError
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
-    from aioproducer.errors import KafkaError
     from aioproducer.runtime.bulk.result import FailedRecord
     from aioproducer.spark.rows import Row
 

@@ -23,7 +23,7 @@ from aioproducer.errors import (
 from aioproducer.spark.errors import DecisionUnknownError, SupersededError
 from aioproducer.spark.exactly_once.decision import Decision, TransactionNames, encode
 from aioproducer.spark.exactly_once.ledger import Ledger, superseded
-from aioproducer.spark.plan import Epoch, TaskPlace
+from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
 from aioproducer.spark.replay import Refused, written_without_refused
 from aioproducer.spark.reports.tasks import TaskReport
 from aioproducer.spark.task import send_rows
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from aioproducer.spark.exactly_once.attempts import Plan
-    from aioproducer.spark.plan import SinkPlan
 
 _FENCED: Final = (InvalidProducerEpochError, InvalidProducerIdMappingError, ProducerFencedError)
 _TRIES: Final = 5

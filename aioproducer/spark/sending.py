@@ -29,13 +29,13 @@ from aioproducer.errors import (
 )
 from aioproducer.loader.window import ROW_ERRORS
 from aioproducer.records.arrow import ArrowColumns, ArrowSource
-from aioproducer.runtime.bulk.result import FailedRecord
+from aioproducer.runtime.bulk.result import FailedRecord, SendManyResult
 from aioproducer.runtime.bulk.run import BulkRun
 from aioproducer.runtime.send.validation import LAST_PARTITION
-from aioproducer.spark.dead_letter_files import RefusedRecord
-from aioproducer.spark.dead_letters import dead_letter
+from aioproducer.spark.dead_letter_files import DeadLetterPart, RefusedRecord
+from aioproducer.spark.dead_letters import DeadLetter, dead_letter
 from aioproducer.spark.replay import Items, Refusal, Refused, RowsRefusedError
-from aioproducer.spark.rows import KEPT_BYTES, RefusedRow, RowWindow, row_error
+from aioproducer.spark.rows import KEPT_BYTES, RefusedRow, RowError, RowWindow, row_error
 from aioproducer.spark.topics import wait_for_partition, wait_for_topic
 
 if TYPE_CHECKING:
@@ -43,11 +43,7 @@ if TYPE_CHECKING:
 
     from aioproducer.client.producer import Producer
     from aioproducer.core.metadata.metadata import Metadata
-    from aioproducer.runtime.bulk.result import SendManyResult
     from aioproducer.runtime.delivery import Delivery
-    from aioproducer.spark.dead_letter_files import DeadLetterPart
-    from aioproducer.spark.dead_letters import DeadLetter
-    from aioproducer.spark.rows import RowError
 
 _ROWS_AT_ONCE: Final = 32_768
 _ADVICE_AMONG_OTHERS: Final = (

@@ -29,7 +29,13 @@ from aioproducer.spark.replay import (
     RowsRefusedError,
     written_without_refused,
 )
-from aioproducer.spark.reports.epochs import added, report_of, transactions_of
+from aioproducer.spark.reports.epochs import (
+    EpochReport,
+    TransactionCounts,
+    added,
+    report_of,
+    transactions_of,
+)
 from aioproducer.spark.reports.tasks import TaskReport
 from aioproducer.spark.rows import KEPT_BYTES, RefusedRow
 from aioproducer.spark.sending import Sent, Target, send_batches
@@ -40,7 +46,6 @@ if TYPE_CHECKING:
 
     from aioproducer.blocking import Producer
     from aioproducer.spark.exactly_once.attempts import Plan, TaskResult
-    from aioproducer.spark.reports.epochs import EpochReport, TransactionCounts
 
 _LOG: Final = log.get("spark")
 _REUSED_WORKER: Final = "SPARK_REUSE_WORKER"

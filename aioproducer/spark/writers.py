@@ -21,13 +21,12 @@ from pyspark.sql.datasource import (
 )
 
 from aioproducer.errors import IllegalStateError
-from aioproducer.spark.plan import Epoch, TaskPlace
+from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
 from aioproducer.spark.task import abort, commit, spare_collector, write_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from aioproducer.spark.plan import SinkPlan
     from aioproducer.spark.reports.epochs import EpochReport
     from aioproducer.spark.reports.tasks import TaskReport
 

@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.chunks import Format
 from aioproducer.loader.formats.text import CsvFormat, LinesFormat, NdjsonFormat
-from aioproducer.spark.loading.files import unescaped
+from aioproducer.spark.loading.files import Step, unescaped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-    from aioproducer.spark.loading.files import Step
 
 FILE: Final = "__file"
 """The column with a row's file."""

@@ -9,9 +9,9 @@ Invariants
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -25,9 +25,6 @@ from aioproducer.loader.formats.text import CsvFormat, LinesFormat, NdjsonFormat
 from aioproducer.loader.mapping import MappedRecord, RecordMapping, RowMapper
 from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Fields, RowBatch
 from aioproducer.spark.loading.frames import BROKEN, FILE, Input
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROWS_AT_ONCE: Final = 1000
 REJECTION: Final = "rejection"

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from aioproducer.spark.exactly_once.attempts import NOTHING_SETTLED, Settled
+from aioproducer.spark.exactly_once.attempts import NOTHING_SETTLED, Settled, TaskResult
 
 if TYPE_CHECKING:
-    from aioproducer.spark.exactly_once.attempts import TaskResult
     from aioproducer.spark.plan import TaskPlace
 
 
