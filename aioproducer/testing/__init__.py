@@ -1,7 +1,6 @@
 """Kafka for tests: embedded and virtual clusters, a mock, real brokers on the JVM, and readers.
 
-Owns: the public names, imported when first used. Not here: the CLI. Nothing that produces imports
-this package.
+Nothing that produces imports this package.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Creating, deleting and listing topics on any cluster, over the wire.
 
-Owns: what has to be true before a topic counts as created or deleted. Not here: which kind of
-cluster answers.
-
 Brokers learn of a topic one after the other, so both changes are awaited at every broker: a client
 may bootstrap from any.
 """

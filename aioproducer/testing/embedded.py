@@ -1,8 +1,5 @@
 """The simulated cluster on TCP: real sockets in front of `ClusterState`.
 
-Owns: listening ports, connections, the brokers' clock and the timer for their work without a
-request. Not here: the meaning of requests; every decision is `ClusterState`'s.
-
 Invariants:
 - One request per connection at a time, answered in order, as with a real broker; a long poll or a
   delayed response holds back those after it.

@@ -1,8 +1,5 @@
 """One simulated broker's TCP side: its port, its connections, its waits.
 
-Owns: sockets, connection tasks, and the waiting a `Reply` asks for. Not here: requests beyond
-their header.
-
     read frame -> [frozen?] -> [authenticated?] -> respond -> [long poll] -> [delay] -> write
                -> [mute]
 

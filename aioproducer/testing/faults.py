@@ -1,8 +1,5 @@
 """Faults as sentences: the scripted misbehaviour of an embedded or simulated cluster.
 
-Owns: names for requests and errors, and sentences such as "the next produce to partition 0 answers
-NOT_LEADER_OR_FOLLOWER". Not here: how a fault is carried out (`broker.faults`).
-
 Invariant: a fault strikes what it names and nothing else, as often as it says; `struck` counts.
 """
 

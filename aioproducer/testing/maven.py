@@ -1,9 +1,5 @@
 """Jars for the tests, resolved by the user's own Maven.
 
-Owns: turning `group:artifact:version` into paths of jars, and remembering the answer. Not
-here: what the jars are for, or where they come from: Maven's own configuration (settings.xml,
-mirrors, the local repository) decides.
-
 Invariants: a resolved class path is kept in the user's cache directory and believed only while
 every jar of it still exists; one process resolves at a time (a file lock), the others find its
 answer; every wait has a bound, and Maven never outlives it.

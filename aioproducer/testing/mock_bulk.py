@@ -1,7 +1,4 @@
-"""`send_many` and `send_arrow` of a `MockProducer`: record after record, then their outcomes.
-
-Owns: the counting. Not here: how a record is accepted.
-"""
+"""`send_many` and `send_arrow` of a `MockProducer`: record after record, then their outcomes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""MockProducer: a producer for unit tests, without brokers and without a network.
-
-Owns: what Java's `MockProducer` can do: records that wait until the test completes or fails them,
-the history, scripted errors, transactions with their offsets. Not here: brokers; arguments,
-serializers and the states of a producer are checked by `Producer` itself.
+"""MockProducer: a producer for unit tests, without brokers or network, that does what Java's does.
 
     send() -> waiting --complete_next()--> acknowledged         at once with `auto_complete`
                       --error_next(e)----> failed

@@ -1,8 +1,4 @@
-"""The records of a `MockProducer` that wait for what a test does with them.
-
-Owns: what a record becomes, partitions and offsets, its delivery. Not here: transactions, the
-states of a producer.
-"""
+"""The records of a `MockProducer` that wait for what a test does with them."""
 
 from __future__ import annotations
 

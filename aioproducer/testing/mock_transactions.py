@@ -1,9 +1,6 @@
 """The transactions of a `MockProducer`.
 
-Owns: their states, what is refused when, the offsets they carry. Not here: records; the
-producer has them.
-
-    new --init--> ready --begin--> begun --commit, abort--> ready
+new --init--> ready --begin--> begun --commit, abort--> ready
 """
 
 from __future__ import annotations

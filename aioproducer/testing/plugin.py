@@ -1,7 +1,5 @@
 """The pytest plugin: brokers, a mock and virtual time as fixtures.
 
-Owns: fixtures and the marker that configures them. Not here: what tests do with them.
-
 Invariant: loading it imports nothing but pytest and the package's own names; a fixture imports
 what it needs when a test asks for it.
 

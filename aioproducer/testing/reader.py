@@ -1,8 +1,5 @@
 """Reading a topic back, from its start to the end it had when the reading began.
 
-Owns: the walk over partitions and leaders, fetch sizes, what to do when a leader moves. Not
-here: which kind of cluster answers; the producer.
-
 Invariants:
 - Each record comes once and in offset order per partition; every batch's CRC is checked.
 - Control records are never among the records; what belongs to an aborted or an undecided

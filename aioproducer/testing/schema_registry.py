@@ -1,8 +1,5 @@
 """A schema registry in this process, for tests of serializers.
 
-Owns: the answers of Confluent's API, and the compatibility of Avro records. Not here:
-sockets; a `SchemaRegistry` is given its `transport`.
-
 Invariant: statuses, codes and fields of answers are those that the API's documentation gives;
 schemas of other formats than Avro are always compatible.
 """

@@ -1,7 +1,5 @@
 """The embedded cluster in a thread, for tests that have no event loop, or another one.
 
-Owns: the thread, and calls into it. Not here: what a cluster does.
-
 Invariants
 - The brokers answer while the test blocks, whatever it runs: threads, subprocesses, another loop.
 - Every call here has a bound; `stop` leaves neither thread nor socket.

@@ -1,8 +1,5 @@
 """Time travel: a test on virtual time, with brokers and a network on virtual time as well.
 
-Owns: putting a virtual loop, a cluster and the network between together, and the end of a test.
-Not here: what is tested.
-
 Invariants
 - Nothing waits: `asyncio.sleep(3600)` and a timeout of two minutes end at once, in their order.
 - The producer is the real one; only its connections, its clock and its chance are given.

@@ -1,9 +1,5 @@
 """A small client for the tools that inspect a cluster from outside: one request at a time.
 
-Owns: connections to bootstrap servers and brokers, version choice, which failures are worth another
-try. Not here: the requests, the producer's own network layer (a tool that checks the producer
-shares nothing with it but the wire format).
-
 Invariants: every wait ends at the client's deadline with a `KafkaTimeoutError` that names the last
 failure; a connection that failed is closed and dialed anew; `close()` leaves nothing open.
 """

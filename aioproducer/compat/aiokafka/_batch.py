@@ -1,8 +1,5 @@
 """`BatchBuilder`: records that a program gathers itself and sends in one call.
 
-Owns: the records, their sizes, the checks of one record's parts (for `send()` too). Not here:
-sending.
-
 Invariants: sizes are those of Kafka's record format 2; a builder that has refused a record as it
 was full, or was closed, takes no more; the first record always fits.
 """

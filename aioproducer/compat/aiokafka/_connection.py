@@ -1,7 +1,4 @@
-"""`Producer` with the private members that the drop-in for aiokafka needs.
-
-Not here: aiokafka's names and errors.
-"""
+"""`Producer` with the private members that the drop-in for aiokafka needs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """`AIOKafkaProducer`: aiokafka's interface, implemented by this package's producer.
 
-Owns: the calls, their argument errors, the futures they return, the warning about an unclosed
-producer. Not here: options (`_settings`), conversion of errors (`_translation`).
-
 Invariants
 - A `start()` that fails leaves nothing open and may be repeated; one that succeeds is the last.
 - Serializers run here, so that the caller gets their exceptions unchanged.

@@ -1,8 +1,6 @@
 """A multi-broker Kafka as a pure state machine.
 
-Owns: everything a cluster decides: topics, leaders, logs, validation, transactions, groups'
-offsets, responses, scripted faults. Not here: sockets, tasks, the clock (`now_ms` is passed in), a
-random source (`rng` is passed in). `aioproducer.testing.embedded` serves it on TCP.
+`aioproducer.testing.embedded` serves it on TCP.
 
     settings, refusal < log, producers, markers, telemetry < topics, placement, validation
         < transactions/* < shared_state < api/* < dispatch < cluster

@@ -1,8 +1,5 @@
 """From a request's bytes to a response's bytes: which API, which version, which fault.
 
-Owns: the table of what the simulated brokers serve, version refusal, connection faults. Not
-here: what an API does, sockets.
-
 A broker that cannot read a request has one answer: it closes the connection. The exception is
 ApiVersions in a version it lacks, answered in v0 with UNSUPPORTED_VERSION and the versions it has
 (KIP-511).

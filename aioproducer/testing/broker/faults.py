@@ -1,8 +1,5 @@
 """Scripted misbehaviour of the simulated brokers.
 
-Owns: the list of faults and how often each may still strike. Not here: requests' contents
-beyond API, node, topic and partition; what striking does (the handlers and the dispatcher do it).
-
 Two kinds of fault:
 - an `ErrorAnswer` concerns one topic or partition inside a request, before or after the work;
 - a `ConnectionFault` concerns a whole request: its connection drops, its answer comes late, never,

@@ -1,8 +1,5 @@
 """One partition's log: record batches in offset order, kept as the bytes a consumer will get.
 
-Owns: base offsets, the log's two ends, reading by offset and by time, retention by size. Not here:
-write permission (leaders, epochs), validation, requests.
-
 Invariants:
 - Batches are whole and contiguous: each begins at the previous one's last offset plus one.
 - `start_offset <= every stored base offset`; `end_offset` grows, except by `truncate_to`.

@@ -1,8 +1,5 @@
 """Transactions as one partition sees them: markers, what is undecided, what was aborted (KIP-98).
 
-Owns: the bytes of a marker, the last stable offset, the index of aborted transactions. Not
-here: coordinators, leaders, requests.
-
 Invariants:
 - The last stable offset is at most the high watermark and at most the first offset of every
   transaction that has not ended below the high watermark.

@@ -1,8 +1,4 @@
-"""The placement of new partitions' replicas.
-
-Owns: the rotation over the brokers, and what is refused as impossible. Not here: which brokers
-are up, partitions themselves.
-"""
+"""The placement of new partitions' replicas."""
 
 from __future__ import annotations
 

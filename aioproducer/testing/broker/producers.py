@@ -1,8 +1,5 @@
 """A partition's state of idempotent producers, to detect duplicates and gaps (KIP-98).
 
-Owns: per producer id the epoch and the last five batches. Not here: logs, topics, requests; the
-validity of producer ids (brokers do not check that an id was ever given out either).
-
 Rules (Java: ProducerStateManager, ProducerAppendInfo):
 - A batch equal in epoch and sequences to one of the last five is a duplicate: not written again,
   its first answer is repeated.

@@ -1,8 +1,4 @@
-"""The one exception with which the simulated broker refuses (part of) a request.
-
-Owns: how a refusal carries its error code, its text and the records at fault (KIP-467). Not here:
-the response it ends up in.
-"""
+"""The one exception with which the simulated broker refuses (part of) a request, as in KIP-467."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """A partition whose followers lag: one log end per replica, a high watermark, truncation.
 
-Owns: how far each replica has the leader's log, what is committed, what a change of leader costs.
-Not here: when a follower fetches, which brokers are up, when the controller elects; the owner of
-the clock calls `fetch`, `shrink_isr`, `lose_replica` and `regain_replica`.
-
 `log` is the log of the leader, or of the last one while there is none. Every other replica has a
 prefix of it: replicas cut off what their leader lacks before they follow it (KIP-101), so no
 replica's own tail has to be kept.

@@ -1,8 +1,5 @@
 """Settings of a simulated cluster: its brokers, its options, its topics' options.
 
-Owns: the values a cluster is started with, and the one table of topic options it supports. Not
-here: logs, requests, sockets.
-
 Invariants:
 - An option name that Kafka does not have is refused (INVALID_CONFIG), one that Kafka has but that
   changes nothing here (segment sizes, flush intervals ...) is kept and described, as by a broker.

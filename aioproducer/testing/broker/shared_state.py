@@ -1,9 +1,5 @@
 """State that all brokers of a cluster share: topics, leaders, transactions, offsets.
 
-Owns: which brokers are up, which topics exist, the leaders, and every change of these. Not here:
-requests, sockets, tasks, the clock, a random source: `now_ms` and `rng` come from the caller, so
-the same calls give the same cluster, on TCP as on virtual time.
-
 Invariants:
 - All brokers share one view, a change is known to every broker at once, unless a subclass says
   otherwise (`known_brokers`, `known_leadership`).

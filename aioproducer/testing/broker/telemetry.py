@@ -1,8 +1,5 @@
 """Client metrics on brokers with a metrics plugin: subscriptions and pushes (KIP-714).
 
-Owns: the subscription, the ids handed out, the checks on a push, the list of what arrived in
-readable form. Not here: requests as bytes, connections.
-
 Invariants: a client that pushes too early is throttled, unless the push is its terminating one;
 after that it is refused (Java: `ClientMetricsManager`).
 """

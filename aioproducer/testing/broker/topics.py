@@ -1,8 +1,5 @@
 """Topics and partitions of the simulated cluster: replicas, leader, epoch, log.
 
-Owns: a partition's place on brokers and the append of a validated batch. Not here: requests, which
-brokers are up (`ClusterState` passes it in), when faults strike.
-
 Replication is instantaneous here: every replica in `isr` has every batch, so a new leader never
 loses one and the high watermark is the log's end. `ReplicatedPartition` is the slower kind.
 

@@ -1,8 +1,7 @@
 """Checks of a broker before it appends a produced batch.
 
-Owns: the checks of one partition's record data, in a real broker's order and with its codes (Java:
-ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator). Not here:
-leaders, offsets already given, responses.
+Their order and codes are those of Java: ProduceRequest.validateRecords, LogValidator and
+UnifiedLog.analyzeAndValidateRecords.
 
 Records are decoded only where the answer depends on them: a compacted topic (keys), a lower
 timestamp bound, an upper one that was crossed (which records?), or `verify_records`.

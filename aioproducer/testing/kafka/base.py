@@ -1,8 +1,5 @@
 """The common interface of every kind of real Kafka cluster for tests.
 
-Owns: the interface, the bounded wait for readiness, the context managers. Not here: how
-brokers are run.
-
 All methods block and may be called from any thread; asyncio code calls them through
 `asyncio.to_thread`, or uses `async with`, which does so.
 """

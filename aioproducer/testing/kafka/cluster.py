@@ -1,7 +1,5 @@
 """Real Kafka brokers as JVM processes on this machine.
 
-Owns: a cluster of `BrokerProcess`, its directory and its end. Not here: pytest, clients.
-
 Invariants: brokers and their directory are gone after `close()`, after the process ends and after
 a failed `open()`, except the logs of a failed start; only the process that opened a cluster
 closes it (a fork inherits the object, not the brokers).

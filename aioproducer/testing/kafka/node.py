@@ -1,8 +1,5 @@
 """One broker process on this machine.
 
-Owns: formatting its storage, its JVM, its signals, its log. Not here: the other brokers
-beyond the settings it is given.
-
     new --start--> running --stop/kill--> ended --start--> running ...
                    running --pause--> frozen --resume--> running
 

@@ -1,7 +1,4 @@
-"""Ports for servers that come and go.
-
-Owns: choosing them. Not here: what will listen.
-"""
+"""Ports for servers that come and go."""
 
 from __future__ import annotations
 

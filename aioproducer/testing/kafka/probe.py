@@ -1,7 +1,6 @@
 """Asks one broker for its metadata: the proof that it serves, before any test relies on it.
 
-Owns: one ApiVersions and one Metadata round trip on a blocking socket. Not here: how the broker is
-run. Every wait has a bound.
+Every wait has a bound.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Differences between releases of Kafka: their jars, the Java they run on.
-
-Owns: that table. Not here: processes, ports, files on disk.
-"""
+"""Differences between releases of Kafka: their jars, the Java they run on."""
 
 from __future__ import annotations
 

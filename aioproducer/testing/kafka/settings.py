@@ -1,7 +1,5 @@
 """The server.properties of one broker of a small test cluster.
 
-Owns: which settings a test cluster has, and how they are written. Not here: processes.
-
 Each broker is a controller as well (KRaft, combined mode). Internal topics are small, replicated
 three times where there are three brokers, so that any one of them may be killed.
 """

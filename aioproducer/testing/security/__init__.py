@@ -1,8 +1,4 @@
-"""The broker's side of TLS and SASL for the embedded cluster.
-
-Owns: the requirements of a listener (`ListenerSecurity`), the gate a connection has to pass
-(`gate`), the server's half of the mechanisms (`mechanisms`). Not here: sockets, requests.
-"""
+"""The broker's side of TLS and SASL for the embedded cluster."""
 
 from aioproducer.testing.security.gate import ListenerSecurity, SaslGate
 

@@ -1,7 +1,6 @@
 """The gate in front of a broker's requests: closed until the client has authenticated.
 
-Owns: the state of one connection's authentication, sessions that end (KIP-368). Not here: sockets,
-requests after authentication.
+Its sessions end (KIP-368).
 
     state     let through                        next
     --------  ---------------------------------  -----------------------------------------------

@@ -1,7 +1,7 @@
 """The server's half of PLAIN, SCRAM and OAUTHBEARER.
 
-Owns: checking proofs. Not here: frames, sessions. Written apart from the client's half, from
-the RFCs, so that a mistake in one does not hide in the other.
+Written apart from the client's half, from the RFCs, so that a mistake in one does not hide in the
+other.
 
 Each is a generator: it is sent the client's tokens and yields the responses; it returns when the
 client has authenticated, with the milliseconds for which that is valid (None: for ever), and raises

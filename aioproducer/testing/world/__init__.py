@@ -1,14 +1,9 @@
 """A Kafka cluster, a network and a clock that exist only here: virtual time, nothing is opened.
 
-Owns: the parts of a simulated world; its users decide what else happens in it
-(`aioproducer.testing.virtual`, and this repository's own simulation of failures):
-
-    loop        virtual time                       spec       what a world is made of; chance
-    network     names, dials, connections          faults     what can go wrong, and is repaired
-    pipe        bytes under way                    weather    what of it is in force
-    transport   the producer's end                 trace      what happened, line by line
-    cluster     replication, elections             producer   production code, put into place
-    server      a broker's end                     world      all of it
-
-Not here: what is tested.
+loop        virtual time                       spec       what a world is made of; chance
+network     names, dials, connections          faults     what can go wrong, and is repaired
+pipe        bytes under way                    weather    what of it is in force
+transport   the producer's end                 trace      what happened, line by line
+cluster     replication, elections             producer   production code, put into place
+server      a broker's end                     world      all of it
 """

@@ -1,8 +1,5 @@
 """The simulated cluster in time: followers fetch, leaders shrink the ISR, the controller elects.
 
-Owns: when each of these happens, on the loop of the run; the outdated metadata of a lagging broker.
-Not here: connections, the producer.
-
     crash ---session timeout---> fenced: out of every ISR, its partitions get another leader
     append ---a follower's lag---> fetched: high watermark moves, acks=all is answered
     lagging for too long ---> out of the ISR       caught up again ---> back in

@@ -1,8 +1,5 @@
 """Faults: values with a virtual time that do something to a `World`.
 
-Owns: the base class, what faults can be aimed at, what they may change. Not here: any kind of
-fault, the producer, the oracles.
-
 A schedule is a list of these. Leaving some out never changes what the others are, so a failing
 schedule can be shrunk and replayed.
 

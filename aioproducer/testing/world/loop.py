@@ -1,7 +1,5 @@
 """An event loop on virtual time: no descriptor, no thread, no waiting.
 
-Owns: the clock, and what ends a run that cannot go on. Not here: networks, producers.
-
 Invariants:
 - `time()` does not advance while anything is runnable, unless `longest_turn_s` is set, and then
   jumps to the next timer, exactly; no timer fires early, not even by the nanosecond that asyncio

@@ -1,8 +1,5 @@
 """The network of a run: names, dials, and byte streams with latency, between producer and brokers.
 
-Owns: `SimNetwork`, the `Dialer` the producer gets, and what a connection is made of. Not here:
-Kafka's protocol; the brokers' side is passed to `listen`.
-
     producer's transport --Pipe--> broker's end
     producer's transport <--Pipe-- broker's end
 

@@ -1,8 +1,5 @@
 """One direction of a connection: an ordered queue of what is under way.
 
-Owns: when what was sent arrives, and in which pieces. Not here: sender, receiver, the meaning of
-bytes.
-
 Invariant: everything arrives in the order it was sent, later than it was sent, unless it is cut.
 """
 

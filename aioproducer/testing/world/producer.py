@@ -1,8 +1,4 @@
-"""The producer in a world: production code with that world's network, chance and clock.
-
-Owns: the three replacements, and the poisoning of memory that was given back. Not here: what
-the producer is used for.
-"""
+"""The producer in a world: production code with that world's network, chance and clock."""
 
 from __future__ import annotations
 

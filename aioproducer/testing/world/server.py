@@ -1,8 +1,5 @@
 """A simulated broker's side of its connections: frames in, answers out, on virtual time.
 
-Owns: sessions, the order of requests within one, waiting, freezing, crashing. Not here: what a
-request means (`ClusterState.respond`), how bytes travel.
-
     bytes -> frame -> service time -> respond -> [wait for replicas] -> [delay] -> write -> [mute]
 
 Invariants:

@@ -1,7 +1,5 @@
 """The parts of a world: brokers, topics, speeds of network and cluster, sources of chance.
 
-Owns: these values. Not here: what is done in the world.
-
 Invariant: the seed is split into one source of chance per purpose, so that what one draws more or
 less changes nothing for the others.
 """

@@ -1,7 +1,7 @@
 """The events of a run, line by line, and its fingerprint.
 
-Owns: the lines. Not here: what they mean. Two runs are the same if their digests are equal;
-nothing that depends on addresses, hashes or the real clock may enter a line.
+Two runs are the same if their digests are equal; nothing that depends on addresses, hashes or the
+real clock may enter a line.
 """
 
 from __future__ import annotations

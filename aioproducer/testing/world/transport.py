@@ -1,8 +1,5 @@
 """The producer's end of a simulated connection, as asyncio's streams want it.
 
-Owns: what was written and has not left, flow control, the checks of the producer's writes. Not
-here: the network, Kafka.
-
 Invariant: what is written is copied when it fits into the send window, not before. Memory that
 changes until then is sent as garbage.
 """

@@ -1,7 +1,5 @@
 """The disturbances of the network that are in force now, and how often each was felt.
 
-Owns: conditions with an end. Not here: connections, where conditions come from.
-
 Invariant: a condition counts a hit only when it changed what would have happened.
 """
 

@@ -1,8 +1,5 @@
 """Network, cluster, brokers and clocks on virtual time, and the faults that change them.
 
-Owns: making them of a `WorldSpec`, when faults strike, the healing, what was felt. Not here:
-the producer, the guarantees.
-
 Invariant: after `heal` nothing is disturbed any more, and nothing ever will be.
 """
 

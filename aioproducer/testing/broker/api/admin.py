@@ -1,7 +1,6 @@
 """CreateTopics (19), DeleteTopics (20), CreatePartitions (37), DescribeConfigs (32).
 
-Owns: the translation between the admin messages and `ClusterState`. Not here: how topics are
-placed or checked. Any broker serves them, as a KRaft broker forwards them to the controller.
+Any broker serves them, as a KRaft broker forwards them to the controller.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The context of every API handler, and its results besides a response.
-
-Owns: the context of one request (which broker, which version, when) and the two other ways a
-request can end: a long poll and a closed connection. Not here: any single API.
-"""
+"""The context of every API handler, and its results besides a response."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""FindCoordinator (10): the coordinator of a transactional id or a group.
-
-Owns: the two layouts of request and response. Not here: what coordinators do.
-"""
+"""FindCoordinator (10): the coordinator of a transactional id or a group."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Fetch (1) and ListOffsets (2): reading the log back.
 
-Owns: limits and long polls of Fetch, the special timestamps of ListOffsets. Not here: how
-batches are stored.
-
 Every fetch is answered without a session (session id 0), which makes clients name all their
 partitions every time (KIP-227). No client reads beyond the high watermark, and a committed read not
 beyond the last stable offset (KIP-98); its response names the transactions to leave out.

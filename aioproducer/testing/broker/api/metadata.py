@@ -1,8 +1,5 @@
 """Metadata (3) and DescribeCluster (60): brokers, topics and leaders.
 
-Owns: the description of brokers, topics and leaders, and auto-creation. Not here: how a topic gets
-its replicas.
-
 A topic auto-created by a request is answered UNKNOWN_TOPIC_OR_PARTITION that once and is there the
 next time, as with a real broker, whose creation takes a moment (Java: AutoTopicCreationManager).
 """

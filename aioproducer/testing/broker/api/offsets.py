@@ -1,8 +1,4 @@
-"""OffsetCommit (8), OffsetFetch (9) and TxnOffsetCommit (28): positions of consumer groups.
-
-Owns: the translation between the messages and `GroupCoordinators`, topic ids included. Not
-here: when an offset counts.
-"""
+"""OffsetCommit (8), OffsetFetch (9) and TxnOffsetCommit (28): positions of consumer groups."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """Produce (0): what a leader does with record batches.
 
-Owns: the walk over a request's partitions, the order of checks (acks, topic, leader, in-sync
-replicas, records, sequence), the wait for replication and the response's leader hints. Not
-here: how a batch is validated, stored or replicated.
-
 With `acks=0` there is no response; an error then closes the connection, the only way for a broker
 to report it (Java: KafkaApis.handleProduceRequest).
 """

@@ -1,7 +1,4 @@
-"""SASL on a listener without authentication: the responses of a broker that lets all clients in.
-
-Owns: the two refusals. Not here: authentication itself, which ends before requests get here.
-"""
+"""SASL on a listener without authentication: the responses of a broker that lets all clients in."""
 
 from __future__ import annotations
 

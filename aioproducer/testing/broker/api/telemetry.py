@@ -1,7 +1,4 @@
-"""GetTelemetrySubscriptions (71) and PushTelemetry (72): metrics of clients (KIP-714).
-
-Owns: the two requests. Not here: the use of the metrics; that is `TelemetryReceiver`'s.
-"""
+"""GetTelemetrySubscriptions (71) and PushTelemetry (72): metrics of clients (KIP-714)."""
 
 from __future__ import annotations
 

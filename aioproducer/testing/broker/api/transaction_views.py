@@ -1,8 +1,4 @@
-"""ListTransactions (66) and DescribeTransactions (65): the coordinators' transactions.
-
-Owns: filters, and the translation of a transaction into the messages (KIP-664). Not here: the
-rules of transactions.
-"""
+"""ListTransactions (66) and DescribeTransactions (65): the coordinators' transactions (KIP-664)."""
 
 from __future__ import annotations
 

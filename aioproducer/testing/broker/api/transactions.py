@@ -1,8 +1,5 @@
 """InitProducerId (22), AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26): the
 life of a transaction as a producer drives it.
-
-Owns: the translation between the messages and `TransactionCoordinators`, and which error an old
-version of a request is answered. Not here: the rules of transactions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """The transaction coordinators of a cluster: the effect of each of their requests.
 
-Owns: the transactions by transactional id, permission to change them, timeouts, and the work that
-follows a response. Not here: messages, versions of requests.
-
 Every coordinator is here, since the state is the cluster's; `CoordinatorShards` decides which
 broker may use it. Steps that take time (markers, timeouts) happen in `advance`.
 """

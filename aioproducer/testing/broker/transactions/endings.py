@@ -1,8 +1,5 @@
 """Writing commit and abort markers: the steps of one transaction from Prepare to Complete.
 
-Owns: which partitions still need their marker, one step at a time, and what interrupts that. Not
-here: why a transaction ended, requests.
-
 A step writes to one partition. It has to be repeated where the leader is away, or loses the marker
 before it is replicated; and all of them where the transaction's coordinator changes in between,
 since the new one only has the decision (Java: TransactionMarkerChannelManager). A marker may so be

@@ -1,7 +1,6 @@
 """Consumer groups as far as producers touch them: offsets, also those of open transactions.
 
-Owns: committed and pending offsets per group, the check of a commit's member and generation
-(KIP-447). Not here: how members join (a test sets them), messages.
+A commit's member and generation are checked (KIP-447).
 
 Invariants:
 - A pending offset becomes a committed one by its transaction's commit marker alone, and not if a

@@ -1,8 +1,5 @@
 """Coordinators: the partitions of the two internal topics, and their leaders.
 
-Owns: the mapping of a transactional id or a group to its partition and broker, and the error of a
-broker that is not, or not yet, the coordinator. Not here: transactions, offsets, requests.
-
 An internal topic is created when it is first needed. Its partitions hold leadership only; their
 state is part of the cluster, as everything replicated is, and outlives every broker.
 """

@@ -1,7 +1,6 @@
 """One transactional id: its producer id and epoch, and the transitions of its transaction.
 
-Owns: the rules by which a transaction begins, is fenced, ends and rotates its producer id (Java:
-TransactionMetadata, TransactionCoordinator). Not here: coordinators, markers, requests.
+The rules are those of Java's `TransactionMetadata` and `TransactionCoordinator`.
 
     Empty ---------> Ongoing ---> PrepareCommit ---> CompleteCommit --+
       |                |  ^                                           |
