@@ -1,8 +1,5 @@
 """Interceptors: objects that see every record before it is sent, and its outcome (KIP-42).
 
-Owns: the protocol for users, `ClusterInfo`, and what a usable interceptor is. Not here: when
-they are called.
-
 Every method is optional and a plain function, called in the event loop: it must be quick and must
 not wait. What one raises is logged and harms no record. Interceptors are called in the order of the
 `interceptor_classes` option.

@@ -1,7 +1,5 @@
 """Partitioners: how a record without an explicit partition gets one.
 
-Owns: the built-in partitioners and their names in the `partitioner`
-option. Not here: the accumulator; the meaning of "sticky" (a partitioner asks for it by None).
 Invariants: the same key goes to the same partition as in the Java client (`murmur2`) or in
 librdkafka (`consistent`) as long as the number of partitions stays the same; a partitioner without
 keys prefers partitions that have a leader.

@@ -1,8 +1,5 @@
 """The response to a client of an application when Kafka cannot take its record.
 
-Owns: which errors are answers to a request and with which status. Not here: web frameworks,
-what applications send.
-
 | error | status | |
 |---|---|---|
 | a time limit, a full buffer, a lost broker, or what else may pass; closing | 503 | Retry-After |

@@ -1,8 +1,5 @@
 """Transactions seen from outside: ending prepared and orphaned ones, positions of groups.
 
-Owns: the calls that need no producer, and the meaning of a response for their caller. Not here:
-requests, connections; `runtime.tasks.coordinator_client` has them.
-
 Invariants
 - A transaction is ended by producer id and epoch: never one that was begun later.
 - An outcome that cannot be determined is an error, never a success.

@@ -1,7 +1,4 @@
-"""Plain value types shared by every package and by users.
-
-Owns: names and shapes. Not here: anything else of the package.
-"""
+"""Plain value types shared by every package and by users."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Checks of a user's functions and objects before they are called.
-
-Owns: distinguishing functions from coroutine functions. Not here: their purpose.
-"""
+"""Checks of a user's functions and objects before they are called."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Packages that only some users need.
-
-Owns: the error when one is missing: a `ConfigError` where an option asks for it, an `ImportError`
-where a module of ours is nothing without it. Not here: their use.
-"""
+"""Packages that only some users need."""
 
 from __future__ import annotations
 

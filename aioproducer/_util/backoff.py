@@ -1,7 +1,5 @@
 """Exponential backoff with jitter (KIP-144, KIP-580).
 
-Owns: the one formula every retry, reconnect and connection-setup delay follows. Not here:
-what is being retried, nor the clock.
 Invariant: a delay is never above `maximum_s`; a maximum below the initial delay makes the maximum a
 constant delay, as `retry.backoff.max.ms` is documented.
 """

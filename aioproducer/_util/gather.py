@@ -1,7 +1,4 @@
-"""Waits for several coroutines at once, and leaves none running.
-
-Owns: that. Not here: what they are.
-"""
+"""Waits for several coroutines at once, and leaves none running."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Logging: one logger per layer, and a limit for lines that a broken cluster repeats.
 
-Owns: the loggers' names and the limit. Not here: what is logged, handlers; an application
-configures those through the standard `logging` module. Without any configuration Python writes
-warnings and errors to standard error.
+Without any configuration Python writes warnings and errors to standard error.
 
 Invariants: no record's key, value or headers reaches a logger; nothing is logged per record; a line
 is printable and bounded, whatever names a broker has sent. The clock is the caller's.

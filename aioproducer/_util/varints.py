@@ -1,8 +1,4 @@
-"""Varints of any size, seven bits a byte, low ones first: Protobuf's, and Avro's with `zigzag`.
-
-Owns: writing them where a few are written. Not here: `wire` and `records` have other functions,
-bounded for Kafka and fast per record.
-"""
+"""Varints of any size, seven bits a byte, low ones first: Protobuf's, and Avro's with `zigzag`."""
 
 from __future__ import annotations
 

@@ -1,13 +1,10 @@
 """The producer for synchronous callers: one event loop in a separate daemon thread.
 
-    from aioproducer.blocking import Producer
+from aioproducer.blocking import Producer
 
-    with Producer(bootstrap_servers="localhost:9092") as producer:
-        handle = producer.send("orders", b"value", key=b"key")
-        print(handle.result(timeout=10).offset)
-
-Owns: the thread, the bounded hand-over to it, waiting in threads. Not here: batches, requests,
-connections; `aioproducer.Producer` does the work.
+with Producer(bootstrap_servers="localhost:9092") as producer:
+    handle = producer.send("orders", b"value", key=b"key")
+    print(handle.result(timeout=10).offset)
 """
 
 from aioproducer.blocking.handle import DeliveryHandle

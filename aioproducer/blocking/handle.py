@@ -1,8 +1,5 @@
 """DeliveryHandle: one record's outcome, for threads.
 
-Owns: waiting for a delivery outside its loop, callbacks, records that were refused after they had
-been handed over. Not here: how records are handed over.
-
 Invariants
 - Making one costs one small object; a lock is made only if a thread waits.
 - `_delivery` is set once, in the loop's thread; `_watchers` are attached there, after that.

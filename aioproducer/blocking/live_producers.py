@@ -1,7 +1,5 @@
 """The running producers of this process; they are closed at its exit, and dropped after a fork.
 
-Owns: the list of those that were started and not closed. Not here: how one is closed.
-
 Invariant: at exit all close at the same time, each within its `exit_timeout`, so that the longest
 one bounds them all; closing runs after all threads but daemons have ended, so that no record that
 such a thread sends is cut off. The end of a process of `multiprocessing` is an exit, too.

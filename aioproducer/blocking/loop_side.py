@@ -1,8 +1,5 @@
 """The part of the blocking producer that runs in the loop.
 
-Owns: the asynchronous producer, the submission queue in front of it, the order between the two. Not
-here: waiting threads.
-
 Invariants
 - Everything here runs in the loop's thread; what other threads read is set before they may read it.
 - A call takes effect after the records handed over before it.

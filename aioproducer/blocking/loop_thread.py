@@ -1,8 +1,5 @@
 """One event loop in a daemon thread.
 
-Owns: the thread, its start and end, how other threads call coroutines in it, the guards against
-waiting where that would never end. Not here: records.
-
 Invariants
 - Every wait checks every `_CHECK_INTERVAL_S` whether the thread runs: a dead loop blocks no caller.
 - `lock` can be taken again by its owner, since a signal handler may send in the middle of a send.

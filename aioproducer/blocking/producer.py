@@ -1,8 +1,5 @@
 """Producer for synchronous callers.
 
-Owns: the public calls, the checks that let a mistake be raised by the call that made it, the
-thread's lifetime, fork and the interpreter's exit. Not here: batches, requests, connections.
-
     new --start()--> starting --> running --close()--> closed
 
 A close meanwhile ends a start.

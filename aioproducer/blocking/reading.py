@@ -1,7 +1,4 @@
-"""Items that the calling thread reads and the loop sends, some at a time.
-
-Owns: the two blocks that may be under way. Not here: what an item is.
-"""
+"""Items that the calling thread reads and the loop sends, some at a time."""
 
 from __future__ import annotations
 

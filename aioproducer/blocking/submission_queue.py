@@ -1,9 +1,5 @@
 """The hand-over: records from any thread into the producer.
 
-Owns: the bounded list that threads fill and the loop takes as a whole, the threads that wait for
-space in it, the outcome of a record that is refused after it was taken. Not here: how a record is
-checked or batched.
-
 Invariants
 - A thread's records are appended in the order of its calls; threads that wait for space are served
   first come, first served.

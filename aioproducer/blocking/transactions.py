@@ -1,7 +1,4 @@
-"""Transactions for threads: the calls of `aioproducer.Producer`, and a `with` block.
-
-Owns: what leaving the block does. Not here: loops, threads, how a call is made.
-"""
+"""Transactions for threads: the calls of `aioproducer.Producer`, and a `with` block."""
 
 from __future__ import annotations
 

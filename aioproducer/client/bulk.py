@@ -1,8 +1,4 @@
-"""Many records in one call.
-
-Owns: the arguments of these calls of `Producer`. Not here: how records are encoded or lined
-up; `runtime` does the work.
-"""
+"""Many records in one call."""
 
 from __future__ import annotations
 

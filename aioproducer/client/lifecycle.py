@@ -1,10 +1,7 @@
 """The lifecycle of a producer: from `start()` to `close()`, and which calls are allowed when.
 
-Owns: the states, the guards against misuse (wrong loop, fork, before start, after close). Not
-here: what is sent.
-
-    new --start()--> running --close()--> closed
-     \\-- start() raises --> closed
+new --start()--> running --close()--> closed
+ \\-- start() raises --> closed
 """
 
 from __future__ import annotations

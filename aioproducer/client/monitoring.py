@@ -1,8 +1,5 @@
 """The producer's own state: health, metrics, statistics, its id as a source of telemetry.
 
-Owns: these calls of `Producer`, and the registry of the application's own metrics. Not here:
-how anything is counted; `runtime` does.
-
 Everything but `client_instance_id` may be called in any state, needs no loop and never waits.
 """
 

@@ -1,8 +1,4 @@
-"""Producer: the class that applications use.
-
-Owns: sending one record, through serializers and interceptors. Not here: batches, requests,
-connections; `runtime` does the work.
-"""
+"""Producer: the class that applications use."""
 
 from __future__ import annotations
 

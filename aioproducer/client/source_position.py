@@ -1,7 +1,5 @@
 """The position of a source, kept by Kafka in the same transaction as the records made from it.
 
-Owns: where such a position is kept and in which order it is used. Not here: sources, requests.
-
     start the producer   fences a predecessor of the same transactional id, ends its transaction
     read                 the position; no other producer can change it any more
     in each transaction  send what was read, then write the position after it

@@ -1,8 +1,5 @@
 """Transactions as users see them: the calls, the `async with` block, consumers' positions.
 
-Owns: argument checks, reading group metadata off other clients' consumers, the end of the block.
-Not here: coordinators, requests; `runtime` does the work.
-
 Leaving an `async with producer.transaction()` block
 
     normally                        commit, or wait for the commit that was begun inside; if that

@@ -1,7 +1,5 @@
 """Counters of one producer and its topics, read by `Producer.metrics()`.
 
-Not here: exporters, names of other clients' metrics.
-
 Invariant: nothing here is counted per record, only per batch or request.
 """
 

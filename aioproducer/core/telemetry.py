@@ -1,6 +1,6 @@
 """Client telemetry: when to request a subscription, what to push and when (KIP-714).
 
-`Telemetry` is the state machine. Not here: the transport of requests, the encoding of metrics.
+`Telemetry` is the state machine.
 
     SUBSCRIBING --answer--> WAITING --interval over--> PUSHING --answer--> WAITING
          ^   ^                 |  (nothing is wanted)     | (refused)         |

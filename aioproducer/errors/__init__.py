@@ -1,9 +1,8 @@
 """The errors of aioproducer: one hierarchy under `KafkaError`.
 
-Owns: the errors that arise in the client, and the public name of every error. Errors a broker
-answers are rows of `broker` and `broker_internal`; where a client-side error has the
-meaning of a broker code (`RecordTooLargeError`, `InvalidTopicError`, `UnsupportedVersionError`) the
-row is the class. Not here: any other package.
+Errors a broker answers are rows of `broker` and `broker_internal`; where a client-side error has
+the meaning of a broker code (`RecordTooLargeError`, `InvalidTopicError`, `UnsupportedVersionError`)
+the row is the class.
 
 Invariants: user mistakes are `ConfigError`, `SerializationError`, `RecordTooLargeError` and
 `IllegalStateError`, raised by the call; a time limit that ran out is a `KafkaTimeoutError`; every

@@ -1,9 +1,5 @@
 """The errors of this package: their facts, their text, and the mapping of broker codes to classes.
 
-Owns: `KafkaError`, `BrokerError`, the families broker errors fall into, and the registry that the
-rows of `broker` and `broker_internal` fill as their classes are created. Not here:
-any single code.
-
 Invariants: an error carries facts (topic, node, time ...) as attributes, never inside its message;
 every error pickles and copies with its facts; a broker code belongs to exactly one class. All
 classes have `aioproducer.errors` as their module, so that pickles outlive a move of a class.

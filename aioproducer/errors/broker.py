@@ -1,8 +1,5 @@
 """The broker codes a producer or a topic admin request can meet.
 
-Owns: one class statement per code, in the order of the codes: code, family (base class), message
-(the docstring). Not here: a producer's reaction to them.
-
 Names, codes and families follow Kafka 4.4's `org.apache.kafka.common.protocol.Errors` and its
 exceptions (KIP-1050).
 """

@@ -1,7 +1,6 @@
 """The broker codes that consumers, cluster tools and brokers meet among themselves.
 
-Owns: one class statement per code, in the order of the codes: code, family (base class), message
-(the docstring). A producer never meets them, yet any code a peer sends finds its class.
+A producer never meets them, yet any code a peer sends finds its class.
 
 Names, codes and families follow Kafka 4.4's `org.apache.kafka.common.protocol.Errors` and its
 exceptions (KIP-1050).

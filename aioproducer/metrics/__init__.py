@@ -1,10 +1,9 @@
 """Metrics: their names in the Java client, their kinds and values, and exporters.
 
-Owns: the shapes that producers hand out (`Producer.all_metrics`, `metric_reporters`) and take from
-applications (`Producer.register_metric`, KIP-1076), and the name a metric has in OpenTelemetry
-(KIP-714). Not here: how anything is counted. `sampling` has the arithmetic; `reporters`
-the callbacks for metrics as they come and go; `prometheus` and `opentelemetry` are exporters,
-imported only when used.
+Applications may add their own (KIP-1076); brokers get them by OpenTelemetry's names (KIP-714).
+
+`sampling` has the arithmetic; `reporters` the callbacks for metrics as they come and go;
+`prometheus` and `opentelemetry` are exporters, imported only when used.
 """
 
 from __future__ import annotations

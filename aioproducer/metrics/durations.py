@@ -1,7 +1,5 @@
 """Durations: counts by length, from which percentiles are computed.
 
-Owns: the buckets. Not here: what is measured, clocks.
-
 Invariants: a bucket ends a tenth above where it begins, so a percentile is at most a tenth too
 high; adding is one increment, whatever was added before; counts never fall, so that two snapshots
 give the percentiles of the time between them.

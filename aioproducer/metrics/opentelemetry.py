@@ -1,8 +1,7 @@
 """OpenTelemetry: a span per record, its context in the record's headers; metrics for a meter.
 
-Owns: names and attributes by the messaging conventions, what ends a span. Not here: exporters,
-how anything is counted. Needs the extra `aioproducer[otel]`; nothing else imports this module, so
-it costs nothing when it is not used.
+Needs the extra `aioproducer[otel]`; nothing else imports this module, so it costs nothing when it
+is not used.
 
     producer = Producer(interceptor_classes=[TracingInterceptor()], ...)
     observe(producer)

@@ -1,9 +1,5 @@
 """Metrics in OpenTelemetry's protobuf encoding: what a broker's telemetry plugin reads (KIP-714).
 
-Owns: the few messages of `opentelemetry/proto/metrics/v1` that gauges and sums need, written by
-hand: a protobuf library would be the heaviest thing this client depends on. Not here: what is
-measured, subscriptions, compression.
-
 Invariants: fields are written in the order of their numbers; values are doubles; nothing is read.
 """
 

@@ -1,7 +1,7 @@
 """A collector for `prometheus_client`: every metric of one or several producers.
 
-Owns: the names and labels in Prometheus. Not here: how anything is counted. Needs the extra
-`aioproducer[metrics]`; nothing else imports this module, so it costs nothing when it is not used.
+Needs the extra `aioproducer[metrics]`; nothing else imports this module, so it costs nothing when
+it is not used.
 
     REGISTRY.register(ProducerCollector(producer))
 

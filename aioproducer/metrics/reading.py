@@ -1,7 +1,5 @@
 """Reads a producer's metrics from the thread of an exporter.
 
-Owns: the hop into the producer's event loop, and its bound. Not here: any exporter.
-
 Invariants: metrics are read in the loop that counts them, so that nothing changes meanwhile; a loop
 that does not answer in time is given up for this once; nothing here keeps a producer alive.
 """

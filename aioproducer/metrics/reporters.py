@@ -1,7 +1,4 @@
-"""Metrics reporters: objects with callbacks for metrics, as they come and go.
-
-Owns: the protocol for users (Java: `MetricsReporter`). Not here: the option that takes them (see
-`config.reporters`); when they are called (see `runtime.observability.reporters`).
+"""Metrics reporters: objects with callbacks for metrics, as they come and go (`MetricsReporter`).
 
 Every method is optional and a plain function, called in the event loop: it must be quick and must
 not wait. What one raises is logged and harms nothing. A reporter reads values when it wants to, in

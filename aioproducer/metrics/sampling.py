@@ -1,8 +1,5 @@
 """Totals with their past values: rates, means and peaks over the last samples.
 
-Owns: `Sampled`, the base of everything that counts. Not here: what is counted, clocks; time
-comes in as `now`, seconds.
-
 Counting is an addition to a plain attribute, paid per batch or request; what a rate or a mean needs
 beyond that is a copy of the totals per sample (Java: `SampledStat`, with `metrics.num.samples` and
 `metrics.sample.window.ms`).

@@ -1,7 +1,7 @@
 """NetworkClient: connections to all brokers, choice of the node, sending of requests.
 
 It has one `BrokerLink` per known broker (bootstrap servers have negative ids), chooses the least
-loaded node and the version of each request. Not here: retries.
+loaded node and the version of each request.
 
 Invariants
 - Only `close` waits; callers wait with `ready_at` and `on_event`.

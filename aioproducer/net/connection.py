@@ -1,9 +1,8 @@
 """Connection: one socket to one broker; responses are matched by correlation id.
 
 It has the streams, the reader task, the requests in flight with their deadlines, the idle timer and
-the write buffer. Not here: reconnects, backoff, nodes, the purpose of requests. A complete valid
-response is handled when it is received (`response_protocol`); the reader task handles partial and
-invalid data.
+the write buffer. A complete valid response is handled when it is received (`response_protocol`);
+the reader task handles partial and invalid data.
 
 States: open -> failed (once; `error` has the cause).
 

@@ -1,7 +1,7 @@
 """BrokerLink: the state machine of the connections to one broker.
 
 It has the connection, the background dial, reconnect backoff, setup timeout, throttle mute and the
-last error. Not here: other brokers, the purpose of requests.
+last error.
 
     state         event                                    next          effect
     ------------  ---------------------------------------  ------------  --------------------------

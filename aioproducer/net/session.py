@@ -1,7 +1,4 @@
-"""`Session`: the state of the handshake on one connection, and its requests.
-
-Not here: the steps of the handshake, which read and change it (`handshake`, `security.sasl`).
-"""
+"""`Session`: the state of the handshake on one connection, and its requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record batches: builder, header, CRC, compression. Not here: sockets, policy, batching decisions.
+"""Record batches: builder, header, CRC, compression.
 
     _native.pyx / _pure.py   RecordBatchBuilder, murmur2, record_size_bound, single_record_request
     batch.py                 batch header, CRC, reader

@@ -1,7 +1,6 @@
 """The pure-Python fallback of the native core: same names, same bytes, no compiler needed.
 
-Owns: encoding of records (KIP-98 record format v2), the murmur2 hash, the request of a record that
-is sent directly. Not here: compression, sockets.
+It encodes records in format v2 (KIP-98).
 
 How it stays quick: varints below 8192 come from a table; consecutive records of one millisecond
 share their encoded timestamp; a record is one `bytes.join`; records reach the buffer in `body()`,

@@ -1,7 +1,6 @@
 """The pure-Python fallback of `_arrow.pyx`: the Arrow C data interface through ctypes.
 
-Owns: the C structures and their release, reading cells. Not here: which types are allowed
-(`arrow_layout.py`), how rows are sent. See `arrow.py` for the contract.
+See `arrow.py` for the contract.
 
 Invariant: a capsule's structure is moved into memory of ours and released exactly once.
 """

@@ -1,7 +1,6 @@
 """The pure-Python fallback of `_bulk.pyx`: it has the same state, and writes nothing by itself.
 
-Owns: which rows a batch got. Not here: anything else; see `bulk.py` for the contract. Without
-native code a second path into a batch, besides that of `send()`, gains nothing.
+Without native code a second path into a batch, besides that of `send()`, gains nothing.
 """
 
 from __future__ import annotations

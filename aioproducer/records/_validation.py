@@ -1,7 +1,6 @@
 """The errors both builders raise when a record cannot be encoded, and the rare conversions.
 
-Owns: the slow path of argument checking, so that native and pure raise the same errors. Not
-here: the record format. Nothing here runs for a record made of plain `bytes`.
+Nothing here runs for a record made of plain `bytes`.
 """
 
 from __future__ import annotations

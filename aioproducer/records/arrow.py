@@ -1,8 +1,5 @@
 """Arrow data as rows to be sent: the contract, and the implementation.
 
-Owns: the contract of `_arrow.pyx` (native) and of `_pure_arrow.py` (fallback, through ctypes). Not
-here: how rows are sent, pyarrow.
-
 `ArrowSource(data, columns)` takes the capsules of `data` (`__arrow_c_array__`, else
 `__arrow_c_stream__`) and refuses columns that cannot be sent; `next()` gives the chunks, each of
 them `bulk.Rows`, and None at the end.

@@ -1,8 +1,5 @@
 """The Arrow columns that make up a record, and their memory layout (Arrow C data interface).
 
-Owns: the choice of columns by name, their allowed types, the texts that refuse others. Not here: C
-structures, how values are read; the native reader and the pure one share this.
-
 Invariant: a `Plan` names only columns that exist and only types that both readers can read, so a
 wrong type is refused before the first row is read.
 """

@@ -1,7 +1,6 @@
 """RecordBatch v2 (KIP-98): the header written in front of a built body.
 
-Owns: the header's values and the CRC. Not here: how records are encoded, compression
-libraries, sockets, policy. `reader.py` reads batches; its names are offered here too.
+`reader.py` reads batches; its names are offered here too.
 
 Invariants: the body is never copied, so header and body travel as two buffers; an encoded batch
 never changes, a new producer id or sequence makes a new one around the same body.

@@ -1,8 +1,5 @@
 """Many records into open batches without a call for each: the contract, and the implementation.
 
-Owns: the contract of `_bulk.pyx` (native) and `_pure_bulk.py` (fallback). Not here: how batches are
-opened or sent.
-
 `Share`          the rows of one call in one batch, and their positions
 `OpenBatches`    the batches of one topic that rows may be written to
 `fill_items`     writes items of a list: values or `(key, value, headers, timestamp_ms, partition)`

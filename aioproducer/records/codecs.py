@@ -1,7 +1,6 @@
 """Compression of batch bodies: gzip, snappy, lz4 and zstd, each imported when first asked for.
 
-Owns: the byte formats Kafka expects of each codec, their levels (KIP-390), bounds on what a
-decompression may yield. Not here: batches, configuration files, threads.
+Each has the byte format that Kafka expects, and levels (KIP-390).
 
 Invariants:
 - codecs hold no state two threads could spoil: `compress` may run in any thread;

@@ -1,7 +1,6 @@
 """The batches of a fetched run of a partition that readers of committed records may see.
 
-Owns: the bookkeeping of aborted transactions (KIP-98; Java: `CompletedFetch`). Not here: how
-they were fetched.
+Aborted transactions are those that Java's `CompletedFetch` leaves out (KIP-98).
 
 Invariant: a transaction named as aborted begins at its first offset and ends at its marker.
 """

@@ -1,9 +1,4 @@
-"""Partition choice by hash where no native code is needed: librdkafka's CRC32, Java's `hashCode`.
-
-Owns: the arithmetic that keeps us compatible with librdkafka's `consistent` partitioner and with
-those of Kafka 0.8. Not here: clusters, availability of partitions, the murmur2 hash (it is in the
-two cores).
-"""
+"""Partition choice by hash without native code: librdkafka's CRC32, Java's `hashCode`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The positions of the fields in a RecordBatch v2 header (KIP-98; Java: DefaultRecordBatch).
 
-Owns: offsets, struct formats and attribute bits, for the writer and the reader. Not here:
-anything else.
-
     base_offset i64 | length i32 | leader_epoch i32 | magic i8 | crc u32 |
     attributes i16 | last_offset_delta i32 | base_timestamp i64 | max_timestamp i64 |
     producer_id i64 | producer_epoch i16 | base_sequence i32 | count i32 | records

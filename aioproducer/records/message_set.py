@@ -1,8 +1,5 @@
 """Message sets: how brokers before 0.11 take records (magic 0 and 1).
 
-Owns: the two old formats, the choice between them and RecordBatch v2 by the version of Produce, the
-conversion of a built body into them. Not here: sockets, requests, policy.
-
     offset i64 | size i32 | crc u32 | magic i8 | attributes i8 | [timestamp i64 from magic 1] |
     key | value                                      (key and value: length i32, -1 for null)
 

@@ -1,8 +1,5 @@
 """The contract of the native core and its pure-Python fallback: one Protocol, two implementations.
 
-Owns: the contract of a batch builder. Not here: which implementation is in use, batch
-headers, compression, sockets.
-
 Invariants of every builder:
 - a record is appended whole or not at all, also when the call raises;
 - the buffer it was given is never resized and never written beyond `size`;

@@ -1,8 +1,5 @@
 """Reads RecordBatch v2: what brokers answer to a Fetch, what producers send in a Produce.
 
-Owns: the decoding of batch headers and records, and the defence against malformed bytes. Not
-here: sockets, policy, how batches are written.
-
 Invariants:
 - whatever the bytes are, nothing but `ProtocolError` is raised (and `UnsupportedCodecError` where
   a codec's library is missing);

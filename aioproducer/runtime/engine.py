@@ -1,8 +1,5 @@
 """`ProducerEngine`, the tasks and objects of one started producer.
 
-Owns: starting and closing of the tasks, the callbacks between them. Not here: arguments as users
-give them, serializers (see `aioproducer.client`).
-
     start() -> running -> close() -> closed
                   \\---- sender task ends by itself ---> failed
 

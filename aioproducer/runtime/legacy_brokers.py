@@ -1,7 +1,5 @@
 """Checks of options that brokers before 0.11, or before 2.1, do not support.
 
-Not here: how versions are found, the old formats.
-
 Invariants
 - Only an option that the user has set refuses a broker, never the default of an option.
 - While a connected broker is old, all records take the slow path, which checks their headers.

@@ -1,9 +1,4 @@
-"""The numbers of Kafka's APIs.
-
-Owns: every API key of Kafka 4.4, retired ones included, under the name of its message
-(`ApiKey.API_VERSIONS` is the key of `ApiVersionsRequest`); `messages` and `framing` derive module
-and class names from it. Not here: which of them this client supports.
-"""
+"""The numbers of Kafka's APIs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Turns a declared struct into an encoder and a decoder for one version.
 
-Owns: the layout of a struct in a version, and the Python source generated from it. Runs of
-fixed-size fields become one `struct` call, one-byte lengths are read inline, everything rarer calls
-into `primitives`. Not here: which messages exist, headers, frames.
+Runs of fixed-size fields become one `struct` call, one-byte lengths are read inline, everything
+rarer calls into `primitives`.
 
 Shape of the generated code, for a broker of MetadataResponse v9:
 

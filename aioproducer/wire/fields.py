@@ -1,14 +1,12 @@
 """Declarations of messages: version ranges, wire types, fields and structs.
 
-Owns: the small language the modules of `messages/` are written in. A struct is a slotted dataclass
-with fields that have, next to their Python type, their wire type and their versions:
+A struct is a slotted dataclass with fields that have, next to their Python type, their wire type
+and their versions:
 
     @struct
     class MetadataResponseBroker(Struct):
         node_id: int = f(int32, "0+")
         rack: str | None = f(string, "1+", nullable="1+", default=None, ignorable=True)
-
-Not here: how a declaration becomes code (`compiler`) or a message (`schema`).
 
 Invariants: fields are in wire order; every field has the default Kafka's own schema gives it, so
 every struct can be made from nothing; declarations are immutable.

@@ -1,9 +1,5 @@
 """Frames and headers: from a message to the bytes of a request or response, and back.
 
-Owns: the four-byte size in front of every frame and its limit, the request and response headers,
-which header version belongs to which message, and the table of request types by API key. Not
-here: sockets, correlation of requests with responses, single messages.
-
 Frame:            size int32 | header | body
 Request header:   api_key int16 | api_version int16 | correlation_id int32 | client_id (classic
                   nullable string in every version, KIP-482) | tagged fields if the body has them

@@ -1,9 +1,5 @@
 """Kafka's primitive encodings, as functions over a buffer and a position.
 
-Owns: variable-length integers, classic (fixed-size length) and compact (varint length) prefixes,
-strings, bytes, records and tagged-field sections, and the limits that keep a hostile length from
-costing memory. Not here: messages, versions, fields.
-
 Conventions:
 - A reader takes `(data, pos)` and returns `(value, next position)`; `data` is `bytes` or a
   byte-shaped `memoryview` and is never copied as a whole. A writer appends to a `bytearray`.

@@ -1,8 +1,5 @@
 """The Produce request as a list of buffers, record data uncopied, and a fast decoder of plain acks.
 
-Owns: the layout of Produce v0 to v13, written by hand because the compiled encoder of
-`messages.produce` would copy every record batch. Not here: batches, partition state, sockets.
-
 The buffers in order are the frame, size included. Record pieces of `JOIN_BELOW_BYTES` or more are
 handed on as they are and must stay unchanged until they have been written out; smaller ones and
 the fields between them are joined, so that a request costs few buffers.

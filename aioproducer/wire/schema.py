@@ -1,9 +1,5 @@
 """Messages: declared structs that can be encoded and decoded, version by version.
 
-Owns: the `Message` base class and the errors of its two operations; together with the declaration
-language it re-exports, it is all a module of `messages/` needs. Not here: any single message,
-headers, frames.
-
 Invariants: decoding raises nothing but `ProtocolError` for bad bytes and `UnsupportedVersionError`
 for a version the message never had; what `encode` returned, `decode` reads back equal.
 """

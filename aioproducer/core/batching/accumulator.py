@@ -1,7 +1,6 @@
 """RecordAccumulator: the batches of every partition, from their first record to their outcome.
 
-It keeps one deque of batches per partition, their memory, order, muting and expiry. Not here: when
-a partition is ready (`readiness.py`), sockets, asyncio, the content of responses.
+It keeps one deque of batches per partition, their memory, order, muting and expiry.
 
 Invariants
 - A retried batch is inserted before every younger batch of its partition (`ordinal`).

@@ -1,8 +1,7 @@
 """Memory of buffered records: accounting, a free list and a FIFO queue.
 
 `BufferPool` accounts for `buffer_memory` and `buffer_max_records`, and keeps buffers of exactly
-`batch_size` for reuse. Requests that have to wait for either are served in FIFO order. Not here:
-batches, coroutines, clocks, the count of appended records.
+`batch_size` for reuse. Requests that have to wait for either are served in FIFO order.
 
 Invariants
 - available + pooled + granted to waiters + allocated == total, at every step.

@@ -1,8 +1,8 @@
 """Built-in partitioners: key hash, and uniform sticky for records without a key.
 
 `key_partition` is Java's murmur2; `BuiltInPartitioner` is sticky by bytes and adaptive by queue
-length (KIP-480, KIP-794) and can prefer partitions in the client's rack (KIP-1123);
-`NodeLatencies` excludes the partitions of slow brokers. Not here: user-written partitioners.
+length (KIP-480, KIP-794) and can prefer partitions in the client's rack (KIP-1123); `NodeLatencies`
+excludes the partitions of slow brokers.
 
 Invariants: the partition changes after `sticky_batch_size` to twice as many bytes, so every
 partition gets the same number of bytes over time; every choice ends (no retry loop: KAFKA-14303,

@@ -1,8 +1,7 @@
 """Readiness: when partitions are ready to be sent, and to which broker.
 
 It keeps a heap of partitions by the time at which they become ready, the lingering ones, a queue of
-ready ones per node, and those without a leader. Not here: memory, sequences, how batches begin or
-end.
+ready ones per node, and those without a leader.
 
 A partition with batches is in exactly one of these states:
 

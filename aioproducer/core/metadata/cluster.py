@@ -1,7 +1,5 @@
 """Cluster: the current metadata, and the rules for merging a response into it.
 
-Not here: when metadata is requested, the tasks that wait for it.
-
 Invariants
 - There is one `Cluster`, changed in place: the cost of an update is that of the changes. All topics
   are read only when brokers were added or removed.

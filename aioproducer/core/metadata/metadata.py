@@ -1,8 +1,7 @@
 """Metadata: topics in use, the `Cluster`, and the schedule of metadata requests.
 
 It expires idle topics (KIP-526), schedules requests (age, demand, new topic, backoff), applies
-leader hints (KIP-951) and explains why a topic or partition is missing. Not here: connections,
-futures, waiting tasks.
+leader hints (KIP-951) and explains why a topic or partition is missing.
 
 Invariants
 - `version` grows with every change of the cluster.

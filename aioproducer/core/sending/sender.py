@@ -1,8 +1,7 @@
 """Sans-I/O decisions of the sender: what to send, retry or fail.
 
 `Sender` expires, collects and drains batches in each turn, and reads Produce responses. It sees the
-network as `NodeView` and returns actions such as `Connect` and `Dispatch`. Not here: asyncio,
-sockets, request encoding.
+network as `NodeView` and returns actions such as `Connect` and `Dispatch`.
 
 A batch fails if its delivery timeout expires (queued, backing off or in flight), a broker returns
 an error that is not retriable, `retries` are used up, the producer is closed by force, or the

@@ -1,7 +1,7 @@
 """Contents of the open transaction: partitions, groups and offsets, added or still to be added.
 
 V1 adds partitions and groups at the coordinator before they are used; in V2 the brokers do that
-(KIP-890). Not here: states, error codes.
+(KIP-890).
 """
 
 from __future__ import annotations

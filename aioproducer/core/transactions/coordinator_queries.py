@@ -1,7 +1,7 @@
 """Requests to coordinators from outside of a producer, and readers of their responses.
 
-A `CoordinatorQuery` has the key of its coordinator, or None if any broker, or each one, can
-answer it. Not here: retries, connections.
+A `CoordinatorQuery` has the key of its coordinator, or None if any broker, or each one, can answer
+it.
 """
 
 from __future__ import annotations

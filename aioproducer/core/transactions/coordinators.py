@@ -1,8 +1,6 @@
 """Requests to coordinators: lookup, one request at a time, retries.
 
-It caches the coordinators, backs off, reads responses and handles retriable errors. Not here: the
-state of the transaction; `core.transactions.manager` decides which request is due and handles its
-outcome.
+It caches the coordinators, backs off, reads responses and handles retriable errors.
 
     next_request --not cached--> FindCoordinator --response--> next_request
          |

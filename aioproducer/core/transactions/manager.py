@@ -1,8 +1,6 @@
 """TransactionManager: the sans-I/O state machine of a transactional producer.
 
 It has the state of the transaction, the due requests and their order, and handles their outcomes.
-Not here: asyncio, connections, the content of batches; `core.transactions.states` has the states,
-`core.transactions.rules` the error codes.
 
 Two protocols
 - V1 (KIP-98): partitions and groups are added before they are used; the epoch is kept over many

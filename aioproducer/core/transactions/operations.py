@@ -1,7 +1,5 @@
 """Transaction calls of the application, from the call to the outcome.
 
-Not here: requests, futures.
-
 Invariants
 - An operation ends once; a repeated call gets the same operation.
 - Until a caller has received the outcome, no other call is accepted: it could contradict it.

@@ -1,7 +1,5 @@
 """Requests of a transactional producer: builders of requests and readers of responses.
 
-Not here: when a request is due, reactions to errors.
-
 A `TransactionalRequest` has its coordinator and its allowed versions; the message is built when the
 version is negotiated, since its fields depend on it.
 """

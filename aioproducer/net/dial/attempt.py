@@ -1,7 +1,5 @@
 """One attempt to connect to a broker: resolve its name and try its addresses in turn.
 
-Not here: Kafka, backoff.
-
 Invariants: the name is resolved in every attempt; the attempt ends within `timeout_s`; an address
 that drops packets uses only an equal share of the remaining time, or a quarter of the whole if that
 is longer. What is left of many addresses is for the next attempt.

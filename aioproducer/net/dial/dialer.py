@@ -1,7 +1,6 @@
 """Dialers: resolve names and open streams; the only I/O of the network layer.
 
-`Dialer` is the protocol, `TcpDialer` its TCP implementation, directly or through a proxy. Not here:
-Kafka, timeouts, retries; the caller cancels a call at its deadline. TLS is in
+`Dialer` is the protocol, `TcpDialer` its TCP implementation, directly or through a proxy. TLS is in
 `security.tls_dialer`, user-defined streams in `user_dialer`; a simulated network implements the
 same two methods.
 

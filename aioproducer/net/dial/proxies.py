@@ -1,7 +1,5 @@
 """Connections through proxies: SOCKS5 (RFC 1928, 1929) and HTTP CONNECT (RFC 9110).
 
-Not here: sockets, timeouts.
-
 Invariants
 - Nothing is read beyond the proxy's response; a proxy that sends more is refused.
 - The host in a request is checked: a broker's name comes from the network.

@@ -3,7 +3,7 @@
 A row for which no open batch has room takes the fast or slow path of `send()`, with all checks and
 waits. The following rows are then written by native code into that batch and all other open
 batches, until a row finds no room. So only `send()` allocates memory, opens batches and checks
-transactions. Not here: the source of the rows.
+transactions.
 
 Invariants
 - Every row is counted once, as delivered or as failed, also one for which a partitioner raises.

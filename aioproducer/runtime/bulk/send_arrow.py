@@ -1,7 +1,6 @@
 """`send_arrow`: the rows of a table as records, one result.
 
-Chunks of an Arrow source are read in a thread if that may block. Not here: reading and appending of
-rows, pyarrow.
+Chunks of an Arrow source are read in a thread if that may block.
 
 Invariants
 - Columns are checked before the first row is read.

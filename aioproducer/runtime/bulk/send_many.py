@@ -1,7 +1,5 @@
 """`send_many`: many records, one result.
 
-Owns: reading the items and turning them into records. Not here: appending, outcomes (`run.py`).
-
 Invariants
 - Items are read lazily: from an asynchronous source one by one, else up to 512 at a time.
 - Every item read is counted once, as delivered or as failed.

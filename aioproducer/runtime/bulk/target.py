@@ -1,7 +1,5 @@
 """One topic of a bulk call: its open batches, and its sticky partition while rows are written.
 
-Not here: rows, outcomes, memory.
-
 Invariant: the state of a topic is dropped when its metadata changes, as keys may then belong to
 other partitions.
 """

@@ -1,8 +1,7 @@
 """`Delivery`, the outcome of one record as a future, in pure Python.
 
-Owns: awaits, callbacks, the conversion of a batch's outcome to `RecordMetadata` or an error. Not
-here: sending. The native implementation, `_delivery.pyx`, has another await and memory layout and
-takes everything else from here; `delivery/__init__.py` exports the one in use.
+The native implementation, `_delivery.pyx`, has another await and memory layout and takes everything
+else from here; `delivery/__init__.py` exports the one in use.
 
 Invariants
 - A new delivery is one small object: it has no future and no callback until it is awaited.

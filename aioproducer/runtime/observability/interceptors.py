@@ -1,7 +1,5 @@
 """Calls of interceptors, before a record is sent and when it has its outcome: `InterceptorChain`.
 
-Not here: appending, sending.
-
 Invariants
 - An exception of an interceptor is logged; it reaches neither the caller nor the sender. The record
   goes on as the previous interceptor returned it.

@@ -1,6 +1,6 @@
 """Registry of a producer's metrics: its own (`rows.py`) and the application's (KIP-1076).
 
-It has the metrics that exist now, with group and tags. Not here: how a metric is read, exporters.
+It has the metrics that exist now, with group and tags.
 
 Invariants: nothing is computed until a metric is read; a metric of the application that raises is
 left out and logged once.

@@ -1,7 +1,6 @@
 """Pushes of metrics to brokers that subscribe to them (KIP-714), as `core.telemetry` decides.
 
-Start with `TelemetryReporter`. Owns: one timer, the requests, encoding and compression of metrics,
-the last push before the end.
+Start with `TelemetryReporter`.
 
 Invariants
 - There is no task; while no broker offers telemetry, there is one timer and no request.

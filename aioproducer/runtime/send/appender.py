@@ -1,8 +1,5 @@
 """The slow path of `send()`, from its arguments to a record in a batch: `RecordAppender`.
 
-Owns: the order of checks and waits (metadata, partition, size, memory), `max_block_ms`. Not here:
-how a record gets into a batch (`batch_appender.py`), what happens to the batch afterwards.
-
 Invariants
 - A call that needs no wait does not suspend, except once per `RECORDS_PER_TURN` records and when
   this turn of the loop has opened enough new batches.

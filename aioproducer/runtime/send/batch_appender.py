@@ -1,9 +1,5 @@
 """Appending of checked records to batches, without waiting: start with `BatchAppender`.
 
-Owns: the choice between an open batch and a new one, the sticky choice of a partition, the number
-of bytes that one turn of the loop may open, handing open batches to the fast path, waking the
-sender task when a batch is due. Not here: missing metadata, waits for memory, transactions.
-
 Invariant: bytes that the fast path has counted for a topic's sticky partitioner are given to the
 partitioner before it is used.
 """

@@ -1,8 +1,5 @@
 """Direct sends: the request of a single record is written in its `send()`, without a turn.
 
-Owns: when a batch may be sent without being queued, what the requests for a partition have in
-common, the spare batch. Not here: appending, handling of failed requests.
-
 An ordinary batch is queued, found due, drained and encoded for its node together with others. When
 no other batch waits, the result of these steps is known, and `DirectSends.send` does them in one
 call. The batch gets its sequence number and is counted and tracked before a byte is written, as

@@ -1,6 +1,6 @@
 """Waits for memory: `BufferMemory` puts futures in front of the `BufferPool`'s queue.
 
-A waiter that is cancelled or times out leaves no trace. Not here: records, partitions, the network.
+A waiter that is cancelled or times out leaves no trace.
 
 `asyncio.Condition` is not used, for two reasons. It wakes waiters that then compete with new calls.
 And on Python 3.11 a wake-up is lost if its waiter is cancelled just after it. Here the memory

@@ -1,6 +1,6 @@
 """The choice of a record's partition, checks of its size and timestamp: start with `RecordCheck`.
 
-They need nothing but the topic's metadata. Not here: batches, memory, waits.
+They need nothing but the topic's metadata.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Client for requests to coordinators and brokers outside of any producer: `CoordinatorClient`.
 
-Owns: finding the broker, waiting for its connection, retrying until the timeout. Not here: the
-contents of requests and responses.
-
 Invariants
 - Every call ends within `max_block_ms`; a `KafkaTimeoutError` names the last failure.
 - A request without a response may have had its effect, so only requests that may be repeated are

@@ -1,8 +1,4 @@
-"""Encoding and compression of closed batches, in threads for large ones: `BatchEncoder`.
-
-Owns: the choice between RecordBatch v2 and the older formats (`records.message_set`), the codec,
-the threads and the size above which they are used. Not here: requests, connections.
-"""
+"""Encoding and compression of closed batches, in threads for large ones: `BatchEncoder`."""
 
 from __future__ import annotations
 

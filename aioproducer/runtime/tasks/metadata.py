@@ -1,8 +1,5 @@
 """The task that requests metadata, as `core.metadata.requests` decides: start with `MetadataTask`.
 
-Owns: the request and its response, the errors of waiting calls after failed connections, passing
-the brokers on to the client. Not here: when a request is due, and to which broker it is sent.
-
 Invariants
 - At most one request is in flight, bounded by `request_timeout_ms`.
 - Between two turns the task sleeps until a later time or an event; it never spins.

@@ -1,8 +1,5 @@
 """Waits for a topic, a partition, or the first response of the cluster: `MetadataWaiters`.
 
-Owns: one future per waiting call, its timeout and the text of its error. Not here: connections, the
-times of metadata requests.
-
 Invariants
 - A waiter ends exactly once: with a result, an error, a timeout or a cancellation. It is removed in
   the same turn of the loop.

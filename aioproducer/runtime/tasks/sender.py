@@ -1,8 +1,5 @@
 """The sender task, which performs the actions that `core.sending` decides: start with `SenderTask`.
 
-Owns: the loop "poll, perform, sleep", the requests in preparation, `on_end`. Not here: which batch
-is due, the meaning of a response.
-
 Invariants
 - Responses are handled in the callback that reads them, not in tasks.
 - A batch that is due while nothing is in flight is sent at once, without a turn of the task

@@ -1,7 +1,6 @@
 """The task that sends the requests of transactions, as `core.transactions` decides.
 
-Start with `TransactionTask`. Owns: the loop "poll, perform, sleep", and the calls that wait for an
-outcome, each at most `max_block_ms`. Not here: which request is due, the meaning of a response.
+Start with `TransactionTask`.
 
 Invariants
 - An operation goes on when its call is cancelled or times out; the same call waits for it again.

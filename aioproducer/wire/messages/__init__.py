@@ -1,7 +1,6 @@
 """Every message of Kafka's protocol that this client supports, one module per API.
 
-Owns: the list of the modules; `wire.framing.REQUEST_TYPES` finds a request by its API key. `admin/`
-and `transactions/` have the messages of these subjects, `common` the structs of several.
+`admin/` and `transactions/` have the messages of these subjects, `common` the structs of several.
 Modules are named as the `ApiKey`, classes as in Kafka's own schema, with one exception: the two
 different structs both called `TransactionState` there are `ListTransactionsTransactionState` and
 `DescribeTransactionsTransactionState` here. In a module the response comes first, since its request
