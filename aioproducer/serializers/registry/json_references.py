@@ -71,13 +71,11 @@ def linked(schema: Schema, referenced: Mapping[Place, Schema]) -> Linked:
                 other.find_ids(uris.joined(document.base or "", reference.name))
                 waiting.append(other)
     others = list(known.values())
-    places: dict[str, dict[_Document, str]] = {}
     for each in others:
         for uri, new in each.ids.items():
-            places.setdefault(uri, {})[each] = new
-    originals: dict[str, str] = {}
-    documents = {each.uri: each.rewritten(places, originals) for each in (main, *others)}
-    return Linked(documents[main.uri], documents, originals)
+            uris.places.setdefault(uri, {})[each] = new
+    documents = {each.uri: each.rewritten() for each in (main, *others)}
+    return Linked(documents[main.uri], documents, uris.originals)
 
 
 class _Uris:
@@ -85,6 +83,10 @@ class _Uris:
 
     def __init__(self) -> None:
         self._left = _MOST_JOINS
+        self.places: dict[str, dict[_Document, str]] = {}
+        """The new URI of each resource that documents have, by the URI it has there."""
+        self.originals: dict[str, str] = {}
+        """The text of each reference, by the one that replaces it."""
 
     def joined(self, base: str, reference: str) -> str:
         """Return the absolute URI of a reference, without its fragment."""
@@ -133,11 +135,9 @@ class _Document:
         self.ids = {uri: self.uri for uri in (retrieved_from, self.base) if uri}
         self._find_inner(self.content, retrieved_from)
 
-    def rewritten(
-        self, places: Mapping[str, Mapping[_Document, str]], originals: dict[str, str]
-    ) -> Any:
-        """Return the content with new URIs; `places` has those of all documents."""
-        return self._rewrite(self.content, "", self.base or "", places, originals, is_root=True)
+    def rewritten(self) -> Any:
+        """Return the content with new URIs, once those of all documents are known."""
+        return self._rewrite(self.content, "", self.base or "", is_root=True)
 
     def _base_of(self, content: Any, base: str) -> str:
         own = content.get(self._id) if isinstance(content, dict) else None
@@ -152,55 +152,39 @@ class _Document:
         for _, each in _schemas_in(content):
             self._find_inner(each, base)
 
-    def _rewrite(
-        self,
-        content: Any,
-        keyword: str,
-        base: str,
-        places: Mapping[str, Mapping[_Document, str]],
-        originals: dict[str, str],
-        *,
-        is_root: bool = False,
-    ) -> Any:
+    def _rewrite(self, content: Any, keyword: str, base: str, *, is_root: bool = False) -> Any:
         if isinstance(content, list):
             if keyword in _DATA:
                 return content
-            return [self._rewrite(each, "", base, places, originals) for each in content]
+            return [self._rewrite(each, "", base) for each in content]
         if not isinstance(content, dict) or keyword in _DATA:
             return content
         if keyword in _NAMED:
-            return {
-                name: self._rewrite(each, "", base, places, originals)
-                for name, each in content.items()
-            }
+            return {name: self._rewrite(each, "", base) for name, each in content.items()}
         if not is_root:
             base = self._base_of(content, base)
         made = {}
         for name, each in content.items():
             if name in REFERRING and isinstance(each, str):
-                made[name] = self._meant(each, base, places)
-                originals[made[name]] = each
+                made[name] = self._meant(each, base)
+                self._uris.originals[made[name]] = each
             elif name == self._id and isinstance(each, str) and not each.startswith("#"):
                 made[name] = self.ids.get(base, each)
             else:
-                made[name] = self._rewrite(each, name, base, places, originals)
+                made[name] = self._rewrite(each, name, base)
         return made
 
-    def _meant(
-        self, reference: str, base: str, places: Mapping[str, Mapping[_Document, str]]
-    ) -> str:
+    def _meant(self, reference: str, base: str) -> str:
         """Return the reference with the new URI of its target; unchanged if that is unknown."""
         if reference.startswith("#"):
             return reference
         raw, fragment = urldefrag(reference)
-        found = self._target(raw, self._uris.joined(base, reference), base, places)
+        found = self._target(raw, self._uris.joined(base, reference), base)
         if found is None:
             return reference
         return f"{found}#{fragment}" if fragment else found
 
-    def _target(
-        self, raw: str, uri: str, base: str, places: Mapping[str, Mapping[_Document, str]]
-    ) -> str | None:
+    def _target(self, raw: str, uri: str, base: str) -> str | None:
         if uri in self.ids:
             return self.ids[uri]
         if raw in self.named:
@@ -209,7 +193,7 @@ class _Document:
             document = self._names_from(start).get(uri)
             if document is not None:
                 return document.uri
-        having = places.get(uri)
+        having = self._uris.places.get(uri)
         if not having:
             return None
         self._uris.take(len(self.named) // _LOOKUPS_PER_STEP)
