@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Self
 
+from rich.live import Live
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
 
@@ -46,11 +47,35 @@ class LineDisplay(Display):
         say(f"{self._title}: {done}{_counts(progress)}, ETA {eta(progress)}")
 
 
-class BarDisplay(Display):
+class Drawing:
+    """Something that rich draws; nothing more is drawn once standard error is closed.
+
+    It is drawn when figures are shown, never from another thread.
+    """
+
+    def __init__(self, drawn: Bar | Live) -> None:
+        self._drawn = drawn
+        self._is_read = True
+
+    def __enter__(self) -> Self:
+        self._guarded(self._drawn.start)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._guarded(self._drawn.stop)
+
+    def _guarded(self, draw: Callable[[], None]) -> None:
+        if self._is_read:
+            try:
+                draw()
+            except OSError:
+                self._is_read = False
+
+
+class BarDisplay(Drawing, Display):
     """A bar with rate, ETA and counts."""
 
     def __init__(self, title: str) -> None:
-        # Drawn when the load reports, never from another thread.
         self._bar = Bar(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
@@ -60,14 +85,8 @@ class BarDisplay(Display):
             console=err(),
             auto_refresh=False,
         )
+        super().__init__(self._bar)
         self._task = self._bar.add_task(title, total=None, counts="", eta="-")
-
-    def __enter__(self) -> Self:
-        self._guarded(self._bar.start)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._guarded(self._bar.stop)
 
     def show(self, progress: Progress) -> None:
         """See `Display`."""
@@ -79,12 +98,6 @@ class BarDisplay(Display):
             eta=eta(progress),
         )
         self._guarded(self._bar.refresh)
-
-    def _guarded(self, draw: Callable[[], None]) -> None:
-        try:
-            draw()
-        except OSError:
-            self._bar.disable = True
 
 
 def display_for(title: str, *, quiet: bool) -> Display:

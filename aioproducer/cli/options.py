@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -85,6 +86,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
 _DEFAULT_SERVER = "localhost:9092"
+_connection: Any = partial(typer.Option, rich_help_panel="Connection")
 
 
 def _property_names(incomplete: str) -> list[str]:
@@ -99,46 +101,42 @@ class Connection:
 
     bootstrap_server: Annotated[
         Text,
-        typer.Option(
+        _connection(
             "--bootstrap-server",
             "-b",
             envvar="AIOPRODUCER_BOOTSTRAP_SERVERS",
             metavar="HOST:PORT,...",
             help="Brokers to start from; one that answers is enough.",
             show_default=_DEFAULT_SERVER,
-            rich_help_panel="Connection",
         ),
     ] = None
     config_file: Annotated[
         File,
-        typer.Option(
+        _connection(
             "--config",
             metavar="FILE",
             help="A file of producer options in Kafka's properties syntax: linger.ms=5, a line "
             "each. -X and --bootstrap-server have the last word.",
-            rich_help_panel="Connection",
         ),
     ] = None
     properties: Annotated[
         Texts,
-        typer.Option(
+        _connection(
             "-X",
             metavar="KEY=VALUE",
             help="A producer option by its Kafka name, as linger.ms=5 or security.protocol=SSL; "
             "may be repeated.",
-            rich_help_panel="Connection",
             autocompletion=_property_names,
         ),
     ] = field(default=None, repr=False)  # may be secrets
     allow: Annotated[
         Texts,
-        typer.Option(
+        _connection(
             "--allow",
             metavar="WHAT",
             help="What the file of --config may read and run, and where it may ask for tokens: "
             "env, env:NAME, file, file:PATH, url, aws, class, class:NAME, or the URL of a token "
             "endpoint; may be repeated. What -X names itself is allowed.",
-            rich_help_panel="Connection",
         ),
     ] = None
 

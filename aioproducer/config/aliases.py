@@ -23,27 +23,9 @@ _GRANTS: Final = {
 }
 
 
-def _kib(value: Any) -> int:
-    return int_of(value) * 1024
-
-
 def _zero_means(other: int) -> Callable[[Any], int]:
     """Convert 0, which has a special meaning in another client."""
     return lambda value: int_of(value) or other
-
-
-def _host_check(value: Any) -> str:
-    return "https" if bool_of(value) else ""
-
-
-def _wait_for_room(value: Any) -> int:
-    """Java's `block.on.buffer.full`: wait without bound, or not at all."""
-    return -1 if bool_of(value) else 0
-
-
-def _ca_location(value: Any) -> object:
-    """librdkafka's `probe` finds the system's certificates, which are the default here."""
-    return None if value == "probe" else value
 
 
 def _grant(value: Any) -> str:
@@ -77,7 +59,9 @@ ALIASES: Final[dict[str, Alias]] = {
     "topic.metadata.refresh.interval.ms": _OF_0_8["topic.metadata.refresh.interval.ms"]._replace(
         rank=1
     ),
-    "queue.buffering.max.kbytes": Alias("buffer_memory", _kib, _NUMBER),
+    "queue.buffering.max.kbytes": Alias(
+        "buffer_memory", lambda value: int_of(value) * 1024, _NUMBER
+    ),
     "message.max.bytes": Alias("max_request_size"),
     "message.timeout.ms": Alias("delivery_timeout_ms", _zero_means(_INT_MAX), _NUMBER),
     "max.in.flight": Alias("max_in_flight_requests_per_connection"),
@@ -87,7 +71,10 @@ ALIASES: Final[dict[str, Alias]] = {
     "socket.receive.buffer.bytes": Alias("receive_buffer_bytes", _zero_means(-1), _NUMBER),
     "compression.level": Alias("compression_*_level", int_of, _NUMBER),
     "sasl.mechanisms": Alias("sasl_mechanism"),
-    "ssl.ca.location": Alias("ssl_truststore_location", _ca_location),
+    # `probe` finds the system's certificates, which are the default here.
+    "ssl.ca.location": Alias(
+        "ssl_truststore_location", lambda value: None if value == "probe" else value
+    ),
     "ssl.ca.pem": Alias("ssl_truststore_certificates"),
     "ssl.certificate.location": Alias("ssl_keystore_location"),
     "ssl.certificate.pem": Alias("ssl_keystore_certificate_chain"),
@@ -113,10 +100,16 @@ ALIASES: Final[dict[str, Alias]] = {
     "ssl_keyfile": Alias("ssl_key_location"),
     "ssl_password": Alias("ssl_key_password"),
     "ssl_ciphers": Alias("ssl_cipher_suites"),
-    "ssl_check_hostname": Alias("ssl_endpoint_identification_algorithm", _host_check, _TRUTH),
+    "ssl_check_hostname": Alias(
+        "ssl_endpoint_identification_algorithm",
+        lambda value: "https" if bool_of(value) else "",
+        _TRUTH,
+    ),
     # Java's producer before 0.10 and 0.11.
     "metadata.fetch.timeout.ms": Alias("max_block_ms"),
     "timeout.ms": Alias("request_timeout_ms", rank=-1),
-    "block.on.buffer.full": Alias("enqueue_timeout_ms", _wait_for_room, _TRUTH),
+    "block.on.buffer.full": Alias(  # without bound, or not at all
+        "enqueue_timeout_ms", lambda value: -1 if bool_of(value) else 0, _TRUTH
+    ),
 }
 """By the name that the other client documents."""

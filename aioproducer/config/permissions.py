@@ -112,14 +112,11 @@ class Permissions:
         if isinstance(url, str):
             self._check_url(url)
         for name in class_names(options.get(REPORTERS)):
-            self._check_class(name)
+            if not _fits(name, self._classes):
+                raise refused(f"the code {printable(name, 200)} to be run", f"class:{name}")
         uses_aws = str(options.get("sasl_mechanism", "")).upper() == "AWS_MSK_IAM"
         if uses_aws and options.get("sasl_credentials") is None and not self._aws:
             raise refused("this machine's AWS credentials (AWS_MSK_IAM)", "aws")
-
-    def _check_class(self, name: str) -> None:
-        if not _fits(name, self._classes):
-            raise refused(f"the code {printable(name, 200)} to be run", f"class:{name}")
 
     def _check_url(self, url: str) -> None:
         if url[:5].lower() == "file:":

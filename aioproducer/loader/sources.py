@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeAlias
+from typing import Any
 
 from aioproducer._util.paths import exists, is_file
 from aioproducer._util.printable import printable
@@ -57,8 +57,6 @@ _FORMAT_BY_SUFFIX = {
 }
 _ROWS_PER_BATCH = 500
 _LONGEST_BATCH_S = 0.1
-_Read: TypeAlias = Callable[[io.BufferedIOBase, int, ExitStack], Iterator[Chunk]]
-"""`Format.read`."""
 
 
 def format_named(name: str) -> str | None:
@@ -174,10 +172,12 @@ class FileSource:
                 continue
             skip = 0 if after is None else after.row
             after = None
-            read = format_.read
+            read: Callable[[io.BufferedIOBase, int, ExitStack], Iterator[Chunk]] = format_.read
             if isinstance(format_, ArrowFormat):
                 read = partial(process.read, format_.name)
-            yield from _member_batches(member, read, skip, before)
+            with ExitStack() as stack:
+                for chunk in read(member.open(stack), skip, stack):
+                    yield chunk.batch(member.file, member.name, before + member.consumed())
         if not found_any:
             wanted = "" if self._member is None else f" that fits {self._member!r}"
             raise SourceError(f"the archive has no file{wanted}")
@@ -246,12 +246,6 @@ class RowsSource:
             yield row
             if self._clock() > until:
                 return
-
-
-def _member_batches(member: Member, read: _Read, skip: int, before: int) -> Iterator[RowBatch]:
-    with ExitStack() as stack:
-        for chunk in read(member.open(stack), skip, stack):
-            yield chunk.batch(member.file, member.name, before + member.consumed())
 
 
 def _size(file: str) -> int | None:

@@ -68,11 +68,13 @@ class LoadState:
         if content["version"] != _VERSION:
             raise ValueError("another version")
         position = content["position"]
+        for count in content["settled"].values():
+            _check_count(count)
         return cls(
             topic=str(content["topic"]),
             position=None if position is None else _position(position),
             complete=bool(content["complete"]),
-            settled=_counts_of(content["settled"]),
+            settled=Settled(**content["settled"]),
         )
 
 
@@ -82,12 +84,6 @@ def _position(content: Mapping[str, Any]) -> Position:
         raise TypeError("the position names no file")
     _check_count(row)
     return Position(file, member, row)
-
-
-def _counts_of(content: Mapping[str, Any]) -> Settled:
-    for count in content.values():
-        _check_count(count)
-    return Settled(**content)
 
 
 def _check_count(count: object) -> None:

@@ -80,7 +80,12 @@ class DeadLetterPart:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._discard()
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+            with suppress(OSError):
+                self._hidden.unlink()
+            self._file = None
 
     def write(self, records: Sequence[RefusedRecord]) -> None:
         """Append rows; blocks on the file system."""
@@ -102,14 +107,6 @@ class DeadLetterPart:
             self._hidden.rename(self.path)
             _sync_folder(self._folder)
         self._file = None
-
-    def _discard(self) -> None:
-        if self._file is not None:
-            with suppress(OSError):
-                self._file.close()
-            with suppress(OSError):
-                self._hidden.unlink()
-            self._file = None
 
     def _line(self, record: RefusedRecord) -> bytes:
         row, failed = record.row, record.failed

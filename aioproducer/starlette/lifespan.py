@@ -14,6 +14,7 @@ import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, Unpack
 
 from starlette.applications import Starlette
@@ -97,7 +98,11 @@ class ProducerLifespan:
                 "a producer is made when the application starts: pass its options, or a plain "
                 "function that makes it"
             )
-        self._make = config if callable(config) else _maker(config, options)
+        self._make: Callable[[], Producer] = (
+            config
+            if callable(config)
+            else partial(Producer, configured(config, options, _short_bounds))
+        )
         if callable(config) and options:
             raise TypeError("options go to the function that makes the producer")
         if start not in {"wait", "background"}:
@@ -203,11 +208,6 @@ class _Counts(NamedTuple):
         values = producer.metrics()
         accepted, delivered, failed = (int(values.get(name, 0)) for name in _TOTALS)
         return cls(delivered, failed, max(0, accepted - delivered - failed))
-
-
-def _maker(config: ConfigInput, options: Mapping[str, Any]) -> Callable[[], Producer]:
-    ready = configured(config, options, _short_bounds)
-    return lambda: Producer(ready)
 
 
 def _short_bounds(chosen: Mapping[str, Any]) -> dict[str, Any]:

@@ -132,11 +132,9 @@ def verdict(findings: Iterable[Finding]) -> tuple[Status, ExitCode]:
 
 def as_typed(advice: str) -> str:
     """Return the advice with the options' names as they are in files and on the command line."""
-    return _NAME.sub(lambda found: _kafka_name(found[0]), advice)
-
-
-def _kafka_name(name: str) -> str:
-    return OPTIONS[name].kafka_name if name in OPTIONS else name
+    return _NAME.sub(
+        lambda found: OPTIONS[found[0]].kafka_name if found[0] in OPTIONS else found[0], advice
+    )
 
 
 CODES: Mapping[str, str] = {code: as_typed(advice) for code, advice in CHECKS.items()}

@@ -30,15 +30,10 @@ from aioproducer.loader import (
 from aioproducer.loader.formats.text import MAX_ROW_BYTES
 from aioproducer.loader.values import TimestampUnit
 
-
-def _about(panel: str, *names: str, **given: Any) -> Any:
-    return typer.Option(*names, rich_help_panel=panel, **given)
-
-
-_record = partial(_about, "What becomes of a row")
-_input = partial(_about, "Input")
-_run = partial(_about, "Run")
-_spark = partial(_about, "Spark")
+_record: Any = partial(typer.Option, rich_help_panel="What becomes of a row")
+_input: Any = partial(typer.Option, rich_help_panel="Input")
+_run: Any = partial(typer.Option, rich_help_panel="Run")
+_spark: Any = partial(typer.Option, rich_help_panel="Spark")
 
 _LONGEST_NAME = 200
 """Bytes: file systems have names of up to 255, and a state is written under a longer one first."""

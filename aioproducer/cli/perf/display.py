@@ -10,7 +10,7 @@ import io
 import secrets
 import stat
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
@@ -20,6 +20,7 @@ from rich.table import Table
 
 from aioproducer._util.paths import is_folder
 from aioproducer.cli.console import FileError, err, megabytes, say
+from aioproducer.cli.display import Drawing
 from aioproducer.cli.perf.run import Interval, PerfPlan
 from aioproducer.errors import ConfigError
 
@@ -66,24 +67,16 @@ class PerfLines(PerfDisplay):
         )
 
 
-class PerfTable(PerfDisplay):
+class PerfTable(Drawing, PerfDisplay):
     """The last seconds as a table, on a terminal."""
 
     every_s: float = 1.0
 
     def __init__(self, plan: PerfPlan) -> None:
-        super().__init__(plan)
-        self._intervals: deque[Interval] = deque(maxlen=_ROWS)
-        # Drawn when the run reports, never from another thread.
         self._live = Live(console=err(), auto_refresh=False, transient=True)
-        self._is_read = True
-
-    def __enter__(self) -> Self:
-        self._guarded(self._live.start)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._guarded(self._live.stop)
+        super().__init__(self._live)
+        self._plan = plan
+        self._intervals: deque[Interval] = deque(maxlen=_ROWS)
 
     def show(self, interval: Interval) -> None:
         """See `PerfDisplay`."""
@@ -105,14 +98,6 @@ class PerfTable(PerfDisplay):
                 f"{each.failed:,}",
             )
         return table
-
-    def _guarded(self, draw: Callable[[], None]) -> None:
-        if not self._is_read:
-            return
-        try:
-            draw()
-        except OSError:
-            self._is_read = False
 
 
 def perf_display_for(plan: PerfPlan, *, quiet: bool) -> PerfDisplay:

@@ -117,7 +117,8 @@ def _path_in_source(text: str, wanted: str) -> list[int] | None:
         elif token == "map" and after[:1] == ["<"] and after[2:3] == [","] and ">" in after:
             rest = after[after.index(">") + 1 :]
             if rest[1:2] == ["="]:
-                entered = enter(_camel(rest[0]) + "Entry")
+                words = rest[0].split("_")
+                entered = enter("".join(each[:1].upper() + each[1:] for each in words) + "Entry")
         elif token == "{":
             entered = None if opening is None else enter(opening)
             scopes.append(entered or scopes[-1])
@@ -143,7 +144,3 @@ def _tokens_in(text: str) -> Iterator[tuple[str, list[str]]]:
 
 _LOOKAHEAD: Final = 8
 _WITH_MORE: Final = frozenset({"package", "message", "group", "map"})
-
-
-def _camel(name: str) -> str:
-    return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
