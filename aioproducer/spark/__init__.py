@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from aioproducer.spark.foreach import BatchReport as BatchReport
     from aioproducer.spark.foreach import batch_writer as batch_writer
     from aioproducer.spark.metrics import QueryMetrics
+    from aioproducer.spark.reports.epochs import BatchReport as BatchReport
     from aioproducer.spark.reports.epochs import TransactionCounts as TransactionCounts
     from aioproducer.spark.rows import RowError as RowError
     from aioproducer.spark.source import AioproducerSource as AioproducerSource
 
 _HOMES = {
     "AioproducerSource": "source",
-    "BatchReport": "foreach",
+    "BatchReport": "reports.epochs",
     "RowError": "rows",
     "TransactionCounts": "reports.epochs",
     "batch_writer": "foreach",

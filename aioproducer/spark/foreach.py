@@ -10,16 +10,21 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from aioproducer._checks.callables import refuse_coroutine_function
 from aioproducer._util import log
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.errors import ConfigError
-from aioproducer.metrics.durations import DurationCounts
 from aioproducer.runtime.native import missing_core, warn_once
 from aioproducer.spark.options import Guarantee, SourceOptions
-from aioproducer.spark.reports.epochs import EpochReport, TransactionCounts, new_reports, report_of
+from aioproducer.spark.reports.epochs import (
+    BatchReport,
+    QueryReport,
+    new_reports,
+    report_of,
+    uncounted,
+)
 from aioproducer.spark.wording import option_errors
 
 if TYPE_CHECKING:
@@ -39,57 +44,6 @@ _NAME: Final = "aioproducer"
 _LARGEST_RESULT: Final = "is bigger than spark.driver.maxResultSize"
 _LONGEST_PAUSE: Final = 64
 """Micro-batches after which the driver tries again, at most, once they have become too large."""
-
-
-class BatchReport(NamedTuple):
-    """The result of a micro-batch.
-
-    Attributes:
-        batch: Its number; -1 if a query failed with its first one.
-        by_driver: Whether the driver has written it itself. If not, tasks have. Of theirs,
-            `batch_writer` gets no counts with Spark Connect: those below are None then, and in the
-            workers' logs.
-        rows: Rows that were written; 0 also where the micro-batch was in Kafka already.
-        bytes: Bytes of the Arrow columns.
-        retries: Records that were sent again.
-        dead_letters: Rows that went to `dead.letter.topic` or `dead.letter.path`.
-        seconds: How long the call took.
-        dead_letter_reasons: Those rows by the name of the error, such as `RecordTooLargeError`.
-        delivery_times: Records by the time from their append to their acknowledgement.
-        transactions: The transactions of tasks; None without any.
-        is_aborted: Whether it was given up; `rows` and `bytes` are None then, and `seconds` is 0.
-    """
-
-    batch: int
-    by_driver: bool
-    rows: int | None
-    bytes: int | None
-    retries: int | None
-    dead_letters: int | None
-    seconds: float
-    dead_letter_reasons: Mapping[str, int] | None = None
-    delivery_times: DurationCounts | None = None
-    transactions: TransactionCounts | None = None
-    is_aborted: bool = False
-
-
-def uncounted(batch: int, *, by_driver: bool = False) -> BatchReport:
-    """Return the report of a micro-batch of which nothing else is known."""
-    return BatchReport(batch, by_driver, None, None, None, None, 0.0)
-
-
-def with_counts(found: EpochReport, report: BatchReport) -> BatchReport:
-    """Return a report with the counts of a commit or abort."""
-    return report._replace(
-        rows=None if found.is_aborted else found.rows,
-        bytes=found.bytes if report.bytes is None and not found.is_aborted else report.bytes,
-        retries=found.retries,
-        dead_letters=found.dead_letters.total(),
-        dead_letter_reasons=dict(found.dead_letters),
-        delivery_times=found.delivery_times,
-        transactions=found.transactions,
-        is_aborted=found.is_aborted,
-    )
 
 
 @hides_arguments
@@ -195,7 +149,7 @@ class _BatchWriter:
         _LOG.info(
             "epoch %d written by the driver: %d rows, %d bytes", batch, report.rows, report.bytes
         )
-        return with_counts(report_of(batch, [report], None), uncounted(batch, by_driver=True))
+        return report_of(batch, [report], None).report._replace(by_driver=True)
 
     @hides_arguments
     def _written(self, frame: DataFrame, batch: int, batches: list[Any]) -> TaskReport | None:
@@ -218,8 +172,7 @@ class _BatchWriter:
         writer = frame.write.format(name).mode("append").options(**self._options)
         writer.options(**self._names(batch)).save()
         found = self._source.last()
-        report = uncounted(batch)
-        return report if found is None else with_counts(found, report)
+        return uncounted(batch) if found is None else found.report._replace(batch=batch)
 
     def _names(self, batch: int) -> dict[str, str]:
         """Return the options that name the micro-batch, or the producers of all of them."""
@@ -249,7 +202,7 @@ class _ReportingSource:
         self._name = f"{_NAME}_{uuid.uuid4().hex}"
         self._session: Any = None
         self._reports: Any = None
-        self._last: EpochReport | None = None
+        self._last: QueryReport | None = None
 
     def format_for(self, spark: SparkSession) -> str:
         """Return the name for `format()`; with Spark Connect that of the source without reports."""
@@ -277,7 +230,7 @@ class _ReportingSource:
         spark.dataSource.register(Reporting)
         self._reports = made
 
-    def last(self) -> EpochReport | None:
+    def last(self) -> QueryReport | None:
         """Return the report of the commit that came last; None if it has not reported."""
         kept = () if self._reports is None else self._reports.value
         if not kept or kept[-1] is self._last:

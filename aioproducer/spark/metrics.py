@@ -14,8 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer._checks.extras import needed, required
-from aioproducer.spark.foreach import BatchReport, uncounted, with_counts
-from aioproducer.spark.reports.epochs import EpochReport, new_reports
+from aioproducer.spark.reports.epochs import BatchReport, new_reports, uncounted
 
 with required(__name__, "spark"):
     from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -101,7 +100,7 @@ class QueryMetrics(StreamingQueryListener):
         self._fed: dict[str, int] = {}
         self._names: dict[str, str] = {}
         self._last_ended = ""
-        self._aborted: dict[str, EpochReport] = {}
+        self._aborted: dict[str, BatchReport] = {}
         self._reports: Any = None
 
     def listen(self, spark: SparkSession) -> Any:
@@ -139,8 +138,9 @@ class QueryMetrics(StreamingQueryListener):
         )
         query = str(progress.id)
         for each in reversed(self._reports_of(query)):
-            if each.epoch == progress.batchId and not each.is_aborted:
-                report = with_counts(each, report)
+            if each.batch == progress.batchId and not each.is_aborted:
+                size = each.bytes if report.bytes is None else report.bytes
+                report = each._replace(bytes=size, seconds=report.seconds)
                 break
         self._feed(progress.name or query, report)
 
@@ -156,16 +156,16 @@ class QueryMetrics(StreamingQueryListener):
             return
         known = self._reports_of(query)
         if known and known[-1].is_aborted and known[-1] is not self._aborted.get(query):
-            failed = self._aborted[query] = known[-1]
-            self._feed(name, with_counts(failed, uncounted(failed.epoch)))
+            self._aborted[query] = known[-1]
+            self._feed(name, known[-1])
         elif event.exception is not None:  # no task has succeeded, or there are no reports
             batch = _UNKNOWN_BATCH if last is None else last + 1
             self._feed(name, uncounted(batch)._replace(is_aborted=True))
 
-    def _reports_of(self, query: str) -> list[EpochReport]:
+    def _reports_of(self, query: str) -> list[BatchReport]:
         """Return the reports of a query that are kept, the newest at the end."""
         kept = () if self._reports is None else self._reports.value
-        return [each for each in kept if each.query == query]
+        return [each.report for each in kept if each.query == query]
 
 
 def prometheus_feed(registry: CollectorRegistry | None = None) -> Feed:

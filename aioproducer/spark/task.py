@@ -30,7 +30,7 @@ from aioproducer.spark.replay import (
     written_without_refused,
 )
 from aioproducer.spark.reports.epochs import (
-    EpochReport,
+    QueryReport,
     TransactionCounts,
     added,
     report_of,
@@ -249,7 +249,7 @@ def _sent(
     return producer.run(sending)
 
 
-def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> EpochReport:
+def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> QueryReport:
     """Publish what the tasks have prepared, where that is asked for; log one line."""
     known = [each for each in reports if each is not None]
     for each in known:
@@ -270,7 +270,7 @@ def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> 
     return report_of(epoch, known, counts)
 
 
-def abort(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> EpochReport:
+def abort(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> QueryReport:
     """Give up what the tasks have prepared; what was written at least once stays."""
     known = [each for each in reports if each is not None]
     counts: TransactionCounts | None = None

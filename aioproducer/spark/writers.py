@@ -27,7 +27,7 @@ from aioproducer.spark.task import abort, commit, spare_collector, write_task
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from aioproducer.spark.reports.epochs import EpochReport
+    from aioproducer.spark.reports.epochs import QueryReport
     from aioproducer.spark.reports.tasks import TaskReport
 
 _BATCH = "streaming.sql.batchId"
@@ -98,7 +98,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         _add(self._reports, abort(self._plan, batchId, _reports_of(messages)))
 
 
-def _add(reports: Any, report: EpochReport) -> None:
+def _add(reports: Any, report: QueryReport) -> None:
     """Add a report to the accumulator by which the driver gets it, if there is one."""
     if reports is not None:
         reports.add((report,))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aioproducer.metrics.durations import DurationCounts
@@ -44,31 +43,48 @@ class TransactionCounts(NamedTuple):
     in_doubt: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EpochReport:
-    """The result of a micro-batch, for its commit or abort.
+class BatchReport(NamedTuple):
+    """The result of a micro-batch.
 
     Attributes:
-        query: The id of the query; None if no task has reported.
-        epoch: The micro-batch's number.
-        rows: Rows that were written; 0 where the micro-batch was in Kafka already.
+        batch: Its number; -1 if a query failed with its first one.
+        by_driver: Whether the driver has written it itself. If not, tasks have. Of theirs,
+            `batch_writer` gets no counts with Spark Connect: those below are None then, and in the
+            workers' logs.
+        rows: Rows that were written; 0 also where the micro-batch was in Kafka already.
         bytes: Bytes of the Arrow columns.
         retries: Records that were sent again.
-        dead_letters: Rows that went elsewhere, by the name of the error.
-        delivery_times: Records by the time until they were acknowledged.
-        transactions: Its transactions; None where the guarantee has none.
-        is_aborted: Whether it was given up.
+        dead_letters: Rows that went to `dead.letter.topic` or `dead.letter.path`.
+        seconds: How long the call took.
+        dead_letter_reasons: Those rows by the name of the error, such as `RecordTooLargeError`.
+        delivery_times: Records by the time from their append to their acknowledgement.
+        transactions: The transactions of tasks; None without any.
+        is_aborted: Whether it was given up; `rows` and `bytes` are None then, and `seconds` is 0.
     """
 
-    query: str | None
-    epoch: int
-    rows: int
-    bytes: int
-    retries: int
-    dead_letters: Counter[str]
-    delivery_times: DurationCounts
+    batch: int
+    by_driver: bool
+    rows: int | None
+    bytes: int | None
+    retries: int | None
+    dead_letters: int | None
+    seconds: float
+    dead_letter_reasons: Mapping[str, int] | None = None
+    delivery_times: DurationCounts | None = None
     transactions: TransactionCounts | None = None
     is_aborted: bool = False
+
+
+class QueryReport(NamedTuple):
+    """A micro-batch that a query has committed or given up; `query` is None without any task."""
+
+    query: str | None
+    report: BatchReport
+
+
+def uncounted(batch: int) -> BatchReport:
+    """Return the report of a micro-batch of which nothing else is known."""
+    return BatchReport(batch, False, None, None, None, None, 0.0)
 
 
 def report_of(
@@ -77,19 +93,23 @@ def report_of(
     transactions: TransactionCounts | None,
     *,
     is_aborted: bool = False,
-) -> EpochReport:
+) -> QueryReport:
     """Return the sum of the reports of tasks."""
-    return EpochReport(
-        next((each.query for each in tasks), None),
+    letters = sum((each.dead_letters for each in tasks), Counter[str]())
+    report = BatchReport(
         epoch,
-        sum(each.rows for each in tasks),
-        sum(each.bytes for each in tasks),
-        sum(each.retries for each in tasks),
-        sum((each.dead_letters for each in tasks), Counter()),
-        counts_of(*(each.deliveries for each in tasks)),
-        transactions,
-        is_aborted,
+        by_driver=False,
+        rows=None if is_aborted else sum(each.rows for each in tasks),
+        bytes=None if is_aborted else sum(each.bytes for each in tasks),
+        retries=sum(each.retries for each in tasks),
+        dead_letters=letters.total(),
+        seconds=0.0,
+        dead_letter_reasons=dict(letters),
+        delivery_times=counts_of(*(each.deliveries for each in tasks)),
+        transactions=transactions,
+        is_aborted=is_aborted,
     )
+    return QueryReport(next((each.query for each in tasks), None), report)
 
 
 def transactions_of(
@@ -136,13 +156,13 @@ def counts_of(*added: Mapping[int, int]) -> DurationCounts:
 class LastReports:
     """The last reports, as the value of a PySpark accumulator (`AccumulatorParam`)."""
 
-    def zero(self, value: tuple[EpochReport, ...]) -> tuple[EpochReport, ...]:
+    def zero(self, value: tuple[QueryReport, ...]) -> tuple[QueryReport, ...]:
         """Return the value that a process begins with."""
         return ()
 
     def addInPlace(  # noqa: N802 - PySpark's name
-        self, value1: tuple[EpochReport, ...], value2: tuple[EpochReport, ...]
-    ) -> tuple[EpochReport, ...]:
+        self, value1: tuple[QueryReport, ...], value2: tuple[QueryReport, ...]
+    ) -> tuple[QueryReport, ...]:
         """Return both, without the oldest of too many."""
         return (value1 + value2)[-_KEPT:]
 

@@ -2,45 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from aioproducer.spark.foreach import BatchReport
-from aioproducer.spark.reports.epochs import EpochReport, TransactionCounts, counts_of
+from aioproducer.spark.reports.epochs import (
+    BatchReport,
+    QueryReport,
+    TransactionCounts,
+    counts_of,
+)
 
 pytest.importorskip("pyspark", reason="needs pyspark (the extra `spark`)")
 
 REPORT = BatchReport(3, True, 10, 200, 1, 2, 0.5, {"RecordTooLargeError": 2})
 BY_TASKS = BatchReport(4, False, 5, None, None, None, 0.25)
 COUNTS = TransactionCounts(2, 2, 2, aborted=1, in_doubt=4)
-COMMITTED = EpochReport(
-    "the-id",
-    0,
-    rows=5,
-    bytes=50,
-    retries=3,
-    dead_letters=Counter(SerializationError=1),
-    delivery_times=counts_of({20: 99, 40: 1}),
-    transactions=COUNTS,
-)
-ABORTED = replace(COMMITTED, epoch=1, is_aborted=True)
 WHOLE = BatchReport(
-    0,
-    False,
-    5,
-    50,
-    3,
-    1,
-    0.25,
-    {"SerializationError": 1},
-    COMMITTED.delivery_times,
-    COMMITTED.transactions,
+    0, False, 5, 50, 3, 1, 0.25, {"SerializationError": 1}, counts_of({20: 99, 40: 1}), COUNTS
 )
-FAILED = WHOLE._replace(batch=1, rows=None, bytes=None, seconds=0.0, is_aborted=True)
+COMMITTED = WHOLE._replace(seconds=0.0)
+FAILED = COMMITTED._replace(batch=1, rows=None, bytes=None, is_aborted=True)
 
 
 def progress(batch: int, rows: int, observed: Any = None, name: str | None = "q") -> Any:
@@ -114,13 +97,15 @@ def test_a_registered_listener_feeds_what_commits_report() -> None:
     assert (made.reports, made.defaults) == (session.reports, {"topic": "t"})
     assert session.listeners == [listener]
     session.reports.value = (
-        replace(COMMITTED, query="other", rows=7),
-        replace(COMMITTED, is_aborted=True, rows=7),
-        COMMITTED,
+        QueryReport("other", COMMITTED._replace(rows=7)),
+        QueryReport("the-id", COMMITTED._replace(is_aborted=True, rows=7)),
+        QueryReport("the-id", COMMITTED),
     )
     listener.onQueryProgress(progress(0, 5))
     listener.onQueryProgress(progress(1, 6, {"rows": 6, "bytes": 60}))  # its report is missing
-    session.reports.value += (replace(COMMITTED, epoch=2, rows=0),)  # in Kafka already
+    session.reports.value += (
+        QueryReport("the-id", COMMITTED._replace(batch=2, rows=0)),
+    )  # in Kafka already
     listener.onQueryProgress(progress(2, 6, {"rows": 6, "bytes": 60}))
     assert fed == [
         ("q", WHOLE),
@@ -137,13 +122,13 @@ def test_the_micro_batch_that_a_query_fails_with_is_fed_once() -> None:
     listener = QueryMetrics(lambda query, report: fed.append((query, report)), queries={"q"})
     listener.listen(session)
     listener.onQueryStarted(started())
-    session.reports.value = (COMMITTED,)
+    session.reports.value = (QueryReport("the-id", COMMITTED),)
     listener.onQueryProgress(progress(0, 5))
-    session.reports.value += (ABORTED,)
+    session.reports.value += (QueryReport("the-id", FAILED),)
     listener.onQueryTerminated(ended())
     listener.onQueryStarted(started("again"))
     listener.onQueryTerminated(ended("again"))  # no task of its first micro-batch succeeded
-    session.reports.value += (replace(ABORTED),)
+    session.reports.value += (QueryReport("the-id", FAILED._replace()),)
     listener.onQueryStarted(started("third"))
     listener.onQueryTerminated(ended("third"))
     unknown = BatchReport(-1, False, None, None, None, None, 0.0, is_aborted=True)
@@ -193,7 +178,7 @@ def test_a_query_that_is_not_chosen_feeds_no_failed_micro_batch() -> None:
     session: Any = Session()
     listener = QueryMetrics(lambda query, _: fed.append(query), queries={"q"})
     listener.listen(session)
-    session.reports.value = (ABORTED,)
+    session.reports.value = (QueryReport("the-id", FAILED),)
     listener.onQueryStarted(started(name="other"))
     listener.onQueryTerminated(ended())
     assert fed == []

@@ -6,12 +6,13 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
-from aioproducer.metrics.durations import DurationCounts, Durations
+from aioproducer.metrics.durations import Durations
 from aioproducer.spark.exactly_once.attempts import Settled
 from aioproducer.spark.plan import TaskPlace
 from aioproducer.spark.reports.epochs import (
-    EpochReport,
+    BatchReport,
     LastReports,
+    QueryReport,
     TransactionCounts,
     added,
     counts_of,
@@ -22,8 +23,8 @@ from aioproducer.spark.reports.epochs import (
 from aioproducer.spark.reports.tasks import TaskReport
 
 
-def report(epoch: int) -> EpochReport:
-    return EpochReport("q", epoch, 1, 2, 0, Counter(), DurationCounts())
+def report(epoch: int) -> QueryReport:
+    return QueryReport("q", BatchReport(epoch, False, 1, 2, 0, 0, 0.0))
 
 
 def task(partition: int, transactions: int, letters: int, deliveries: dict[int, int]) -> TaskReport:
@@ -46,15 +47,16 @@ def test_a_report_is_the_sum_of_those_of_the_tasks() -> None:
     counts = transactions_of(tasks, 2, 2, Settled(10, 20))
     # What the plan has settled is in the report of each task, and counts once.
     assert counts == TransactionCounts(4, 2, 2, aborted=2 + 4 + 20, in_doubt=3 + 10)
-    found = report_of(7, tasks, counts)
-    assert (found.query, found.epoch, found.rows, found.bytes) == ("q", 7, 20, 200)
-    assert (found.retries, found.dead_letters.total()) == (3, 3)
+    query, found = report_of(7, tasks, counts)
+    assert (query, found.batch, found.rows, found.bytes) == ("q", 7, 20, 200)
+    assert (found.retries, found.dead_letters) == (3, 3)
+    assert found.delivery_times is not None
     assert (found.delivery_times.total, found.delivery_times.counts[30]) == (20, 16)
 
 
 def test_a_micro_batch_without_tasks_belongs_to_no_query() -> None:
-    found = report_of(0, [], transactions_of([], 0, 0), is_aborted=True)
-    assert (found.query, found.rows, found.transactions) == (None, 0, TransactionCounts())
+    query, found = report_of(0, [], transactions_of([], 0, 0), is_aborted=True)
+    assert (query, found.rows, found.transactions) == (None, None, TransactionCounts())
 
 
 def test_a_task_reports_the_delivery_times_of_its_records_alone() -> None:
@@ -75,7 +77,7 @@ def test_the_driver_keeps_a_bounded_number_of_reports() -> None:
     value = last.zero(())
     for epoch in range(600):
         value = last.addInPlace(value, (report(epoch),))
-    assert [each.epoch for each in value] == list(range(88, 600))
+    assert [each.report.batch for each in value] == list(range(88, 600))
 
 
 def test_spark_connect_has_no_accumulators() -> None:

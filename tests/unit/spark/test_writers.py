@@ -26,7 +26,7 @@ from aioproducer.errors import (
 from aioproducer.spark.errors import EpochNotPreparedError, EpochOverError, SupersededError
 from aioproducer.spark.exactly_once.calls import CALLERS
 from aioproducer.spark.pool import POOL, new_task_id
-from aioproducer.spark.reports.epochs import EpochReport, TransactionCounts
+from aioproducer.spark.reports.epochs import BatchReport, QueryReport, TransactionCounts
 from aioproducer.spark.rows import RowError
 from aioproducer.testing.admin import create_topic, delete_topic
 from aioproducer.wire.api_keys import ApiKey
@@ -364,10 +364,14 @@ class Reports:
     """An accumulator."""
 
     def __init__(self) -> None:
-        self.value: tuple[EpochReport, ...] = ()
+        self.value: tuple[QueryReport, ...] = ()
 
-    def add(self, term: tuple[EpochReport, ...]) -> None:
+    def add(self, term: tuple[QueryReport, ...]) -> None:
         self.value += term
+
+    @property
+    def reports(self) -> list[BatchReport]:
+        return [each.report for each in self.value]
 
 
 def reporting(
@@ -403,11 +407,15 @@ def test_the_commit_of_a_micro_batch_reports_what_its_tasks_counted(
         messages = [copied(writer.write(batch(first, first + 10))) for first in (0, 10)]
         commits.streamWriter(SCHEMA, False).commit(messages, number)
     assert fault.is_spent
-    first, second = reports.value
-    assert (first.query, first.epoch, first.rows, first.is_aborted) == ("query", 0, 20, False)
+    first, second = reports.reports
+    assert (first.batch, first.rows, first.is_aborted) == (0, 20, False)
+    assert [each.query for each in reports.value] == ["query", "query"]
     assert (first.retries, second.retries) == (10, 0)  # the producer goes on to the next task
-    assert [each.delivery_times.total for each in reports.value] == [20, 20]
-    assert [each.transactions for each in reports.value] == [counts, counts]
+    assert [each.delivery_times and each.delivery_times.total for each in reports.reports] == [
+        20,
+        20,
+    ]
+    assert [each.transactions for each in reports.reports] == [counts, counts]
 
 
 def test_an_aborted_micro_batch_reports_its_transactions(
@@ -419,8 +427,8 @@ def test_an_aborted_micro_batch_reports_its_transactions(
     messages = [writer.write(batch(0, 10)), None]
     writer.write(batch(10, 20))  # reports nothing: its process was killed
     commits.streamWriter(SCHEMA, False).abort(messages, 0)
-    (report,) = reports.value
-    assert report.is_aborted and report.query == "query"
+    (report,) = reports.reports
+    assert report.is_aborted and reports.value[0].query == "query"
     assert report.transactions == TransactionCounts(1, 1, 0, aborted=2)
 
 
@@ -440,12 +448,12 @@ def test_transactions_that_were_found_open_are_reported_with_the_next_commit(
     commits.streamWriter(SCHEMA, False).commit([writer.write(batch(10, 20))], 1)
     writer = stream.planned(1)
     commits.streamWriter(SCHEMA, False).commit([writer.write(batch(10, 20))], 1)  # is skipped
-    assert [each.transactions for each in reports.value] == [
+    assert [each.transactions for each in reports.reports] == [
         TransactionCounts(2, 2, 2, aborted=1),
         TransactionCounts(1, 1, 1, in_doubt=2),
         TransactionCounts(),
     ]
-    assert [each.rows for each in reports.value] == [10, 10, 0]
+    assert [each.rows for each in reports.reports] == [10, 10, 0]
     assert kafka.numbers(topic) == list(range(20))
 
 
@@ -457,9 +465,9 @@ def test_transactions_that_rejected_rows_have_ended_are_reported_as_aborted(
     stream, commits, reports = reporting(kafka, topic, "exactly-once", monkeypatch, **own)
     message = stream.planned(0).write(batch(0, 3))  # without keys
     commits.streamWriter(SCHEMA, False).commit([message], 0)
-    (report,) = reports.value
+    (report,) = reports.reports
     assert report.transactions == TransactionCounts(2, 1, 1, aborted=1)
-    assert report.dead_letters == {"InvalidRecordError": 3}
+    assert report.dead_letter_reasons == {"InvalidRecordError": 3}
 
 
 def test_the_plan_for_tasks_has_no_accumulator(
