@@ -34,7 +34,6 @@ from aioproducer.core.transactions.rules import (
 )
 from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import (
-    AuthenticationError,
     ConcurrentTransactionsError,
     CoordinatorNotAvailableError,
     IllegalStateError,
@@ -64,8 +63,6 @@ _MOST_REMEMBERED = 100
 """Limit of cached coordinators: a producer that calls `assume` often needs many."""
 _DECIDES_RENEWAL = frozenset({Reaction.RETRY, Reaction.FIND_COORDINATOR, Reaction.FENCED})
 """Reactions to an abort before a new epoch after which the epoch is not requested yet."""
-_HOPELESS = (AuthenticationError, UnsupportedVersionError)
-"""Errors that no retry and no other coordinator can resolve."""
 
 
 class CoordinatorSession:
@@ -97,6 +94,8 @@ class CoordinatorSession:
         self._retry_at = -inf
         self.wanted: Rpc | None = None
         """The request that a call waits for; None while none is due."""
+        self.is_searching: bool = False
+        """Whether the coordinator for that request is not known yet."""
         self.on_outdated: Callable[[float], object] = lambda now: None
         """Called when a response shows that the metadata is out of date."""
 
@@ -114,6 +113,7 @@ class CoordinatorSession:
         if wanted is None:
             return None
         node_id = self._coordinators.get(wanted.coordinator)
+        self.is_searching = node_id is None
         if node_id is None:
             return requests.find_coordinator(wanted.coordinator)
         return replace(wanted, node_id=node_id)
@@ -147,11 +147,12 @@ class CoordinatorSession:
             self._manager.on_unanswered(request.rpc)
         else:
             self._manager.on_answered(request.rpc)
-        if isinstance(error, _HOPELESS):
-            self._manager.fail(error.with_context(advice=request.advice))
-            return
         self._coordinators.pop(request.coordinator, None)
         self._back_off(now, error)
+
+    def on_unsupported(self, request: TransactionalRequest, error: UnsupportedVersionError) -> None:
+        """Handle a request of which the broker supports no version that can be used: fatal."""
+        self._manager.fail(error.with_context(advice=request.advice))
 
     def on_response(self, request: TransactionalRequest, response: Message, now: float) -> None:
         """Handle a response; one that does not fit the state is fatal."""

@@ -29,6 +29,7 @@ from aioproducer.errors import (
     NodeDisconnectedError,
     ProducerClosedError,
     ProducerFailedError,
+    UnsupportedVersionError,
 )
 from aioproducer.errors.advice import joined
 from aioproducer.net.client import NetworkClient, PreparedRequest
@@ -288,8 +289,9 @@ class TransactionTask:
 
     @property
     def _obstacle(self) -> str:
-        error, rpc = self.manager.coordinator_error, self._coordinator_session.wanted
-        if rpc is not None or error is not None:
+        session, error = self._coordinator_session, self.manager.coordinator_error
+        rpc = None if session.is_searching else session.wanted
+        if session.wanted is not None or error is not None:
             what = "the coordinator" if rpc is None else f"the response to {rpc.value}"
             return what if error is None else f"{what}; last error: {error.without_advice()}"
         if self.manager.awaits_batches and not self._accumulator.is_idle:
@@ -361,6 +363,9 @@ class TransactionTask:
             )
             self._coordinator_session.on_sending(request)
             future = client.send(node_id, prepared, timeout_s=self._request_timeout, now=now)
+        except UnsupportedVersionError as error:
+            self._coordinator_session.on_unsupported(request, error)
+            return
         except KafkaError as error:
             self._give_up(request, error, now)
             return

@@ -236,9 +236,7 @@ def test_two_phases_are_asked_for_and_a_refusal_says_what_to_do() -> None:
     assert isinstance(message, InitProducerIdRequest)
     assert message.enable2_pc
     assert request.min_version == 6
-    stage.coordinator_session.on_unreachable(
-        request, UnsupportedVersionError("no common version"), 0
-    )
+    stage.coordinator_session.on_unsupported(request, UnsupportedVersionError("no common version"))
     assert isinstance(operation.error, FatalTransactionError)
     assert "KIP-939" in str(operation.error)
 

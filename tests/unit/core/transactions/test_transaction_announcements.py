@@ -224,9 +224,7 @@ def test_member_of_a_group_needs_brokers_that_compare_it(stage: Stage) -> None:
     request = stage.next_request()
     assert request is not None
     assert request.min_version == 3
-    stage.coordinator_session.on_unreachable(
-        request, UnsupportedVersionError("too old"), stage.core.now
-    )
+    stage.coordinator_session.on_unsupported(request, UnsupportedVersionError("too old"))
     assert isinstance(stage.manager.error, FatalTransactionError)
 
 

@@ -718,9 +718,7 @@ def test_a_commit_that_is_refused_as_abortable_can_be_aborted(code: int) -> None
 
 def test_a_version_that_no_broker_has_is_fatal() -> None:
     stage, request = at(INIT)
-    stage.coordinator_session.on_unreachable(
-        request, UnsupportedVersionError("old"), stage.core.now
-    )
+    stage.coordinator_session.on_unsupported(request, UnsupportedVersionError("old"))
     assert isinstance(stage.manager.error, FatalTransactionError)
 
 

@@ -376,9 +376,7 @@ def test_brokers_without_a_usable_version_are_fatal(level: int, rpc: Rpc) -> Non
     stage = Stage(level)
     operation = stage.manager.init()
     request = stage.request(rpc)
-    stage.coordinator_session.on_unreachable(
-        request, UnsupportedVersionError("too old"), stage.core.now
-    )
+    stage.coordinator_session.on_unsupported(request, UnsupportedVersionError("too old"))
     assert isinstance(operation.error, FatalTransactionError)
     assert isinstance(operation.error.__cause__, UnsupportedVersionError)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from support.picky_dialer import PickyDialer
 from support.stage import Stage, play
 
 from aioproducer.config import ProducerConfig
@@ -21,8 +22,6 @@ from aioproducer.errors import (
     TlsError,
 )
 from aioproducer.net.client import PreparedRequest
-from aioproducer.net.dial.dialer import Address, Dialer
-from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.net.responses import UndecodedAnswer
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.testing.broker.faults import ConnectionFault, Fault
@@ -35,26 +34,6 @@ from aioproducer.wire.messages.metadata import MetadataRequest
 
 def client_on(stage: Stage) -> CoordinatorClient:
     return CoordinatorClient(ProducerConfig(**stage.world.spec.options), dialer=stage.world.network)
-
-
-class PickyDialer:
-    """Of these hosts each refuses the client's certificate."""
-
-    def __init__(self, below: Dialer, refuse: set[str]) -> None:
-        self._below = below
-        self.refuse = refuse
-        self.refused = 0
-
-    async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
-        return await self._below.resolve(host, port, canonical=canonical)
-
-    async def connect(
-        self, address: Address, *, server_hostname: str, limit: int
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if server_hostname in self.refuse:
-            self.refused += 1
-            raise RefusedDialError(TlsError("refused"))
-        return await self._below.connect(address, server_hostname=server_hostname, limit=limit)
 
 
 def committed() -> coordinator_queries.CoordinatorQuery[Any]:

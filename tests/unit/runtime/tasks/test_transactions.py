@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 import pytest
+from support.picky_dialer import PickyDialer
 from support.stage import Stage, play
 from support.stepping import CancelledAt, Instant, drive
 from support.transactional_acts import committed, perform, settled
@@ -33,6 +34,7 @@ from aioproducer.errors import (
     WouldBlockError,
 )
 from aioproducer.runtime.tasks.closing import tasks_named
+from aioproducer.testing.world.producer import SimProducer
 from aioproducer.types import Persistence
 from aioproducer.wire.api_keys import ApiKey
 
@@ -284,6 +286,48 @@ def test_health_says_why_a_request_to_the_coordinator_is_repeated() -> None:
         await committing
 
     perform(act, request_timeout_ms=2_000)
+
+
+@pytest.mark.parametrize("again", ["elsewhere", "accepted"])
+def test_a_coordinator_that_refuses_the_client_does_not_end_the_producer(again: str) -> None:
+    async def act(stage: Stage) -> None:
+        picky = PickyDialer(stage.world.network, set())
+        stage.producer = producer = SimProducer(stage.world, dialer=picky)
+        await producer.start()
+        async with producer.transaction():
+            await producer.send("t", b"before")
+        transactions = stage.engine.transactions
+        assert transactions is not None
+        (coordinator,) = transactions._coordinator_session._coordinators.values()
+        assert coordinator != 1  # which leads the topic
+        picky.refuse.add(f"broker-{coordinator}.sim")
+        stage.faults.drop(ApiKey.END_TXN)
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"meanwhile")
+        with pytest.raises(KafkaTimeoutError, match=r"waits for .* last error: refused"):
+            await producer.commit_transaction()
+        if again == "accepted":
+            picky.refuse.clear()
+        else:
+            stage.crash(coordinator)
+        await producer.commit_transaction()
+        await producer.close()
+        assert picky.refused > 2
+        await settled(stage)
+        assert committed(stage) == [b"before", b"meanwhile"]
+
+    play(act, brokers=3, transactional_id="tx", max_block_ms=10_000)
+
+
+def test_a_call_that_waits_while_its_coordinator_is_unknown_names_no_request_to_it() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start(init_transactions=False)
+        stage.faults.swallow(ApiKey.FIND_COORDINATOR, times=None)
+        with pytest.raises(KafkaTimeoutError, match=r"it waits for the coordinator"):
+            await stage.producer.init_transactions()
+        await stage.producer.close(1)
+
+    play(act, transactional_id="tx", max_block_ms=10_000)
 
 
 def test_a_commit_whose_records_are_acknowledged_waits_for_the_coordinator() -> None:
