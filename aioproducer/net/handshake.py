@@ -59,7 +59,7 @@ async def negotiate_versions(session: Session) -> None:
         await _ask_for_versions(session)
         return
     if session.generation is BrokerGeneration.OLD:
-        session.versions = BrokerVersions(ranges, node_id=session.connection.node_id)
+        session.versions = BrokerVersions(ranges)
         return
     suspected, session.generation = (
         session.generation is BrokerGeneration.SUSPECTED,
@@ -111,7 +111,6 @@ async def _ask_for_versions(session: Session) -> None:
             _check_broker(ranges)
             session.versions = BrokerVersions(
                 ranges,
-                node_id=node_id,
                 features={
                     feature.name: feature.max_version_level
                     for feature in response.finalized_features[:_MOST_REMEMBERED]

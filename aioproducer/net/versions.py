@@ -11,7 +11,6 @@ from types import MappingProxyType
 
 from aioproducer.errors import UnsupportedVersionError
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import REQUEST_TYPES
 from aioproducer.wire.schema import Message
 
 _MUTED_FROM: Mapping[ApiKey, int] = {
@@ -68,23 +67,13 @@ class BrokerVersions:
         self,
         ranges: Mapping[int, tuple[int, int]],
         *,
-        node_id: int | None = None,
         features: Mapping[str, int] = MappingProxyType({}),
         features_epoch: int = -1,
     ) -> None:
         """Create it from `{api key: (lowest, highest)}` and `{feature: level}`.
 
-        Raises:
-            UnsupportedVersionError: a range of an API that this client uses is invalid.
+        An impossible range, such as 3 to 2, has no version; the other APIs can be used.
         """
-        for key, (lowest, highest) in ranges.items():
-            # In this order: to look a request up imports the module of its message.
-            if not 0 <= lowest <= highest and key in REQUEST_TYPES:
-                raise UnsupportedVersionError(
-                    f"the broker advertises an impossible range for {ApiKey(key).name}: "
-                    f"versions {lowest} to {highest}",
-                    node_id=node_id,
-                )
         self._ranges = dict(ranges)
         self.features: Mapping[str, int] = features
         self.features_epoch: int = features_epoch

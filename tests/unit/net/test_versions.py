@@ -15,6 +15,7 @@ from aioproducer.net.responses import BareFrame
 from aioproducer.net.versions import BrokerVersions, client_obeys_throttle
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.metadata import MetadataRequest
+from aioproducer.wire.messages.produce import ProduceRequest
 
 version = st.integers(0, 20)
 
@@ -63,10 +64,12 @@ def test_versions_without_features_are_older_than_those_of_any_epoch() -> None:
     assert (versions.features, versions.features_epoch) == ({}, -1)
 
 
-@pytest.mark.parametrize(("low", "high"), [(3, 2), (-1, 5), (-2, -1)])
-def test_an_impossible_range_is_refused(low: int, high: int) -> None:
-    with pytest.raises(UnsupportedVersionError, match=f"METADATA: versions {low} to {high}"):
-        BrokerVersions({ApiKey.METADATA: (low, high)}, node_id=4)
+@pytest.mark.parametrize(("low", "high"), [(3, 2), (14, 99), (-2, -1), (0, -1)])
+def test_an_impossible_range_has_no_version_and_concerns_no_other_api(low: int, high: int) -> None:
+    versions = BrokerVersions({ApiKey.METADATA: (low, high), ApiKey.PRODUCE: (3, 9)})
+    assert versions.choose(ProduceRequest) == 9
+    with pytest.raises(UnsupportedVersionError, match=f"METADATA: .* versions {low} to {high}"):
+        versions.choose(MetadataRequest)
 
 
 @pytest.mark.parametrize(

@@ -291,7 +291,7 @@ async def test_a_broker_upgraded_during_the_compression_gets_what_it_takes() -> 
             encoder._threshold = 1 << 30  # virtual time waits for no thread
             encoder.encode_inline(batches, magic)
             broker.ranges = KAFKA_4
-            client._brokers[1].versions = BrokerVersions(KAFKA_4, node_id=1)
+            client._brokers[1].versions = BrokerVersions(KAFKA_4)
 
         encoder.encode = encode_and_upgrade
         assert (await producer.send_and_wait("t", b"x")).offset == 10
