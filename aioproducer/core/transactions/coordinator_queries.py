@@ -161,11 +161,9 @@ def find_coordinator(wanted: CoordinatorKey) -> CoordinatorQuery[Node]:
     """Return the query for the coordinator of a group or a transactional id."""
 
     def read(answer: Message) -> Node:
-        response = cast(FindCoordinatorResponse, answer)
-        answered, node_id = requests.coordinator_of(response, wanted.name)
-        _raise_for(answered.code, answered.message)
-        found = next((c for c in response.coordinators if c.key == wanted.name), response)
-        return _node(node_id, found.host, found.port)
+        found = requests.coordinator_of(cast(FindCoordinatorResponse, answer), wanted.name)
+        _raise_for(found.error_code, found.error_message)
+        return _node(found.node_id, found.host, found.port)
 
     return _of(requests.find_coordinator(wanted), read)
 
@@ -344,9 +342,12 @@ def committed(
     asked = [TopicPartition(*each) for each in partitions or ()]
     for topic, partition in asked:
         by_topic.setdefault(topic, []).append(partition)
+    has_groups = False
 
     def make(version: int) -> Message:
-        if version < _FIRST_OFFSETS_OF_MANY_GROUPS:
+        nonlocal has_groups
+        has_groups = version >= _FIRST_OFFSETS_OF_MANY_GROUPS
+        if not has_groups:
             single = [OffsetFetchRequestTopic(name, ids) for name, ids in by_topic.items()]
             wanted = None if partitions is None else single
             return OffsetFetchRequest(group_id, topics=wanted, require_stable=True)
@@ -360,10 +361,16 @@ def committed(
             groups=[OffsetFetchRequestGroup(group_id, topics=topics)], require_stable=True
         )
 
+    def read(answer: Message) -> dict[TopicPartition, OffsetAndMetadata]:
+        response = cast(OffsetFetchResponse, answer)
+        if has_groups:
+            _refuse_gaps("groups", [group_id], {each.group_id for each in response.groups})
+        return _committed(response, asked)
+
     return CoordinatorQuery(
         OffsetFetchRequest,
         make,
-        lambda answer: _committed(cast(OffsetFetchResponse, answer), asked),
+        read,
         CoordinatorKey(CoordinatorKind.GROUP, group_id),
         _FIRST_OFFSETS_THAT_ARE_STABLE,
         _LAST_OFFSETS_BY_NAME,

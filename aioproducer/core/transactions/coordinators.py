@@ -19,6 +19,7 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from aioproducer.core.metadata.cluster import is_usable
 from aioproducer.core.sending.idempotence import ProducerIdentity
 from aioproducer.core.transactions import requests
 from aioproducer.core.transactions.requests import Answered, CoordinatorKey, TransactionalRequest
@@ -167,11 +168,14 @@ class CoordinatorSession:
     def _on_coordinator(
         self, request: TransactionalRequest, response: FindCoordinatorResponse, now: float
     ) -> None:
-        answer, node_id = requests.coordinator_of(response, request.coordinator.name)
-        if self._taken(request, answer, now):
+        found = requests.coordinator_of(response, request.coordinator.name)
+        code = found.error_code
+        if not code and not is_usable(found.host, found.port):
+            code = CoordinatorNotAvailableError.code  # no coordinator: asked again elsewhere
+        if self._taken(request, Answered(code, found.error_message), now):
             if len(self._coordinators) >= _MOST_REMEMBERED:
                 self._coordinators.clear()
-            self._coordinators[request.coordinator] = node_id
+            self._coordinators[request.coordinator] = found.node_id
 
     def _on_producer_id(
         self, request: TransactionalRequest, response: InitProducerIdResponse, now: float

@@ -16,6 +16,7 @@ from aioproducer.core.sending.idempotence import ProducerIdentity
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from aioproducer.wire.messages.find_coordinator import (
+    Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
@@ -123,12 +124,11 @@ def find_coordinator(wanted: CoordinatorKey) -> TransactionalRequest:
     )
 
 
-def coordinator_of(response: FindCoordinatorResponse, key: str) -> tuple[Answered, int]:
-    """Return the error code (0 for success) and the node id of the coordinator."""
-    for found in response.coordinators:
-        if found.key == key:
-            return Answered(found.error_code, found.error_message), found.node_id
-    return Answered(response.error_code, response.error_message), response.node_id
+def coordinator_of(
+    response: FindCoordinatorResponse, key: str
+) -> Coordinator | FindCoordinatorResponse:
+    """Return the result for the key; without a host if a response (v4+) left it out."""
+    return next((each for each in response.coordinators if each.key == key), response)
 
 
 def init_producer_id(

@@ -519,6 +519,18 @@ def test_a_partition_that_a_response_leaves_out_is_not_one_without_an_offset() -
             query.read(answer)
 
 
+@pytest.mark.parametrize("groups", [[], [OffsetFetchResponseGroup(group_id="another")]])
+def test_a_group_that_a_response_leaves_out_is_not_one_without_offsets(
+    groups: list[OffsetFetchResponseGroup],
+) -> None:
+    query = queries.committed("group", None)
+    query.make(8)
+    with pytest.raises(ProtocolError, match="'group'"):
+        query.read(OffsetFetchResponse(groups=groups))
+    query.make(7)
+    assert query.read(OffsetFetchResponse()) == {}
+
+
 def test_a_transactional_id_that_a_response_leaves_out_is_not_unknown() -> None:
     with pytest.raises(ProtocolError, match="'job'"):
         queries.describe("job").read(DescribeTransactionsResponse(transaction_states=[]))

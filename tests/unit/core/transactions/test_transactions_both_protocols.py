@@ -23,6 +23,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata, Persistence
+from aioproducer.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest
 
 from .transaction_stage import T0, T1, Stage
@@ -369,6 +370,21 @@ def test_init_goes_on_after_a_coordinator_was_lost_or_moved(level: int) -> None:
     stage.wait()
     stage.done(operation)
     assert stage.sent == [FIND, INIT, FIND, INIT, FIND, INIT]
+
+
+@pytest.mark.parametrize("others", [[], [Coordinator("another", 1, "h", 1, 0)]])
+def test_a_response_that_leaves_the_transactional_id_out_names_no_coordinator(
+    level: int, others: list[Coordinator]
+) -> None:
+    stage = Stage(level)
+    operation = stage.manager.init()
+    response = FindCoordinatorResponse(coordinators=others)
+    session = stage.coordinator_session
+    session.on_response(stage.request(FIND), response, stage.core.now)
+    assert session.failures == 1
+    stage.wait()
+    stage.done(operation)
+    assert stage.sent == [FIND, FIND, INIT]
 
 
 @pytest.mark.parametrize("rpc", [FIND, INIT])
