@@ -782,9 +782,9 @@ TRANSACTIONAL_MUTANTS = tuple(
         (
             "keep a coordinator that cannot be reached",
             "core/transactions/coordinators.py",
-            "            return\n        self._coordinators.pop(request.coordinator, None)\n"
-            "        self._back_off(now, error)\n",
-            "            return\n        self._back_off(now, error)\n",
+            "        self._coordinators.pop(request.coordinator, None)\n"
+            "        self._back_off(now, error)\n\n",
+            "        self._back_off(now, error)\n\n",
         ),
         (
             "take partitions of the last transaction for added",
