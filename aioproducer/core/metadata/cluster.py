@@ -194,8 +194,7 @@ def merge_partitions(
     """Return the partitions of a topic after one response.
 
     A partition with an older leader epoch than the known one is not changed: the response comes
-    from a lagging broker (KIP-320). `previous` is None for a new topic or one that was recreated
-    with another id.
+    from a lagging broker (KIP-320). `previous` is None for a new topic or one that was recreated.
 
     Raises:
         ProtocolError: the partition ids are invalid.

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _NOT_ASKED = "no broker could be asked yet"
 _PERMANENT = (InvalidTopicError, TopicAuthorizationFailedError)
+_OLDER_ANSWERS_TO_BE_SURE = 5
 
 
 @dataclass(slots=True)
@@ -48,6 +49,8 @@ class LiveTopic:
         unsettled: whether another request is needed soon.
         partition_errors: error codes of partitions in the last response.
         last_seen: the topic in the last response without an error.
+        older_answers: number of responses in a row with lower leader epochs than known, without
+            topic ids.
         principal: returns the principal that brokers see, for error messages.
     """
 
@@ -58,6 +61,7 @@ class LiveTopic:
     unsettled: bool = False
     partition_errors: Mapping[int, int] = field(default_factory=dict)
     last_seen: TopicMetadata | None = None
+    older_answers: int = 0
     principal: Callable[[], str] = this_principal
 
     @property
@@ -81,7 +85,8 @@ class LiveTopic:
             self._fail(described.error_code)
             return None
         previous = self.last_seen
-        if previous is not None and described.topic_id not in {ZERO_ID, previous.topic_id}:
+        if previous is not None and self._is_recreated(described, previous):
+            self.older_answers = 0
             previous = None
         try:
             partitions = merge_partitions(
@@ -103,6 +108,23 @@ class LiveTopic:
         )
         self.last_seen = current if current == topic else topic
         return self.last_seen
+
+    def _is_recreated(self, described: MetadataResponseTopic, previous: TopicMetadata) -> bool:
+        """Return whether the topic has another log than before.
+
+        Without topic ids (Kafka before 2.8) only lower leader epochs show that. One response may
+        come from a lagging broker; a newer one corrects what several of them have changed.
+        """
+        if not described.topic_id == previous.topic_id == ZERO_ID:
+            return described.topic_id not in {ZERO_ID, previous.topic_id}
+        known = previous.partitions
+        is_older = any(
+            0 <= each.partition_index < len(known)
+            and 0 <= each.leader_epoch < known[each.partition_index].leader_epoch
+            for each in described.partitions
+        )
+        self.older_answers = self.older_answers + 1 if is_older else 0
+        return self.older_answers >= _OLDER_ANSWERS_TO_BE_SURE
 
     def explain_absence(self, *, allow_auto_create: bool) -> Reason:
         """Return why the cluster does not have the topic."""

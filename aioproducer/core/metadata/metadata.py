@@ -9,7 +9,8 @@ Invariants
 - At most one request is in flight, and `next_update_at` is infinite meanwhile.
 - A response without brokers, or with a top-level error, does not change the cluster and counts as a
   failure.
-- A leader epoch never goes back while the topic keeps its id (KIP-320, KIP-516).
+- A leader epoch never goes back while the topic keeps its id (KIP-320, KIP-516); without ids, only
+  after several responses in a row with lower ones.
 """
 
 from __future__ import annotations

@@ -30,10 +30,14 @@ def producer_at(dialer: MemoryDialer, **options: Any) -> DialedProducer:
 class Site:
     """A cluster of three brokers at separate ports, and the requests of its connections."""
 
-    def __init__(self, first_port: int, *, cluster_id: str = "a", seed: int = 1) -> None:
+    def __init__(
+        self, first_port: int, *, cluster_id: str = "a", seed: int = 1, **settings: Any
+    ) -> None:
         specs = [BrokerSpec(node, f"b{node}", first_port + node) for node in (1, 2, 3)]
         self.state = ClusterState(
-            specs, settings=ClusterSettings(cluster_id=cluster_id), rng=random.Random(seed)
+            specs,
+            settings=ClusterSettings(cluster_id=cluster_id, **settings),
+            rng=random.Random(seed),
         )
         self.asked: list[tuple[int, str]] = []
         self.sends_away = False
@@ -269,6 +273,26 @@ async def test_a_topic_created_anew_gets_new_sequences() -> None:
     stored = site.state.topics["t"].partitions[0].log.batches
     headers = [header for each in stored for header in read_batches(each.data)]
     assert (headers[0].producer_epoch, headers[0].base_sequence) == (1, 0)
+    await dialer.shut_down()
+
+
+@virtual_time
+async def test_without_topic_ids_a_topic_created_anew_between_two_requests_is_written_to() -> None:
+    of_2_7 = {ApiKey.METADATA: (0, 9), ApiKey.PRODUCE: (0, 8)}
+    site, dialer = Site(9000, api_versions=of_2_7), MemoryDialer({})
+    site.create_topic()
+    site.put_up(dialer, "10.0.0.1")
+    async with producer_at(dialer) as producer:
+        for _ in range(7):
+            site.state.move_leader("t", 0)
+        assert (await producer.send_and_wait("t", b"before")).offset == 0
+        leader = site.state.topics["t"].partitions[0].leader
+        site.state.delete_topic("t")
+        site.state.create_topic("t", assignments={0: [leader % 3 + 1]})
+        began = asyncio.get_running_loop().time()
+        assert (await producer.send_and_wait("t", b"after")).offset == 0
+        assert asyncio.get_running_loop().time() - began < 10
+    assert site.values() == [b"after"]
     await dialer.shut_down()
 
 

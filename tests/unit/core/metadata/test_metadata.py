@@ -592,6 +592,33 @@ def test_without_topic_ids_a_denied_topic_is_believed_to_be_created_anew():
     assert (metadata.cluster.leader("t", 0), metadata.leader_epoch("t", 0)) == (2, 0)
 
 
+@pytest.mark.parametrize("newer_between", [False, True])
+def test_without_topic_ids_lower_epochs_are_believed_after_five_answers_in_a_row(newer_between):
+    metadata = new_metadata()
+    metadata.add_topic("t", 0)
+    answer(metadata, 0, topic("t", (1, 5), (1, 1), topic_id=ZERO_ID))
+    leaders = []
+    for now in range(2, 14, 2):
+        if now == 8 and newer_between:
+            metadata.request_update(now - 1)
+            answer(metadata, now - 1, topic("t", (1, 5), (1, 1), topic_id=ZERO_ID))
+        metadata.request_update(now)
+        answer(metadata, now, topic("t", (2, 0), (2, 1), topic_id=ZERO_ID))
+        leaders.append(metadata.cluster.leader("t", 0))
+    assert leaders == [1] * 6 if newer_between else [1] * 4 + [2] * 2
+    metadata.request_update(20)
+    answer(metadata, 20, topic("t", (3, 6), (2, 1), topic_id=ZERO_ID))
+    assert (metadata.cluster.leader("t", 0), metadata.leader_epoch("t", 0)) == (3, 6)
+
+
+def test_with_topic_ids_lower_epochs_are_never_believed():
+    metadata = ready()
+    for now in range(2, 40, 2):
+        metadata.request_update(now)
+        answer(metadata, now, topic("t", (3, 4), (2, 5)))
+        assert metadata.cluster.leader("t", 0) == 1
+
+
 def recreations(metadata: Metadata) -> list[str]:
     seen: list[str] = []
     metadata.on_recreated = seen.append
