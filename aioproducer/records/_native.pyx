@@ -29,6 +29,7 @@ from libc.string cimport memcpy
 
 from aioproducer.records._validation import (
     buffer_error,
+    header_name_error,
     headers_error,
     moving_error,
     payload_bytes,
@@ -71,7 +72,10 @@ cdef Py_ssize_t headers_size(object headers) except -1:
         if not PyUnicode_Check(name) or not (value is None or PyBytes_Check(value)):
             raise headers_error(headers)
         # The UTF-8 form is kept inside the str, so asking again in put_headers cannot fail.
-        PyUnicode_AsUTF8AndSize(name, &length)
+        try:
+            PyUnicode_AsUTF8AndSize(name, &length)
+        except UnicodeEncodeError:
+            raise header_name_error(name) from None
         size += varint_size(<uint64_t> length << 1) + length + blob_size(value)
     return size
 

@@ -16,6 +16,7 @@ from aioproducer._util.varints import varint
 from aioproducer.records._validation import (
     MAX_TIMESTAMP_MS,
     buffer_error,
+    header_name_error,
     headers_error,
     moving_error,
     payload_bytes,
@@ -61,7 +62,10 @@ def _varint(value: int) -> bytes:
 @lru_cache(maxsize=256)
 def _encode_header_name(name: str) -> bytes:
     """Encode a header's name after its length; programs use few names, each very often."""
-    encoded = name.encode()
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError:
+        raise header_name_error(name) from None
     return _varint(len(encoded)) + encoded
 
 

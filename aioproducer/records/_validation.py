@@ -41,6 +41,13 @@ def headers_error(headers: object) -> TypeError:
     return TypeError("headers cannot be encoded")
 
 
+def header_name_error(name: str) -> ValueError:
+    """Explain a header's name that has no form in UTF-8."""
+    return ValueError(
+        f"the name of header {name!r} has no form in UTF-8: half of a pair of surrogates"
+    )
+
+
 def timestamp_error(timestamp_ms: object) -> TypeError | ValueError:
     """Explain a timestamp that is no int, or none that Kafka can store."""
     if not isinstance(timestamp_ms, int):
