@@ -13,7 +13,6 @@ Invariants
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
@@ -21,6 +20,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
 from aioproducer._util.arguments import seconds_of, timeout_of
 from aioproducer._util.secrets import hides_arguments
+from aioproducer.blocking import live_producers
+from aioproducer.blocking.fork_safe_lock import ForkSafeLock
 from aioproducer.blocking.handle import DeliveryHandle
 from aioproducer.blocking.leaving import ClosedOnLeaving
 from aioproducer.blocking.loop_side import LoopSideProducer
@@ -94,7 +95,7 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
             self._size_limit = -1
         self._thread = LoopThread(f"aioproducer {settings.client_id}")
         self._state = State.NEW
-        self._state_lock = threading.Lock()
+        self._state_lock = ForkSafeLock()
         self._starting: Future[LoopSideProducer] | None = None
         self._is_unwanted = False
         self._started: Started[LoopSideProducer] | None = None
@@ -382,6 +383,8 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
             ValueError: the timeout is negative or NaN.
         """
         timeout = timeout_of(timeout)
+        if self._was_closed_by_exit:
+            return 0
         return self._thread.call(self._usable().flush(timeout, raise_failures=raise_failures))
 
     def purge(self, *, queued: bool = True, in_flight: bool = False) -> int:
@@ -438,6 +441,12 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
         return self._thread.call(self._usable().in_order(work))
 
     # -- private ---------------------------------------------------------------------------------
+
+    @property
+    def _was_closed_by_exit(self) -> bool:
+        """Whether the interpreter's exit has closed it; destructors may flush after that."""
+        is_over = self._started is not None and self._started not in live_producers.live
+        return is_over and self._state is State.RUNNING and not self._thread.forked
 
     def _usable(self) -> LoopSideProducer:
         """Raise what a call must raise now; thread-safe, since it only reads."""

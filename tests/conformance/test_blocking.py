@@ -686,6 +686,51 @@ def test_one_that_was_made_before_a_fork_can_be_started_in_the_child(brokers: Br
     assert brokers.values("t") == {0: [b"child"]}
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_one_that_a_thread_starts_at_a_fork_is_refused_in_the_child(brokers: Brokers) -> None:
+    brokers.freeze()
+    producer = Producer(bootstrap_servers=brokers.address)
+    thread = threading.Thread(target=producer.start)
+    thread.start()
+    while not producer._state_lock.locked():
+        time.sleep(0.001)
+    child = os.fork()
+    if child == 0:
+        signal.setitimer(signal.ITIMER_REAL, WAIT_S)
+        try:
+            producer.start()
+        except IllegalStateError:
+            os._exit(0)
+        os._exit(1)
+    brokers.thaw()
+    thread.join(WAIT_S)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    producer.close()
+
+
+def test_a_flush_of_a_destructor_after_the_interpreters_exit_has_nothing_to_do(
+    brokers: Brokers,
+) -> None:
+    program = f"""
+from aioproducer.blocking import Producer
+class Sink:
+    def __init__(self):
+        self.producer = Producer(bootstrap_servers={brokers.address!r}, linger_ms=60_000)
+        self.producer.start()
+    def __del__(self):
+        print("flushed:", self.producer.flush())
+        self.producer.close()
+sink = Sink()
+sink.producer.send("t", b"v")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == (b"flushed: 0\n", b"")
+    assert brokers.values("t") == {0: [b"v"]}
+
+
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 def test_what_was_sent_is_delivered_at_the_interpreters_exit(
     brokers: Brokers, compression: str

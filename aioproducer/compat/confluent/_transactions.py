@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from aioproducer.blocking.fork_safe_lock import ForkSafeLock
 from aioproducer.compat.confluent import errors
 from aioproducer.compat.confluent.errors import KafkaError
 
@@ -25,7 +25,7 @@ class TransactionalCalls:
         self._initialized = False
         self._current: str | None = None
         self._is_running = False
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     @contextmanager
     def making(self, name: str) -> Iterator[None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import operator
-import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
@@ -12,6 +11,7 @@ from functools import partial
 from typing import Any, Final, NoReturn, Self, TypeVar
 
 from aioproducer._util.secrets import hides_arguments
+from aioproducer.blocking.fork_safe_lock import ForkSafeLock
 from aioproducer.blocking.leaving import ClosedOnLeaving
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.blocking.started import Started
@@ -93,7 +93,7 @@ class Producer(ClosedOnLeaving):
         self._loop_side = LoopSide(settings, self._thread, self._reports)
         self._started = _Started(self._thread, self._loop_side, _EXIT_TIMEOUT_S)
         self._thread.post(self._loop_side.begin)
-        self._closing = threading.Lock()
+        self._closing = ForkSafeLock()
         self._calls = TransactionalCalls(self._transactional)
         self._closed = False
         self._is_plain = not self._transactional and not self._clock.is_on

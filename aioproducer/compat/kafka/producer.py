@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 from aioproducer._util.secrets import hides_arguments
+from aioproducer.blocking.fork_safe_lock import ForkSafeLock
 from aioproducer.blocking.leaving import ClosedOnLeaving
 from aioproducer.compat.kafka import _settings as settings
 from aioproducer.compat.kafka import errors
@@ -66,7 +67,7 @@ class KafkaProducer(ClosedOnLeaving, TransactionsMixin):
             self._serialize_value = function_of(self.config["value_serializer"])
             self._choice = choice_of(self.config["partitioner"])
         self._connection: Connection | None = None
-        self._starting = threading.Lock()
+        self._starting = ForkSafeLock()
         self._closed = False
         if self.config["api_version"] is None:
             try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import ssl
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -202,6 +204,28 @@ def test_child_makes_its_own_producer() -> None:
             os._exit(offset)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert producer.send("t", b"parent").get(WAIT_S).offset == 1
+        producer.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_child_forked_while_a_thread_starts_the_producer_starts_its_own() -> None:
+    with ThreadedCluster(brokers=1, topics={"t": 1}) as cluster:
+        cluster.freeze_broker(1)
+        producer = KafkaProducer(**options(cluster, api_version=(4, 0)))
+        sent = []
+        thread = threading.Thread(target=lambda: sent.append(producer.send("t", b"parent")))
+        thread.start()
+        while not producer._starting.locked():
+            time.sleep(0.001)
+        child = os.fork()
+        if child == 0:
+            signal.setitimer(signal.ITIMER_REAL, WAIT_S)
+            os._exit(producer.send("t", b"child").get(WAIT_S).offset)
+        cluster.thaw_broker(1)
+        thread.join(WAIT_S)
+        offsets = {sent[0].get(WAIT_S).offset, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}
+        assert offsets == {0, 1}
         producer.close()
 
 

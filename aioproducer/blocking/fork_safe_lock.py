@@ -1,0 +1,46 @@
+"""`ForkSafeLock`: a lock of an object that a forked child may still use."""
+
+from __future__ import annotations
+
+import os
+import threading
+from types import TracebackType
+from weakref import WeakSet
+
+
+class ForkSafeLock:
+    """A lock that is free in a forked child: the thread that held it does not exist there."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        _locks.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+
+    def locked(self) -> bool:
+        """Return whether a thread holds it."""
+        return self._lock.locked()
+
+    def after_fork_in_child(self) -> None:
+        """Replace the lock."""
+        self._lock = threading.Lock()
+
+
+_locks: WeakSet[ForkSafeLock] = WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for each in list(_locks):
+        each.after_fork_in_child()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
