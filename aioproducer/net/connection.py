@@ -412,7 +412,8 @@ class Connection:
     async def _read_response(self) -> None:
         read = self._reader.readexactly
         prefix = await read(SIZE_BYTES)
-        check_not_tls(prefix)
+        if self.in_handshake:
+            check_not_tls(prefix)  # later it proves nothing about the port
         check_kafka(prefix)
         try:
             size = frame_size(prefix)

@@ -141,6 +141,13 @@ async def garbage(peer: Peer) -> None:
     await peer.until_closed()
 
 
+async def tls_alert(peer: Peer) -> None:
+    """Refuses a TLS handshake that it takes the request for."""
+    await peer.request()
+    peer.raw(bytes((0x15, 3, 3, 0, 2, 2, 40)))
+    await peer.until_closed()
+
+
 async def garbled_body(peer: Peer) -> None:
     """Sends the right frame and correlation id around a body that is nonsense."""
     header = await peer.request()

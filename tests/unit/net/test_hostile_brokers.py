@@ -18,6 +18,7 @@ from aioproducer.errors import (
     NotKafkaError,
     ProtocolError,
     RequestTimeoutError,
+    TlsError,
     UnsupportedVersionError,
 )
 from aioproducer.net import NodeState, PreparedRequest, TcpDialer
@@ -91,6 +92,23 @@ async def test_misbehaviour_fails_every_request_in_flight_with_a_typed_error(
         assert type(it.client.connection_failures(1)) is error_type
         if behaviour is not hostile.deaf:
             await no_connection_open(server)
+
+
+async def test_a_tls_alert_shows_a_port_for_tls_only_before_the_connection_is_ready() -> None:
+    for behaviour, error_type in (
+        (hostile.tls_alert, TlsError),
+        (after_handshake(hostile.tls_alert), ProtocolError),
+    ):
+        async with (
+            HostileServer(behaviour) as server,
+            harness(TcpDialer(), {1: (server.host, server.port)}) as it,
+        ):
+            error = await it.connect()
+            if error is None:
+                with pytest.raises(KafkaError) as caught:
+                    await it.ask()
+                error = caught.value
+            assert type(error) is error_type
 
 
 async def test_a_timed_out_request_names_itself_and_its_age_as_the_cause() -> None:
