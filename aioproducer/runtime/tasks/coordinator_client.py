@@ -30,6 +30,7 @@ from aioproducer.errors import (
     KafkaTimeoutError,
     NodeDisconnectedError,
     NotCoordinatorError,
+    ProtocolError,
     UnknownTopicOrPartitionError,
 )
 from aioproducer.errors.advice import ADVICE
@@ -40,6 +41,7 @@ from aioproducer.net.responses import UndecodedAnswer
 from aioproducer.runtime import settings
 from aioproducer.runtime.security_settings import principal_of
 from aioproducer.types import Node
+from aioproducer.wire.schema import Message
 
 _T = TypeVar("_T")
 
@@ -175,10 +177,7 @@ class CoordinatorClient:
                     self._learn(await self._ask(coordinator_queries.brokers()))
                 await self._ready(node_id)
                 request = encoded(self._client.version_ranges(node_id))
-                now = self._loop.time()
-                answer = await self._client.send(
-                    node_id, request, timeout_s=self._request_timeout, now=now
-                )
+                answer = await self._send(node_id, request)
         except TimeoutError:
             raise KafkaTimeoutError(f"no response within {self._bound}", node_id=node_id) from None
         if not isinstance(answer, UndecodedAnswer):
@@ -257,10 +256,7 @@ class CoordinatorClient:
             raise TypeError(f"{query.request_type.__name__} is no request")
         version = client.api_version(node_id, api, query.min_version, query.max_version)
         request = PreparedRequest.of(query.make(version), min_version=version, max_version=version)
-        now = self._loop.time()
-        answer = await client.send(node_id, request, timeout_s=self._request_timeout, now=now)
-        if answer is None:
-            raise NodeDisconnectedError("no answer", node_id=node_id)
+        answer = await self._send(node_id, request)
         try:
             return query.read(answer)
         except AuthorizationError as error:
@@ -274,6 +270,16 @@ class CoordinatorClient:
                 group=name if is_group else None,
                 transactional_id=None if is_group else name,
             ) from error.__cause__
+
+    async def _send(self, node_id: int, request: PreparedRequest) -> Message:
+        now, timeout_s = self._loop.time(), self._request_timeout
+        try:
+            answer = await self._client.send(node_id, request, timeout_s=timeout_s, now=now)
+        except ProtocolError as error:
+            raise _as_lost(error) from error
+        if answer is None:
+            raise NodeDisconnectedError("no answer", node_id=node_id)
+        return answer
 
     async def _any_node(self) -> int:
         """Return a connected node, for a request that every node answers.
@@ -291,7 +297,7 @@ class CoordinatorClient:
             errors = [error for error in failures.values() if error is not None]
             are_new = all(error is not before.get(node) for node, error in failures.items())
             if errors and len(errors) == len(failures) and (node_id is None or are_new):
-                raise min(errors, key=lambda error: error.retriable)
+                raise min(map(_as_lost, errors), key=lambda error: error.retriable)
             if node_id is not None:
                 client.maybe_connect(node_id, now)
             await self._event(min(client.next_chance_at(now) - now, _RECHECK_S))
@@ -306,7 +312,7 @@ class CoordinatorClient:
             client.maybe_connect(node_id, now)
             failure = client.connection_failures(node_id)
             if failure is not None and client.state(node_id) is NodeState.BACKING_OFF:
-                raise failure
+                raise _as_lost(failure)
             await self._event(min(client.ready_at(node_id, now) - now, _RECHECK_S))
 
     async def _event(self, at_most_s: float) -> None:
@@ -321,3 +327,12 @@ class CoordinatorClient:
         if nodes != self._nodes:
             self._nodes = nodes
             self._client.set_nodes(nodes)
+
+
+def _as_lost(error: KafkaError) -> KafkaError:
+    """Return invalid bytes from a peer as a lost connection, as the producer treats them."""
+    if not isinstance(error, ProtocolError):
+        return error
+    lost = NodeDisconnectedError(f"connection dropped: {error.message}", node_id=error.node_id)
+    lost.__cause__ = error
+    return lost

@@ -62,6 +62,25 @@ def test_a_coordinator_that_the_brokers_no_longer_list_is_searched_anew() -> Non
     play(act, brokers=3)
 
 
+@pytest.mark.parametrize("api", [ApiKey.API_VERSIONS, ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_FETCH])
+@pytest.mark.parametrize("frame", [b"\x00\x00\x00\x02no", b"\x7f\xff\xff\xff", b"\x15\x03\x03\x00"])
+def test_invalid_bytes_count_as_a_lost_connection(api: ApiKey, frame: bytes) -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        garbage = [
+            stage.faults.garble(frame, api, node_id=node_id, close=True) for node_id in (1, 2, 3)
+        ]
+        if api is ApiKey.API_VERSIONS and frame.startswith(b"\x15"):
+            with pytest.raises(TlsError):
+                await client.ask(committed())
+        else:
+            assert await client.ask(committed()) == {}
+        assert any(each.struck for each in garbage)
+        await client.close()
+
+    play(act, brokers=3)
+
+
 @pytest.mark.parametrize("node_id", [0, 99])
 def test_a_broker_that_is_not_listed_is_not_waited_for(node_id: int) -> None:
     async def act(stage: Stage) -> None:
