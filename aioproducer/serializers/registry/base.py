@@ -168,7 +168,7 @@ class RegistrySerializer(ABC):
                     f"version {latest.version} of subject {subject}",
                 )
             return await self._plan_of(latest, time.monotonic() + registry.latest_ttl)
-        schema = await self._schema(context)
+        schema = await self._schema(context, subject)
         if use.auto_register:
             found = await registry.ensure(subject, schema, normalize=use.normalize)
         else:
@@ -208,8 +208,9 @@ class RegistrySerializer(ABC):
     def _name(self) -> str | None:
         """Return the full name of the serializer's own schema; None if it has none."""
 
-    async def _schema(self, context: SerializationContext) -> Schema:
+    async def _schema(self, context: SerializationContext, subject: str) -> Schema:
         """Return the serializer's own schema, with what it refers to registered."""
+        del subject
         if self._own is None:  # pragma: no cover - the constructor has seen to it
             raise schema_error(context, "there is no schema")
         return self._own

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -48,14 +47,13 @@ from aioproducer.serializers.registry.schema import (
     SchemaReference,
     SchemaType,
 )
+from aioproducer.serializers.registry.subjects import in_context_of
 
 if TYPE_CHECKING:
     import httpx
 
 T = TypeVar("T")
 
-_CONTEXT: Final = re.compile(r":\.[^:]*:")
-"""The beginning of a subject that names its context."""
 _MOST_REFERENCES: Final = 500
 _MOST_IN_ANSWER: Final = _MOST_REFERENCES + 1
 _LONGEST_NAME: Final = 1_000
@@ -82,7 +80,8 @@ class SchemaRegistry:
             when left out. Host names are verified.
         headers: sent with every request.
         request_timeout_ms: bounds one try of a request.
-        retries: tries after the first one, where another may help.
+        retries: tries after the first one, where another may help; each address is tried once at
+            least.
         retry_backoff_ms: the first pause between tries; they grow.
         retry_backoff_max_ms: the longest one.
         cache_capacity: how many answers of each kind are remembered.
@@ -547,22 +546,11 @@ def _number(answer: Any, name: str, what: str) -> int:
 def _registered(answer: Any, subject: str, schema: Schema, what: str) -> RegisteredSchema:
     schema_id, version = _number(answer, "id", what), _number(answer, "version", what)
     rules = write_rules_in(answer, what)
-    schema = _in_context(schema, subject)
-    return RegisteredSchema(schema_id, subject, version, schema, _guid(answer, what), rules)
-
-
-def _in_context(schema: Schema, subject: str) -> Schema:
-    """Return a schema whose references without a context are in that of its subject, as in Java."""
-    context = _CONTEXT.match(subject)
-    if context is None:
-        return schema
     references = (
-        each
-        if _CONTEXT.match(each.subject)
-        else replace(each, subject=context.group() + each.subject)
-        for each in schema.references
+        replace(each, subject=in_context_of(subject, each.subject)) for each in schema.references
     )
-    return replace(schema, references=tuple(references))
+    schema = replace(schema, references=tuple(references))
+    return RegisteredSchema(schema_id, subject, version, schema, _guid(answer, what), rules)
 
 
 def _guid(answer: Any, what: str) -> UUID | None:

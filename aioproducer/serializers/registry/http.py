@@ -1,8 +1,9 @@
 """HTTP with a schema registry: one request, as often as needed.
 
 Invariants
-- A request ends within `request_timeout` each try, and after `retries` more tries. A `Retry-After`
-  of up to `request_timeout` is waited for; a longer one ends the tries.
+- A request ends within `request_timeout` each try, and after `retries` more tries; more addresses
+  than that are each tried once. A `Retry-After` of up to `request_timeout` is waited for; a longer
+  one ends the tries.
 - No more of an answer is read than `_LARGEST_ANSWER`; no redirect is followed.
 - Credentials are in no error, repr or log; those in an address are removed from it.
 - Nothing is taken from the environment, such as proxies.
@@ -66,7 +67,7 @@ class RegistrySettings(Unpicklable):
         ssl_context: for `https:`; the system's authorities when None.
         headers: sent with every request.
         request_timeout: bounds one try.
-        retries: tries after the first one.
+        retries: tries after the first one; each address is tried once at least.
         backoff: the pause between tries.
     """
 
@@ -174,6 +175,7 @@ class RegistryConnection:
             SchemaRegistryError: the registry refuses, or cannot be asked.
         """
         settings = self._settings
+        retries = max(settings.retries, len(settings.urls) - 1)  # each address is tried
         attempt = 0
         sent: list[str] = []  # other requests run meanwhile, with other tokens
         while True:
@@ -196,7 +198,7 @@ class RegistryConnection:
                 if len(settings.urls) == 1:  # another address may not be limited
                     wait = retry_after(headers)
             attempt += 1
-            if attempt > settings.retries or wait > settings.request_timeout:
+            if attempt > retries or wait > settings.request_timeout:
                 raise failure
             await asyncio.sleep(max(wait, settings.backoff.delay(attempt - 1, self._rng)))
 

@@ -40,6 +40,7 @@ from aioproducer.serializers.registry.subjects import (
     ReferenceSubjectStrategy,
     SubjectStrategy,
     import_name,
+    in_context_of,
     topic_name,
 )
 from aioproducer.serializers.registry.wire_format import message_indexes
@@ -67,7 +68,8 @@ class ProtobufSerializer(RegistrySerializer):
             schema, and the message's type is found there by its full name.
         normalize: see there.
         reference_subject: names the subjects of imported files, `(context, import) -> subject`; the
-            import itself by default.
+            import itself by default. It is in the context of the message's subject, unless it
+            names one.
         ignore_rules: see there.
         schema_id_in: see there.
 
@@ -108,11 +110,11 @@ class ProtobufSerializer(RegistrySerializer):
     def _name(self) -> str | None:
         return str(self._descriptor.full_name)
 
-    async def _schema(self, context: SerializationContext) -> Schema:
+    async def _schema(self, context: SerializationContext, subject: str) -> Schema:
         *imported, main = _imports_first(self._descriptor.file)
         found: dict[str, SchemaReference] = {}
         for file in imported:
-            found[file.name] = await self._reference(file, found, context)
+            found[file.name] = await self._reference(file, found, context, subject)
         return _schema_of(main, found)
 
     async def _reference(
@@ -120,6 +122,7 @@ class ProtobufSerializer(RegistrySerializer):
         file: FileDescriptor,
         found: Mapping[str, SchemaReference],
         context: SerializationContext,
+        parent: str,
     ) -> SchemaReference:
         """Return where an imported file is registered; `found` has what it imports itself."""
         subject = self._reference_subject(context, file.name)
@@ -128,7 +131,8 @@ class ProtobufSerializer(RegistrySerializer):
             raise schema_error(context, f"reference_subject returned {kind}, not str")
         ask = self._registry.ensure if self._use.auto_register else self._registry.lookup
         schema = _schema_of(file, found)
-        registered = await ask(subject, schema, normalize=self._use.normalize)
+        place = in_context_of(parent, subject)
+        registered = await ask(place, schema, normalize=self._use.normalize)
         return SchemaReference(file.name, subject, registered.version)
 
     async def _encoder(self, schema: Schema) -> Encode:

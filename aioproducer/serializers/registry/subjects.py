@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Final
 
 from aioproducer.serializers.protocol import SerializationContext
 from aioproducer.serializers.registry.schema import schema_error
+
+_CONTEXT: Final = re.compile(r":\.[^:]*:")
+"""The beginning of a subject that names its context."""
 
 SubjectStrategy = Callable[[SerializationContext, str | None], str]
 """`(context, the schema's full name or None) -> subject`.
@@ -40,3 +45,12 @@ def record_name(context: SerializationContext, name: str | None) -> str:
 def topic_record_name(context: SerializationContext, name: str | None) -> str:
     """Return `<topic>-<full name>`: topics may mix schemas, each with its own history."""
     return f"{context.topic}-{record_name(context, name)}"
+
+
+def in_context_of(parent: str, subject: str) -> str:
+    """Return the subject of a reference, which is in the context of its parent unless it names one.
+
+    Java's client and the registry resolve references so.
+    """
+    context = _CONTEXT.match(parent)
+    return subject if context is None or _CONTEXT.match(subject) else context.group() + subject

@@ -72,10 +72,10 @@ class RowProtobufSerializer(RegistrySerializer):
     def _name(self) -> str | None:
         return None
 
-    async def _schema(self, context: SerializationContext) -> Schema:
+    async def _schema(self, context: SerializationContext, subject: str) -> Schema:
         assert self._given is not None
         await asyncio.to_thread(self._writer, self._own_type)  # before anything is registered
-        return await self._given._schema(context)
+        return await self._given._schema(context, subject)
 
     async def _encoder(self, schema: Schema) -> Encode:
         texts: list[tuple[str, str]] = []

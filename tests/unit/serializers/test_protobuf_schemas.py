@@ -81,6 +81,19 @@ async def test_subjects_of_imports_may_be_chosen() -> None:
     assert await made(finding, Order(id=1))
 
 
+async def test_an_import_is_in_the_context_of_its_message() -> None:
+    stub = StubSchemaRegistry()
+    serializers = [
+        ProtobufSerializer(
+            of(stub), Order, subject=lambda *_: ":.site:orders-value", auto_register=auto_register
+        )
+        for auto_register in (True, False)
+    ]
+    first, second = [await made(each, Order(id=1)) for each in serializers]
+    assert first == second
+    assert stub.subjects() == [":.site:test/common.proto", ":.site:orders-value"]
+
+
 async def test_a_subject_of_an_import_that_is_no_text_is_refused() -> None:
     wrong: Any = lambda context, name: None  # noqa: E731
     serializer = ProtobufSerializer(of(StubSchemaRegistry()), Order, reference_subject=wrong)

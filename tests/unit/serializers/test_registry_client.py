@@ -201,6 +201,18 @@ def test_another_address_is_tried_without_the_retry_after_of_the_first() -> None
     assert tries_against_retry_after("http://one,http://two", "7") == [0, 0, 0]
 
 
+@pytest.mark.parametrize("retries", [0, 3])
+async def test_each_address_is_tried(retries: int) -> None:
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.url.host != "five":
+            raise httpx.ConnectError("refused")
+        return httpx.Response(200, json={"schema": '"string"'})
+
+    url = "http://one,http://two,http://three,http://four,http://five"
+    async with answering(handle, url=url, retries=retries) as registry:
+        assert (await registry.schema(1)).text == '"string"'
+
+
 @pytest.mark.parametrize("answer", [{"message": "no Route matched"}, {"detail": "Not Found"}])
 async def test_a_404_of_another_service_is_no_missing_schema(answer: dict[str, str]) -> None:
     async with answering(lambda _: httpx.Response(404, json=answer)) as registry:
