@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from aioproducer._checks.callables import refuse_coroutine_function
 from aioproducer._util import log
 from aioproducer._util.secrets import hides_arguments
-from aioproducer.errors import ConfigError
+from aioproducer.errors import ConfigError, IllegalStateError
 from aioproducer.runtime.native import missing_core, warn_once
 from aioproducer.spark.options import Guarantee, SourceOptions
 from aioproducer.spark.reports.epochs import (
@@ -61,7 +61,8 @@ def batch_writer(
     stays connected; larger ones are written by tasks. With `delivery.guarantee=exactly-once` one
     that Spark runs again after a crash writes nothing, whichever way it was written. Spark must
     then give the batches of a checkpoint the same numbers, which it does; a new checkpoint needs
-    another `query`.
+    another `query`. So does each further writer of a stream: a micro-batch is written once per
+    `query`, so that calling a writer again with other rows of it raises `IllegalStateError`.
 
     Args:
         options: those of `df.write.format("aioproducer")`; values may be numbers and
@@ -109,22 +110,41 @@ class _BatchWriter:
         self._bounds = bounds
         self._on_batch = on_batch
         self._direct: DirectEpochs | None = None
+        self._last: tuple[DataFrame, int] | None = None
         self._source = _ReportingSource()
         self._pause = 0
         """How many micro-batches tasks write before the driver tries again."""
         self._last_pause = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_direct": None, "_source": _ReportingSource()}
+        kept = {**self.__dict__, "_direct": None, "_last": None}
+        return kept | {"_source": _ReportingSource()}
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
+        if self._job is not None:
+            self._refuse_other_rows(frame, batch)
         began = time.monotonic()
         report = self._by_driver(frame, batch) if self._may_try() else None
         if report is None:
             report = self._by_tasks(frame, batch)
         report = report._replace(seconds=time.monotonic() - began)
+        if self._job is not None:
+            self._last = frame, batch
         if self._on_batch is not None:
             self._on_batch(report)
+
+    def _refuse_other_rows(self, frame: DataFrame, batch: int) -> None:
+        """Refuse other rows of a micro-batch that is written: they would be skipped."""
+        if self._last is None or self._last[1] != batch:
+            return
+        last = self._last[0]
+        # A query that is started again has another session, and other plans for the same rows.
+        if _session_of(frame) == _session_of(last) and not frame.sameSemantics(last):
+            raise IllegalStateError(
+                f"micro-batch {batch} of query {self._job!r} is written already, and a second call "
+                "with other rows of it would write nothing",
+                advice="use another batch_writer, with another query, for these rows",
+            )
 
     def _may_try(self) -> bool:
         if self._pause:
@@ -183,6 +203,12 @@ class _BatchWriter:
             # Queries that share this function call it in different threads at the same time.
             return {"job.id": f"{self._id}/{threading.get_ident()}"}
         return {}
+
+
+def _session_of(frame: DataFrame) -> Any:
+    """Return the session of a DataFrame, whose Python object is a new one for each micro-batch."""
+    session = frame.sparkSession
+    return getattr(session, "_jsparkSession", session)
 
 
 def _collected(frame: DataFrame, rows: int) -> pa.Table | None:

@@ -13,7 +13,12 @@ import pyarrow as pa
 import pytest
 from support.spark import EmbeddedKafka, embedded_kafka
 
-from aioproducer.errors import CommitOutcomeUnknownError, KafkaError, KafkaTimeoutError
+from aioproducer.errors import (
+    CommitOutcomeUnknownError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from aioproducer.spark.direct import DirectEpochs
 from aioproducer.spark.errors import (
     CheckpointBehindError,
@@ -192,9 +197,13 @@ class Frame:
     """A DataFrame, as far as the driver's way uses it."""
 
     schema = SCHEMA
+    sparkSession = "the session of a query"  # noqa: N815
 
     def __init__(self, batches: list[pa.RecordBatch]) -> None:
         self._table = pa.Table.from_batches(batches)
+
+    def sameSemantics(self, other: Frame) -> bool:  # noqa: N802
+        return bool(self._table == other._table)
 
     def limit(self, count: int) -> Frame:
         return Frame(self._table.slice(0, count).to_batches())
@@ -223,6 +232,31 @@ def test_small_batches_are_written_by_the_driver_and_reported(
     assert kafka.numbers(topic) == sorted([*range(20), *(range(10, 20) if again else ())])
     if writer._direct is not None:
         writer._direct.leave()
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "task-transactions", "exactly-once"])
+def test_other_rows_of_a_batch_are_written_or_refused(kafka: EmbeddedKafka, guarantee: str) -> None:
+    topic = kafka.topic()
+    writer: Any = batch_writer(options_of(kafka, topic, guarantee), query=topic)
+    writer(Frame(rows(0)), 7)
+    if guarantee == "exactly-once":
+        with pytest.raises(IllegalStateError, match="with other rows of it would write nothing"):
+            writer(Frame(rows(1)), 7)
+        writer._direct.leave()
+    else:
+        writer(Frame(rows(1)), 7)
+        assert kafka.numbers(topic) == list(range(20))
+
+
+def test_a_batch_of_a_query_that_was_started_again_is_skipped(kafka: EmbeddedKafka) -> None:
+    topic = kafka.topic()
+    writer: Any = batch_writer(options_of(kafka, topic, "exactly-once"), query=topic)
+    writer(Frame(rows(0)), 7)
+    again: Any = Frame(rows(1))  # the plan is another one, even if its rows are the same
+    again.sparkSession = "another session"
+    writer(again, 7)
+    assert kafka.numbers(topic) == list(range(10))
+    writer._direct.leave()
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "task-transactions", "exactly-once"])
