@@ -31,7 +31,8 @@ class Readable(Protocol):
 
 def read_lines(stream: Readable, max_line_bytes: int) -> Iterator[list[bytes]]:
     """Yield the lines of a stream, without their line feed, one non-empty list per chunk read."""
-    rest = b""
+    rest: list[bytes] = []  # the pieces of a line that goes on: added up, they take quadratic time
+    size = 0
     skipping = False
     first = True
     while chunk := stream.read1(CHUNK_BYTES):
@@ -40,21 +41,26 @@ def read_lines(stream: Readable, max_line_bytes: int) -> Iterator[list[bytes]]:
             skipping = not found
             if skipping:
                 continue
-        lines = (rest + chunk).split(b"\n")
-        rest = lines.pop()
-        if first and (lines or len(rest) >= len(_BOM)):
+        *lines, last = chunk.split(b"\n")
+        if lines:
+            lines[0] = b"".join([*rest, lines[0]])
+            rest, size = [], 0
+        rest.append(last)
+        size += len(last)
+        if first and (lines or size >= len(_BOM)):
             first = False
             if lines:
                 lines[0] = lines[0].removeprefix(_BOM)
             else:
-                rest = rest.removeprefix(_BOM)
-        if len(rest) > max_line_bytes:
-            lines.append(rest)
-            rest, skipping = b"", True
+                rest = [b"".join(rest).removeprefix(_BOM)]
+                size = len(rest[0])
+        if size > max_line_bytes:
+            lines.append(b"".join(rest))
+            rest, size, skipping = [], 0, True
         if lines:
             yield cut_lines(lines, max_line_bytes)
-    if rest:
-        yield cut_lines([rest], max_line_bytes)
+    if any(rest):
+        yield cut_lines([b"".join(rest)], max_line_bytes)
 
 
 def cut_lines(lines: list[bytes], limit: int) -> list[bytes]:

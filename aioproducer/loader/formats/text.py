@@ -245,7 +245,7 @@ class _CsvReader:
         try:
             columns = tuple(next((row for row in self._records if row), ()))
         except csv.Error as error:
-            raise SourceError(f"the CSV header cannot be read: {error}") from error
+            raise SourceError(f"the CSV header cannot be read: {_reason(error)}") from error
         except _RowTooLongError:
             most = self._options.max_row_bytes
             raise SourceError(f"the CSV header is longer than {most:,} bytes") from None
@@ -259,7 +259,7 @@ class _CsvReader:
         try:
             fields = next(self._records)
         except csv.Error as error:
-            row: Fields | BadRow = self._bad(f"not valid CSV: {error}")
+            row: Fields | BadRow = self._bad(f"not valid CSV: {_reason(error)}")
         except _RowTooLongError:
             row = self._too_long()
             self._records = self._parsed()
@@ -286,6 +286,17 @@ class _CsvReader:
     def _bad(self, reason: str) -> BadRow:
         text = "".join(self._text).removesuffix("\n").removesuffix("\r")
         return BadRow(reason, text.encode(self._options.encoding, "surrogateescape"))
+
+
+def _reason(error: csv.Error) -> str:
+    """Return the reason of an error; the module's advice for a carriage return is for programs."""
+    text = str(error)
+    if text.startswith("new-line character"):
+        return (
+            "a carriage return outside of quotes; where it ends each row, convert the file first: "
+            "tr '\\r' '\\n'"
+        )
+    return text
 
 
 def _utf8_lines(stream: Readable, max_line_bytes: int) -> Iterator[list[bytes]]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,6 +47,13 @@ def test_too_long_line_is_cut_and_the_next_one_is_whole(chunk_size: int, length:
     lines = lines_of(chunks, limit=10)
     assert lines == [b"ok", b"x" * 10, b"next"]
     assert [type(line) is CutLine for line in lines] == [False, True, False]
+
+
+def test_long_line_takes_linear_time() -> None:
+    chunks = [b"x" * 16384] * 2000
+    began = time.process_time()
+    assert [len(line) for line in lines_of(chunks, limit=1 << 30)] == [16384 * 2000]
+    assert time.process_time() - began < 2
 
 
 def test_endless_line_is_not_held_in_memory() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 
 import pytest
 from hypothesis import given
@@ -54,6 +55,14 @@ def test_csv_row_with_a_broken_quote_is_bad_and_the_rest_is_read() -> None:
     assert isinstance(bad, BadRow)
     assert bad.reason.startswith("not valid CSV")
     assert bad.raw == b'"x"y,2'
+
+
+def test_rows_that_end_with_a_carriage_return_are_refused_with_what_to_do() -> None:
+    advice = r"a carriage return outside of quotes; .* convert the file first: tr '\\r' '\\n'"
+    with pytest.raises(SourceError, match=rf"the CSV header cannot be read: {advice}"):
+        rows(CsvFormat(), b"a,b\r1,2\r")
+    (bad,) = rows(CsvFormat(), b"a,b\n1,2\r3,4\r")
+    assert re.fullmatch(rf"not valid CSV: {advice}", bad.reason)
 
 
 def test_csv_quote_that_never_ends_swallows_no_more_than_the_limit() -> None:
