@@ -20,6 +20,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from aioproducer._util import log
@@ -103,8 +104,11 @@ class Loader:
     def _current_state(self) -> LoadState:
         if self._is_unsaved:
             return self._saved
+        if self._before.complete:
+            return self._before
         whole = self._exhausted and len(self._window) == 0 and self._window.failure is None
-        return replace(self._window.state(), complete=whole)
+        size = self._progress.input_total if whole else None
+        return replace(self._window.state(), complete=whole, input_bytes=size)
 
     def stop(self) -> None:
         """End the reading at once; `run()` then flushes what was accepted and return."""
@@ -128,7 +132,7 @@ class Loader:
         before = self._before = await self._state_before()
         self._window = Window(before, None)
         if before.complete:
-            self._exhausted = True
+            self._check_unchanged(before)
             _log.info("%s is already loaded into %s", self._source.name, self._topic)
             return LoadResult(self.progress, self.state)
         self._dead_letter = self._open_dead_letter(before)
@@ -170,6 +174,21 @@ class Loader:
                 advice="name another state file, or leave out resume to start over",
             )
         return state
+
+    def _check_unchanged(self, before: LoadState) -> None:
+        """Refuse another input than the one that was loaded: none of its rows would be."""
+        paths = getattr(self._source, "paths", ())
+        size, size_before = self._progress.input_total, before.input_bytes
+        if before.position is not None and paths and Path(before.position.file) not in paths:
+            reason = f"{before.position.file} is not among the inputs"
+        elif None not in (size, size_before) and size != size_before:
+            reason = f"the input had {size_before} bytes when it was loaded, and has {size} now"
+        else:
+            return
+        again = "choose another transactional_id" if self._transactions else "leave out resume"
+        raise StateError(
+            f"nothing is left to resume, and {reason}", advice=f"{again} to load it from its start"
+        )
 
     def _open_dead_letter(self, before: LoadState) -> DeadLetterFile | None:
         path = self._options.dead_letter

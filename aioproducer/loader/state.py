@@ -41,12 +41,14 @@ class LoadState:
         position: The last row of the settled ones; None before the first.
         complete: The input was read to its end and all of it is settled.
         settled: The counts up to `position`, over all runs.
+        input_bytes: The size of the input that was read to its end, if it has one.
     """
 
     topic: str
     position: Position | None = None
     complete: bool = False
     settled: Settled = field(default_factory=Settled)
+    input_bytes: int | None = None
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Replace the file at `path` atomically; raise `StateError`."""
@@ -67,14 +69,16 @@ class LoadState:
         """Return the state from `as_dict`; raise ValueError, TypeError or KeyError for others."""
         if content["version"] != _VERSION:
             raise ValueError("another version")
-        position = content["position"]
-        for count in content["settled"].values():
+        position, input_bytes = content["position"], content.get("input_bytes")
+        counts = content["settled"].values()
+        for count in counts if input_bytes is None else [*counts, input_bytes]:
             _check_count(count)
         return cls(
             topic=str(content["topic"]),
             position=None if position is None else _position(position),
             complete=bool(content["complete"]),
             settled=Settled(**content["settled"]),
+            input_bytes=input_bytes,
         )
 
 

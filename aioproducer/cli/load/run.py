@@ -189,6 +189,10 @@ class Outcome:
         """Whether anything of this run or an earlier one may be in the topic."""
         return self.state.position is not None or self.metrics.get(_METRICS["requests"], 0) > 0
 
+    @property
+    def _was_complete(self) -> bool:
+        return self.state.complete and not self.progress.read and self.state.settled.rows > 0
+
     def _remarks(self) -> Iterator[str]:
         progress, options = self.progress, self.job.options
         if self.error is not None:
@@ -200,6 +204,8 @@ class Outcome:
             yield f"rejected rows and their reasons are in {options.dead_letter}"
         if not self.state.complete and options.state is not None and self._has_begun:
             yield f"resume after {self.state.position or 'the start'} with --resume"
+        if self._was_complete and options.resume:
+            yield "it was loaded before; without --resume it is loaded again"
         yield from self._remarks_on_transactions()
 
     def _remarks_on_transactions(self) -> Iterator[str]:
@@ -208,7 +214,7 @@ class Outcome:
         if not self.state.complete:
             if self._has_begun:
                 yield f"the same command resumes after {self.state.position or 'the start'}"
-        elif not self.progress.read:
+        elif self._was_complete:
             yield "it was loaded before; -X transactional.id=NAME makes it another load"
 
 

@@ -96,7 +96,7 @@ def test_unwritable_dead_letter_file_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("position", [None, WHERE])
 def test_state_is_read_as_it_was_written(tmp_path: Path, position: Position | None) -> None:
-    state = LoadState("t", position, complete=True, settled=Settled(5, 2, 1, 99))
+    state = LoadState("t", position, complete=True, settled=Settled(5, 2, 1, 99), input_bytes=7)
     state.write(tmp_path / "state.json")
     assert LoadState.read(tmp_path / "state.json") == state
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]

@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,39 @@ async def test_resuming_a_complete_load_does_nothing(tmp_path: Path) -> None:
     assert (result.complete, producer.sent, result.progress.read) == (True, [], 0)
     assert result.state.settled.acknowledged == 3
     assert loader.state == result.state == LoadState.read(tmp_path / "state")
+
+
+@pytest.mark.parametrize("rows", [2, 4])
+async def test_a_complete_load_is_not_resumed_with_a_changed_input(
+    tmp_path: Path, rows: int
+) -> None:
+    options = LoadOptions(KEYED, state=tmp_path / "state", resume=True)
+    await Loader(FakeProducer(), lines_file(tmp_path, 3), "t", options).run()
+    loader = Loader(FakeProducer(), lines_file(tmp_path, rows), "t", options)
+    changed = f"the input had 15 bytes when it was loaded, and has {5 * rows} now"
+    with pytest.raises(StateError, match=rf"nothing is left to resume, and {changed} -> leave out"):
+        await loader.run()
+    assert loader.state == LoadState.read(tmp_path / "state")
+    again = replace(options, resume=False)
+    assert (await Loader(FakeProducer(), lines_file(tmp_path, rows), "t", again).run()).complete
+
+
+async def test_a_complete_load_is_not_resumed_with_another_input(tmp_path: Path) -> None:
+    options = LoadOptions(KEYED, state=tmp_path / "state", resume=True)
+    await Loader(FakeProducer(), lines_file(tmp_path, 3), "t", options).run()
+    (tmp_path / "rows.txt").rename(tmp_path / "others.txt")
+    others = FileSource(tmp_path / "others.txt", format=LinesFormat(key_separator=":"))
+    with pytest.raises(StateError, match=r"rows\.txt is not among the inputs"):
+        await Loader(FakeProducer(), others, "t", options).run()
+
+
+async def test_a_state_of_earlier_versions_has_no_size_of_the_input(tmp_path: Path) -> None:
+    options = LoadOptions(KEYED, state=tmp_path / "state", resume=True)
+    await Loader(FakeProducer(), lines_file(tmp_path, 3), "t", options).run()
+    content = json.loads((tmp_path / "state").read_text())
+    assert content.pop("input_bytes") == 15
+    (tmp_path / "state").write_text(json.dumps(content))
+    assert (await Loader(FakeProducer(), lines_file(tmp_path, 4), "t", options).run()).complete
 
 
 async def test_state_of_another_topic_is_refused(tmp_path: Path) -> None:
