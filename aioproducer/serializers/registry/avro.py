@@ -49,7 +49,9 @@ _OF_FASTAVRO: Final = frozenset({"__fastavro_parsed", "__named_schemas"})
 
 
 class AvroSerializer(RegistrySerializer):
-    """Dicts, dataclasses and Pydantic's models as Avro; None stays null.
+    """Dicts and instances of classes with fields as Avro; None stays null.
+
+    Such classes are dataclasses, and those of Pydantic, attrs and msgspec.
 
     In a union of several records the class's name decides, at any depth. A plain dict that fits
     several equally is refused: give `(name, value)` or a key `-type` with the branch's name.

@@ -1,4 +1,4 @@
-"""Python objects as Avro sees them: dataclasses, Pydantic models and enumerations.
+"""Python objects as Avro sees them: instances of classes with declared fields, enumerations.
 
 A value is converted where its type is known, so that the class of a nested object can choose the
 branch of a union.
@@ -29,8 +29,9 @@ def as_fields(data: Any) -> Mapping[str, Any] | None:
         return data
     if isinstance(data, type):
         return None
-    if dataclasses.is_dataclass(data):
-        return {name: getattr(data, name) for name in _field_names(data.__class__)}
+    pairs = _fields_of(data.__class__)
+    if pairs is not None:
+        return {name: getattr(data, attribute) for name, attribute in pairs}
     return dumped(data) if is_model(data) else None
 
 
@@ -53,7 +54,7 @@ def class_of(data: Any) -> type | None:
     """Return the class whose name chooses a branch of a union; None for plain data."""
     if isinstance(data, Typed):
         return data.of
-    if dataclasses.is_dataclass(data) or is_model(data):
+    if not isinstance(data, type) and (_fields_of(data.__class__) is not None or is_model(data)):
         return type(data)
     return None
 
@@ -111,5 +112,17 @@ def _key(name: str, field: Any, made: Mapping[str, Any]) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _field_names(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
+def _fields_of(kind: type) -> tuple[tuple[str, str], ...] | None:
+    """Return the names and attributes of a class of dataclasses, attrs or msgspec; None of others.
+
+    A `msgspec.Struct` may be written by other names than those of its attributes.
+    """
+    if dataclasses.is_dataclass(kind):
+        names = [field.name for field in dataclasses.fields(kind)]
+    elif isinstance(declared := getattr(kind, "__attrs_attrs__", None), tuple):
+        names = [field.name for field in declared]
+    elif isinstance(declared := getattr(kind, "__struct_encode_fields__", None), tuple):
+        return tuple(zip(declared, kind.__struct_fields__, strict=True))  # type: ignore[attr-defined]
+    else:
+        return None
+    return tuple((name, name) for name in names)

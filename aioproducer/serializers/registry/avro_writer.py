@@ -436,7 +436,7 @@ def _given(data: Any, names: Sequence[str]) -> str:
     if isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], str):
         return f"a {kind} whose first item names none of them" if len(names) > 1 else kind
     if as_fields(data) is None and any(is_named(name, kind) for name in names):
-        return f"an object of class {kind} that is no dict, dataclass or Pydantic model"
+        return f"an object of class {kind} that has no fields"
     return kind
 
 

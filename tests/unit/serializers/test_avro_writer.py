@@ -12,7 +12,9 @@ from enum import Enum
 from typing import Any, Literal
 from uuid import UUID
 
+import attrs
 import fastavro
+import msgspec
 import pydantic
 import pytest
 from fastavro.utils import generate_many
@@ -472,14 +474,13 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (
         BIRD,
         Bird(),
-        "must be record shop.Bird, "
-        "not an object of class Bird that is no dict, dataclass or Pydantic model",
+        "must be record shop.Bird, not an object of class Bird that has no fields",
     ),
     (
         [BIRD, BREED],
         Bird(),
         "must be one of record shop.Bird, enum Breed (A), "
-        "not an object of class Bird that is no dict, dataclass or Pydantic model",
+        "not an object of class Bird that has no fields",
     ),
     (
         [BIRD, BREED],
@@ -555,6 +556,19 @@ def test_dataclasses_and_models_inside_dicts_are_converted() -> None:
         name: str
 
     assert encoded(schema, {"pets": {"a": [Named(name="b")]}}) == b"\x02\x02a\x02\x02b\x00\x00"
+
+
+def test_classes_of_attrs_and_msgspec_are_written_by_their_fields() -> None:
+    @attrs.define
+    class Cat:
+        name: str
+
+    class Dog(msgspec.Struct, rename={"called": "name"}):
+        called: str
+
+    schema = record("R", ("pets", {"type": "array", "items": [CAT, DOG]}))
+    made = encoded(schema, {"pets": [Cat("a"), Dog("b")]})
+    assert made == b"\x04\x00\x02a\x02\x02b\x00"
 
 
 def test_data_that_contains_itself_is_refused() -> None:
