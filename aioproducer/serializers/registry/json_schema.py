@@ -145,7 +145,8 @@ class JsonSchemaSerializer(RegistrySerializer):
             except RecursionError:
                 raise serialization_error(context, "is nested too deeply") from None
             except Unresolvable as unknown:
-                shown = printable(str(unknown.ref), _LONGEST_SHOWN)
+                wanted = str(unknown.ref)
+                shown = printable(originals.get(wanted, wanted), _LONGEST_SHOWN)
                 raise schema_error(context, f"the schema refers to {shown!r}, unknown") from None
             except Exception as failed:
                 # Of jsonschema or a library below it, which a metaschema does not keep from all.
