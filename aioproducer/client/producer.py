@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aioproducer.config.option_types import ProducerOptions
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
-    from aioproducer.runtime.send.fast_path_protocol import FastPathProtocol
+    from aioproducer.runtime.send.fast_path import FastPath
     from aioproducer.runtime.send.pending import PendingParts
 
 
@@ -61,7 +61,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
     def __init__(self, config: ConfigInput = None, /, **options: Unpack[ProducerOptions]) -> None:
         settings = configured(config, options)
         super().__init__(settings)
-        self._fast_path: FastPathProtocol | None = None
+        self._fast_path: FastPath | None = None
         serializers = settings.key_serializer, settings.value_serializer
         self._serializers = None if is_plain(*serializers) else RecordSerializers(*serializers)
 

@@ -62,7 +62,7 @@ from aioproducer.runtime.delivery import Delivery
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
-    from aioproducer.runtime.send.fast_path_protocol import FastPathProtocol
+    from aioproducer.runtime.send.fast_path import FastPath
 
 __all__ = ["AIOKafkaProducer", "TransactionContext"]
 
@@ -86,9 +86,7 @@ class AIOKafkaProducer(TransactionsMixin):
     _loop: asyncio.AbstractEventLoop | None = None
     _source_traceback: traceback.StackSummary | None = None
     _futures: RecordFutures
-    _fast_path: FastPathProtocol | None = (
-        None  # while it runs, without serializers and transactions
-    )
+    _fast_path: FastPath | None = None  # while it runs, without serializers and transactions
 
     @hides_arguments
     def __init__(

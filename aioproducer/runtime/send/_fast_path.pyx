@@ -2,8 +2,7 @@
 # cython: binding=False, embedsignature=False, auto_pickle=False
 """The fast path of `send()` in native code: from arguments to an appended record.
 
-`fast_path_protocol.py` has the contract; `_fast_path_py.py` is the pure-Python implementation. Also
-here: the object that `producer.send(...)` returns (`SendCall`). Of other native code only
+`_fast_path_py.py` is the pure-Python implementation and has the contract. Also here: the object that `producer.send(...)` returns (`SendCall`). Of other native code only
 `aioproducer.records._native` and `_delivery.pyx` are used.
 
 Ownership and lifetime
@@ -133,7 +132,7 @@ cdef class TopicState:
 
 @cython.final
 cdef class FastPath:
-    """See `fast_path_protocol.py`."""
+    """See `_fast_path_py.py`."""
 
     cdef public Py_ssize_t waiting
     cdef public Py_ssize_t records_this_turn
@@ -160,7 +159,8 @@ cdef class FastPath:
     cdef RecordBatchBuilder spare
 
     def __init__(
-        self, settings, *, metadata, loop, wall_ms, choice, on_full_turn, open_batch, send_spare
+        self, *, records_per_turn, size_limit, hashes_keys, sticks, metadata, loop, wall_ms, choice,
+        on_full_turn, open_batch, send_spare
     ):
         self.loop = loop
         self.metadata = metadata
@@ -170,10 +170,10 @@ cdef class FastPath:
         self.on_full_turn = on_full_turn
         self.open_batch = open_batch
         self.send_spare = send_spare
-        self.records_per_turn = settings.records_per_turn
-        self.size_limit = settings.size_limit
-        self.hashes_keys = settings.hashes_keys
-        self.sticks = settings.sticks
+        self.records_per_turn = records_per_turn
+        self.size_limit = size_limit
+        self.hashes_keys = hashes_keys
+        self.sticks = sticks
         self.topics = {}
         self.ceiling = INT64_MAX
         self.open = True
@@ -352,7 +352,7 @@ cdef class FastPath:
         return state
 
     def use_batch(self, meta, batch, sticky, bint is_spare=False, /):
-        """See `fast_path_protocol.FastPathProtocol`."""
+        """See `_fast_path_py.FastPath`."""
         cdef TopicState state = self.topics.get(meta.name)
         if not self.open:
             return

@@ -1,6 +1,23 @@
-"""Pure-Python implementation of the fast path; `fast_path_protocol.py` has the contract.
+"""The fast path of `send()` in pure Python: start with `FastPath`.
 
-`_fast_path.pyx` is the native one, with the same names and results.
+`_fast_path.pyx` is the native implementation, with the same names and results.
+
+A record takes the fast path when no wait is needed: the path is open, no call queues for memory,
+another record may be buffered, key and value are bytes or None, the timestamp does not look like
+seconds, the topic has metadata, the topic has the partition that is given or chosen, and its open
+batch has room or a new one can be opened (`OpenBatch`). Any other record takes the slow path
+(`RecordAppender`).
+
+Invariants
+- A refusal has no effect: the slow path may take the same record at once. A partitioner is asked
+  once all the same: its choice is kept for the slow path (`PartitionChoice`).
+- Errors of a record are raised by the slow path.
+  Only `check_transaction`, `OpenBatch` and the partitioner raise here.
+- While calls wait for memory (`waiting`), no record is appended here. The fast path yields to the
+  event loop as often as the slow path (`records_this_turn`).
+- `send_spare` is called at once after the first record of a spare batch (`use_batch`, `is_spare`).
+- Bytes for a topic's sticky partitioner are counted in one place at a time: in the fast path from
+  `use_batch` until `count_sticky_bytes`, which adds them to the partitioner.
 """
 
 from __future__ import annotations
@@ -16,18 +33,27 @@ from aioproducer.records import murmur2_partition, record_size_bound
 from aioproducer.records.layout import HEADER_SIZE
 from aioproducer.runtime.delivery._delivery_py import Delivery
 from aioproducer.runtime.send.validation import SECONDS
-from aioproducer.types import HeaderPairs
+from aioproducer.types import HeaderPairs, TopicMetadata
 
 if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
     from aioproducer.core.batching.partitioners import BuiltInPartitioner
     from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.records.protocol import BatchBuilder
-    from aioproducer.runtime.send.fast_path_protocol import FastPathSettings, OpenBatch
     from aioproducer.runtime.send.validation import PartitionChoice
-    from aioproducer.types import TopicMetadata
 
 _TIMESTAMPS = 2**63
+
+OpenBatch = Callable[
+    [TopicMetadata, int | None, int, bytes | None, bytes | None, HeaderPairs, int, bool],
+    Delivery | None,
+]
+"""Append a record for which no open batch has room; None when the slow path has to take it.
+
+Arguments: topic, partition (None: chosen by the sticky partitioner), timestamp, key, value and
+headers of a checked record, the bytes that a batch with this record alone takes at most, whether
+the caller awaits the outcome at once.
+"""
 
 
 def wall_clock_ms() -> int:
@@ -61,12 +87,31 @@ def _is_partition(number: object, state: _TopicState) -> TypeGuard[int]:
 
 
 class FastPath:
-    """See `fast_path_protocol.py`."""
+    """Appends records that need no wait.
+
+    Args:
+        records_per_turn: records that a caller may append before it has to yield.
+        size_limit: the largest upper bound of a record's size in bytes, batch header included.
+        hashes_keys: whether a record with a key gets its partition from Java's murmur2.
+        sticks: whether other records get theirs from the sticky partitioner; if not, from `choice`.
+
+    Attributes:
+        waiting: number of calls that queue for memory, or are about to; the slow path counts them.
+        records_this_turn: records appended, on both paths, since the last turn that was counted.
+        appended: all records appended, on both paths.
+        ceiling: upper bound of `appended`: `buffer_max_records` plus the records no longer
+            buffered.
+        check_transaction: raises when no record may be sent now.
+        open: whether records are accepted.
+    """
 
     def __init__(
         self,
-        settings: FastPathSettings,
         *,
+        records_per_turn: int,
+        size_limit: int,
+        hashes_keys: bool,
+        sticks: bool,
         metadata: Metadata,
         loop: asyncio.AbstractEventLoop,
         wall_ms: Callable[[], int],
@@ -81,8 +126,10 @@ class FastPath:
         self.ceiling = NO_CEILING
         self.check_transaction: Callable[[], None] | None = None
         self.open = True
-        self._settings = settings
-        self._records_per_turn = settings.records_per_turn
+        self._records_per_turn = records_per_turn
+        self._size_limit = size_limit
+        self._hashes_keys = hashes_keys
+        self._sticks = sticks
         self._metadata = metadata
         self._loop = loop
         self._wall_ms = wall_ms
@@ -105,7 +152,11 @@ class FastPath:
         awaited: bool = False,
         /,
     ) -> Delivery | None:
-        """Append a record; return None when the slow path has to take it."""
+        """Append a record; return None when the slow path has to take it.
+
+        Args:
+            awaited: whether the caller awaits the outcome at once.
+        """
         if self.records_this_turn >= self._records_per_turn:
             return None
         return self._try_append(topic, value, key, headers, partition, timestamp_ms, awaited)
@@ -158,7 +209,7 @@ class FastPath:
             size = record_size_bound(key, value, headers)
         except (TypeError, ValueError):
             return None  # the slow path raises the error
-        if size + HEADER_SIZE > self._settings.size_limit:
+        if size + HEADER_SIZE > self._size_limit:
             return None
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
@@ -186,9 +237,9 @@ class FastPath:
         if partition is not None:
             if not _is_partition(partition, state):
                 return None
-        elif key is not None and self._settings.hashes_keys:
+        elif key is not None and self._hashes_keys:
             partition = murmur2_partition(key, len(state.builders))
-        elif not self._settings.sticks:
+        elif not self._sticks:
             chosen = self._choice(state.meta.name, key, value, state.meta)
             # A partitioner may have sent records, or closed the producer.
             if not _is_partition(chosen, state) or not self._has_room():
@@ -236,7 +287,7 @@ class FastPath:
         key_size: int,
         value_size: int,
     ) -> Delivery:
-        """Count a record that was appended; return its `Delivery`."""
+        """Count a record that was appended; return its `Delivery`. Sizes are -1 for None."""
         self.appended += 1
         self.records_this_turn += 1
         if self.records_this_turn == self._records_per_turn:
@@ -258,7 +309,12 @@ class FastPath:
         is_spare: bool = False,
         /,
     ) -> None:
-        """See `fast_path_protocol.FastPathProtocol`."""
+        """Append further records to this open batch.
+
+        Args:
+            sticky: the partitioner that chose the partition, None when it was chosen otherwise.
+            is_spare: whether no queue has the batch yet.
+        """
         if not self.open:
             return
         state = self._topics.get(meta.name)
@@ -272,7 +328,7 @@ class FastPath:
             self._spare, self._spare_room = builder, batch.size - HEADER_SIZE
         builder.owner = batch  # before a record can find the builder
         state.builders[batch.topic_partition.partition] = builder
-        if sticky is not None and self._settings.sticks:
+        if sticky is not None and self._sticks:
             state.count_sticky_bytes()
             state.sticky = sticky
             state.partition = sticky.peek(meta)

@@ -20,7 +20,6 @@ from aioproducer.errors import KafkaError, SerializationError
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.runtime.send.fast_path import FastPath
-from aioproducer.runtime.send.fast_path_protocol import FastPathSettings
 from aioproducer.runtime.send.sticky import StickyPartitioners
 from aioproducer.runtime.send.validation import RecordCheck
 from aioproducer.types import HeaderPairs, TopicPartition
@@ -40,8 +39,8 @@ class BatchAppender:
     """Put records into batches.
 
     Args:
-        hashes_keys: see `FastPathSettings`.
-        sticks: see `FastPathSettings`.
+        hashes_keys: see `FastPath`.
+        sticks: see `FastPath`.
 
     Attributes:
         fast_path: the one for records that need no wait.
@@ -74,12 +73,10 @@ class BatchAppender:
         self._turn_is_counted = False
         self._on_record_opens: OnOpened = None
         self.fast_path: FastPath = FastPath(
-            FastPathSettings(
-                records_per_turn=RECORDS_PER_TURN,
-                size_limit=min(accumulator.settings.max_request_size, pool.total),
-                hashes_keys=hashes_keys,
-                sticks=sticks,
-            ),
+            records_per_turn=RECORDS_PER_TURN,
+            size_limit=min(accumulator.settings.max_request_size, pool.total),
+            hashes_keys=hashes_keys,
+            sticks=sticks,
             metadata=metadata,
             loop=loop,
             wall_ms=wall_ms,
@@ -274,7 +271,7 @@ class BatchAppender:
         size: int,
         is_awaited: bool,
     ) -> Delivery | None:
-        """Append a record that the fast path has checked; see `fast_path_protocol.OpenBatch`."""
+        """Append a record that the fast path has checked; see `OpenBatch`."""
         if not self._check.takes_headers:
             return None
         record = OutgoingRecord(

@@ -1,7 +1,4 @@
-"""The fast path of `send()`: `_fast_path.pyx` (native) or `_fast_path_py.py` (pure Python).
-
-`fast_path_protocol.py` has the contract.
-"""
+"""The fast path of `send()`: `_fast_path.pyx` (native) or `_fast_path_py.py` (pure Python)."""
 
 from __future__ import annotations
 
@@ -9,9 +6,6 @@ from typing import TYPE_CHECKING
 
 from aioproducer._util.implementation import implementation_with
 from aioproducer.records import IMPLEMENTATION
-
-if TYPE_CHECKING:
-    from aioproducer.runtime.send.fast_path_protocol import FastPathProtocol
 
 __all__ = ["FAST_PATH_IMPLEMENTATION", "FastPath", "install_native_send", "wall_clock_ms"]
 
@@ -27,8 +21,3 @@ if TYPE_CHECKING or FAST_PATH_IMPLEMENTATION == "native":
     from aioproducer.runtime.send._fast_path import FastPath, install_native_send, wall_clock_ms
 else:
     from aioproducer.runtime.send._fast_path_py import FastPath, install_native_send, wall_clock_ms
-
-if TYPE_CHECKING:
-    from aioproducer.runtime.send import _fast_path_py
-
-    _FAST_PATHS: tuple[type[FastPathProtocol], ...] = (FastPath, _fast_path_py.FastPath)

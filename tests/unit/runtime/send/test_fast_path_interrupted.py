@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 
 from aioproducer.runtime.send._fast_path_py import FastPath
-from aioproducer.runtime.send.fast_path_protocol import FastPathSettings
 from aioproducer.runtime.send.validation import PartitionChoice
 
 
@@ -31,7 +30,10 @@ async def test_builder_without_an_owner_gets_no_record() -> None:
     metadata = SimpleNamespace(version=1, topic=lambda name: meta)
     opened: list[object] = []
     fast_path = FastPath(
-        FastPathSettings(records_per_turn=10, size_limit=1000, hashes_keys=True, sticks=True),
+        records_per_turn=10,
+        size_limit=1000,
+        hashes_keys=True,
+        sticks=True,
         metadata=metadata,
         loop=asyncio.get_running_loop(),
         wall_ms=lambda: 1,
