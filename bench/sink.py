@@ -21,16 +21,16 @@ from typing import Any, cast
 from uuid import UUID, uuid4
 
 from aioproducer.errors import ProtocolError, UnknownTopicOrPartitionError, UnsupportedVersionError
-from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import (
+from aioproducer.testing.framing import (
     REQUEST_TYPES,
     RequestHeader,
     decode_request_header,
     encode_response,
-    frame_size,
 )
-from aioproducer.wire.messages.admin.create_topics import CreatableTopicResult, CreateTopicsResponse
-from aioproducer.wire.messages.admin.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from aioproducer.testing.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from aioproducer.testing.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.framing import frame_size
 from aioproducer.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from aioproducer.wire.messages.init_producer_id import InitProducerIdResponse
 from aioproducer.wire.messages.list_offsets import (

@@ -20,19 +20,19 @@ from aioproducer.errors import (
     error_from_code,
 )
 from aioproducer.errors.authorization import request_name, this_principal, with_access
-from aioproducer.testing.wire_client import OpenLink, WireClient, first_of
-from aioproducer.wire.messages.admin.create_topics import (
+from aioproducer.testing.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from aioproducer.wire.messages.admin.delete_topics import (
+from aioproducer.testing.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from aioproducer.testing.wire_client import OpenLink, WireClient, first_of
 from aioproducer.wire.messages.metadata import MetadataResponseTopic
 from aioproducer.wire.schema import Message
 

@@ -18,9 +18,10 @@ from contextlib import suppress
 from aioproducer._util import log
 from aioproducer.errors import ProtocolError
 from aioproducer.testing.broker import ClusterState, Reply
+from aioproducer.testing.framing import RequestHeader, decode_request_header
 from aioproducer.testing.security import ListenerSecurity, SaslGate
 from aioproducer.types import TopicPartition
-from aioproducer.wire.framing import RequestHeader, decode_request_header, frame_size
+from aioproducer.wire.framing import frame_size
 
 _log = log.get("testing")
 

@@ -1,4 +1,4 @@
-"""Frames and headers: from a message to the bytes of a request or response, and back.
+"""Frames and headers: from a request to its bytes, and from bytes to a response.
 
 Frame:            size int32 | header | body
 Request header:   api_key int16 | api_version int16 | correlation_id int32 | client_id (classic
@@ -12,7 +12,6 @@ Invariants: a size is checked before a byte is read for it; bad bytes only raise
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from struct import Struct
@@ -26,7 +25,6 @@ from aioproducer.wire.primitives import (
     UNENCODABLE,
     Buffer,
     ElementBudget,
-    read_nullable_string,
     skip_tags,
     write_nullable_string,
 )
@@ -42,18 +40,7 @@ CORRELATION_ID_AT = SIZE_BYTES + 4
 """Its offset in the frame of a request, after API key and version."""
 
 _SIZE = Struct(">i")
-_REQUEST_HEADER = Struct(">hhi")
-
-
-@dataclass(frozen=True, slots=True)
-class RequestHeader:
-    """The header of a received request; `body` is what follows it, uncopied."""
-
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    body: memoryview
+REQUEST_HEADER = Struct(">hhi")
 
 
 _MODULES: Final = {module.rpartition(".")[2].upper(): module for module in messages.MODULES}
@@ -112,7 +99,7 @@ def begin_request(
     """Return a frame with an empty size and a full header, ready for the body; see `set_size`."""
     out = bytearray(SIZE_BYTES)
     try:
-        out += _REQUEST_HEADER.pack(request_type.API_KEY, version, correlation_id)
+        out += REQUEST_HEADER.pack(request_type.API_KEY, version, correlation_id)
         write_nullable_string(out, client_id)
     except UNENCODABLE as error:
         raise ValueError(f"a value does not fit the request header: {error}") from error
@@ -136,39 +123,9 @@ def encode_request(
     return bytes(out)
 
 
-def decode_request_header(frame: Buffer) -> RequestHeader:
-    """Return the header of a received request frame, given without its size.
-
-    Unknown APIs and versions are no error here, so that a server can name them in its refusal; the
-    header of an unknown API is taken to end after the client id.
-
-    Raises:
-        ProtocolError: the bytes are no request header.
-    """
-    try:
-        api_key, api_version, correlation_id = _REQUEST_HEADER.unpack_from(frame)
-        client_id, pos = read_nullable_string(frame, _REQUEST_HEADER.size)
-        request_type = REQUEST_TYPES.get(api_key)
-        if request_type is not None and request_type.is_flexible(api_version):
-            pos = skip_tags(frame, pos, ElementBudget())
-    except MALFORMED as error:
-        raise ProtocolError(f"malformed request header: {error}") from error
-    return RequestHeader(api_key, api_version, correlation_id, client_id, memoryview(frame)[pos:])
-
-
-def _has_header_tags(response_type: type[Message], version: int) -> bool:
+def has_header_tags(response_type: type[Message], version: int) -> bool:
+    """Return whether the header of a response has tagged fields."""
     return response_type.API_KEY is not ApiKey.API_VERSIONS and response_type.is_flexible(version)
-
-
-def encode_response(response: Message, version: int, correlation_id: int) -> bytes:
-    """Return a whole response frame, size included; errors as `Message.encode`."""
-    out = bytearray(SIZE_BYTES)
-    out += CORRELATION_ID.pack(correlation_id)
-    if _has_header_tags(type(response), version):
-        out.append(0)
-    response.encode_into(out, version)
-    set_size(out)
-    return bytes(out)
 
 
 def decode_response(
@@ -188,7 +145,7 @@ def decode_response(
     try:
         (correlation_id,) = CORRELATION_ID.unpack_from(frame)
         pos = CORRELATION_ID.size
-        if _has_header_tags(response_type, version):
+        if has_header_tags(response_type, version):
             pos = skip_tags(frame, pos, ElementBudget())
     except MALFORMED as error:
         raise ProtocolError(f"malformed response header: {error}") from error

@@ -19,13 +19,10 @@ from support.kcat import read_all_kcat
 
 from aioproducer.records.batch import parse_header
 from aioproducer.testing import ClusterSettings, EmbeddedCluster, TopicSpec, read_topic, serve
+from aioproducer.testing.framing import RequestHeader
 from aioproducer.types import TimestampType
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import (
-    RequestHeader,
-    decode_response,
-    encode_request,
-)
+from aioproducer.wire.framing import decode_response, encode_request
 from aioproducer.wire.messages.api_versions import ApiVersionsRequest
 from aioproducer.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from aioproducer.wire.messages.metadata import MetadataRequest

@@ -41,14 +41,10 @@ from aioproducer.spark.exactly_once.ledger import Ledger, is_over
 from aioproducer.spark.exactly_once.two_phase import TwoPhaseCommit
 from aioproducer.testing.broker import BrokerSpec, ClusterSettings, ClusterState, TopicSpec
 from aioproducer.testing.broker.dispatch import SERVED
+from aioproducer.testing.framing import decode_request_header
 from aioproducer.testing.world.loop import StuckError, VirtualLoop
 from aioproducer.types import PreparedTransaction, TopicPartition
-from aioproducer.wire.framing import (
-    SIZE_BYTES,
-    decode_request_header,
-    decode_response,
-    encode_request,
-)
+from aioproducer.wire.framing import SIZE_BYTES, decode_response, encode_request
 from aioproducer.wire.messages.metadata import MetadataRequest
 from aioproducer.wire.messages.produce import (
     PartitionProduceData,

@@ -11,8 +11,8 @@ from random import Random
 from typing import TypeVar
 from uuid import UUID
 
+from aioproducer.testing.framing import REQUEST_TYPES
 from aioproducer.wire.fields import Array, Field, Primitive, Struct, WireType
-from aioproducer.wire.framing import REQUEST_TYPES
 from aioproducer.wire.schema import Message
 from fuzz.source import Source
 

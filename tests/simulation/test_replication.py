@@ -11,7 +11,8 @@ from aioproducer.testing.broker import BrokerSpec, ClusterState, Reply, TopicSpe
 from aioproducer.testing.broker.replication import ReplicatedPartition
 from aioproducer.testing.broker.settings import TopicConfig
 from aioproducer.testing.broker.topics import NO_LEADER, Appended, Partition
-from aioproducer.wire.framing import decode_request_header, decode_response, encode_request
+from aioproducer.testing.framing import decode_request_header
+from aioproducer.wire.framing import decode_response, encode_request
 from aioproducer.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,

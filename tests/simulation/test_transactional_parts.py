@@ -17,12 +17,13 @@ from aioproducer.testing.broker.log import PartitionLog, StoredBatch
 from aioproducer.testing.broker.markers import Marker
 from aioproducer.testing.broker.settings import TopicConfig
 from aioproducer.testing.broker.transactions.groups import GroupMember, GroupOffset
+from aioproducer.testing.framing import encode_response
 from aioproducer.testing.world.cluster import ReplicationTiming, SimCluster
 from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.testing.world.network import SimConnection, SimNetwork
 from aioproducer.testing.world.trace import Trace
 from aioproducer.types import ConsumerGroupMetadata, TopicPartition
-from aioproducer.wire.framing import encode_request, encode_response
+from aioproducer.wire.framing import encode_request
 from aioproducer.wire.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,

@@ -12,13 +12,8 @@ from typing import Any, Final
 
 from aioproducer.errors import UnsupportedVersionError
 from aioproducer.testing.broker.dispatch import Reply
-from aioproducer.wire.framing import (
-    REQUEST_TYPES,
-    SIZE_BYTES,
-    RequestHeader,
-    decode_response,
-    encode_response,
-)
+from aioproducer.testing.framing import REQUEST_TYPES, RequestHeader, encode_response
+from aioproducer.wire.framing import SIZE_BYTES, decode_response
 
 _NUMBERS: Final = (
     -2,

@@ -20,15 +20,14 @@ from types import TracebackType
 from typing import Self
 
 from aioproducer.testing.embedded_server import close_port
-from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import (
-    MAX_FRAME_BYTES,
+from aioproducer.testing.framing import (
     REQUEST_TYPES,
     RequestHeader,
     decode_request_header,
     encode_response,
-    frame_size,
 )
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.framing import MAX_FRAME_BYTES, frame_size
 from aioproducer.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from aioproducer.wire.messages.metadata import MetadataRequest, MetadataResponse
 from aioproducer.wire.schema import Message
@@ -42,7 +41,7 @@ SANE_RANGES: Ranges = {
 
 CONTROLLER_RANGES: Ranges = {
     ApiKey.API_VERSIONS: (0, 4),
-    ApiKey.VOTE: (0, 2),
+    52: (0, 2),  # Vote
     ApiKey.BROKER_REGISTRATION: (0, 4),
 }
 """Some versions of a controller of KRaft."""

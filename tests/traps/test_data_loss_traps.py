@@ -27,8 +27,8 @@ from aioproducer.errors import (
     RecordsPurgedError,
 )
 from aioproducer.runtime.delivery import Delivery
+from aioproducer.testing.framing import RequestHeader
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import RequestHeader
 
 COMMIT_MARKER, ABORT_MARKER = b"\0\0\0\1", b"\0\0\0\0"
 SHORT = {"delivery_timeout_ms": 2000, "request_timeout_ms": 1500}

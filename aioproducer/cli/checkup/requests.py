@@ -11,7 +11,7 @@ from typing import cast
 from aioproducer.core.transactions.coordinator_queries import CoordinatorQuery
 from aioproducer.errors import error_from_code
 from aioproducer.testing.wire_client import first_of
-from aioproducer.wire.messages.admin.describe_configs import (
+from aioproducer.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,

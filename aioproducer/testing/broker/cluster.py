@@ -5,7 +5,7 @@ from __future__ import annotations
 from aioproducer.testing.broker import dispatch
 from aioproducer.testing.broker.dispatch import Reply, RequestWait
 from aioproducer.testing.broker.shared_state import SharedState
-from aioproducer.wire.framing import RequestHeader
+from aioproducer.testing.framing import RequestHeader
 
 
 class ClusterState(SharedState):

@@ -27,9 +27,9 @@ from aioproducer.testing.broker.api import (
 )
 from aioproducer.testing.broker.api.context import DisconnectError, LongPoll, RequestContext
 from aioproducer.testing.broker.transactions.states import V2
+from aioproducer.testing.framing import REQUEST_TYPES, RequestHeader, encode_response
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.compiler import compile_struct
-from aioproducer.wire.framing import REQUEST_TYPES, RequestHeader, encode_response
 from aioproducer.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,

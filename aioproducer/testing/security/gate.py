@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from aioproducer import errors
 from aioproducer.testing.broker import Reply
+from aioproducer.testing.framing import RequestHeader, encode_response
 from aioproducer.testing.security.mechanisms import (
     SCRAM_HASHES,
     DeniedError,
@@ -31,7 +32,6 @@ from aioproducer.testing.security.mechanisms import (
     scram,
 )
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import RequestHeader, encode_response
 from aioproducer.wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,

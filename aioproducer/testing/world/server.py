@@ -21,20 +21,19 @@ from typing import Any
 
 from aioproducer.errors import InvalidTimestampError, ProtocolError
 from aioproducer.testing.broker import Reply, RequestWait
+from aioproducer.testing.framing import (
+    REQUEST_TYPES,
+    RequestHeader,
+    decode_request_header,
+    encode_response,
+)
 from aioproducer.testing.security import ListenerSecurity, SaslGate
 from aioproducer.testing.world.cluster import SimCluster
 from aioproducer.testing.world.network import SimConnection
 from aioproducer.testing.world.trace import Trace
 from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import (
-    REQUEST_TYPES,
-    RequestHeader,
-    decode_request_header,
-    decode_response,
-    encode_response,
-    frame_size,
-)
+from aioproducer.wire.framing import decode_response, frame_size
 from aioproducer.wire.messages.produce import ProduceRequest, ProduceResponse
 
 _LONGEST_SERVICE_S = 0.004

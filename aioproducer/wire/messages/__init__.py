@@ -12,12 +12,8 @@ from __future__ import annotations
 from typing import Final
 
 MODULES: Final = (
-    "admin.create_partitions",
-    "admin.create_topics",
-    "admin.delete_topics",
-    "admin.describe_cluster",
-    "admin.describe_configs",
     "api_versions",
+    "describe_configs",
     "fetch",
     "find_coordinator",
     "get_telemetry_subscriptions",

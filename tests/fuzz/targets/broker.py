@@ -16,17 +16,11 @@ from aioproducer.records.codecs import codec_for
 from aioproducer.testing.broker.cluster import ClusterState
 from aioproducer.testing.broker.dispatch import SERVED
 from aioproducer.testing.broker.settings import BrokerSpec, ClusterSettings, TopicSpec
+from aioproducer.testing.framing import REQUEST_TYPES, RequestHeader, decode_request_header
+from aioproducer.testing.messages.create_partitions import CreatePartitionsRequest
+from aioproducer.testing.messages.create_topics import CreateTopicsRequest
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import (
-    REQUEST_TYPES,
-    SIZE_BYTES,
-    RequestHeader,
-    decode_request_header,
-    decode_response,
-    encode_request,
-)
-from aioproducer.wire.messages.admin.create_partitions import CreatePartitionsRequest
-from aioproducer.wire.messages.admin.create_topics import CreateTopicsRequest
+from aioproducer.wire.framing import SIZE_BYTES, decode_response, encode_request
 from aioproducer.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from aioproducer.wire.messages.list_offsets import (
     ListOffsetsPartition,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aioproducer.errors import NodeDisconnectedError, NotKafkaError, ProtocolError
-from aioproducer.wire.framing import encode_response
+from aioproducer.testing.framing import encode_response
 from aioproducer.wire.schema import Message
 from fuzz.guard import Target, require
 from fuzz.messages import every_version, samples, selected, selector

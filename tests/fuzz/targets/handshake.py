@@ -14,7 +14,7 @@ from aioproducer.net.handshake import shake_hands
 from aioproducer.net.session import Session
 from aioproducer.net.settings import NetSettings
 from aioproducer.net.versions import BrokerVersions
-from aioproducer.wire.framing import REQUEST_TYPES, encode_response
+from aioproducer.testing.framing import REQUEST_TYPES, encode_response
 from aioproducer.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,

@@ -8,12 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aioproducer.errors import ProtocolError, UnsupportedVersionError
-from aioproducer.wire.framing import (
-    REQUEST_TYPES,
-    SIZE_BYTES,
-    decode_request_header,
-    encode_request,
-)
+from aioproducer.testing.framing import REQUEST_TYPES, decode_request_header
+from aioproducer.wire.framing import SIZE_BYTES, encode_request
 from fuzz.guard import Target, require
 from fuzz.messages import every_version, samples
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aioproducer.errors import ProtocolError
-from aioproducer.wire.framing import SIZE_BYTES, decode_response, encode_response
+from aioproducer.testing.framing import encode_response
+from aioproducer.wire.framing import SIZE_BYTES, decode_response
 from fuzz.guard import Target, require
 from fuzz.messages import every_version, samples, selected, selector
 from fuzz.source import Source

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Self, TypeVar
 from aioproducer.testing.broker.faults import ConnectionFault, ErrorAnswer
 from aioproducer.testing.broker.topics import Partition
 from aioproducer.testing.broker.transactions.shards import CoordinatorKind
+from aioproducer.testing.framing import RequestHeader
 from aioproducer.testing.world.faults import Fault, Probe, Shape, World
 from aioproducer.testing.world.server import Moment
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import RequestHeader
 from aioproducer.wire.messages.transactions.add_partitions_to_txn import AddPartitionsToTxnResponse
 from aioproducer.wire.messages.transactions.txn_offset_commit import TxnOffsetCommitResponse
 from simulation.faults.answers import Ambush

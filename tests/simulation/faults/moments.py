@@ -12,9 +12,9 @@ from typing import ClassVar, Self
 
 from aioproducer.testing.broker.faults import ErrorAnswer
 from aioproducer.testing.broker.transactions.states import TransactionState
+from aioproducer.testing.framing import RequestHeader
 from aioproducer.testing.world.faults import Shape, World
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import RequestHeader
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
 from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest
 from aioproducer.wire.messages.transactions.txn_offset_commit import TxnOffsetCommitRequest

@@ -25,15 +25,10 @@ from aioproducer.errors import (
 )
 from aioproducer.records.batch import parse_header
 from aioproducer.testing.broker.transactions.states import ProducerIdentity
+from aioproducer.testing.framing import REQUEST_TYPES, RequestHeader, decode_request_header
 from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import (
-    REQUEST_TYPES,
-    RequestHeader,
-    decode_request_header,
-    decode_response,
-    peek_correlation_id,
-)
+from aioproducer.wire.framing import decode_response, peek_correlation_id
 from aioproducer.wire.messages.init_producer_id import InitProducerIdResponse
 from aioproducer.wire.messages.produce import ProduceRequest
 from aioproducer.wire.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnResponse

@@ -18,17 +18,12 @@ from aioproducer.testing import read_topic
 from aioproducer.testing.admin import create_topic, delete_topic, list_topics
 from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.embedded import EmbeddedCluster
+from aioproducer.testing.framing import REQUEST_TYPES, decode_request_header, encode_response
 from aioproducer.testing.reader import ReadFrom, Start, stream_part
 from aioproducer.transaction_admin import TransactionAdmin
 from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import (
-    REQUEST_TYPES,
-    decode_request_header,
-    decode_response,
-    encode_response,
-    frame_size,
-)
+from aioproducer.wire.framing import decode_response, frame_size
 from aioproducer.wire.schema import Struct
 from cli.checkup_places import examined
 

@@ -26,7 +26,8 @@ from aioproducer.errors import (
 from aioproducer.net.connection import WRITE_HIGH_WATER, Connection, IdleConnectionError
 from aioproducer.net.in_flight import InFlightRequest
 from aioproducer.net.io_stats import NodeIOStats
-from aioproducer.wire.framing import encode_request, encode_response
+from aioproducer.testing.framing import encode_response
+from aioproducer.wire.framing import encode_request
 from aioproducer.wire.messages.metadata import MetadataRequest, MetadataResponse
 from aioproducer.wire.messages.produce import ProduceRequest
 from aioproducer.wire.schema import Message

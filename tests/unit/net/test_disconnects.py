@@ -21,8 +21,8 @@ from aioproducer.errors import NodeDisconnectedError, ProtocolError
 from aioproducer.errors.advice import ADVICE
 from aioproducer.net import NodeState
 from aioproducer.net.legacy_brokers import ranges_of_old_broker
+from aioproducer.testing.framing import REQUEST_TYPES
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import REQUEST_TYPES
 from aioproducer.wire.messages.metadata import MetadataResponse
 from net.harness import harness
 from net.virtual import MemoryDialer, virtual_time

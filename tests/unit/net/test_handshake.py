@@ -36,9 +36,9 @@ from aioproducer.net.security.sasl import fixed
 from aioproducer.net.security.sasl.plain import Plain
 from aioproducer.net.session import Session
 from aioproducer.net.settings import software_label
+from aioproducer.testing.framing import REQUEST_TYPES
 from aioproducer.types import SaslCredentials
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import REQUEST_TYPES
 from aioproducer.wire.messages.api_versions import ApiVersionsRequest
 from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from aioproducer.wire.schema import Message
@@ -259,7 +259,7 @@ def test_a_listener_that_closes_at_the_first_request_is_asked_whether_it_require
 @virtual_time
 async def test_an_empty_range_matters_only_for_requests_we_use() -> None:
     async def behave(peer: Peer) -> None:
-        await peer.handshake({**SANE_RANGES, 9999: (5, 1), ApiKey.VOTE: (-1, -1)})
+        await peer.handshake({**SANE_RANGES, 9999: (5, 1), ApiKey.JOIN_GROUP: (-1, -1)})
         await obedient(peer)
 
     async with harness(MemoryDialer({"broker": behave})) as it:

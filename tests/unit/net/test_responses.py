@@ -14,7 +14,7 @@ from aioproducer.net.responses import (
     decode_answer,
     describe_end,
 )
-from aioproducer.wire.framing import encode_response
+from aioproducer.testing.framing import encode_response
 from aioproducer.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aioproducer.wire.messages.metadata import MetadataRequest, MetadataResponse
 from aioproducer.wire.messages.produce import (

@@ -13,8 +13,8 @@ import pytest
 from aioproducer import Producer
 from aioproducer.errors import NotLeaderOrFollowerError
 from aioproducer.records.reader import read_batches
+from aioproducer.testing.framing import REQUEST_TYPES, RequestHeader
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import REQUEST_TYPES, RequestHeader
 from aioproducer.wire.messages.init_producer_id import InitProducerIdResponse
 from aioproducer.wire.messages.metadata import (
     MetadataResponse,

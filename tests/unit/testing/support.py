@@ -10,13 +10,8 @@ from aioproducer.records import RecordBatchBuilder
 from aioproducer.records.batch import encode_batch
 from aioproducer.records.codecs import CompressionType, codec_for
 from aioproducer.testing.broker import BrokerSpec, ClusterSettings, ClusterState
-from aioproducer.wire.framing import (
-    SIZE_BYTES,
-    RequestHeader,
-    decode_request_header,
-    decode_response,
-    encode_request,
-)
+from aioproducer.testing.framing import RequestHeader, decode_request_header
+from aioproducer.wire.framing import SIZE_BYTES, decode_response, encode_request
 from aioproducer.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,

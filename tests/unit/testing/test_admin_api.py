@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from aioproducer.testing.broker import ClusterState, TopicSpec
-from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages.admin.create_partitions import (
+from aioproducer.testing.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from aioproducer.wire.messages.admin.create_topics import (
+from aioproducer.testing.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from aioproducer.wire.messages.admin.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from aioproducer.wire.messages.admin.describe_configs import (
+from aioproducer.testing.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )

@@ -6,8 +6,8 @@ import pytest
 
 from aioproducer.testing.broker import ClusterState, TopicSpec
 from aioproducer.testing.broker.transactions.shards import CoordinatorKind
+from aioproducer.testing.framing import RequestHeader
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import RequestHeader
 from aioproducer.wire.messages.api_versions import ApiVersionsRequest
 from aioproducer.wire.messages.find_coordinator import FindCoordinatorRequest
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest

@@ -11,14 +11,9 @@ from hypothesis import strategies as st
 from aioproducer.errors import ProtocolError
 from aioproducer.testing.broker import ClusterState, TelemetrySubscription, TopicSpec
 from aioproducer.testing.broker.dispatch import SERVED
+from aioproducer.testing.framing import REQUEST_TYPES, RequestHeader, decode_request_header
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import (
-    REQUEST_TYPES,
-    SIZE_BYTES,
-    RequestHeader,
-    decode_request_header,
-    decode_response,
-)
+from aioproducer.wire.framing import SIZE_BYTES, decode_response
 from aioproducer.wire.messages.api_versions import ApiVersionsRequest
 from aioproducer.wire.messages.metadata import MetadataRequest
 

@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from aioproducer.testing.broker import ClusterState, TopicSpec
+from aioproducer.testing.messages.describe_cluster import DescribeClusterRequest
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages.admin.describe_cluster import DescribeClusterRequest
 from aioproducer.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 from .support import NOW_MS, ask, header_of, make_state

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from aioproducer.testing.framing import RequestHeader, decode_request_header
 from aioproducer.testing.security import ListenerSecurity, SaslGate
-from aioproducer.wire.framing import (
-    RequestHeader,
-    decode_request_header,
-    decode_response,
-    encode_request,
-)
+from aioproducer.wire.framing import decode_response, encode_request
 from aioproducer.wire.messages.api_versions import ApiVersionsRequest
 from aioproducer.wire.messages.metadata import MetadataRequest
 from aioproducer.wire.messages.sasl_authenticate import (

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
+from aioproducer.testing.framing import REQUEST_TYPES
 from aioproducer.wire.fields import Array, Primitive, Struct, WireType
-from aioproducer.wire.framing import REQUEST_TYPES
 from aioproducer.wire.schema import Message
 
 MESSAGES: list[type[Message]] = [

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioproducer.errors import ProtocolError
+from aioproducer.testing.framing import REQUEST_TYPES
 from aioproducer.wire import messages
-from aioproducer.wire.framing import REQUEST_TYPES
 from aioproducer.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from aioproducer.wire.schema import Message
 

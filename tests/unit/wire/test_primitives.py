@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioproducer.errors import ProtocolError
+from aioproducer.testing.messages.describe_cluster import DescribeClusterResponse
 from aioproducer.wire import primitives as p
-from aioproducer.wire.messages.admin.describe_cluster import DescribeClusterResponse
 
 
 @pytest.mark.parametrize(

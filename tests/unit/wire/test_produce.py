@@ -10,12 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioproducer.errors import UnsupportedVersionError
-from aioproducer.wire.framing import (
-    decode_response,
-    encode_request,
-    encode_response,
-    frame_size,
-)
+from aioproducer.testing.framing import encode_response
+from aioproducer.wire.framing import decode_response, encode_request, frame_size
 from aioproducer.wire.messages.common import LeaderIdAndEpoch
 from aioproducer.wire.messages.produce import (
     BatchIndexAndErrorMessage,

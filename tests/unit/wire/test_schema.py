@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from aioproducer.errors import ProtocolError, UnsupportedVersionError
+from aioproducer.testing.framing import REQUEST_TYPES
 from aioproducer.wire.compiler import compile_struct
 from aioproducer.wire.fields import Versions
-from aioproducer.wire.framing import REQUEST_TYPES
 from aioproducer.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponsePartition,

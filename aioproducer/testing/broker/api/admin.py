@@ -12,26 +12,26 @@ from aioproducer.testing.broker.api.context import RequestContext
 from aioproducer.testing.broker.refusal import RefusedError
 from aioproducer.testing.broker.settings import TOPIC_OPTIONS, TopicConfig, TopicSpec
 from aioproducer.testing.broker.topics import Topic
-from aioproducer.wire.messages.admin.create_partitions import (
+from aioproducer.testing.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from aioproducer.wire.messages.admin.create_topics import (
+from aioproducer.testing.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from aioproducer.wire.messages.admin.delete_topics import (
+from aioproducer.testing.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from aioproducer.wire.messages.admin.describe_configs import (
+from aioproducer.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

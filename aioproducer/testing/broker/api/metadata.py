@@ -17,7 +17,7 @@ from aioproducer.testing.broker.topics import (
     Topic,
     check_topic_name,
 )
-from aioproducer.wire.messages.admin.describe_cluster import (
+from aioproducer.testing.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,

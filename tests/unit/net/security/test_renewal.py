@@ -19,9 +19,9 @@ from aioproducer.errors.advice import ADVICE
 from aioproducer.net import NodeNotReady, NodeState
 from aioproducer.net.security.sasl import fixed
 from aioproducer.net.security.sasl.plain import Plain
+from aioproducer.testing.framing import REQUEST_TYPES, RequestHeader
 from aioproducer.types import SaslCredentials
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import REQUEST_TYPES, RequestHeader
 from aioproducer.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from aioproducer.wire.messages.sasl_handshake import SaslHandshakeResponse
 from net.harness import Harness, harness

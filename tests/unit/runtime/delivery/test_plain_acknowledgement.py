@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioproducer.core.batching.batch import BatchOutcome
-from aioproducer.wire.framing import decode_response, encode_response, frame_size
+from aioproducer.testing.framing import encode_response
+from aioproducer.wire.framing import decode_response, frame_size
 from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,

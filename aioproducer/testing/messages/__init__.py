@@ -1,0 +1,1 @@
+"""Messages that only brokers and topic administration need; see `aioproducer.wire.messages`."""

@@ -1,1 +1,0 @@
-"""Requests and responses of administration: the cluster, its topics and their configuration."""
