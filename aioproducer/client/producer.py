@@ -215,7 +215,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the topic's partitions, waiting at most `max_block_ms` for its metadata."""
         engine = self._usable()
-        await engine.metadata_task.wait_for_topic(topic, self._block_deadline(engine))
+        await engine.metadata_task.waits.wait_for_topic(topic, self._block_deadline(engine))
         return engine.metadata.cluster.partition_infos(topic)
 
     async def warm_up(self, topics: Sequence[str]) -> None:

@@ -202,10 +202,6 @@ class NetworkClient:
         link = self.link(node_id)
         return 0 if link is None else link.in_flight
 
-    def has_node(self, node_id: int) -> bool:
-        """Return whether the node is among the brokers or bootstrap servers."""
-        return self.link(node_id) is not None
-
     def is_dialing(self, node_id: int) -> bool:
         """Return whether a dial or a handshake with the node is in progress."""
         link = self.link(node_id)

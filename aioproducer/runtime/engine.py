@@ -241,7 +241,7 @@ class ProducerEngine:
             accumulator=self.accumulator,
             memory=self.memory,
             metadata=self.metadata,
-            waits=self.metadata_task,
+            waits=self.metadata_task.waits,
             sender_task=self.sender_task,
             choose_partition=partition_chooser(
                 config.partitioner, self._rng, ignore_keys=config.partitioner_ignore_keys
@@ -255,7 +255,7 @@ class ProducerEngine:
         self._flushing = Flushing(self.accumulator, self.metadata, loop, self.sender_task.wake)
         self.transactions: TransactionTask | None = self._make_transaction_task()
         if self.transactions is not None:
-            self.appender.use_transaction_gate(self.transactions)
+            self.appender.use_transactions(self.transactions)
 
     def _make_transaction_task(self) -> TransactionTask | None:
         if self._transactions is None:
@@ -335,7 +335,7 @@ class ProducerEngine:
         self._begin(in_background=False)
         timeout_ms = max(self.config.call_timeout_ms, self.config.bootstrap_resolve_timeout_ms)
         try:
-            await self.metadata_task.wait_for_bootstrap(self.loop.time() + timeout_ms / 1000)
+            await self.metadata_task.waits.wait_for_bootstrap(self.loop.time() + timeout_ms / 1000)
             refuse_what_they_lack(self.config, self.client.highest_version(ApiKey.PRODUCE))
             if self.transactions is not None:
                 self.transactions.start()
@@ -361,7 +361,7 @@ class ProducerEngine:
         """Let `send()` accept records before their topics have metadata."""
         early = self.appender.early_records()
         self.appender.early = early
-        self.metadata_task.want_also(early.topics)
+        self.metadata_task.waits.also_wanted = early.topics
         self.metadata_task.on_fatal_error = early.fail
 
     def _begin(self, *, in_background: bool) -> None:
@@ -372,7 +372,7 @@ class ProducerEngine:
         self.sender_task.start()
 
     async def _connect(self, init_transactions: bool) -> None:
-        await self.metadata_task.wait_for_bootstrap(None)
+        await self.metadata_task.waits.wait_for_bootstrap(None)
         refuse_what_they_lack(self.config, self.client.highest_version(ApiKey.PRODUCE))
         if self.transactions is not None:
             self.transactions.start()
@@ -458,7 +458,7 @@ class ProducerEngine:
         if self.appender.refuse_unconnected is not None:
             self.appender.refuse_unconnected()
         deadline = self.loop.time() + self.config.call_timeout_ms / 1000
-        await self.metadata_task.wait_for_bootstrap(deadline)
+        await self.metadata_task.waits.wait_for_bootstrap(deadline)
         if not initialized:
             return
         await asyncio.wait([self._connector], timeout=deadline - self.loop.time())
@@ -499,7 +499,7 @@ class ProducerEngine:
         self.metadata_task.wake()
         leaders: dict[int, None] = {}
         for topic in topics:
-            meta = await self.metadata_task.wait_for_topic(topic, deadline)
+            meta = await self.metadata_task.waits.wait_for_topic(topic, deadline)
             leaders.update((p.leader, None) for p in meta.partitions if p.leader >= 0)
         now = self.loop.time()
         for node_id in leaders:
@@ -615,7 +615,7 @@ class ProducerEngine:
         error = ProducerClosedError("the producer is being closed")
         self.appender.close(error)
         self.pool.close(error)
-        self.metadata_task.fail_waiters(error)
+        self.metadata_task.waits.fail(error)
         if not self._drain_is_cut:
             self.accumulator.closing = True
             self.accumulator.expedite()
@@ -757,12 +757,6 @@ class ProducerEngine:
         if self.transactions is not None:
             self.transactions.turn_at(turns.transactions, now)
 
-    @property
-    def timers(self) -> Turns:
-        """Loop time of each task's next turn, unless it is woken before; -inf during a turn."""
-        tasks = self.sender_task, self.metadata_task, self.transactions
-        return Turns(*(-inf if task is None else task.sleeping_until for task in tasks))
-
     def _on_metadata_update(self) -> None:
         self._latencies.retain(self.metadata.cluster.nodes)
         old = are_old(self.client.highest_version(ApiKey.PRODUCE))
@@ -794,7 +788,7 @@ class ProducerEngine:
             _log.error("%s", cause, exc_info=cause.__cause__)
         self.appender.close(cause)
         self.pool.close(cause)
-        self.metadata_task.fail_waiters(cause)
+        self.metadata_task.waits.fail(cause)
         if self._transactions is not None:
             self._transactions.fail(cause)
         if _is_interrupt(cause):

@@ -23,12 +23,12 @@ async def wait_for_topic(producer: Producer, topic: str, within_s: float) -> Non
     began = asyncio.get_running_loop().time()
     latest = producer._block_deadline(engine)
     try:
-        await engine.metadata_task.wait_for_topic(topic, min(began + within_s, latest))
+        await engine.metadata_task.waits.wait_for_topic(topic, min(began + within_s, latest))
     except MetadataTimeoutError as error:
         if isinstance(error.__cause__, UnknownTopicOrPartitionError):
             raise missing_topic(topic, began) from None
         # No broker has answered so far, which is not the topic's fault.
-        await engine.metadata_task.wait_for_topic(topic, latest)
+        await engine.metadata_task.waits.wait_for_topic(topic, latest)
 
 
 async def wait_for_partition(
@@ -42,7 +42,7 @@ async def wait_for_partition(
     engine = producer._usable()
     latest = producer._block_deadline(engine)
     deadline = min(asyncio.get_running_loop().time() + within_s, latest)
-    await engine.metadata_task.wait_for_partition(topic, partition, deadline)
+    await engine.metadata_task.waits.wait_for_partition(topic, partition, deadline)
 
 
 def missing_topic(topic: str, began: float) -> UnknownTopicOrPartitionError:

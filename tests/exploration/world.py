@@ -244,8 +244,8 @@ class Net:
         if link.state == "idle" and link.retry_at <= now:
             link.state = "dialing"
 
-    def has_node(self, node_id: int) -> bool:
-        return node_id in self.links
+    def link(self, node_id: int) -> object:
+        return (node_id in self.links) or None
 
     def is_dialing(self, node_id: int) -> bool:
         return self.links[node_id].state == "dialing"

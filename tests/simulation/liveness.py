@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from support.liveness_rule import broken_rules
 
+from aioproducer.core.driver import Turns
 from aioproducer.core.metadata.cluster import ZERO_ID
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.core.transactions.rules import Rpc
@@ -122,8 +123,14 @@ def _is_running(engine: ProducerEngine) -> bool:
     return engine.failure is None and not engine.closing
 
 
+def timers_of(engine: ProducerEngine) -> Turns:
+    """Return the loop time of each task's next turn, unless it is woken before."""
+    tasks = engine.sender_task, engine.metadata_task, engine.transactions
+    return Turns(*(-inf if task is None else task.sleeping_until for task in tasks))
+
+
 def _broken_rules(engine: ProducerEngine, now: float) -> Iterator[str]:
-    for broken in broken_rules(engine.driver, now, engine.client, engine.timers):
+    for broken in broken_rules(engine.driver, now, engine.client, timers_of(engine)):
         yield f"at {now:.3f}: {broken}"
 
 
@@ -170,7 +177,7 @@ def _coordinator_not_asked_for(engine: ProducerEngine, now: float) -> Iterator[s
         return
     session, error = transactions._coordinator_session, transactions.manager.coordinator_error
     is_unlisted = error is not None and "not among the brokers" in error.message
-    if is_unlisted and not session.has_request_in_flight and transactions.manager.is_busy:
+    if is_unlisted and session._in_flight is None and transactions.manager.is_busy:
         age = now - metadata.refreshed_at
         if age > _LONGEST_PAUSE_S and now - session._retry_at <= _LONGEST_PAUSE_S:
             yield f"at {now:.3f}: a coordinator is not among the brokers of {age:.1f} s ago"
@@ -222,7 +229,7 @@ def _unreachable_coordinator_kept(engine: ProducerEngine, now: float) -> Iterato
         return
     session, manager = transactions._coordinator_session, transactions.manager
     error = manager.coordinator_error
-    if session.has_request_in_flight or error is None or isinstance(error, BrokerError):
+    if session._in_flight is not None or error is None or isinstance(error, BrokerError):
         return
     if "left some partitions out" in error.message:  # an answer came, so the pause is for that
         return

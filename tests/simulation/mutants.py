@@ -322,8 +322,8 @@ MUTANTS = (
         "            inf,\n",
     ),
     Mutant(
-        "leave the metadata asleep after every event",
-        "runtime/tasks/metadata.py",
+        "leave the tasks asleep after every event",
+        "runtime/tasks/turns.py",
         "        self._wakeup.turn_at(at, now)\n",
         "",
     ),
@@ -353,7 +353,7 @@ MUTANTS = (
     ),
     Mutant(
         "let the sender sleep when a batch is opened",
-        "runtime/tasks/sender.py",
+        "runtime/tasks/turns.py",
         "        return self._wakeup.until\n",
         "        return 0.0\n",
     ),
@@ -629,8 +629,8 @@ MUTANTS = (
         "let calls wait for memory when the producer is closed",
         "runtime/engine.py",
         "        self.appender.close(error)\n        self.pool.close(error)\n"
-        "        self.metadata_task.fail_waiters(error)\n",
-        "        self.appender.close(error)\n        self.metadata_task.fail_waiters(error)\n",
+        "        self.metadata_task.waits.fail(error)\n",
+        "        self.appender.close(error)\n        self.metadata_task.waits.fail(error)\n",
     ),
     Mutant(
         "count a call that gave up as waiting for ever",

@@ -442,7 +442,7 @@ def test_a_coordinator_that_is_kept_out_of_reach_is_found_out(
 ) -> None:
     key = CoordinatorKey(CoordinatorKind.TRANSACTION, "tx")
     manager = SimpleNamespace(is_busy=True, coordinator_error=error, transactional_id="tx")
-    session = SimpleNamespace(has_request_in_flight=False, wanted=Rpc.END, _coordinators={key: 1})
+    session = SimpleNamespace(_in_flight=None, wanted=Rpc.END, _coordinators={key: 1})
     engine: Any = SimpleNamespace(
         transactions=SimpleNamespace(manager=manager, _coordinator_session=session),
         client=SimpleNamespace(

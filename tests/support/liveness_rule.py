@@ -26,8 +26,8 @@ class Connections(MetadataNodes, Protocol):
     def is_dialing(self, node_id: int) -> bool:
         """Return whether a dial or a handshake is in progress."""
 
-    def has_node(self, node_id: int) -> bool:
-        """Return whether the node is among those that requests can be sent to."""
+    def link(self, node_id: int) -> object:
+        """Return None unless the node is among those that requests can be sent to."""
 
 
 def after_turn(driver: Driver, now: float, nodes: MetadataNodes) -> Turns:
@@ -84,7 +84,7 @@ def unattended(
                     or nodes.is_dialing(node_id)
                     or nodes.in_flight(node_id) > 0
                     # After a rebootstrap: the next response has the brokers.
-                    or (sender._metadata.is_awaited and not nodes.has_node(node_id))
+                    or (sender._metadata.is_awaited and nodes.link(node_id) is None)
                 )
             case _:
                 # Timers, requests and fetches that `broken_rules` checks elsewhere.
@@ -96,7 +96,7 @@ def unattended(
 def _waits_for_nothing(requests: CoordinatorRequests, now: float, nodes: NodeView) -> bool:
     """Return whether a pending call has no request in flight, timer or batch to wait for."""
     manager = requests._manager
-    if not manager.is_busy or requests._coordinator_session.has_request_in_flight:
+    if not manager.is_busy or requests._coordinator_session._in_flight is not None:
         return False
     awaits_batches = manager.awaits_batches and not requests._accumulator.is_idle
     return not awaits_batches and requests.next_deadline(now, nodes) == inf

@@ -95,4 +95,4 @@ class Connection(Producer):
     async def refresh_metadata(self) -> bool:
         """Ask for all topics in use again; return whether a broker answered in time."""
         engine = self._usable()
-        return await engine.metadata_task.refresh(self._block_deadline(engine))
+        return await engine.metadata_task.waits.refresh(self._block_deadline(engine))

@@ -119,11 +119,6 @@ class CoordinatorSession:
             return requests.find_coordinator(wanted.coordinator)
         return replace(wanted, node_id=node_id)
 
-    @property
-    def has_request_in_flight(self) -> bool:
-        """Whether a response is awaited."""
-        return self._in_flight is not None
-
     def due_at(self, now: float, *, is_idle: bool) -> float:
         """Return the loop time at which to call `next_request`; inf while it would return None."""
         if self._in_flight is not None:

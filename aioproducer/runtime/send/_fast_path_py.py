@@ -124,7 +124,7 @@ class FastPath:
         self.records_this_turn = 0
         self.appended = 0
         self.ceiling = NO_CEILING
-        self.check_transaction: Callable[[], None] | None = None
+        self.check_transaction: Callable[[], object] | None = None
         self.open = True
         self._records_per_turn = records_per_turn
         self._size_limit = size_limit

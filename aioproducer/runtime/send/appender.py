@@ -48,12 +48,10 @@ from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
     from aioproducer.core.metadata.metadata import Metadata
-    from aioproducer.runtime.send.protocols import (
-        MetadataWaits,
-        PendingSerialization,
-        TransactionGate,
-    )
+    from aioproducer.runtime.send.serialization_queue import PendingSerialization
+    from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
     from aioproducer.runtime.tasks.sender import SenderTask
+    from aioproducer.runtime.tasks.transactions import TransactionTask
     from aioproducer.types import TopicMetadata
 
 T = TypeVar("T", bound=tuple[Any, ...])
@@ -96,7 +94,7 @@ class RecordAppender:
         accumulator: RecordAccumulator,
         memory: BufferMemory,
         metadata: Metadata,
-        waits: MetadataWaits,
+        waits: MetadataWaiters,
         sender_task: SenderTask,
         choose_partition: ChoosePartition,
         make_sticky: Callable[[], BuiltInPartitioner],
@@ -111,7 +109,7 @@ class RecordAppender:
         self._waits = waits
         choice = PartitionChoice(choose_partition)
         self._check = RecordCheck(settings.max_request_size, memory.pool, choice, wall_ms)
-        self._transaction_gate: TransactionGate | None = None
+        self._transactions: TransactionTask | None = None
         self._accumulator = accumulator
         self._sender_task = sender_task
         self.early: EarlyRecords | None = None
@@ -164,17 +162,15 @@ class RecordAppender:
         if not takes:
             self.batch_appender.drop_spare()
 
-    def use_transaction_gate(self, gate: TransactionGate) -> None:
+    def use_transactions(self, transactions: TransactionTask) -> None:
         """Make every record from now on belong to a transaction."""
-        self._transaction_gate = gate
+        self._transactions = transactions
         self.open_gate(False)
 
     def open_gate(self, is_open: bool) -> None:
-        """Set whether the fast path may take records without `refuse_unless_open`."""
-        if self._transaction_gate is not None:
-            self.fast_path.check_transaction = (
-                None if is_open else self._transaction_gate.refuse_unless_open
-            )
+        """Set whether the fast path may take records without a check of the transaction."""
+        if self._transactions is not None:
+            self.fast_path.check_transaction = None if is_open else self._transactions.check_send
 
     def early_records(self) -> EarlyRecords:
         """Return a new object for the attribute `early`."""
@@ -377,7 +373,7 @@ class RecordAppender:
 
     def _transaction_number(self) -> int:
         """Return the number of the record's transaction; 0 without transactions."""
-        return 0 if self._transaction_gate is None else self._transaction_gate.check_send()
+        return 0 if self._transactions is None else self._transactions.check_send()
 
     def _check_open(self, transaction_number: int) -> None:
         """Raise if the producer or the record's transaction ended during a wait."""
@@ -386,8 +382,8 @@ class RecordAppender:
             raise IllegalStateError("the record's transaction ended while send() waited")
 
     def _on_refused(self, transaction_number: int, error: KafkaError) -> None:
-        if self._transaction_gate is not None:
-            self._transaction_gate.on_send_refused(transaction_number, error)
+        if self._transactions is not None:
+            self._transactions.on_send_refused(transaction_number, error)
 
     async def _metadata_of(
         self,

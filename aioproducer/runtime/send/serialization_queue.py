@@ -9,15 +9,24 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from aioproducer.errors import KafkaError, KafkaTimeoutError, WouldBlockError
 
-if TYPE_CHECKING:
-    from aioproducer.runtime.send.protocols import PendingSerialization
-
 T = TypeVar("T", bound=tuple[Any, ...])
+T_co = TypeVar("T_co", covariant=True)
+
+
+class PendingSerialization(Protocol[T_co]):
+    """One or more records with a serializer that has not finished."""
+
+    def __await__(self) -> Generator[Any, None, T_co]:
+        """Wait for the serializers; return their results."""
+
+    def close(self) -> None:
+        """Give it up before it was awaited."""
 
 
 class SerializationQueue:

@@ -9,13 +9,12 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import TYPE_CHECKING
 
 from aioproducer._util import log
 from aioproducer._util.hosts import host_and_port
-from aioproducer._util.tasks import start_later
 from aioproducer.core.metadata.requests import MetadataRequests
 from aioproducer.core.sending.actions import NoBrokerReady, Rebootstrap, RequestMetadata
 from aioproducer.core.sending.reasons import Reason
@@ -26,7 +25,6 @@ from aioproducer.errors import (
     NameResolutionError,
     NotKafkaError,
     ProducerClosedError,
-    ProducerFailedError,
     ProtocolError,
     RebootstrapRequiredError,
     UnsupportedVersionError,
@@ -34,7 +32,7 @@ from aioproducer.errors import (
 from aioproducer.errors.advice import ADVICE, joined
 from aioproducer.net.in_flight import outcome_of
 from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
-from aioproducer.runtime.tasks.wakeup import WakeupTimer
+from aioproducer.runtime.tasks.turns import TurnTask
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.metadata import (
@@ -48,7 +46,6 @@ if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
     from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.net.client import NetworkClient
-    from aioproducer.types import TopicMetadata
 
 _FIRST_WITH_AUTO_CREATE_FLAG = 4
 _FIRST_WITH_RELIABLE_EPOCHS = 9
@@ -59,7 +56,7 @@ _log = log.get("runtime")
 _METADATA = "metadata"
 
 
-class MetadataTask:
+class MetadataTask(TurnTask):
     """Fetch metadata when it is due, and let callers wait for it.
 
     Args:
@@ -70,6 +67,9 @@ class MetadataTask:
         loop: the only clock.
         on_update: called after every response that has updated the metadata.
         on_end: called with the cause if the task ends with an error.
+
+    Attributes:
+        waits: the waiting calls.
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class MetadataTask:
         *,
         loop: asyncio.AbstractEventLoop,
         on_update: Callable[[], None],
-        on_end: Callable[[KafkaError], None] | None = None,
+        on_end: Callable[[KafkaError], None],
     ) -> None:
+        super().__init__("metadata", loop, self._ended)
         self._metadata = metadata
         self._requests = requests
         self._client = client
-        self._loop = loop
         self._on_update = on_update
-        self._on_end = on_end
+        self._on_failed = on_end
         self._request_timeout = config.request_timeout_ms / 1000
         self._may_create_topics = config.allow_auto_create_topics
         self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
@@ -97,15 +97,10 @@ class MetadataTask:
         self._bootstrap = {
             -i: Node(-i, host, port) for i, (host, port) in enumerate(config.bootstrap, start=1)
         }
-        self._waiters = MetadataWaiters(metadata, loop)
-        self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
-        self._task: asyncio.Task[None] | None = None
-        self._closing = False
-        self._wakeup = WakeupTimer(loop)
+        self.waits: MetadataWaiters = MetadataWaiters(metadata, loop)
         self._answer: asyncio.Future[Message | None] | None = None
         self._answer_version = 0
         self._asked_node = 0
-        self._sent = 0
         self._asked: list[str] | None = None
         """The topics of the request, None for all topics in use."""
         self._reported_nodes: Mapping[int, Node] | None = None
@@ -129,14 +124,12 @@ class MetadataTask:
         """
         self._in_background = in_background
         self._started_at = self._loop.time()
-        self._task = start_later(self._loop, self._run(), name="aioproducer-metadata")
-        # No `except` in the task: cancelled before its first step it would not run.
-        self._task.add_done_callback(self._on_task_done)
+        super().start()
 
     async def close(self) -> None:
         """End the task; waiting calls raise `ProducerClosedError`."""
-        self._closing = True
-        self._waiters.fail(ProducerClosedError("the producer was closed during the wait"))
+        self._stopping = True
+        self.waits.fail(ProducerClosedError("the producer was closed during the wait"))
         self._wakeup.wake()
         if self._task is not None:
             await asyncio.wait([self._task])
@@ -148,64 +141,12 @@ class MetadataTask:
         now = self._loop.time()
         self.turn_at(self._requests.due_at(now, self._client), now)
 
-    def turn_at(self, at: float, now: float) -> None:
-        """Have the next turn at this loop time, unless an earlier one is due."""
-        self._wakeup.turn_at(at, now)
-
-    @property
-    def sleeping_until(self) -> float:
-        """Loop time of the next turn, unless the task is woken before; -inf during one."""
-        return self._wakeup.until
-
-    # -- waiting ---------------------------------------------------------------------------------
-
-    async def wait_for_bootstrap(self, deadline: float | None) -> None:
-        """Return once a broker has described the cluster; see `MetadataWaiters`."""
-        await self._waiters.wait_for_bootstrap(deadline)
-
-    async def wait_for_topic(self, topic: str, deadline: float) -> TopicMetadata:
-        """Return once the topic has metadata; see `MetadataWaiters`."""
-        return await self._waiters.wait_for_topic(topic, deadline)
-
-    async def wait_for_partition(
-        self, topic: str, partition: int, deadline: float
-    ) -> TopicMetadata:
-        """Return once the topic has that partition; see `MetadataWaiters`."""
-        return await self._waiters.wait_for_partition(topic, partition, deadline)
-
-    async def refresh(self, deadline: float) -> bool:
-        """Ask for every topic in use again; see `MetadataWaiters.wait_for_refresh`."""
-        return await self._waiters.wait_for_refresh(self._sent, deadline)
-
-    def want_also(self, topics: Collection[str]) -> None:
-        """Request these topics, too; the collection is read at each request."""
-        self._waiters.also_wanted = topics
-
-    def fail_waiters(self, error: KafkaError) -> None:
-        """Fail all current and later waits: the producer is closing or has failed."""
-        self._waiters.fail(error)
-
     # -- the task --------------------------------------------------------------------------------
 
-    async def _run(self) -> None:
-        while not self._closing:
-            await self._turn()
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._wakeup.close()
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            cause = ProducerFailedError(f"the metadata task ended unexpectedly: {error!r}")
-            cause.__cause__ = error
-        elif task.cancelled() and not self._closing:
-            cause = ProducerFailedError("the producer's metadata task was cancelled from outside")
-        else:
-            return
-        if isinstance(error, Exception):
-            _log.error("the metadata task ended unexpectedly", exc_info=error)
-        self._waiters.fail(cause)
-        if self._on_end is not None:
-            self._on_end(cause)
+    def _ended(self, cause: KafkaError | None) -> None:
+        if cause is not None:
+            self.waits.fail(cause)
+            self._on_failed(cause)
 
     async def _turn(self) -> None:
         self._wakeup.begin_turn()
@@ -232,7 +173,7 @@ class MetadataTask:
     def _send(self, node_id: int, now: float) -> None:
         try:
             version = self._choose_version(node_id)
-            self._waiters.keep_alive(now)
+            self.waits.keep_alive(now)
             fetch = self._metadata.start_request(now)
             request = MetadataRequest(
                 topics=[MetadataRequestTopic(name=name) for name in fetch.topics],
@@ -243,7 +184,7 @@ class MetadataTask:
             self._fail(error)
             return
         self._answer, self._answer_version, self._asked_node = answer, version, node_id
-        self._sent += 1
+        self.waits.requests_sent += 1
         self._asked = fetch.topics if fetch.partial else None
         answer.add_done_callback(self._on_answer)
 
@@ -285,7 +226,7 @@ class MetadataTask:
         before = self._metadata.cluster.cluster_id
         if self._answer_version == 0 and not response.brokers:
             # Brokers of 0.8 list no brokers before the first topic exists (KAFKA-1867).
-            self._waiters.end_bootstrap()
+            self.waits.end_bootstrap()
         if self._metadata.on_response(response, now, reliable_epochs=reliable):
             self._requests.on_answer()
             self._client.avoided.clear()
@@ -294,15 +235,15 @@ class MetadataTask:
             self._note_cluster(before)
             self._report_nodes()
             self._on_update()
-            self._waiters.resume_decided(now, self._asked)
+            self.waits.resume_decided(now, self._asked)
             if self._metadata.last_answer_is_full:
-                self._waiters.resume_refreshes(self._sent, now)
+                self.waits.resume_refreshes(now)
             return
         # It may have restarted and not joined the cluster again: others are asked before it.
         self._client.avoided.add(self._asked_node)
         if response.error_code == RebootstrapRequiredError.code and self._rebootstraps:
             self._rebootstrap(now, "the broker asked for it")
-        self._waiters.resume_decided(now)
+        self.waits.resume_decided(now)
 
     def _note_cluster(self, before: str | None) -> None:
         """Log a warning if another cluster has answered."""
@@ -330,7 +271,7 @@ class MetadataTask:
             self.warnings.warning(
                 now, _METADATA, type(error).__name__, "fetching metadata failed: %s", error
             )
-        self._waiters.resume_decided(now)
+        self.waits.resume_decided(now)
 
     def _report_fatal_error(self, error: KafkaError) -> None:
         """Report an error that keeps a start in the background from its end."""
@@ -368,7 +309,7 @@ class MetadataTask:
             return
         if self._every_start_failed_with(NameResolutionError):
             reason = self._explain_connections()
-            self._waiters.fail(
+            self.waits.fail(
                 BootstrapError(
                     "no bootstrap server's name could be resolved within "
                     f"bootstrap_resolve_timeout_ms={self._resolve_timeout_ms}: {reason.text}",
@@ -399,11 +340,11 @@ class MetadataTask:
         )
         error.__cause__ = self._client.connection_failures(-1)
         if not self._in_background:
-            self._waiters.fail(error)
+            self.waits.fail(error)
         elif not isinstance(metadata.fatal_error, BootstrapError):
             metadata.fatal_error = error
             self._report_fatal_error(error)
-            self._waiters.resume_decided(now)
+            self.waits.resume_decided(now)
 
     def _every_start_failed_with(self, kind: type[KafkaError]) -> bool:
         """Return whether all bootstrap servers failed like this and no broker has answered yet."""

@@ -52,7 +52,8 @@ class MetadataWaiters:
         self._refreshes: dict[asyncio.Future[bool], int] = {}
         self._failure: KafkaError | None = None
         self.also_wanted: Collection[str] = ()
-        """Topics that are requested like those of waiting calls."""
+        """Topics that are requested like those of waiting calls; read at each request."""
+        self.requests_sent: int = 0
 
     async def wait_for_bootstrap(self, deadline: float | None) -> None:
         """Return once a broker has described the cluster.
@@ -91,20 +92,13 @@ class MetadataWaiters:
             )
         return await self._wait_for(topic, partition, deadline)
 
-    async def wait_for_refresh(self, sent: int, deadline: float) -> bool:
-        """Ask for every topic in use again.
-
-        Args:
-            sent: Number of requests sent so far: their responses may be older than the call.
-            deadline: Loop time at which to give up.
-
-        Returns:
-            Whether a broker has answered by then.
-        """
+    async def refresh(self, deadline: float) -> bool:
+        """Ask for every topic in use again; return whether a broker has answered by `deadline`."""
         if self._failure is not None:
             raise self._failure.with_context()
         future: asyncio.Future[bool] = self._loop.create_future()
-        self._refreshes[future] = sent
+        # The responses to earlier requests may be older than the call.
+        self._refreshes[future] = self.requests_sent
         timer = self._loop.call_at(deadline, _end_refresh, future, False)
         try:
             self._metadata.request_update(self._loop.time())
@@ -115,10 +109,10 @@ class MetadataWaiters:
             if future.done() and not future.cancelled():
                 future.exception()
 
-    def resume_refreshes(self, sent: int, now: float) -> None:
-        """Resume the callers of `wait_for_refresh` after a full answer to the last request."""
+    def resume_refreshes(self, now: float) -> None:
+        """Resume the callers of `refresh` after a full answer to the last request."""
         for future, before in self._refreshes.items():
-            if before < sent:
+            if before < self.requests_sent:
                 _end_refresh(future, True)
             else:
                 self._metadata.request_update(now)

@@ -22,7 +22,6 @@ from math import inf
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aioproducer._util import log
 from aioproducer._util.tasks import start_later
 from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.core.batching.buffer_pool import NO_CEILING
@@ -42,7 +41,7 @@ from aioproducer.records.message_set import magic_for
 from aioproducer.runtime.legacy_brokers import without_producer_ids
 from aioproducer.runtime.send.direct import DirectSends
 from aioproducer.runtime.tasks.encoder import BatchEncoder
-from aioproducer.runtime.tasks.wakeup import WakeupTimer
+from aioproducer.runtime.tasks.turns import TurnTask
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -73,7 +72,7 @@ _REST = 6.0
 loop of sends needs the remainder to make more batches than have left."""
 
 
-class SenderTask:
+class SenderTask(TurnTask):
     """Run a `Sender` on the producer's loop.
 
     Args:
@@ -90,7 +89,7 @@ class SenderTask:
         before_answer: called before a response is handled; the callee has to cause a call of
             `turn_at` afterwards.
         transactions: the transactions of the batches, if any.
-        on_end: called once when the task ends, with the cause, or None after `stop()`.
+        on_end: see `TurnTask`.
 
     Attributes:
         direct: sends single records; None with transactions, compression, a limit of records or
@@ -115,6 +114,7 @@ class SenderTask:
         after_dispatch: Callable[[], None] | None = None,
         before_answer: Callable[[], None] = lambda: None,
     ) -> None:
+        super().__init__("sender", loop, on_end)
         self._sender = sender
         self._client = client
         self._metadata = metadata
@@ -124,22 +124,15 @@ class SenderTask:
             encode_produce_request, acks=acks, timeout_ms=round(request_timeout * 1000)
         )
         self._request_timeout = request_timeout
-        self._loop = loop
         self._after_turn = after_turn
         self._on_event = on_event
         self._after_dispatch = after_dispatch
         self._before_answer = before_answer
         self._transactions = transactions
-        self._on_end = on_end
-        self._wakeup = WakeupTimer(loop)
-        self.warnings: log.RateLimitedLog = log.RateLimitedLog(log.get("runtime"))
         self._gives_way = False
         self._rests_until = -inf
-        self._stopping = False
-        self._broken: ProducerFailedError | None = None
         self._interrupted: list[ProducerBatch] = []
         self._preparing: dict[asyncio.Task[None], tuple[int, list[ProducerBatch]]] = {}
-        self._task: asyncio.Task[None] | None = None
         self.direct: DirectSends | None = self._make_direct(client_id)
 
     def _make_direct(self, client_id: str | None) -> DirectSends | None:
@@ -167,16 +160,6 @@ class SenderTask:
             on_failure=self._not_dispatched,
             on_interrupt=self.on_interrupt,
         )
-
-    def start(self) -> None:
-        """Start the task."""
-        self._task = start_later(self._loop, self._run(), name="aioproducer-sender")
-        # No `finally` in the task: cancelled before its first step it would not run.
-        self._task.add_done_callback(self._on_task_done)
-
-    def wake(self) -> None:
-        """Wake the task."""
-        self._wakeup.wake()
 
     def give_way(self) -> None:
         """Let a loop of sends, which pauses only to let other tasks run, go on before the task."""
@@ -231,7 +214,7 @@ class SenderTask:
             batches: the affected batches, which may be in no queue.
         """
         self._interrupted += batches
-        self._broken = _died_of(error)
+        self._broken = self._died_of(error)
         self.wake()
 
     @property
@@ -244,18 +227,9 @@ class SenderTask:
         self._sender.end_all(error, self._interrupted)
         self._interrupted.clear()
 
-    def turn_at(self, at: float, now: float) -> None:
-        """Have the next turn at this loop time, unless an earlier one is due."""
-        self._wakeup.turn_at(at, now)
-
     def advance(self, until: float) -> None:
         """Wake a task that would sleep longer at this loop time."""
         self._wakeup.advance(until)
-
-    @property
-    def sleeping_until(self) -> float:
-        """Loop time of the next turn, unless the task is woken before; -inf during one."""
-        return self._wakeup.until
 
     async def stop(self) -> None:
         """End the task and everything it started; safe to call again."""
@@ -266,29 +240,6 @@ class SenderTask:
             await asyncio.gather(task, return_exceptions=True)
         self._dispatch_prepared()
         self._wakeup.close()
-
-    async def _run(self) -> None:
-        while not self._stopping:
-            await self._turn()
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        # A callback, since a task that is cancelled before its first step runs no `finally`.
-        try:
-            self._wakeup.close()
-        finally:
-            self._on_end(self._cause_of_end(task))
-
-    def _cause_of_end(self, task: asyncio.Task[None]) -> KafkaError | None:
-        if self._broken is not None:
-            return self._broken
-        if task.cancelled():
-            if self._stopping:
-                return None
-            return ProducerFailedError("the producer's sender task was cancelled from outside")
-        error = task.exception()
-        if error is None or isinstance(error, KafkaError):
-            return error
-        return _died_of(error)
 
     async def _turn(self) -> None:
         self._wakeup.begin_turn()
@@ -525,9 +476,3 @@ class SenderTask:
         if self._transactions.uses_v2:
             return max(lowest, _TRANSACTIONS_V2_SINCE), highest
         return lowest, _TRANSACTIONS_V2_SINCE - 1
-
-
-def _died_of(error: BaseException) -> ProducerFailedError:
-    cause = ProducerFailedError(f"the producer's sender task failed with {error!r}")
-    cause.__cause__ = error
-    return cause

@@ -15,8 +15,6 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from aioproducer._util import log
-from aioproducer._util.tasks import start_later
 from aioproducer.core.sending.actions import Connect, CoordinatorUnreachable, RequestOfCoordinator
 from aioproducer.core.transactions.manager import TransactionManager
 from aioproducer.core.transactions.operations import Operation, OperationKind
@@ -28,13 +26,12 @@ from aioproducer.errors import (
     KafkaTimeoutError,
     NodeDisconnectedError,
     ProducerClosedError,
-    ProducerFailedError,
     UnsupportedVersionError,
 )
 from aioproducer.errors.advice import joined
 from aioproducer.net.client import NetworkClient, PreparedRequest
 from aioproducer.net.in_flight import outcome_of
-from aioproducer.runtime.tasks.wakeup import WakeupTimer
+from aioproducer.runtime.tasks.turns import TurnTask
 from aioproducer.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -63,7 +60,7 @@ _OPEN = frozenset(
 )
 
 
-class TransactionTask:
+class TransactionTask(TurnTask):
     """Run a `TransactionManager` on the producer's loop.
 
     Args:
@@ -77,7 +74,7 @@ class TransactionTask:
         request_timeout: seconds a broker may take for a response.
         on_event: called when a call or a response may have caused work for another task.
         open_gate: called with whether records are accepted.
-        on_end: called once when the task ends, with the cause, or None after `stop()`.
+        on_end: see `TurnTask`.
     """
 
     def __init__(
@@ -96,6 +93,7 @@ class TransactionTask:
         open_gate: Callable[[bool], None],
         on_end: Callable[[KafkaError | None], None],
     ) -> None:
+        super().__init__("transaction", loop, on_end)
         self.manager: TransactionManager = manager
         self._coordinator_session = coordinator_session
         self._requests = requests
@@ -104,36 +102,15 @@ class TransactionTask:
         self._timeout_s = timeout_s
         self._bound = bound
         self._request_timeout = request_timeout
-        self._loop = loop
         self._on_event = on_event
         self._open_gate = open_gate
-        self._on_end = on_end
         self.seconds: dict[OperationKind, float] = dict.fromkeys(OperationKind, 0.0)
         """Seconds that calls have waited for their outcomes, by kind."""
         self._beginning = False
-        self._wakeup = WakeupTimer(loop)
-        self.warnings: log.RateLimitedLog = log.RateLimitedLog(log.get("runtime"))
-        self._stopping = False
-        self._task: asyncio.Task[None] | None = None
         self._asked: tuple[TransactionalRequest, asyncio.Future[Message | None]] | None = None
-        self._broken: ProducerFailedError | None = None
         manager.on_work = self._on_work
 
     # -- life ------------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """Start the task."""
-        self._task = start_later(self._loop, self._run(), name="aioproducer-transactions")
-        self._task.add_done_callback(self._on_task_done)
-
-    def turn_at(self, at: float, now: float) -> None:
-        """Have the next turn at this loop time, unless an earlier one is due."""
-        self._wakeup.turn_at(at, now)
-
-    @property
-    def sleeping_until(self) -> float:
-        """Loop time of the next turn, unless the task is woken before; -inf during one."""
-        return self._wakeup.until
 
     def _on_work(self) -> None:
         self._open_gate(self.manager.state is TransactionState.IN_TRANSACTION)
@@ -244,10 +221,6 @@ class TransactionTask:
         """See `TransactionManager.check_send`."""
         return self.manager.check_send()
 
-    def refuse_unless_open(self) -> None:
-        """Raise as `check_send` does."""
-        self.manager.check_send()
-
     def on_send_refused(self, number: int, error: KafkaError) -> None:
         """Handle a refused record of transaction `number`: it cannot be committed any more."""
         self.manager.on_send_refused(number, error)
@@ -309,26 +282,6 @@ class TransactionTask:
             await done
 
     # -- the task --------------------------------------------------------------------------------
-
-    async def _run(self) -> None:
-        while not self._stopping:
-            await self._turn()
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._wakeup.close()
-        cause: KafkaError | None = None
-        if task.cancelled():
-            if not self._stopping:
-                cause = ProducerFailedError(
-                    "the producer's transaction task was cancelled from outside"
-                )
-        else:
-            error = task.exception()
-            if isinstance(error, KafkaError):
-                cause = error
-            elif error is not None:
-                cause = _died_of(error)
-        self._on_end(cause)
 
     async def _turn(self) -> None:
         self._wakeup.begin_turn()
@@ -400,7 +353,7 @@ class TransactionTask:
             self._handle_answer(*self._asked)
             self._asked = None
         except BaseException as error:
-            self._broken = _died_of(error)
+            self._broken = self._died_of(error)
             self._wakeup.wake()
             raise
 
@@ -419,9 +372,3 @@ class TransactionTask:
             if request.rpc is Rpc.ADD_PARTITIONS:
                 self._accumulator.replan_all()
         self._on_event()
-
-
-def _died_of(error: BaseException) -> ProducerFailedError:
-    cause = ProducerFailedError(f"the producer's transaction task failed with {error!r}")
-    cause.__cause__ = error
-    return cause

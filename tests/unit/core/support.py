@@ -108,8 +108,8 @@ class Nodes:
     def in_flight(self, node_id: int) -> int:
         return 0
 
-    def has_node(self, node_id: int) -> bool:
-        return node_id in self.known
+    def link(self, node_id: int) -> object:
+        return (node_id in self.known) or None
 
     def is_dialing(self, node_id: int) -> bool:
         return node_id in self.dialed

@@ -165,7 +165,7 @@ HARSH: dict[str, Cut] = {
     "close(0)": close_0,
     "cancel, close(0)": cancel_and_close_0,
     "sender dies": kill("aioproducer-sender"),
-    "transactions die": kill("aioproducer-transactions"),
+    "transactions die": kill("aioproducer-transaction"),
 }
 
 

@@ -317,11 +317,11 @@ def play(
 
 def test_the_first_answer_comes_from_a_bootstrap_server_and_gives_the_client_its_brokers(loop):
     async def act(world: World) -> None:
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         assert world.client.reported == [{1, 2}]
         assert world.updates == [1]
         assert world.client.requests == [(0.01, -1, [])]
-        await world.task.wait_for_bootstrap(world.in_s(0))
+        await world.task.waits.wait_for_bootstrap(world.in_s(0))
 
     play(loop, act)
 
@@ -329,7 +329,7 @@ def test_the_first_answer_comes_from_a_bootstrap_server_and_gives_the_client_its
 def test_a_waiter_gets_its_topic_from_the_answer_itself(loop):
     async def act(world: World) -> None:
         world.client.answer = answer_with(t=3)
-        known = await world.task.wait_for_topic("t", world.in_s(60))
+        known = await world.task.waits.wait_for_topic("t", world.in_s(60))
         assert known is world.metadata.topic("t")
         assert len(known.partitions) == 3
         assert loop.time() == pytest.approx(0.02)
@@ -340,9 +340,9 @@ def test_a_waiter_gets_its_topic_from_the_answer_itself(loop):
 def test_a_known_topic_is_returned_without_a_request(loop):
     async def act(world: World) -> None:
         world.client.answer = answer_with(t=3)
-        known = await world.task.wait_for_topic("t", world.in_s(60))
-        assert await world.task.wait_for_topic("t", world.in_s(0)) is known
-        assert await world.task.wait_for_partition("t", 2, world.in_s(0)) is known
+        known = await world.task.waits.wait_for_topic("t", world.in_s(60))
+        assert await world.task.waits.wait_for_topic("t", world.in_s(0)) is known
+        assert await world.task.waits.wait_for_partition("t", 2, world.in_s(0)) is known
         assert len(world.client.requests) == 1
 
     play(loop, act)
@@ -351,10 +351,10 @@ def test_a_known_topic_is_returned_without_a_request(loop):
 def test_a_topic_wanted_while_a_request_is_out_is_asked_for_right_after_it(loop):
     async def act(world: World) -> None:
         world.client.answer = answer_with(t=1, u=1)
-        first = asyncio.create_task(world.task.wait_for_topic("t", world.in_s(60)))
+        first = asyncio.create_task(world.task.waits.wait_for_topic("t", world.in_s(60)))
         await asyncio.sleep(0.015)
         assert world.client.asked() == [["t"]]
-        await world.task.wait_for_topic("u", world.in_s(60))
+        await world.task.waits.wait_for_topic("u", world.in_s(60))
         assert first.done()
         await first
         assert world.client.requests[1:] == [(0.03, 1, ["u"])]  # A new connection
@@ -366,7 +366,7 @@ def test_thousands_of_waiters_for_one_topic_cost_one_request(loop):
     async def act(world: World) -> None:
         world.client.answer = answer_with(t=1)
         deadline = world.in_s(60)
-        waits = [world.task.wait_for_topic("t", deadline) for _ in range(2000)]
+        waits = [world.task.waits.wait_for_topic("t", deadline) for _ in range(2000)]
         known = await asyncio.gather(*waits)
         assert {id(one) for one in known} == {id(world.metadata.topic("t"))}
         assert len(world.client.requests) == 1
@@ -378,7 +378,7 @@ def test_a_topic_that_is_not_there_yet_is_asked_for_with_growing_pauses_until_it
     async def act(world: World) -> None:
         world.client.answer = answer_with()
         loop.call_later(3, setattr, world.client, "answer", answer_with(t=1))
-        await world.task.wait_for_topic("t", world.in_s(60))
+        await world.task.waits.wait_for_topic("t", world.in_s(60))
         times = [at for at, _, _ in world.client.requests]
         assert times == pytest.approx([0.01, 0.13, 0.24, 0.45, 0.86, 1.67, 2.68, 3.69])
 
@@ -388,9 +388,9 @@ def test_a_topic_that_is_not_there_yet_is_asked_for_with_growing_pauses_until_it
 def test_a_partition_that_is_not_there_yet_is_waited_for(loop):
     async def act(world: World) -> None:
         world.client.answer = answer_with(t=2)
-        await world.task.wait_for_topic("t", world.in_s(60))
+        await world.task.waits.wait_for_topic("t", world.in_s(60))
         loop.call_later(1, setattr, world.client, "answer", answer_with(t=3))
-        known = await world.task.wait_for_partition("t", 2, world.in_s(60))
+        known = await world.task.waits.wait_for_partition("t", 2, world.in_s(60))
         assert len(known.partitions) == 3
 
     play(loop, act)
@@ -399,7 +399,7 @@ def test_a_partition_that_is_not_there_yet_is_waited_for(loop):
 def test_everything_is_asked_for_again_by_age(loop):
     async def act(world: World) -> None:
         world.client.answer = answer_with(t=1)
-        await world.task.wait_for_topic("t", world.in_s(60))
+        await world.task.waits.wait_for_topic("t", world.in_s(60))
         await asyncio.sleep(25)
         assert world.client.asked() == [["t"]] * 3
         assert [at for at, _, _ in world.client.requests] == pytest.approx([0.01, 10.03, 20.04])
@@ -411,7 +411,7 @@ def test_a_topic_that_a_call_waits_for_does_not_expire_idle(loop):
     async def act(world: World) -> None:
         world.client.answer = lambda node_id, names: RequestTimeoutError("slow")
         loop.call_later(30, setattr, world.client, "answer", answer_with(t=1))
-        await world.task.wait_for_topic("t", world.in_s(60))
+        await world.task.waits.wait_for_topic("t", world.in_s(60))
 
     play(loop, act, metadata_max_idle_ms=5_000)
 
@@ -419,9 +419,9 @@ def test_a_topic_that_a_call_waits_for_does_not_expire_idle(loop):
 def test_a_refresh_asks_for_every_topic_in_use_and_reports_that_it_was_answered(loop):
     async def act(world: World) -> None:
         world.client.answer = answer_with(t=1)
-        await world.task.wait_for_topic("t", world.in_s(60))
+        await world.task.waits.wait_for_topic("t", world.in_s(60))
         world.client.answer = answer_with(t=2)
-        assert await world.task.refresh(world.in_s(60)) is True
+        assert await world.task.waits.refresh(world.in_s(60)) is True
         assert len(world.metadata.topic("t").partitions) == 2
         assert world.client.asked() == [["t"], ["t"]]
 
@@ -431,11 +431,11 @@ def test_a_refresh_asks_for_every_topic_in_use_and_reports_that_it_was_answered(
 def test_a_refresh_is_not_ended_by_the_answer_to_an_earlier_request(loop):
     async def act(world: World) -> None:
         world.client.answer = answer_with(t=1)
-        await world.task.wait_for_topic("t", world.in_s(60))
-        first = asyncio.create_task(world.task.refresh(world.in_s(60)))
+        await world.task.waits.wait_for_topic("t", world.in_s(60))
+        first = asyncio.create_task(world.task.waits.refresh(world.in_s(60)))
         while len(world.client.requests) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
-        second = asyncio.create_task(world.task.refresh(world.in_s(60)))
+        second = asyncio.create_task(world.task.waits.refresh(world.in_s(60)))
         assert await first is True
         assert not second.done()
         assert await second is True
@@ -446,10 +446,10 @@ def test_a_refresh_is_not_ended_by_the_answer_to_an_earlier_request(loop):
 
 def test_a_refresh_without_an_answer_ends_at_its_deadline(loop):
     async def act(world: World) -> None:
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.answer = lambda node_id, names: RequestTimeoutError("slow")
         began = loop.time()
-        assert await world.task.refresh(world.in_s(5)) is False
+        assert await world.task.waits.refresh(world.in_s(5)) is False
         assert loop.time() - began == pytest.approx(5)
 
     play(loop, act)
@@ -457,10 +457,10 @@ def test_a_refresh_without_an_answer_ends_at_its_deadline(loop):
 
 def test_a_refresh_that_was_answered_or_cancelled_leaves_no_timer(loop):
     async def act(world: World) -> None:
-        await world.task.wait_for_bootstrap(world.in_s(60))
-        assert await world.task.refresh(world.in_s(12_345)) is True
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
+        assert await world.task.waits.refresh(world.in_s(12_345)) is True
         world.client.answer = lambda node_id, names: None
-        refresh = asyncio.create_task(world.task.refresh(world.in_s(12_345)))
+        refresh = asyncio.create_task(world.task.waits.refresh(world.in_s(12_345)))
         await asyncio.sleep(1)
         refresh.cancel()
         await asyncio.wait([refresh])
@@ -472,12 +472,12 @@ def test_a_refresh_that_was_answered_or_cancelled_leaves_no_timer(loop):
 
 def test_a_refresh_ends_with_the_producer(loop):
     async def act(world: World) -> None:
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.answer = lambda node_id, names: None
-        refresh = asyncio.create_task(world.task.refresh(world.in_s(60)))
+        refresh = asyncio.create_task(world.task.waits.refresh(world.in_s(60)))
         await asyncio.sleep(1)
         await world.task.close()
-        for wait in (refresh, world.task.refresh(world.in_s(60))):
+        for wait in (refresh, world.task.waits.refresh(world.in_s(60))):
             with pytest.raises(ProducerClosedError):
                 await wait
 
@@ -487,7 +487,7 @@ def test_a_refresh_ends_with_the_producer(loop):
 def test_the_request_carries_the_timeout_and_the_flag_for_automatic_creation(loop):
     async def act(world: World) -> None:
         world.client.answer = answer_with(t=1)
-        await world.task.wait_for_topic("t", world.in_s(60))
+        await world.task.waits.wait_for_topic("t", world.in_s(60))
         assert (world.client.timeouts, world.client.flags) == ([7.0], [False])
 
     play(loop, act, request_timeout_ms=7000, allow_auto_create_topics=False)
@@ -498,7 +498,7 @@ def test_epochs_of_answers_below_version_9_are_not_trusted(loop, version, epoch)
     async def act(world: World) -> None:
         world.client.versions = (0, version)
         world.client.answer = lambda node_id, names: response(topic("t", epoch=5))
-        await world.task.wait_for_topic("t", world.in_s(60))
+        await world.task.waits.wait_for_topic("t", world.in_s(60))
         assert world.metadata.leader_epoch("t", 0) == epoch
 
     play(loop, act)
@@ -508,7 +508,7 @@ def test_a_broker_that_has_only_the_first_version_may_create_topics(loop):
     async def act(world: World) -> None:
         world.client.versions = (0, 0)
         world.client.answer = answer_with(t=1)
-        await world.task.wait_for_topic("t", world.in_s(60))
+        await world.task.waits.wait_for_topic("t", world.in_s(60))
 
     play(loop, act)
 
@@ -517,15 +517,15 @@ def test_a_broker_without_a_common_version_is_named_without_advice_about_topics(
     async def act(world: World) -> None:
         world.client.versions = (0, -1)
         with pytest.raises(UnsupportedVersionError, match="no common version"):
-            await world.task.wait_for_topic("t", world.in_s(60))
+            await world.task.waits.wait_for_topic("t", world.in_s(60))
 
     play(loop, act)
 
 
 def test_topics_that_are_wanted_as_well_are_part_of_the_next_request(loop):
     async def act(world: World) -> None:
-        world.task.want_also(["early"])
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        world.task.waits.also_wanted = ["early"]
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         assert world.client.asked() == [["early"]]
         world.client.dial = lambda node_id: KafkaConnectionError("refused")
         world.client.ready.clear()
@@ -541,7 +541,7 @@ def test_topics_that_are_wanted_as_well_are_part_of_the_next_request(loop):
 def test_a_node_named_by_a_leader_hint_is_passed_to_the_client_at_once(loop):
     async def act(world: World) -> None:
         world.client.answer = answer_with(t=1)
-        await world.task.wait_for_topic("t", world.in_s(60))
+        await world.task.waits.wait_for_topic("t", world.in_s(60))
         endpoint = NodeEndpoint(node_id=9, host="host9", port=9092)
         world.metadata.on_leader_hints({TopicPartition("t", 0): (9, 1)}, [endpoint])
         assert world.client.reported[-1] == {1, 2, 9}
@@ -552,7 +552,7 @@ def test_a_node_named_by_a_leader_hint_is_passed_to_the_client_at_once(loop):
 def test_after_the_end_neither_the_task_nor_its_listener_is_left(loop):
     async def act(world: World) -> None:
         world.client.answer = answer_with(t=1)
-        await world.task.wait_for_topic("t", world.in_s(60))
+        await world.task.waits.wait_for_topic("t", world.in_s(60))
         await world.task.close()
         assert tasks_named(loop, "aioproducer-metadata") == []
         endpoint = NodeEndpoint(node_id=9, host="host9", port=9092)
@@ -569,7 +569,7 @@ def test_the_timeout_says_which_topic_after_how_long_and_what_the_broker_answere
     async def act(world: World) -> None:
         world.client.answer = answer_with()
         with pytest.raises(MetadataTimeoutError) as caught:
-            await world.task.wait_for_topic("t", world.in_s(1.5))
+            await world.task.waits.wait_for_topic("t", world.in_s(1.5))
         error = caught.value
         assert (error.topic, error.partition, error.elapsed_ms) == ("t", None, 1500)
         assert error.message.startswith(
@@ -587,7 +587,7 @@ def test_the_timeout_says_which_partition_and_how_many_there_are(loop):
     async def act(world: World) -> None:
         world.client.answer = answer_with(t=2)
         with pytest.raises(MetadataTimeoutError) as caught:
-            await world.task.wait_for_partition("t", 5, world.in_s(0.5))
+            await world.task.waits.wait_for_partition("t", 5, world.in_s(0.5))
         error = caught.value
         assert (error.topic, error.partition, error.elapsed_ms) == ("t", 5, 500)
         assert error.message == (
@@ -601,14 +601,14 @@ def test_the_timeout_names_the_servers_that_could_not_be_reached_and_why(loop):
     async def act(world: World) -> None:
         world.client.dial = lambda node_id: KafkaConnectionError(f"refused by {node_id}")
         with pytest.raises(MetadataTimeoutError) as caught:
-            await world.task.wait_for_topic("t", world.in_s(5))
+            await world.task.waits.wait_for_topic("t", world.in_s(5))
         assert caught.value.message == (
             "the topic is not present in metadata: no broker could be asked yet; connection "
             "failures: bootstrap server boot1:1: refused by -1, bootstrap server boot2:2: "
             "refused by -2"
         )
         with pytest.raises(BootstrapError, match=r"boot1:1: refused by -1.*after 3000 ms"):
-            await world.task.wait_for_bootstrap(world.in_s(3))
+            await world.task.waits.wait_for_bootstrap(world.in_s(3))
 
     play(loop, act)
 
@@ -626,7 +626,7 @@ def test_the_timeout_names_eight_servers_and_counts_the_others(loop, servers, en
     async def act(world: World) -> None:
         world.client.dial = lambda node_id: KafkaConnectionError(f"refused by {node_id}")
         with pytest.raises(MetadataTimeoutError) as caught:
-            await world.task.wait_for_topic("t", world.in_s(5))
+            await world.task.waits.wait_for_topic("t", world.in_s(5))
         assert caught.value.message.endswith(end)
 
     play(loop, act, servers=servers)
@@ -641,7 +641,7 @@ def test_a_start_without_a_name_that_resolves_ends_at_the_resolve_timeout(loop, 
     async def act(world: World) -> None:
         world.client.dial = unresolvable
         with pytest.raises(BootstrapError, match=r"boot1:1: boot1 is.*boot2:2: boot2") as caught:
-            await world.task.wait_for_bootstrap(world.in_s(60))
+            await world.task.waits.wait_for_bootstrap(world.in_s(60))
         assert "bootstrap_resolve_timeout_ms" in str(caught.value)
         assert timeout_ms / 1000 <= loop.time() <= timeout_ms / 1000 + 1
         assert {node for _, node in world.client.dials} == {-1, -2}
@@ -654,7 +654,7 @@ def test_the_resolve_timeout_begins_with_the_start_and_has_passed_at_its_last_ms
     async def act(world: World) -> None:
         world.client.dial = unresolvable
         with pytest.raises(BootstrapError) as caught:
-            await world.task.wait_for_bootstrap(world.in_s(60))
+            await world.task.waits.wait_for_bootstrap(world.in_s(60))
         assert loop.time() == pytest.approx(100.02)
         assert caught.value.elapsed_ms == 20
 
@@ -665,7 +665,7 @@ def test_the_resolve_timeout_begins_with_the_start_and_has_passed_at_its_last_ms
 def test_a_name_that_appears_before_the_resolve_timeout_is_used(loop):
     async def act(world: World) -> None:
         world.client.dial = lambda node_id: None if loop.time() > 20 else unresolvable(node_id)
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         assert 20 < loop.time() < 21
 
     play(loop, act, bootstrap_resolve_timeout_ms=30_000)
@@ -680,7 +680,7 @@ def test_one_name_that_resolves_is_waited_for_beside_others_that_do_not(loop):
             if loop.time() < 5
             else None
         )
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         assert 5 <= loop.time() < 7
 
     play(loop, act)
@@ -688,11 +688,11 @@ def test_one_name_that_resolves_is_waited_for_beside_others_that_do_not(loop):
 
 def test_names_that_stop_resolving_once_the_cluster_is_known_end_nothing(loop):
     async def act(world: World) -> None:
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.dial = unresolvable
         world.client.ready.clear()
         world.client.answer = answer_with(t=1)
-        waiting = asyncio.create_task(world.task.wait_for_topic("t", world.in_s(60)))
+        waiting = asyncio.create_task(world.task.waits.wait_for_topic("t", world.in_s(60)))
         await asyncio.sleep(30)
         assert not waiting.done()
         world.client.dial = lambda node_id: None
@@ -709,11 +709,11 @@ def test_a_start_at_servers_of_another_protocol_ends_at_once(loop):
     async def act(world: World) -> None:
         world.client.dial = other_service
         with pytest.raises(BootstrapError, match="no bootstrap server is a Kafka broker") as caught:
-            await world.task.wait_for_bootstrap(world.in_s(60))
+            await world.task.waits.wait_for_bootstrap(world.in_s(60))
         assert caught.value.elapsed_ms == 20  # two attempts to connect, one after the other
         assert "server -1 answers in HTTP" in str(caught.value.__cause__)
         with pytest.raises(BootstrapError, match="no bootstrap server is a Kafka broker"):
-            await world.task.wait_for_topic("t", world.in_s(60))
+            await world.task.waits.wait_for_topic("t", world.in_s(60))
         assert loop.time() < 52
 
     loop.now = 50.0
@@ -729,16 +729,16 @@ def test_a_start_in_the_background_goes_on_when_a_server_is_kafka_at_last(loop):
         world.client.answer = answer_with(t=1)
         world.task.on_fatal_error = reported.append
         world.task.start(in_background=True)
-        started = asyncio.create_task(world.task.wait_for_bootstrap(None))
+        started = asyncio.create_task(world.task.waits.wait_for_bootstrap(None))
         for _ in range(2):
             with pytest.raises(BootstrapError, match="no bootstrap server is a Kafka broker"):
-                await world.task.wait_for_topic("t", world.in_s(60))
+                await world.task.waits.wait_for_topic("t", world.in_s(60))
             await asyncio.sleep(5)
         assert len(reported) == 1
         assert not started.done()
         world.client.dial = lambda node_id: None
         await started
-        await world.task.wait_for_topic("t", world.in_s(60))
+        await world.task.waits.wait_for_topic("t", world.in_s(60))
         assert loop.time() < 15
         await world.task.close()
 
@@ -751,11 +751,11 @@ def test_once_a_server_fails_otherwise_calls_wait_for_a_broker_again(loop):
         world.client.dial = other_service
         world.task.start(in_background=True)
         with pytest.raises(BootstrapError, match="no bootstrap server is a Kafka broker"):
-            await world.task.wait_for_topic("t", world.in_s(60))
+            await world.task.waits.wait_for_topic("t", world.in_s(60))
         world.client.dial = lambda node_id: KafkaConnectionError("refused")
         await asyncio.sleep(5)
         with pytest.raises(MetadataTimeoutError, match="refused"):
-            await world.task.wait_for_topic("t", world.in_s(60))
+            await world.task.waits.wait_for_topic("t", world.in_s(60))
         await world.task.close()
 
     loop.run_until_complete(scene())
@@ -766,7 +766,7 @@ def test_only_the_first_version_may_list_no_brokers(loop, version, is_answered):
     async def act(world: World) -> None:
         world.client.versions = (0, version)
         world.client.answer = lambda node_id, names: response(nodes=())
-        waiting = asyncio.create_task(world.task.wait_for_bootstrap(world.in_s(5)))
+        waiting = asyncio.create_task(world.task.waits.wait_for_bootstrap(world.in_s(5)))
         await asyncio.sleep(1)
         assert waiting.done() is is_answered
         await asyncio.wait([waiting])
@@ -792,7 +792,7 @@ def test_each_kind_of_refusal_of_a_start_in_the_background_is_logged_once(loop, 
         lines = [r.getMessage() for r in caplog.records if "cannot be used" in r.getMessage()]
         assert ["wrong password" in line for line in lines] == [True, False]
         world.client.dial = lambda node_id: None
-        await world.task.wait_for_bootstrap(None)
+        await world.task.waits.wait_for_bootstrap(None)
 
     play(loop, act, in_background=True)
 
@@ -804,7 +804,7 @@ def test_a_refusal_of_a_producer_that_has_started_is_one_failed_request(
     async def act(world: World) -> None:
         reported: list[KafkaError] = []
         world.task.on_fatal_error = reported.append
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.answer = lambda node_id, names: UnsupportedVersionError("too old")
         world.metadata.request_update(loop.time())
         await asyncio.sleep(1)
@@ -833,7 +833,7 @@ def test_refusals_of_all_servers_count_as_one_failed_attempt(loop):
     async def act(world: World) -> None:
         world.client.dial = refusing("wrong password")
         with pytest.raises(AuthenticationError):
-            await world.task.wait_for_bootstrap(world.in_s(60))
+            await world.task.waits.wait_for_bootstrap(world.in_s(60))
         assert "(" not in world.metadata.explain_failures().text.partition(":")[0]
 
     play(loop, act)
@@ -843,7 +843,7 @@ def test_refusals_of_all_servers_count_as_one_failed_attempt(loop):
 def test_a_server_that_refuses_the_client_does_not_end_a_start_at_another(loop, error):
     async def act(world: World) -> None:
         world.client.dial = lambda node_id: error if node_id == -1 else None
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         assert world.metadata.fatal_error is None
         assert loop.time() < 0.1
 
@@ -853,10 +853,10 @@ def test_a_server_that_refuses_the_client_does_not_end_a_start_at_another(loop, 
 def test_a_broker_that_refuses_the_client_fails_no_wait_that_another_can_end(loop):
     async def act(world: World) -> None:
         world.client.answer = answer_with(t=1)
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.ready.clear()  # the connections were idle
         world.client.dial = lambda node_id: AuthenticationError("bad") if node_id == 1 else None
-        await world.task.wait_for_topic("t", world.in_s(60))
+        await world.task.waits.wait_for_topic("t", world.in_s(60))
         assert world.client.requests[-1][1] == 2
 
     play(loop, act)
@@ -864,12 +864,12 @@ def test_a_broker_that_refuses_the_client_fails_no_wait_that_another_can_end(loo
 
 def test_with_the_strategy_none_a_wait_fails_once_all_brokers_refuse_the_client(loop):
     async def act(world: World) -> None:
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.ready.clear()
         world.client.bootstrap = []
         world.client.dial = refusing("bad")
         with pytest.raises(AuthenticationError):
-            await world.task.wait_for_topic("t", world.in_s(60))
+            await world.task.waits.wait_for_topic("t", world.in_s(60))
         assert loop.time() < 1
 
     play(loop, act, metadata_recovery_strategy="none")
@@ -879,7 +879,7 @@ def test_an_answer_that_refuses_the_client_wakes_waiters_at_once(loop):
     async def act(world: World) -> None:
         world.client.answer = lambda node_id, names: response(error=UNSUPPORTED_VERSION)
         with pytest.raises(UnsupportedVersionError):
-            await world.task.wait_for_topic("t", world.in_s(60))
+            await world.task.waits.wait_for_topic("t", world.in_s(60))
         assert loop.time() < 1
 
     play(loop, act)
@@ -889,12 +889,12 @@ def test_an_answer_that_refuses_the_client_wakes_waiters_at_once(loop):
 def test_the_timeout_names_brokers_once_they_are_known(loop, node):
     async def act(world: World) -> None:
         world.client.answer = lambda node_id, names: response(nodes=(1, node))
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.ready.clear()
         world.client.errors = {node: KafkaConnectionError("no route")}
         world.client.dial = lambda node_id: SilenceError()
         with pytest.raises(MetadataTimeoutError, match=f"broker {node} host{node}:9092: no route"):
-            await world.task.wait_for_topic("t", world.in_s(5))
+            await world.task.waits.wait_for_topic("t", world.in_s(5))
 
     play(loop, act)
 
@@ -902,11 +902,11 @@ def test_the_timeout_names_brokers_once_they_are_known(loop, node):
 def test_the_timeout_names_the_brokers_that_throttle_and_what_to_do(loop):
     async def act(world: World) -> None:
         world.client.answer = answer_with()
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         assert "client's quota" not in (world.metadata.explain("t", None).advice or "")
         world.client.throttled = {1: 7.4}
         with pytest.raises(MetadataTimeoutError) as caught:
-            await world.task.wait_for_topic("t", world.in_s(1))
+            await world.task.waits.wait_for_topic("t", world.in_s(1))
         assert caught.value.message.endswith("throttled by: broker 1 host1:9092 for another 7 s")
         assert "raise the client's quota" in (caught.value.advice or "")
 
@@ -915,7 +915,7 @@ def test_the_timeout_names_the_brokers_that_throttle_and_what_to_do(loop):
 
 def test_bootstrap_servers_are_named_while_no_broker_can_be_reached_and_only_then(loop):
     async def act(world: World) -> None:
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         refused = KafkaConnectionError("refused")
         world.client.errors = {-1: refused, -2: refused, 1: refused}
         text = world.metadata.explain_failures().text
@@ -931,7 +931,7 @@ def test_the_timeout_names_the_last_failed_request(loop):
     async def act(world: World) -> None:
         world.client.answer = lambda node_id, names: RequestTimeoutError("no answer")
         with pytest.raises(MetadataTimeoutError, match=r"request failed \(3 in a row\): no answer"):
-            await world.task.wait_for_topic("t", world.in_s(0.5))
+            await world.task.waits.wait_for_topic("t", world.in_s(0.5))
 
     play(loop, act)
 
@@ -940,7 +940,7 @@ def test_a_wait_without_time_left_fails_at_once_but_asks(loop):
     async def act(world: World) -> None:
         world.client.answer = answer_with(t=1)
         with pytest.raises(MetadataTimeoutError) as caught:
-            await world.task.wait_for_topic("t", world.in_s(0))
+            await world.task.waits.wait_for_topic("t", world.in_s(0))
         assert caught.value.elapsed_ms == 0
         await asyncio.sleep(0.1)
         assert world.metadata.topic("t") is not None
@@ -958,7 +958,7 @@ def test_permanent_reasons_wake_waiters_at_once(loop, code, kind):
             *(topic(n, error=code) for n in names)
         )
         with pytest.raises(kind) as caught:
-            await world.task.wait_for_topic("t", world.in_s(60))
+            await world.task.waits.wait_for_topic("t", world.in_s(60))
         assert loop.time() < 0.1
         assert (caught.value.topic, caught.value.elapsed_ms) == ("t", 20)
 
@@ -973,13 +973,13 @@ def test_a_forbidden_topic_is_asked_for_anew_and_an_invalid_one_is_not(loop):
         )
         for name in codes:
             with pytest.raises(KafkaError):
-                await world.task.wait_for_topic(name, world.in_s(60))
+                await world.task.waits.wait_for_topic(name, world.in_s(60))
         count = len(world.client.requests)
         with pytest.raises(InvalidTopicError):
-            await world.task.wait_for_topic("in valid", world.in_s(60))
+            await world.task.waits.wait_for_topic("in valid", world.in_s(60))
         assert len(world.client.requests) == count
         world.client.answer = answer_with(forbidden=1)
-        await world.task.wait_for_topic("forbidden", world.in_s(60))
+        await world.task.waits.wait_for_topic("forbidden", world.in_s(60))
         assert world.client.requests[count][2] == ["forbidden"]
 
     play(loop, act)
@@ -988,7 +988,7 @@ def test_a_forbidden_topic_is_asked_for_anew_and_an_invalid_one_is_not(loop):
 def test_a_negative_partition_is_refused_at_once(loop):
     async def act(world: World) -> None:
         with pytest.raises(InvalidPartitionError):
-            await world.task.wait_for_partition("t", -1, world.in_s(60))
+            await world.task.waits.wait_for_partition("t", -1, world.in_s(60))
 
     play(loop, act)
 
@@ -998,8 +998,8 @@ def test_a_connection_error_that_waiting_cannot_cure_wakes_all_waiters_at_once(l
     async def act(world: World) -> None:
         world.client.dial = lambda node_id: error
         waits = [
-            world.task.wait_for_bootstrap(world.in_s(60)),
-            world.task.wait_for_topic("t", world.in_s(60)),
+            world.task.waits.wait_for_bootstrap(world.in_s(60)),
+            world.task.waits.wait_for_topic("t", world.in_s(60)),
         ]
         outcomes = await asyncio.gather(*waits, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [type(error)] * 2
@@ -1012,11 +1012,11 @@ def test_the_task_goes_on_trying_after_refused_credentials(loop):
     async def act(world: World) -> None:
         world.client.dial = lambda node_id: AuthenticationError("bad")
         with pytest.raises(AuthenticationError):
-            await world.task.wait_for_bootstrap(world.in_s(60))
+            await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.dial = lambda node_id: None
         await asyncio.sleep(3)
         assert world.metadata.version == 1
-        await world.task.wait_for_bootstrap(world.in_s(0))
+        await world.task.waits.wait_for_bootstrap(world.in_s(0))
 
     play(loop, act)
 
@@ -1025,7 +1025,7 @@ def test_a_broker_too_old_for_the_flag_is_a_clear_error_when_topics_must_not_be_
     async def act(world: World) -> None:
         world.client.versions = (0, 3)
         with pytest.raises(UnsupportedVersionError, match="allow_auto_create_topics=True"):
-            await world.task.wait_for_topic("t", world.in_s(60))
+            await world.task.waits.wait_for_topic("t", world.in_s(60))
         assert world.client.requests == []
 
     play(loop, act, allow_auto_create_topics=False)
@@ -1035,7 +1035,7 @@ def test_a_broker_too_old_for_the_flag_is_asked_when_topics_may_be_created(loop)
     async def act(world: World) -> None:
         world.client.versions = (0, 1)
         world.client.answer = answer_with(t=1)
-        await world.task.wait_for_topic("t", world.in_s(60))
+        await world.task.waits.wait_for_topic("t", world.in_s(60))
 
     play(loop, act)
 
@@ -1059,7 +1059,7 @@ def test_a_failed_request_is_repeated_after_a_backoff(loop, outcome):
     async def act(world: World) -> None:
         world.client.answer = lambda node_id, names: outcome
         loop.call_later(0.5, setattr, world.client, "answer", answer_with(t=1))
-        await world.task.wait_for_topic("t", world.in_s(60))
+        await world.task.waits.wait_for_topic("t", world.in_s(60))
         times = [at for at, _, _ in world.client.requests]
         assert times == pytest.approx([0.01, 0.12, 0.33, 0.74])
 
@@ -1102,7 +1102,7 @@ def test_a_request_without_an_answer_costs_nothing_while_it_is_out(loop):
 
 def test_events_that_cannot_matter_do_not_wake_the_task(loop):
     async def act(world: World) -> None:
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         await asyncio.sleep(1)
         looks = world.client.looks
         for _ in range(100):
@@ -1119,7 +1119,7 @@ def test_events_that_cannot_matter_do_not_wake_the_task(loop):
 def test_without_metadata_for_the_trigger_time_the_bootstrap_servers_are_asked_again(loop):
     async def act(world: World) -> None:
         world.client.answer = answer_with(t=1)
-        await world.task.wait_for_topic("t", world.in_s(60))
+        await world.task.waits.wait_for_topic("t", world.in_s(60))
         world.client.ready = {1, 2}
         world.client.answer = lambda node_id, names: (
             response(topic("t", leader=3, epoch=1), nodes=(3,))
@@ -1138,7 +1138,7 @@ def test_without_metadata_for_the_trigger_time_the_bootstrap_servers_are_asked_a
 
 def test_a_broker_may_ask_to_start_over(loop, caplog):
     async def act(world: World) -> None:
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.ready = {1, 2}
         world.client.answer = lambda node_id, names: response(
             nodes=(5,), error=0 if node_id < 0 else REBOOTSTRAP_REQUIRED
@@ -1162,7 +1162,7 @@ def test_a_server_that_keeps_asking_to_start_over_is_asked_with_pauses(loop):
 
 def test_a_broker_that_was_not_the_one_meant_makes_the_client_start_over_at_once(loop):
     async def act(world: World) -> None:
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.ready = {1, 2}
         await asyncio.sleep(1)
         world.client.rebootstrap_required = RebootstrapRequiredError("not me", node_id=1)
@@ -1176,7 +1176,7 @@ def test_a_broker_that_was_not_the_one_meant_makes_the_client_start_over_at_once
 
 def test_brokers_that_are_never_the_ones_meant_are_asked_for_with_pauses(loop):
     async def act(world: World) -> None:
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         for _ in range(600):
             world.client.rebootstrap_required = RebootstrapRequiredError("not me", node_id=1)
             world.client.on_event()
@@ -1188,7 +1188,7 @@ def test_brokers_that_are_never_the_ones_meant_are_asked_for_with_pauses(loop):
 
 def test_an_answer_that_comes_after_a_new_start_is_not_taken_in(loop):
     async def act(world: World) -> None:
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.ready = {1, 2}
         world.client.answer = lambda node_id, names: (
             response(nodes=(1, 2, 3)) if node_id > 0 else response(nodes=(4,))
@@ -1207,7 +1207,7 @@ def test_an_answer_that_comes_after_a_new_start_is_not_taken_in(loop):
 
 def test_with_a_trigger_of_0_ms_bootstrap_servers_get_the_time_to_connect(loop):
     async def act(world: World) -> None:
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.errors[1] = world.client.errors[2] = NodeDisconnectedError("gone")
         for _ in range(5):
             world.metadata.request_update(loop.time())
@@ -1221,7 +1221,7 @@ def test_with_a_trigger_of_0_ms_bootstrap_servers_get_the_time_to_connect(loop):
 @pytest.mark.parametrize("trigger_ms", [0, 300_000])
 def test_busy_connections_do_not_start_the_rebootstrap_timer(loop, trigger_ms):
     async def act(world: World) -> None:
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.ready, world.client.busy = set(), {1, 2}
         world.metadata.request_update(loop.time())
         await asyncio.sleep(400)
@@ -1241,7 +1241,7 @@ def test_busy_connections_do_not_start_the_rebootstrap_timer(loop, trigger_ms):
 
 def test_with_a_trigger_of_0_ms_one_failed_request_is_enough(loop):
     async def act(world: World) -> None:
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.ready = {1, 2}
         world.client.answer = lambda node_id, names: (
             response() if node_id < 0 else RequestTimeoutError("slow")
@@ -1255,7 +1255,7 @@ def test_with_a_trigger_of_0_ms_one_failed_request_is_enough(loop):
 
 def test_another_cluster_is_reported_to_the_client_and_to_the_user(loop, caplog):
     async def act(world: World) -> None:
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.answer = lambda node_id, names: dataclasses.replace(response(), cluster_id="d")
         world.metadata.request_update(loop.time())
         await asyncio.sleep(5)
@@ -1268,7 +1268,7 @@ def test_another_cluster_is_reported_to_the_client_and_to_the_user(loop, caplog)
 
 def test_with_the_strategy_none_the_client_does_not_start_over(loop):
     async def act(world: World) -> None:
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.ready = {1, 2}
         world.client.answer = lambda node_id, names: response(error=REBOOTSTRAP_REQUIRED)
         world.metadata.request_update(loop.time())
@@ -1284,8 +1284,8 @@ def test_with_the_strategy_none_the_client_does_not_start_over(loop):
 def test_a_cancelled_waiter_is_dropped_and_the_others_are_served(loop):
     async def act(world: World) -> None:
         world.client.answer = answer_with()
-        kept = asyncio.create_task(world.task.wait_for_topic("t", world.in_s(60)))
-        dropped = asyncio.create_task(world.task.wait_for_topic("u", world.in_s(60)))
+        kept = asyncio.create_task(world.task.waits.wait_for_topic("t", world.in_s(60)))
+        dropped = asyncio.create_task(world.task.waits.wait_for_topic("u", world.in_s(60)))
         await asyncio.sleep(0.5)
         dropped.cancel()
         await asyncio.wait([dropped])
@@ -1301,7 +1301,7 @@ def test_a_wait_can_be_bounded_from_outside(loop):
     async def act(world: World) -> None:
         world.client.answer = lambda node_id, names: None
         with pytest.raises(TimeoutError) as caught:
-            await asyncio.wait_for(world.task.wait_for_topic("t", world.in_s(60)), 1)
+            await asyncio.wait_for(world.task.waits.wait_for_topic("t", world.in_s(60)), 1)
         assert not isinstance(caught.value, KafkaError)
         assert loop.time() == pytest.approx(1)
 
@@ -1310,9 +1310,9 @@ def test_a_wait_can_be_bounded_from_outside(loop):
 
 def test_a_waiter_cancelled_in_the_turn_it_fails_leaves_no_complaint(loop):
     async def act(world: World) -> None:
-        waiter = asyncio.create_task(world.task.wait_for_topic("t", world.in_s(60)))
+        waiter = asyncio.create_task(world.task.waits.wait_for_topic("t", world.in_s(60)))
         await asyncio.sleep(0)
-        world.task.fail_waiters(ProducerClosedError("over"))
+        world.task.waits.fail(ProducerClosedError("over"))
         waiter.cancel()
         await asyncio.wait([waiter])
         assert waiter.cancelled()
@@ -1324,9 +1324,9 @@ def test_closing_wakes_waiters_at_once_and_refuses_new_ones(loop):
     async def act(world: World) -> None:
         world.client.answer = lambda node_id, names: None
         waits = [
-            asyncio.create_task(world.task.wait_for_topic("t", world.in_s(60))),
-            asyncio.create_task(world.task.wait_for_partition("t", 3, world.in_s(60))),
-            asyncio.create_task(world.task.wait_for_bootstrap(world.in_s(60))),
+            asyncio.create_task(world.task.waits.wait_for_topic("t", world.in_s(60))),
+            asyncio.create_task(world.task.waits.wait_for_partition("t", 3, world.in_s(60))),
+            asyncio.create_task(world.task.waits.wait_for_bootstrap(world.in_s(60))),
         ]
         await asyncio.sleep(1)
         await world.task.close()
@@ -1334,7 +1334,7 @@ def test_closing_wakes_waiters_at_once_and_refuses_new_ones(loop):
         assert [type(outcome) for outcome in outcomes] == [ProducerClosedError] * 3
         assert loop.time() == pytest.approx(1)
         with pytest.raises(ProducerClosedError) as caught:
-            await world.task.wait_for_topic("t", world.in_s(60))
+            await world.task.waits.wait_for_topic("t", world.in_s(60))
         assert caught.value.topic == "t"
 
     play(loop, act)
@@ -1354,9 +1354,9 @@ def test_an_answer_that_comes_after_the_end_changes_nothing(loop):
 def test_a_producer_that_failed_fails_its_waiters_with_the_cause(loop):
     async def act(world: World) -> None:
         world.client.answer = lambda node_id, names: None
-        waiter = asyncio.create_task(world.task.wait_for_topic("t", world.in_s(60)))
+        waiter = asyncio.create_task(world.task.waits.wait_for_topic("t", world.in_s(60)))
         await asyncio.sleep(1)
-        world.task.fail_waiters(ProducerFailedError("the sender died"))
+        world.task.waits.fail(ProducerFailedError("the sender died"))
         with pytest.raises(ProducerFailedError, match="the sender died"):
             await waiter
 
@@ -1370,12 +1370,12 @@ def test_a_task_that_dies_passes_the_cause_to_every_waiter(loop):
 
         world.client.least_loaded_node = broken  # type: ignore[method-assign]
         with pytest.raises(ProducerFailedError, match="a bug") as caught:
-            await world.task.wait_for_topic("t", world.in_s(60))
+            await world.task.waits.wait_for_topic("t", world.in_s(60))
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
         await asyncio.sleep(0.1)
         assert [type(error) for error in world.ends] == [ProducerFailedError]
         with pytest.raises(ProducerFailedError, match="a bug"):
-            await world.task.wait_for_topic("u", world.in_s(60))
+            await world.task.waits.wait_for_topic("u", world.in_s(60))
 
     play(loop, act)
 
@@ -1388,7 +1388,7 @@ def test_a_task_that_an_interrupt_ends_fails_every_waiter(loop, caplog):
         world = World(loop)
         world.client.least_loaded_node = interrupted  # type: ignore[method-assign]
         loop.call_later(0.1, world.task.start)
-        return world, asyncio.create_task(world.task.wait_for_topic("t", world.in_s(60)))
+        return world, asyncio.create_task(world.task.waits.wait_for_topic("t", world.in_s(60)))
 
     world, waiting = loop.run_until_complete(begin())
     with pytest.raises(KeyboardInterrupt):
@@ -1404,11 +1404,11 @@ def test_a_task_that_an_interrupt_ends_fails_every_waiter(loop, caplog):
 @pytest.mark.parametrize("name", ["", "no topic", ".", "x" * 250])
 def test_an_impossible_name_is_refused_without_a_request(loop, name):
     async def act(world: World) -> None:
-        await world.task.wait_for_bootstrap(world.in_s(60))
+        await world.task.waits.wait_for_bootstrap(world.in_s(60))
         with pytest.raises(InvalidTopicError):
-            await world.task.wait_for_topic(name, world.in_s(60))
+            await world.task.waits.wait_for_topic(name, world.in_s(60))
         with pytest.raises(InvalidTopicError):
-            await world.task.wait_for_partition(name, 0, world.in_s(60))
+            await world.task.waits.wait_for_partition(name, 0, world.in_s(60))
         await asyncio.sleep(1)
         assert len(world.client.requests) == 1
 
@@ -1419,12 +1419,12 @@ def test_an_impossible_name_is_refused_without_a_request(loop, name):
 def test_a_task_that_is_cancelled_from_outside_fails_every_waiter(loop, delay_s):
     async def act(world: World) -> None:
         world.client.answer = lambda node_id, names: None
-        waiter = asyncio.create_task(world.task.wait_for_topic("t", world.in_s(60)))
+        waiter = asyncio.create_task(world.task.waits.wait_for_topic("t", world.in_s(60)))
         if delay_s is not None:
             await asyncio.sleep(delay_s)
         (task,) = tasks_named(loop, "aioproducer-metadata")
         task.cancel()
-        for wait in (waiter, world.task.wait_for_topic("u", world.in_s(60))):
+        for wait in (waiter, world.task.waits.wait_for_topic("u", world.in_s(60))):
             with pytest.raises(ProducerFailedError, match="cancelled from outside"):
                 await wait
         assert [type(error) for error in world.ends] == [ProducerFailedError]
@@ -1438,7 +1438,7 @@ def test_closing_before_starting_is_fine(loop):
         world = World(loop)
         await world.task.close()
         with pytest.raises(ProducerClosedError):
-            await world.task.wait_for_topic("t", world.in_s(60))
+            await world.task.waits.wait_for_topic("t", world.in_s(60))
 
     loop.run_until_complete(scene())
 

@@ -160,7 +160,7 @@ async def test_a_refresh_that_is_given_up_leaves_no_complaint(has_failed: bool) 
     complaints: list[dict[str, Any]] = []
     scene = Scene()
     scene.loop.set_exception_handler(lambda _, context: complaints.append(context))
-    refresh = scene.waiters.wait_for_refresh(0, scene.loop.time() + 60)
+    refresh = scene.waiters.refresh(scene.loop.time() + 60)
     refresh.send(None)
     if has_failed:
         scene.waiters.fail(ProducerClosedError("over"))
@@ -189,12 +189,13 @@ def test_refreshes_and_waits_that_have_ended_are_not_kept() -> None:
         scene = Scene()
         calls = [scene.wait("t"), scene.wait("missing")]
         for sent in (0, 1, 2):
-            refresh = scene.waiters.wait_for_refresh(sent, scene.loop.time() + 60)
+            scene.waiters.requests_sent = sent
+            refresh = scene.waiters.refresh(scene.loop.time() + 60)
             calls.append(asyncio.ensure_future(refresh))
-        await asyncio.sleep(0)
+            await asyncio.sleep(0)
         assert len(loop.futures) == 5
         scene.answer(t=1)
-        scene.waiters.resume_refreshes(2, scene.loop.time())
+        scene.waiters.resume_refreshes(scene.loop.time())
         await asyncio.sleep(0)
         for call in calls:
             call.cancel()

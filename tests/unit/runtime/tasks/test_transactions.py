@@ -429,7 +429,7 @@ def test_the_end_of_the_task_is_the_end_of_the_producer() -> None:
         stage.lose()
         commit = asyncio.create_task(stage.producer.commit_transaction())
         await asyncio.sleep(0)
-        (task,) = tasks_named(stage.loop, "aioproducer-transactions")
+        (task,) = tasks_named(stage.loop, "aioproducer-transaction")
         task.cancel()
         with pytest.raises(ProducerFailedError, match="cancelled from outside"):
             await commit
