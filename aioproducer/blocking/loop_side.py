@@ -39,7 +39,7 @@ class LoopSideProducer:
         """Append one record as `send()` does, and learns of its topic."""
         handle, topic, value, key, pairs, partition, timestamp_ms = entry
         engine = self._producer._usable()
-        delivery = await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
+        delivery = await engine.appender.append((topic, key, value, pairs, partition, timestamp_ms))
         handle.hand_over(delivery)
         meta = engine.metadata.topic(topic)
         if meta is not None:

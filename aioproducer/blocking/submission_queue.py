@@ -21,6 +21,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from aioproducer.blocking.handle import DeliveryHandle, Refused, RefusedGroup
+from aioproducer.core.batching.outgoing import RecordParts
 from aioproducer.core.stats import FailedBatch
 from aioproducer.errors import (
     BufferExhaustedError,
@@ -218,9 +219,8 @@ class SubmissionQueue:
             try:
                 outcome = append(topic, value, key, headers, partition, timestamp_ms)
                 if outcome is None:
-                    outcome = await self._append(
-                        topic, key, value, headers, partition, timestamp_ms
-                    )
+                    parts = (topic, key, value, headers, partition, timestamp_ms)
+                    outcome = await self._append(parts)
             except KafkaError as error:
                 outcome = self._refuse(topic, partition, error)
             except Exception as error:  # of a partitioner: it concerns one record
@@ -228,21 +228,12 @@ class SubmissionQueue:
                 outcome = self._refuse(topic, partition, failure)
             handle.hand_over(outcome)
 
-    async def _append(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: HeaderPairs,
-        partition: int | None,
-        timestamp_ms: int | None,
-    ) -> Delivery:
-        engine = self._engine
-        arguments = (topic, key, value, headers, partition, timestamp_ms)
+    async def _append(self, parts: RecordParts) -> Delivery:
+        engine, topic = self._engine, parts[0]
         while engine.loop.time() < self._retry_until and topic in self.topics:
             engine.check_usable()
             try:
-                return await engine.appender.append(*arguments)
+                return await engine.appender.append(parts)
             except BufferExhaustedError:
                 await asyncio.sleep(_PAUSE_S)
             except KafkaTimeoutError:
@@ -250,7 +241,7 @@ class SubmissionQueue:
                 raise
         await asyncio.sleep(0)  # what waits for nothing would hold the loop up
         engine.check_usable()
-        return engine.appender.append_nowait(*arguments)
+        return engine.appender.append_nowait(parts)
 
     def _refuse(self, topic: str, partition: int | None, error: KafkaError) -> Refused:
         transactions = self._engine.transactions

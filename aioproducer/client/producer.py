@@ -145,7 +145,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         key, value, pairs = prepared
         if self._serializers is not None:
             engine.appender.serializing.check_free(topic)
-        return engine.appender.append_nowait(topic, key, value, pairs, partition, timestamp_ms)
+        return engine.appender.append_nowait((topic, key, value, pairs, partition, timestamp_ms))
 
     async def send_and_wait(
         self,
@@ -281,7 +281,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
                 topic, value, key, pairs, partition, timestamp_ms, is_awaited
             )
             if delivery is None:
-                delivery = await appender.append(*parts)
+                delivery = await appender.append(parts)
         except BaseException as error:
             chain.refused(parts, error)
             raise
@@ -296,7 +296,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
                 raise _would_wait(parts, record.topic)
         with engine.interceptor_chain.reporting_errors(parts):
             engine.appender.serializing.check_free(parts[0])
-            delivery = engine.appender.append_nowait(*parts)
+            delivery = engine.appender.append_nowait(parts)
         engine.interceptor_chain.accepted(delivery, parts)
         return delivery
 
@@ -345,7 +345,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
             )
             if delivery is not None:
                 return delivery
-        return await engine.appender.append(topic, key, value, pairs, partition, timestamp_ms)
+        return await engine.appender.append((topic, key, value, pairs, partition, timestamp_ms))
 
     def _prepare(
         self, topic: str, key: Any, value: Any, headers: HeadersInput

@@ -23,11 +23,11 @@ from aioproducer.runtime.delivery import Delivery
 from aioproducer.runtime.observability.interceptors import (
     InterceptedRows,
     InterceptorChain,
-    ShownParts,
 )
 from aioproducer.runtime.send.validation import refusal_of
 
 if TYPE_CHECKING:
+    from aioproducer.core.batching.outgoing import RecordParts
     from aioproducer.records.arrow import ArrowColumns
     from aioproducer.types import Record
 
@@ -59,7 +59,7 @@ async def send_many(
 
 
 async def send_arrow(
-    take: Callable[[ShownParts], Delivery],
+    take: Callable[[RecordParts], Delivery],
     on_refused: OnRefused,
     interceptor_chain: InterceptorChain,
     topic: str | None,
@@ -80,7 +80,7 @@ async def send_arrow(
 
     async def accept(place: tuple[InterceptedRows, int]) -> Delivery:
         shown, row = place
-        parts = cast("ShownParts", shown.record(row))  # nothing serializes rows
+        parts = cast("RecordParts", shown.record(row))  # nothing serializes rows
         if parts[0] is None:
             with interceptor_chain.reporting_errors(parts):
                 raise missing_topic_error()

@@ -38,7 +38,7 @@ from aioproducer.runtime.bulk.result import SendManyResult
 from aioproducer.runtime.bulk.send_many import Item
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.runtime.observability.health import Health
-from aioproducer.runtime.observability.interceptors import InterceptorChain, ShownParts
+from aioproducer.runtime.observability.interceptors import InterceptorChain
 from aioproducer.runtime.send.serialization_queue import SerializationQueue
 from aioproducer.runtime.tasks.closing import UserObjects
 from aioproducer.testing.mock_bulk import send_arrow, send_many
@@ -54,6 +54,7 @@ from aioproducer.types import (
 )
 
 if TYPE_CHECKING:
+    from aioproducer.core.batching.outgoing import RecordParts
     from aioproducer.runtime.send.pending import PendingParts
     from aioproducer.runtime.tasks.transactions import TransactionTask
 
@@ -490,20 +491,20 @@ class MockProducer(Producer):
             self._mock_transactions.on_failure(error)
 
     async def _finished(
-        self, topic: str, made: ShownParts | PendingParts, transaction_epoch: int
-    ) -> ShownParts:
+        self, topic: str, made: RecordParts | PendingParts, transaction_epoch: int
+    ) -> RecordParts:
         with self._serializing.enter(topic) as place:
             parts = await self._serializing.finish(place, made)
         if self._admit() != transaction_epoch:
             raise IllegalStateError("the record's transaction ended while send() waited")
         return parts
 
-    def _take_row(self, parts: ShownParts) -> Delivery:
+    def _take_row(self, parts: RecordParts) -> Delivery:
         if self._mock_transactions is not None:
             self._mock_transactions.check_send()
         return self._take(parts)
 
-    def _take(self, parts: ShownParts) -> Delivery:
+    def _take(self, parts: RecordParts) -> Delivery:
         with self._interceptor_chain.reporting_errors(parts), self._failing_transaction():
             record, delivery = self._accepting().accept(*parts)
         (self.history if self._mock_transactions is None else self.uncommitted).append(record)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
     from aioproducer.types import TopicMetadata
+
+RecordParts = tuple[Any, bytes | None, bytes | None, HeaderPairs, int | None, int | None]
+"""Topic, key, value, headers, partition and timestamp in ms of a serialized record.
+
+An interceptor may have set any object as the topic; a row of a bulk call may have none.
+"""
 
 OnOpened = Callable[["ProducerBatch"], None] | None
 """Called with the batch that is opened for a record, if any."""

@@ -5,19 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from aioproducer.records.bulk import Rows
-from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
+    from aioproducer.core.batching.outgoing import RecordParts
     from aioproducer.runtime.send.pending import PendingParts
-
-RowParts = tuple[str | None, bytes | None, bytes | None, HeaderPairs, int | None, int | None]
-"""Topic, key, value, headers, partition and timestamp in ms of one record."""
 
 
 class RowSource(Rows, Protocol):
     """Rows that can also be read one by one."""
 
-    def record(self, row: int) -> RowParts | PendingParts:
+    def record(self, row: int) -> RecordParts | PendingParts:
         """Return one row, or an awaitable of it.
 
         Raises:
@@ -29,6 +26,6 @@ class RowSource(Rows, Protocol):
 class ReadyRows(RowSource, Protocol):
     """Rows that need no serializer."""
 
-    def record(self, row: int) -> RowParts:
+    def record(self, row: int) -> RecordParts:
         """See `RowSource`."""
         ...

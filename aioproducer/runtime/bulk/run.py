@@ -55,7 +55,8 @@ from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
-    from aioproducer.runtime.bulk.rows import RowParts, RowSource
+    from aioproducer.core.batching.outgoing import RecordParts
+    from aioproducer.runtime.bulk.rows import RowSource
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.runtime.send.pending import PendingParts
@@ -251,7 +252,7 @@ class BulkRun:
     async def _append(self, rows: RowSource, row: int, topic: str | None, number: int) -> bool:
         """Send one row as `send()` would; return whether it was accepted."""
         seen = self._engine.interceptor_chain
-        parts: RowParts | None = None
+        parts: RecordParts | None = None
         try:
             made = rows.record(row)
             parts = made if isinstance(made, tuple) else made.known
@@ -267,16 +268,16 @@ class BulkRun:
                     name, value, key, headers, partition, timestamp_ms
                 )
             if delivery is None:
-                arguments = (name, key, value, headers, partition, timestamp_ms)
+                record = (name, key, value, headers, partition, timestamp_ms)
                 if self._may_wait:
                     delivery = await self._waiting(
                         self._appender.append(
-                            *arguments, on_opened=on_opened, early=False, losses=self._losses
+                            record, on_opened=on_opened, early=False, losses=self._losses
                         )
                     )
                 else:
                     delivery = self._appender.append_nowait(
-                        *arguments, on_opened=on_opened, early=False, losses=self._losses
+                        record, on_opened=on_opened, early=False, losses=self._losses
                     )
         except BaseException as raised:
             # What is no part of a record yet has not reached the partitioner.
@@ -303,7 +304,7 @@ class BulkRun:
         self._track(delivery, number, self._target(name), sticks)
         return True
 
-    async def _finished(self, topic: str, row: RowParts | PendingParts) -> RowParts:
+    async def _finished(self, topic: str, row: RecordParts | PendingParts) -> RecordParts:
         if not self._may_wait:
             discard(row)
             raise WouldBlockError("a serializer has to wait, and one has timed out before")

@@ -18,12 +18,13 @@ from aioproducer.errors import InvalidTopicError
 from aioproducer.records.arrow import ArrowChunk, ArrowColumns, ArrowSource
 from aioproducer.records.bulk import UnfilledRows
 from aioproducer.runtime.bulk.result import SendManyResult
-from aioproducer.runtime.bulk.rows import ReadyRows, RowParts
+from aioproducer.runtime.bulk.rows import ReadyRows
 from aioproducer.runtime.bulk.run import BulkRun
 from aioproducer.runtime.observability.interceptors import InterceptedRows
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
+    from aioproducer.core.batching.outgoing import RecordParts
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.runtime.send.appender import RecordAppender
 
@@ -111,7 +112,7 @@ class _RowsWithHeaders(UnfilledRows):
         """See `Rows`."""
         return self._rows.topics(start, stop)
 
-    def record(self, row: int) -> RowParts:
+    def record(self, row: int) -> RecordParts:
         """Return one row, with the headers after its own."""
         topic, key, value, headers, partition, timestamp_ms = self._rows.record(row)
         return topic, key, value, (*headers, *self._headers), partition, timestamp_ms

@@ -21,13 +21,13 @@ from aioproducer.runtime.bulk.result import (
     SendManyInterruptedError,
     SendManyResult,
 )
-from aioproducer.runtime.bulk.rows import RowParts
 from aioproducer.runtime.bulk.run import BulkRun
 from aioproducer.runtime.send.pending import PendingParts
 from aioproducer.serializers.calling import Prepare, is_plain
 from aioproducer.types import Record
 
 if TYPE_CHECKING:
+    from aioproducer.core.batching.outgoing import RecordParts
     from aioproducer.runtime.engine import ProducerEngine
 
 __all__ = [
@@ -177,7 +177,7 @@ class _ItemRows:
             budget,
         )
 
-    def record(self, row: int) -> RowParts | PendingParts:
+    def record(self, row: int) -> RecordParts | PendingParts:
         """Return one item as the arguments of `send()`."""
         try:
             record = as_record(self.items[row])

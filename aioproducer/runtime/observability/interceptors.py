@@ -26,15 +26,12 @@ from aioproducer.types import HeaderPairs, HeadersInput, Record, RecordMetadata,
 
 if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
-    from aioproducer.runtime.bulk.rows import ReadyRows, RowParts
+    from aioproducer.core.batching.outgoing import RecordParts
+    from aioproducer.runtime.bulk.rows import ReadyRows
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.serializers.calling import Prepare
 
 _log = log.get("runtime")
-
-
-ShownParts = tuple[Any, bytes | None, bytes | None, HeaderPairs, int | None, int | None]
-"""`RowParts` of a record; interceptors may have set its topic to any object."""
 
 
 class InterceptorChain:
@@ -69,7 +66,7 @@ class InterceptorChain:
         """Make later calls in this loop."""
         self._loop = loop
 
-    def show(self, record: Record, prepare: Prepare) -> ShownParts | PendingParts:
+    def show(self, record: Record, prepare: Prepare) -> RecordParts | PendingParts:
         """Call `on_send`, then serialize the record by `prepare`; return its parts.
 
         If a serializer is asynchronous, the caller that awaits the parts has to report failures.
@@ -101,7 +98,7 @@ class InterceptorChain:
         return PendingParts(topic, prepared, record.partition, record.timestamp_ms, headers)
 
     @contextmanager
-    def reporting_errors(self, parts: RowParts) -> Iterator[None]:
+    def reporting_errors(self, parts: RecordParts) -> Iterator[None]:
         """Report an exception raised within the block, which appends a record."""
         try:
             yield
@@ -109,7 +106,7 @@ class InterceptorChain:
             self.refused(parts, error)
             raise
 
-    def accepted(self, delivery: Delivery, parts: RowParts) -> None:
+    def accepted(self, delivery: Delivery, parts: RecordParts) -> None:
         """Watch a record that was appended to a batch, to report its outcome."""
         if not self._on_acknowledgement:
             return
@@ -123,7 +120,7 @@ class InterceptorChain:
                 batch.add_observer(self, lambda _: self._on_batch_done(batch))
         watched.append((delivery, parts[3]))
 
-    def refused(self, parts: RowParts, error: BaseException) -> None:
+    def refused(self, parts: RecordParts, error: BaseException) -> None:
         """Report a record that was not accepted."""
         partition = parts[4] if isinstance(parts[4], int) else -1
         self._report(_metadata(parts, partition), error, parts[3])
@@ -202,7 +199,7 @@ class InterceptedRows(UnfilledRows):
         """See `Rows`."""
         return self._rows.topics(start, stop)
 
-    def record(self, row: int) -> RowParts | PendingParts:
+    def record(self, row: int) -> RecordParts | PendingParts:
         """Return one row after the calls of the interceptors."""
         try:
             topic, key, value, headers, partition, timestamp_ms = self._rows.record(row)
@@ -242,7 +239,7 @@ def _metadata_of(delivery: Delivery) -> RecordMetadata:
     )
 
 
-def _metadata(parts: RowParts, partition: int) -> RecordMetadata:
+def _metadata(parts: RecordParts, partition: int) -> RecordMetadata:
     topic, key, value, _, _, timestamp_ms = parts
     return RecordMetadata(
         topic if isinstance(topic, str) else "",

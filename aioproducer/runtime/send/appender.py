@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioproducer.core.batching.accumulator import RecordAccumulator
-from aioproducer.core.batching.outgoing import OnOpened, OutgoingRecord
+from aioproducer.core.batching.outgoing import OnOpened, OutgoingRecord, RecordParts
 from aioproducer.core.batching.partitioners import BuiltInPartitioner, NodeLatencies
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import (
@@ -44,7 +44,6 @@ from aioproducer.runtime.send.validation import (
     RecordCheck,
     partition_index,
 )
-from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
     from aioproducer.core.metadata.metadata import Metadata
@@ -190,12 +189,7 @@ class RecordAppender:
 
     async def append(
         self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: HeaderPairs,
-        partition: int | None,
-        timestamp_ms: int | None,
+        parts: RecordParts,
         *,
         on_opened: OnOpened = None,
         early: bool = True,
@@ -211,33 +205,26 @@ class RecordAppender:
         """
         transaction_number = self._transaction_number()
         failing: tuple[type[KafkaError], ...] = (*losses, IllegalStateError)
-        arguments = (topic, key, value, headers, partition, timestamp_ms)
         try:
             deadline = None
-            if early and self.early is not None and self.early.takes(topic):
+            if early and self.early is not None and self.early.takes(parts[0]):
                 deadline = self._loop.time() + self._settings.max_block
-                delivery = await self._append_early(
-                    self.early, *arguments, transaction_number, deadline
-                )
+                delivery = await self._append_early(self.early, parts, transaction_number, deadline)
                 if delivery is not None:
                     return delivery
-            return await self._append(*arguments, transaction_number, on_opened, deadline)
+            return await self._append(parts, transaction_number, on_opened, deadline)
         except failing as error:
             self._on_refused(transaction_number, error)
             raise
 
     async def _append(
         self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: HeaderPairs,
-        partition: int | None,
-        timestamp_ms: int | None,
+        parts: RecordParts,
         transaction_number: int,
         on_opened: OnOpened,
         deadline: float | None,
     ) -> Delivery:
+        topic, key, value, headers, partition, timestamp_ms = parts
         meta, partition, deadline = await self._metadata_of(
             topic, partition, transaction_number, deadline
         )
@@ -266,12 +253,7 @@ class RecordAppender:
 
     def append_nowait(
         self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: HeaderPairs,
-        partition: int | None,
-        timestamp_ms: int | None,
+        parts: RecordParts,
         *,
         on_opened: OnOpened = None,
         early: bool = True,
@@ -284,10 +266,11 @@ class RecordAppender:
             BufferFullError: the call would have to wait for memory.
         """
         transaction_number = self._transaction_number()
+        topic, key, value, headers, partition, timestamp_ms = parts
         if partition is not None:
             partition = partition_index(partition, topic)
         if early and self.early is not None and self.early.takes(topic):
-            record = self.early.record(topic, key, value, headers, partition, timestamp_ms)
+            record = self.early.record(parts)
             delivery = self._try_append_early(self.early, record)
             if delivery is None:
                 raise self._full(topic)
@@ -447,24 +430,18 @@ class RecordAppender:
     async def _append_early(
         self,
         early: EarlyRecords,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: HeaderPairs,
-        partition: int | None,
-        timestamp_ms: int | None,
+        parts: RecordParts,
         transaction_number: int,
         deadline: float,
     ) -> Delivery | None:
         """Accept a record of a topic without metadata; None if the metadata has arrived."""
-        if partition is not None:
-            partition = partition_index(partition, topic)
+        topic = parts[0]
         if self.fast_path.records_this_turn >= RECORDS_PER_TURN:
             await asyncio.sleep(0)
             self._check_open(transaction_number)
             if not early.takes(topic):
                 return None
-        record = early.record(topic, key, value, headers, partition, timestamp_ms)
+        record = early.record(parts)
         delivery = self._try_append_early(early, record)
         if delivery is not None:
             return delivery

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from aioproducer.core.batching.batch import NO_PARTITION, ProducerBatch
-from aioproducer.core.batching.outgoing import OutgoingRecord
+from aioproducer.core.batching.outgoing import OutgoingRecord, RecordParts
 from aioproducer.core.metadata.cluster import ZERO_ID
 from aioproducer.errors import InvalidPartitionError, KafkaError
 from aioproducer.records import record_size_bound
 from aioproducer.records.batch import HEADER_SIZE
-from aioproducer.runtime.send.validation import partitioner_error
+from aioproducer.runtime.send.validation import partition_index, partitioner_error
 from aioproducer.types import TopicMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from aioproducer.runtime.send.batch_appender import BatchAppender
     from aioproducer.runtime.send.validation import RecordCheck
     from aioproducer.runtime.tasks.sender import SenderTask
-    from aioproducer.types import HeaderPairs
 
 _LONGEST_SPAN_S: Final = 1.0
 """Records of one batch share a delivery timeout: later records get a new batch."""
@@ -90,20 +89,15 @@ class EarlyRecords:
         """
         return topic in self._topics or not self._metadata.version
 
-    def record(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: HeaderPairs,
-        partition: int | None,
-        timestamp_ms: int | None,
-    ) -> OutgoingRecord:
+    def record(self, parts: RecordParts) -> OutgoingRecord:
         """Make a record, checked as far as possible without metadata.
 
         Raises:
             KafkaError: it cannot be sent, or the cluster cannot be used as it is configured.
         """
+        topic, key, value, headers, partition, timestamp_ms = parts
+        if partition is not None:
+            partition = partition_index(partition, topic)
         if self._metadata.fatal_error is not None:
             raise self._metadata.fatal_error.with_context(topic=topic)
         self._metadata.add_topic(topic, self._loop.time())

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from aioproducer.core.batching.outgoing import RecordParts
 from aioproducer.serializers.calling import PendingRecord
 from aioproducer.types import HeaderPairs
-
-Parts = tuple[Any, bytes | None, bytes | None, HeaderPairs, int | None, int | None]
-"""Topic, key, value, headers, partition and timestamp in ms of one record."""
 
 
 class PendingParts:
@@ -37,7 +35,7 @@ class PendingParts:
         return self._record.part
 
     @property
-    def known(self) -> Parts:
+    def known(self) -> RecordParts:
         """The parts that need no serializer."""
         return self._topic, None, None, self._headers, self._partition, self._timestamp_ms
 
@@ -45,6 +43,6 @@ class PendingParts:
         """Give it up before it was awaited."""
         self._record.close()
 
-    def __await__(self) -> Generator[Any, None, Parts]:
+    def __await__(self) -> Generator[Any, None, RecordParts]:
         prepared = yield from self._record.__await__()
         return (self._topic, *prepared, self._partition, self._timestamp_ms)

@@ -73,9 +73,9 @@ async def by_rows(stage: Stage, given_rows: list[Row]) -> set[int]:
         topic = topic or "wide"
         try:
             if long_timeout:
-                await stage.engine.appender.append(topic, key, value, headers, partition, time)
+                await stage.engine.appender.append((topic, key, value, headers, partition, time))
             else:
-                stage.engine.appender.append_nowait(topic, key, value, headers, partition, time)
+                stage.engine.appender.append_nowait((topic, key, value, headers, partition, time))
         except KafkaError as error:
             refused.add(number)
             long_timeout = not isinstance(error, TimeoutError)
