@@ -14,12 +14,13 @@ from typing import Any
 
 from aioproducer._util import log
 from aioproducer.errors import IllegalStateError
-from aioproducer.metrics import ApplicationMetric, LiveMetric, Metric, MetricKind
+from aioproducer.metrics import ApplicationMetric, LiveMetric, Metric
 from aioproducer.runtime.observability.rows import (
     NODE_ROWS,
     PRODUCER_ROWS,
     TOPIC_ROWS,
     Measured,
+    kind_of,
 )
 
 PRODUCER, TOPIC, NODE, APPLICATION_INFO = (
@@ -88,7 +89,11 @@ def _of_engine(engine: Measured) -> Iterator[LiveMetric]:
     clock = engine.loop.time
     for row in PRODUCER_ROWS:
         yield LiveMetric(
-            row.name, PRODUCER, _Reading(engine, row.value, clock), row.kind, row.description
+            row.name,
+            PRODUCER,
+            _Reading(engine, row.value, clock),
+            kind_of(row.name),
+            row.description,
         )
     for name, topic in engine.stats.topics.items():
         yield from _tagged(TOPIC, {"topic": name}, TOPIC_ROWS, topic, clock)
@@ -114,5 +119,4 @@ def _tagged(
     clock: Callable[[], float],
 ) -> Iterator[LiveMetric]:
     for name, read in rows.items():
-        kind = MetricKind.COUNTER if name.endswith("-total") else MetricKind.GAUGE
-        yield LiveMetric(name, group, _Reading(subject, read, clock), kind, tags=tags)
+        yield LiveMetric(name, group, _Reading(subject, read, clock), kind_of(name), tags=tags)

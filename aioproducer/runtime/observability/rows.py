@@ -1,4 +1,4 @@
-"""Metrics of a producer: a row per metric with name, kind and how it is read.
+"""Metrics of a producer: a row per metric with its name and how it is read.
 
 Nothing is computed until a metric is read. Names are those of Java's client, if it has the metric.
 Rates, means and peaks are those of the last `metrics_num_samples` samples. Java's metrics of the
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from aioproducer.runtime.send.whole_batch import WholeBatchAppender
     from aioproducer.runtime.tasks.transactions import TransactionTask
 
-_GAUGE, _COUNTER = MetricKind.GAUGE, MetricKind.COUNTER
 _NS = 1_000_000_000
 
 
@@ -93,13 +92,21 @@ class _View(NamedTuple):
         return sum(map(client.in_flight, self.engine.metadata.cluster.nodes))
 
 
+def kind_of(name: str) -> MetricKind:
+    """Return the kind of a metric of this name."""
+    return MetricKind.COUNTER if name.endswith("-total") else MetricKind.GAUGE
+
+
 class _Row(NamedTuple):
     """One metric of the producer as a whole."""
 
     name: str
-    kind: MetricKind
     read: Callable[[_View], float]
     description: str
+
+    @property
+    def kind(self) -> MetricKind:
+        return kind_of(self.name)
 
     def value(self, engine: Measured, now: float) -> float:
         return self.read(_View(engine, now))
@@ -113,7 +120,6 @@ def _transaction_row(kind: OperationKind) -> _Row:
     name = kind.name.lower().replace("_", "-")
     return _Row(
         f"txn-{name}-time-ns-total",
-        _COUNTER,
         lambda view: view.transaction_ns(kind),
         f"Time in {kind.value}(), in ns",
     )
@@ -123,251 +129,186 @@ def _authentication_rows(name: str, total: str) -> tuple[_Row, _Row]:
     """Return the rows of authentications (KIP-368), by TLS or by SASL."""
     what = f"{name.replace('-', ' ')}s".capitalize()
     return (
-        _Row(f"{name}-rate", _GAUGE, lambda v: v.connections(total), f"{what} per second"),
-        _Row(f"{name}-total", _COUNTER, lambda v: getattr(v.io_stats, total), what),
+        _Row(f"{name}-rate", lambda v: v.connections(total), f"{what} per second"),
+        _Row(f"{name}-total", lambda v: getattr(v.io_stats, total), what),
     )
 
 
 PRODUCER_ROWS = (
-    _Row(
-        "batch-size-avg", _GAUGE, lambda v: v.mean("bytes_sent", "batches_sent"), "Bytes per batch"
-    ),
-    _Row(
-        "batch-size-max", _GAUGE, lambda v: v.stats.peak("batch_size_max", v.now), "Largest batch"
-    ),
-    _Row("batch-total", _COUNTER, lambda v: v.stats.batches_sent, "Batches sent"),
-    _Row("batch-byte-total", _COUNTER, lambda v: v.stats.bytes_sent, "Bytes of the batches sent"),
-    _Row("batch-split-rate", _GAUGE, lambda v: v.rate("batches_split"), "Batches split per second"),
-    _Row("batch-split-total", _COUNTER, lambda v: v.stats.batches_split, "Batches split"),
+    _Row("batch-size-avg", lambda v: v.mean("bytes_sent", "batches_sent"), "Bytes per batch"),
+    _Row("batch-size-max", lambda v: v.stats.peak("batch_size_max", v.now), "Largest batch"),
+    _Row("batch-total", lambda v: v.stats.batches_sent, "Batches sent"),
+    _Row("batch-byte-total", lambda v: v.stats.bytes_sent, "Bytes of the batches sent"),
+    _Row("batch-split-rate", lambda v: v.rate("batches_split"), "Batches split per second"),
+    _Row("batch-split-total", lambda v: v.stats.batches_split, "Batches split"),
     _Row(
         "compression-rate-avg",
-        _GAUGE,
         lambda v: v.mean("bytes_sent", "uncompressed_bytes"),
         "Size of batches after compression, as a part of that before",
     ),
     _Row(
         "record-queue-time-avg",
-        _GAUGE,
         lambda v: v.mean_ms("queue_time", "batches_sent"),
         "How long batches were queued, in ms",
     ),
     _Row(
         "record-queue-time-max",
-        _GAUGE,
         lambda v: v.peak_ms("queue_time_max"),
         "The longest time a batch was queued, in ms",
     ),
     _Row(
         "record-size-avg",
-        _GAUGE,
         lambda v: v.mean("uncompressed_bytes", "records_sent"),
         "Bytes per record",
     ),
     _Row(
         "record-size-max",
-        _GAUGE,
         lambda v: v.stats.peak("record_size_max", v.now),
         "Largest record, in bytes before compression",
     ),
-    _Row("record-send-rate", _GAUGE, lambda v: v.rate("records_sent"), "Records sent per second"),
-    _Row("record-send-total", _COUNTER, lambda v: v.stats.records_appended, "Records accepted"),
+    _Row("record-send-rate", lambda v: v.rate("records_sent"), "Records sent per second"),
+    _Row("record-send-total", lambda v: v.stats.records_appended, "Records accepted"),
     _Row(
-        "record-acknowledged-total",
-        _COUNTER,
-        lambda v: v.stats.records_acknowledged,
-        "Records acknowledged",
+        "record-acknowledged-total", lambda v: v.stats.records_acknowledged, "Records acknowledged"
     ),
-    _Row("record-retry-rate", _GAUGE, lambda v: v.rate("records_retried"), "Retries per second"),
-    _Row("record-retry-total", _COUNTER, lambda v: v.stats.records_retried, "Records sent again"),
-    _Row("record-error-rate", _GAUGE, lambda v: v.rate("records_failed"), "Failures per second"),
-    _Row("record-error-total", _COUNTER, lambda v: v.stats.records_failed, "Records that failed"),
+    _Row("record-retry-rate", lambda v: v.rate("records_retried"), "Retries per second"),
+    _Row("record-retry-total", lambda v: v.stats.records_retried, "Records sent again"),
+    _Row("record-error-rate", lambda v: v.rate("records_failed"), "Failures per second"),
+    _Row("record-error-total", lambda v: v.stats.records_failed, "Records that failed"),
     _Row(
         "unretrieved-failure-total",
-        _COUNTER,
         lambda v: v.stats.unretrieved_failures,
         "Failed records whose errors were not retrieved",
     ),
     _Row(
         "records-per-batch-avg",
-        _GAUGE,
         lambda v: _ratio(v.stats.records_sent, v.stats.batches_sent),
         "Records per batch since the start",
     ),
     _Row(
         "records-per-request-avg",
-        _GAUGE,
         lambda v: v.mean("records_sent", "requests_sent"),
         "Records per Produce request",
     ),
     _Row(
         "request-latency-avg",
-        _GAUGE,
         lambda v: v.mean_ms("latency", "responses"),
         "How long Produce requests took, in ms",
     ),
     _Row(
         "request-latency-max",
-        _GAUGE,
         lambda v: v.peak_ms("latency_max"),
         "The longest a Produce request took, in ms",
     ),
     _Row(
         "produce-throttle-time-avg",
-        _GAUGE,
         lambda v: v.mean_ms("throttle_time", "responses"),
         "How long brokers throttled Produce requests, in ms",
     ),
     _Row(
         "produce-throttle-time-max",
-        _GAUGE,
         lambda v: v.peak_ms("throttle_time_max"),
         "The longest a broker throttled a Produce request, in ms",
     ),
-    _Row("requests-in-flight", _GAUGE, lambda v: v.in_flight, "Requests without an answer"),
-    _Row("request-rate", _GAUGE, lambda v: v.node_rate("requests"), "Requests per second"),
-    _Row("request-total", _COUNTER, lambda v: v.sum("requests"), "Requests sent"),
-    _Row(
-        "produce-request-total",
-        _COUNTER,
-        lambda v: v.stats.requests_sent,
-        "Produce requests sent",
-    ),
+    _Row("requests-in-flight", lambda v: v.in_flight, "Requests without an answer"),
+    _Row("request-rate", lambda v: v.node_rate("requests"), "Requests per second"),
+    _Row("request-total", lambda v: v.sum("requests"), "Requests sent"),
+    _Row("produce-request-total", lambda v: v.stats.requests_sent, "Produce requests sent"),
     _Row(
         "request-size-avg",
-        _GAUGE,
         lambda v: _ratio(v.node_rate("bytes_out"), v.node_rate("requests")),
         "Bytes per request",
     ),
     _Row(
         "request-size-max",
-        _GAUGE,
         lambda v: max((node.peak("request_size_max", v.now) for node in v.nodes), default=0.0),
         "Largest request",
     ),
-    _Row("response-rate", _GAUGE, lambda v: v.node_rate("responses"), "Answers per second"),
-    _Row("response-total", _COUNTER, lambda v: v.sum("responses"), "Answers to all requests"),
+    _Row("response-rate", lambda v: v.node_rate("responses"), "Answers per second"),
+    _Row("response-total", lambda v: v.sum("responses"), "Answers to all requests"),
     _Row(
         "network-io-rate",
-        _GAUGE,
         lambda v: v.node_rate("requests") + v.node_rate("responses"),
         "Requests and answers per second",
     ),
     _Row(
-        "network-io-total",
-        _COUNTER,
-        lambda v: v.sum("requests") + v.sum("responses"),
-        "Requests and answers",
+        "network-io-total", lambda v: v.sum("requests") + v.sum("responses"), "Requests and answers"
     ),
-    _Row("outgoing-byte-rate", _GAUGE, lambda v: v.node_rate("bytes_out"), "Bytes sent per second"),
-    _Row("outgoing-byte-total", _COUNTER, lambda v: v.sum("bytes_out"), "Bytes of all requests"),
-    _Row("incoming-byte-rate", _GAUGE, lambda v: v.node_rate("bytes_in"), "Bytes read per second"),
-    _Row("incoming-byte-total", _COUNTER, lambda v: v.sum("bytes_in"), "Bytes of all answers"),
+    _Row("outgoing-byte-rate", lambda v: v.node_rate("bytes_out"), "Bytes sent per second"),
+    _Row("outgoing-byte-total", lambda v: v.sum("bytes_out"), "Bytes of all requests"),
+    _Row("incoming-byte-rate", lambda v: v.node_rate("bytes_in"), "Bytes read per second"),
+    _Row("incoming-byte-total", lambda v: v.sum("bytes_in"), "Bytes of all answers"),
     _Row(
         "connection-creation-rate",
-        _GAUGE,
         lambda v: v.connections("connections_created"),
         "Connections opened per second",
     ),
     _Row(
-        "connection-creation-total",
-        _COUNTER,
-        lambda v: v.io_stats.connections_created,
-        "Connections opened",
+        "connection-creation-total", lambda v: v.io_stats.connections_created, "Connections opened"
     ),
     _Row(
         "connection-close-rate",
-        _GAUGE,
         lambda v: v.connections("connections_closed"),
         "Connections ended per second",
     ),
-    _Row(
-        "connection-close-total",
-        _COUNTER,
-        lambda v: v.io_stats.connections_closed,
-        "Connections ended",
-    ),
-    _Row(
-        "connection-count",
-        _GAUGE,
-        lambda v: v.io_stats.open_connections,
-        "Connections that are open",
-    ),
+    _Row("connection-close-total", lambda v: v.io_stats.connections_closed, "Connections ended"),
+    _Row("connection-count", lambda v: v.io_stats.open_connections, "Connections that are open"),
     *_authentication_rows("successful-authentication", "authentications"),
     *_authentication_rows("failed-authentication", "failed_authentications"),
     *_authentication_rows("successful-reauthentication", "renewals"),
     *_authentication_rows("failed-reauthentication", "failed_renewals"),
     _Row(
         "successful-authentication-no-reauth-total",
-        _COUNTER,
         lambda v: v.io_stats.endless_authentications,
         "Authentications that a broker wants no renewal of",
     ),
     _Row(
         "reauthentication-latency-avg",
-        _GAUGE,
         lambda v: 1000 * v.io_stats.mean("renewal_time", "renewals", v.now),
         "How long renewals of authentications took, in ms",
     ),
     _Row(
         "reauthentication-latency-max",
-        _GAUGE,
         lambda v: 1000 * v.io_stats.peak("renewal_time_max", v.now),
         "The longest a renewal of an authentication took, in ms",
     ),
-    _Row("buffer-total-bytes", _GAUGE, lambda v: v.engine.pool.total, "Memory for records"),
-    _Row("buffer-available-bytes", _GAUGE, lambda v: v.engine.pool.available, "Memory left"),
-    _Row(
-        "buffer-exhausted-rate", _GAUGE, lambda v: v.rate("buffer_exhausted"), "Refusals per second"
-    ),
+    _Row("buffer-total-bytes", lambda v: v.engine.pool.total, "Memory for records"),
+    _Row("buffer-available-bytes", lambda v: v.engine.pool.available, "Memory left"),
+    _Row("buffer-exhausted-rate", lambda v: v.rate("buffer_exhausted"), "Refusals per second"),
     _Row(
         "buffer-exhausted-total",
-        _COUNTER,
         lambda v: v.stats.buffer_exhausted,
         "Records refused because no memory became free in time",
     ),
-    _Row("bufferpool-wait-total", _COUNTER, lambda v: v.stats.buffer_waits, "Waits for memory"),
+    _Row("bufferpool-wait-total", lambda v: v.stats.buffer_waits, "Waits for memory"),
     _Row(
         "bufferpool-wait-time-seconds-total",
-        _COUNTER,
         lambda v: v.stats.buffer_wait_time,
         "Time with a wait for memory, in seconds",
     ),
     _Row(
         "bufferpool-wait-time-ns-total",
-        _COUNTER,
         lambda v: v.stats.buffer_wait_time * _NS,
         "Time with a wait for memory, in ns",
     ),
     _Row(
         "bufferpool-wait-ratio",
-        _GAUGE,
         lambda v: v.engine.buffer_wait_ratio(),
         "The part of the time in which calls waited for memory",
     ),
-    _Row(
-        "waiting-threads", _GAUGE, lambda v: v.engine.appender.waiting, "Calls in line for memory"
-    ),
-    _Row(
-        "flush-time-ns-total",
-        _COUNTER,
-        lambda v: v.stats.flush_time * _NS,
-        "Time in flush(), in ns",
-    ),
+    _Row("waiting-threads", lambda v: v.engine.appender.waiting, "Calls in line for memory"),
+    _Row("flush-time-ns-total", lambda v: v.stats.flush_time * _NS, "Time in flush(), in ns"),
     _Row(
         "metadata-wait-time-ns-total",
-        _COUNTER,
         lambda v: v.stats.metadata_wait_time * _NS,
         "Time in which calls waited for metadata, in ns",
     ),
     _Row(
         "metadata-age",
-        _GAUGE,
         lambda v: v.now - v.engine.metadata.refreshed_at,
         "Seconds since the metadata were refreshed",
     ),
-    _Row(
-        "metadata-version", _GAUGE, lambda v: v.engine.metadata.version, "Version of the metadata"
-    ),
+    _Row("metadata-version", lambda v: v.engine.metadata.version, "Version of the metadata"),
     *map(_transaction_row, OperationKind),
 )
 """Metrics without tags; `record-send-total` counts accepted records, before the first attempt."""
