@@ -31,9 +31,6 @@ def advised(
     """Return the failure of a dial or a connection, with advice if it has none.
 
     Args:
-        error: the failure.
-        node: the broker.
-        bootstrap_hosts: the hosts of the bootstrap servers.
         answered: whether a broker has answered at that address before.
         is_bootstrap: whether the address is in `bootstrap_servers` too.
     """
@@ -77,7 +74,6 @@ def advertised_advice(node: Node, bootstrap_hosts: Collection[str], *, unresolve
     """Return advice for an advertised address that cannot be used from here.
 
     Args:
-        node: the broker.
         bootstrap_hosts: the hosts of the bootstrap servers, which can be reached.
         unresolved: whether the name has no address here.
     """

@@ -20,12 +20,10 @@ class InFlightRequest:
     """A request that is being written, or has no response yet.
 
     Attributes:
-        kind: the class of the message.
         buffers: kept alive until the response.
         deadline: loop time in seconds, as is `sent_at`.
         on_end: called with the outcome, for a response at once (a future's callback runs one loop
             iteration later). Either this or `future` is set.
-        future: completed with the outcome.
         end: position of its last byte in the byte stream of the connection.
         recognise: decodes the received bytes if they are exactly a plain response; returns None for
             any other, which is decoded fully. This is faster than decoding.

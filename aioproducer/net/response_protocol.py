@@ -23,7 +23,6 @@ class ResponseProtocol(asyncio.Protocol):
     """Passes received bytes to `on_data` before the streams get them.
 
     Args:
-        streams: the previous protocol.
         on_data: handles bytes; returns how many it used, from the first one on.
 
     Attributes:

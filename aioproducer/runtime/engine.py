@@ -93,8 +93,6 @@ class ProducerEngine:
     """The implementation of a started `Producer`.
 
     Args:
-        config: the producer's options.
-        loop: the loop of its tasks.
         dialer: opens connections; made from the options when left out.
         rng: for jitter and partition choice; a seeded one makes a run repeatable.
         wall_ms: the clock for record timestamps, ms.

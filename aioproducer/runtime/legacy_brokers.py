@@ -28,7 +28,6 @@ def refuse_what_they_lack(config: ProducerConfig, produce_version: int | None) -
     """Raise if the connected brokers do not support an option.
 
     Args:
-        config: the options.
         produce_version: the highest version of Produce they support; None if not known.
 
     Raises:

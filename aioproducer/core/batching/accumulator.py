@@ -58,16 +58,9 @@ class RecordAccumulator:
     """Collects records into batches and hands out those that are due.
 
     Args:
-        settings: see `AccumulatorSettings`.
-        pool: the memory of the batches.
-        metadata: source of leaders; topics in use are added to it.
-        sequencer: decides whether a batch may be sent, and numbers it.
         owner: stored in each batch for the runtime.
-        on_unretrieved: see `ProducerBatch`.
 
     Attributes:
-        sequencer: the sequencer, for its producer id and sequences.
-        readiness: the partitions that are ready, for the sender.
         pinned: the batches that a transport holds or is about to get.
     """
 

@@ -44,7 +44,6 @@ class AdaptiveLinger:
         """Return whether the lingering batches should be sent now.
 
         Args:
-            incomplete: the batches without an outcome.
             lingering: how many of them linger.
             lingered: whether a linger ends by the clock now.
         """

@@ -41,7 +41,6 @@ class RackPreference:
 
     Args:
         rack: the client's rack; empty for no preference.
-        nodes: returns the current brokers.
     """
 
     def __init__(self, rack: str = "", nodes: Callable[[], Mapping[int, Node]] = dict) -> None:
@@ -82,9 +81,6 @@ class BuiltInPartitioner:
     Args:
         sticky_batch_size: bytes for one partition before the next one; at least 1, hence
             `max(1, batch_size)`.
-        adaptive: whether to weight by queue length (`partitioner_adaptive_partitioning_enable`).
-        rng: source of random choices.
-        rack_preference: the preferred partitions.
     """
 
     def __init__(
@@ -135,8 +131,6 @@ class BuiltInPartitioner:
 
         Args:
             partition: the record's partition from `peek`; ignored if no longer current.
-            appended_bytes: size of the record.
-            topic: the topic, for the next choice.
             enable_switch: whether the partition's batch is ready to be sent. If not, the change
                 waits up to twice the size, to avoid partly filled batches.
         """

@@ -72,11 +72,9 @@ class Readiness:
         linger: seconds that a batch with room waits for records.
         leader_of: returns the leader of a partition, or None without a leader.
         is_expedited: returns whether batches must not linger now.
-        incomplete: the batches without an outcome.
 
     Attributes:
         adaptive_linger: the number of records that tasks await at once.
-        leaderless: ready partitions without a leader.
     """
 
     def __init__(

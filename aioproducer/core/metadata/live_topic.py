@@ -42,7 +42,6 @@ class LiveTopic:
     """A topic in use.
 
     Attributes:
-        name: the topic's name.
         used_at: loop time of its last use.
         asked: whether a request has included it.
         error: the error of the last response, None after a good one.
@@ -51,7 +50,6 @@ class LiveTopic:
         last_seen: the topic in the last response without an error.
         older_answers: number of responses in a row with lower leader epochs than known, without
             topic ids.
-        principal: returns the principal that brokers see, for error messages.
     """
 
     name: str

@@ -57,8 +57,6 @@ class MetadataFetch:
     """Content of a metadata request.
 
     Attributes:
-        topics: the topics to request.
-        allow_auto_create: whether the request may create them.
         partial: whether these are only some of the topics in use.
         early: whether these are new topics, which do not wait for the backoff of the others.
     """
@@ -80,9 +78,6 @@ class Metadata:
         max_age_s: refresh all topics when the last full response is older.
         max_idle_s: expire a topic that was not used for longer.
         backoff: the pause after requests that fail or change nothing.
-        allow_auto_create: whether a request for a topic may create it (KIP-487).
-        rng: jitter of the backoff.
-        principal: returns the principal that brokers see, for error messages.
     """
 
     __slots__ = (
@@ -299,8 +294,6 @@ class Metadata:
         """Apply a response; return False if it counts as a failure.
 
         Args:
-            response: the response of a broker.
-            now: loop time in seconds.
             reliable_epochs: False for responses below v9, whose leader epochs may be stale
                 (KAFKA-9212).
         """

@@ -38,7 +38,6 @@ class MetadataRequests:
     """Chooses the broker for each metadata request; at most one is in flight.
 
     Args:
-        metadata: decides when a request is due.
         rebootstrap_after: seconds without metadata from known brokers before a rebootstrap; None
             for never.
     """

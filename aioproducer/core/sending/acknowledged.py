@@ -21,7 +21,6 @@ class LostRecords(NamedTuple):
     """An acknowledged offset was assigned again.
 
     Attributes:
-        topic_partition: The partition.
         acknowledged: The last offset that had been acknowledged.
         assigned: The offset that was assigned now.
     """
@@ -43,7 +42,6 @@ class ExpiredProducer(NamedTuple):
     """A broker refused the next sequence although it had acknowledged the previous one.
 
     Attributes:
-        topic_partition: The partition.
         acknowledged: The last acknowledged offset, or None if unknown.
         log_start: The log start offset of the broker, or None if unknown.
     """
@@ -114,7 +112,6 @@ class AcknowledgedOffsets:
         """Report that a broker does not have the last batch that it acknowledged.
 
         Args:
-            place: the partition.
             log_start: its log start offset; negative if the broker reported none.
         """
         last = self._last.get(place)

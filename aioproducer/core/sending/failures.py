@@ -24,15 +24,7 @@ if TYPE_CHECKING:
 def expiry_of(
     batch: ProducerBatch, wait: Wait, metadata: Metadata, *, timeout: float, now: float
 ) -> DeliveryTimeoutError:
-    """Return the error of a batch that was not acknowledged within its delivery timeout.
-
-    Args:
-        batch: the batch.
-        wait: what it was waiting for.
-        metadata: explains problems of the topic, the cluster and the connections.
-        timeout: the delivery timeout in seconds.
-        now: loop time in seconds.
-    """
+    """Return the error of a batch that was not acknowledged within its delivery timeout."""
     topic, partition = batch.topic_partition
     reason = metadata.explain(topic, partition)
     if wait.error is not None:
@@ -74,11 +66,8 @@ def failure_outcome(
     """Return the outcome of a failed batch.
 
     Args:
-        batch: The batch.
-        error: Why it failed.
         record_errors: The errors of the records that caused the failure; None if the batch failed
             as a whole.
-        now: Loop time in seconds, if known.
     """
     node_id = error.node_id
     topic, partition = batch.topic_partition

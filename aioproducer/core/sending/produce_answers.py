@@ -66,11 +66,6 @@ def named_record_errors(
 
     Empty if some records caused it and the response does not name them (brokers before Kafka 2.4);
     None if the error is about the whole batch.
-
-    Args:
-        answer: A response with an error.
-        count: The record count of the batch.
-        action: The action for the error.
     """
     if action not in {ProduceAction.SPLIT, ProduceAction.FAIL}:
         return None
@@ -102,7 +97,6 @@ def decode_plain_acknowledgement(
     Args:
         prefix: `ProduceRequestTemplate.acknowledgement_prefix` of the request.
         suffix: `ACKNOWLEDGEMENT_SUFFIX`.
-        data: the received bytes.
     """
     at = len(prefix)
     if len(data) != at + POSITION.size + len(suffix):

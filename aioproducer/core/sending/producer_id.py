@@ -46,13 +46,7 @@ class IdentityFailure(Enum):
 
 
 class ProducerIdRequests:
-    """The requests for a producer id; at most one is in flight.
-
-    Args:
-        sequencer: keeps the identity.
-        backoff: the pause before a failed request is repeated.
-        rng: jitter of the backoff.
-    """
+    """The requests for a producer id; at most one is in flight."""
 
     def __init__(
         self, sequencer: Sequencer, backoff: ExponentialBackoff, rng: random.Random

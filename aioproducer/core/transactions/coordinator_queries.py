@@ -85,8 +85,6 @@ class CoordinatorQuery(Generic[_T]):
     """One request and the reader of its response.
 
     Attributes:
-        request_type: the class of its message.
-        make: builds the message of a version.
         read: returns the result of a response, or raises its error.
         coordinator: key of the coordinator; None for any broker.
         min_version: the first version that supports it.

@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 
 
 class CoordinatorRequests:
-    """Chooses the node of transactional requests; at most one is in flight.
-
-    Args:
-        manager: the state of the transactions.
-        coordinator_session: the source of requests.
-        metadata: the brokers; refreshed when a coordinator is not among them.
-        accumulator: the batches of the transaction.
-    """
+    """Chooses the node of transactional requests; at most one is in flight."""
 
     def __init__(
         self,

@@ -67,14 +67,7 @@ _DECIDES_RENEWAL = frozenset({Reaction.RETRY, Reaction.FIND_COORDINATOR, Reactio
 
 
 class CoordinatorSession:
-    """Makes the requests of a `TransactionManager` and reads their responses.
-
-    Args:
-        manager: decides which request is due and handles the outcomes.
-        backoff: the pause before a retry.
-        rng: jitter of the backoff.
-        principal: returns the principal that brokers see, for error messages.
-    """
+    """Makes the requests of a `TransactionManager` and reads their responses."""
 
     def __init__(
         self,
@@ -104,7 +97,6 @@ class CoordinatorSession:
         """Return the request to send now, if any.
 
         Args:
-            now: loop time.
             is_idle: whether no batch is without an outcome or on the wire.
         """
         if self._in_flight is not None or now < self._retry_at:

@@ -93,10 +93,8 @@ class TransactionManager:
     """The state machine of one transactional producer.
 
     Args:
-        transactional_id: the transactional id.
         timeout_ms: time after which the coordinator aborts an open transaction, in milliseconds.
         two_phase: whether to disable that timeout, for an external coordinator (KIP-939).
-        topic_ids: returns the known topic ids.
     """
 
     def __init__(

@@ -70,16 +70,11 @@ class TransactionalRequest:
     """One request to be sent.
 
     Attributes:
-        rpc: the kind of request.
-        request_type: the class of its message.
         coordinator: key of the coordinator that gets it, or that it searches.
         make: builds the message of a version.
         min_version: the first version that supports it.
         max_version: the last version that may be used; None for the message's last.
         node_id: the coordinator; None for any broker.
-        partitions: the partitions of an AddPartitionsToTxn or TxnOffsetCommit.
-        topic_ids: the topic ids for a TxnOffsetCommit.
-        group_id: the group of an AddOffsetsToTxn.
         advice: advice for the user if brokers do not support such a version.
     """
 

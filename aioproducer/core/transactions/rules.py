@@ -129,8 +129,6 @@ def reaction_to(
     """Return the reaction to an error code.
 
     Args:
-        rpc: the request.
-        code: the error code, not 0.
         ending: whether the transaction is being aborted already, or may have ended: requests are
             then retried, except that a refused EndTxn is fatal (KIP-890).
         may_be_committed: whether it may be committed, which a newer epoch does not undo.

@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 
 class TransactionalSequencer(IdempotentSequencer):
-    """Numbers the batches of transactions.
-
-    Args:
-        max_in_flight: see `IdempotentSequencer`.
-        transactions: decides whether a batch may be sent, and has the identity.
-    """
+    """Numbers the batches of transactions."""
 
     identity: ProducerIdentity | None
 

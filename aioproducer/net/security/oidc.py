@@ -76,10 +76,8 @@ class TokenEndpoint:
     """Client of a token endpoint.
 
     Args:
-        settings: The endpoint and its options.
         extensions: SASL extensions to send with each token.
         assertions: Creates assertions, if they replace a secret.
-        rng: Jitter of the backoff.
 
     Raises:
         ConfigError: `httpx` is not installed.

@@ -22,8 +22,6 @@ async def uses_tls(dialer: Dialer, address: Address, host: str) -> bool:
     """Return whether the peer accepts a TLS handshake; verifies nothing.
 
     Args:
-        dialer: connects without TLS.
-        address: the address to connect to.
         host: the name of the broker, for SNI.
     """
     try:

@@ -71,12 +71,8 @@ class BulkRun:
     """The rows of one call.
 
     Args:
-        engine: the producer's engine.
         spares: errors of refused rows that do not fail the transaction: the caller commits without
             these rows.
-
-    Attributes:
-        result: the outcomes so far.
     """
 
     def __init__(
@@ -142,10 +138,7 @@ class BulkRun:
         """Append rows, in order; raises only errors that concern all of them.
 
         Args:
-            rows: the source.
             topic: the topic of rows without one.
-            start: index of the first row.
-            stop: index after the last row.
             number: index of row 0 in the result.
         """
         if self._gathering is None:

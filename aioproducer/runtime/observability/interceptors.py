@@ -38,9 +38,7 @@ class InterceptorChain:
     """The interceptors of one producer.
 
     Args:
-        interceptors: in the order of calls.
         listeners: other objects that may have `on_cluster`, such as serializers.
-        loop: the loop in which calls are scheduled.
     """
 
     def __init__(

@@ -28,9 +28,7 @@ class MetricsReporting:
     """The metrics reporters of one producer.
 
     Args:
-        reporters: in the order of calls; see `aioproducer.metrics.reporters`.
         live: returns all metrics; an unchanged metric is equal to that of the call before.
-        loop: the loop in which reporters are called.
     """
 
     def __init__(

@@ -56,13 +56,8 @@ class TelemetryReporter:
     """The telemetry of one producer.
 
     Args:
-        client: sends the requests.
-        collect: returns all metrics with their values.
         resource: attributes of the client: its rack, its transactional id.
-        loop: the only clock for intervals.
         wall_ms: the clock for timestamps of pushed metrics, in ms.
-        request_timeout: seconds a broker may take.
-        rng: for the spread of first pushes.
     """
 
     def __init__(

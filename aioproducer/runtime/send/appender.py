@@ -79,11 +79,8 @@ class RecordAppender:
     """Append records for `Producer.send` and similar calls.
 
     Attributes:
-        batch_appender: finds or opens the batches.
-        fast_path: the one for records that need no wait.
         serializing: the records whose serializers are still running, and later ones of their
             topics.
-        wall_ms: the default timestamp of records.
     """
 
     def __init__(

@@ -36,15 +36,7 @@ _BYTES_PER_TURN = 512 * 1024
 
 
 class BatchAppender:
-    """Put records into batches.
-
-    Args:
-        hashes_keys: see `FastPath`.
-        sticks: see `FastPath`.
-
-    Attributes:
-        fast_path: the one for records that need no wait.
-    """
+    """Put records into batches."""
 
     def __init__(
         self,

@@ -65,8 +65,6 @@ class DirectSends:
     """Sends batches of one record without a turn of the sender task.
 
     Args:
-        acks: as `timeout`, of every request; an answer must be due.
-        timeout: seconds a broker may take.
         may_leave: whether a record may leave now, see `SenderTask`; wakes that if not.
         wakeup: of the sender task, whose next turn is at the expiry of a sent batch at the latest.
         before_answer: called before an answer is handled.

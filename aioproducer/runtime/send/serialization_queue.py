@@ -33,10 +33,6 @@ class SerializationQueue:
     """The calls for each topic, beginning with the first unfinished serialization.
 
     `enter`, `is_queued` and `check_free` may be called in any thread, the rest in the loop.
-
-    Args:
-        loop: the producer's loop.
-        max_block: how long a call may wait, in seconds.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, max_block: float) -> None:
@@ -144,7 +140,6 @@ class Place:
     """One call in the queue of its topic; a context manager that leaves it.
 
     Attributes:
-        topic: the topic of the queue.
         turn: done when it is the call's turn; None while its own serializer waits.
         timeout: the timeout of the wait, once it has begun.
     """

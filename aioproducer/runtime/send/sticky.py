@@ -16,13 +16,7 @@ _UPDATE_S, _LEAST_S = 1e-4, 2e-3
 
 
 class StickyPartitioners:
-    """The built-in partitioners of a producer.
-
-    Args:
-        make: returns a new partitioner.
-        accumulator: gives the queue lengths.
-        latencies: gives the slow nodes.
-    """
+    """The built-in partitioners of a producer."""
 
     def __init__(
         self,

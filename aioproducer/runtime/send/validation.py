@@ -47,9 +47,6 @@ class PartitionChoice:
 
     The fast path may refuse a record after it has asked (no open batch has room). It leaves the
     choice here, for the slow path that takes the same record next.
-
-    Args:
-        choose: the partitioner.
     """
 
     __slots__ = ("_choose", "_kept")
@@ -78,12 +75,6 @@ class PartitionChoice:
 
 class RecordCheck:
     """Make an `OutgoingRecord` from the arguments of a call.
-
-    Args:
-        max_request_size: bytes a request may have.
-        pool: refuses records that are larger than the whole memory.
-        choice: chooses the partition of a record for which none is given.
-        wall_ms: the default timestamp of records.
 
     Attributes:
         takes_headers: whether the brokers can store headers.

@@ -62,7 +62,6 @@ class CoordinatorClient:
     Args:
         config: connection, time limits and backoff; options of records are ignored.
         dialer: opens connections; made from the options when left out.
-        rng: randomizes backoffs.
     """
 
     def __init__(
@@ -160,7 +159,6 @@ class CoordinatorClient:
         """Send a request that is encoded elsewhere; one attempt.
 
         Args:
-            node_id: The broker.
             encoded: Makes the request, for an `UndecodedAnswer`, from the versions that the broker
                 supports of each API.
 

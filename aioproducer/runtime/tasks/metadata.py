@@ -60,16 +60,8 @@ class MetadataTask(TurnTask):
     """Fetch metadata when it is due, and let callers wait for it.
 
     Args:
-        metadata: the state machine; the task listens to its events.
-        requests: decides when and to which broker requests are sent.
-        client: sends requests.
-        config: bootstrap servers, timeouts, recovery strategy.
-        loop: the only clock.
         on_update: called after every response that has updated the metadata.
         on_end: called with the cause if the task ends with an error.
-
-    Attributes:
-        waits: the waiting calls.
     """
 
     def __init__(

@@ -121,7 +121,6 @@ class MetadataWaiters:
         """Resume the callers whose result is decided, after a response or a failed attempt.
 
         Args:
-            now: loop time.
             topics: topics of the response; all when left out.
         """
         for topic in [*self._waiting, *self.also_wanted] if topics is None else topics:

@@ -76,19 +76,12 @@ class SenderTask(TurnTask):
     """Run a `Sender` on the producer's loop.
 
     Args:
-        sender: decides the actions.
-        client: sends requests.
-        metadata: gives topic ids.
-        encoder: encodes closed batches.
-        client_id: the client id of every request.
-        acks: 0, 1 or -1.
         request_timeout: seconds for a response; also the timeout in the Produce request.
         after_turn: called when a turn may have ended batches.
         on_event: called when a request has ended without a response.
         after_dispatch: called when a request was sent.
         before_answer: called before a response is handled; the callee has to cause a call of
             `turn_at` afterwards.
-        transactions: the transactions of the batches, if any.
         on_end: see `TurnTask`.
 
     Attributes:

@@ -64,14 +64,8 @@ class TransactionTask(TurnTask):
     """Run a `TransactionManager` on the producer's loop.
 
     Args:
-        manager: the state of the transactions.
-        coordinator_session: has the requests that the manager needs.
-        requests: decides when and to which broker they are sent.
-        client: sends requests.
-        accumulator: has the transaction's batches.
         timeout_s: seconds a call waits for its outcome.
         bound: the option of that timeout, for messages.
-        request_timeout: seconds a broker may take for a response.
         on_event: called when a call or a response may have caused work for another task.
         open_gate: called with whether records are accepted.
         on_end: see `TurnTask`.

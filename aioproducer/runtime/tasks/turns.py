@@ -16,7 +16,6 @@ class TurnTask:
 
     Args:
         name: the subject of the task, for its name and for errors.
-        loop: the producer's loop.
         on_end: called once when the task ends, with the cause, or None if it was stopped.
     """
 

@@ -133,9 +133,6 @@ def exposed_to(
     """Return the part of the login that can be read on the network; None for nothing.
 
     Args:
-        mechanism: The SASL mechanism.
-        host: The broker's host.
-        uses_tls: Whether the connection is encrypted.
         via: The host of the proxy; `localhost` is then the machine of the proxy.
     """
     if mechanism is None or uses_tls or (via is None and is_this_machine(host)):

@@ -42,9 +42,7 @@ class Scram:
     """The mechanisms SCRAM-SHA-256 and SCRAM-SHA-512.
 
     Args:
-        name: The mechanism.
         credentials: The source of user name and password, or token id and HMAC.
-        new_nonce: Creates nonces.
     """
 
     def __init__(
