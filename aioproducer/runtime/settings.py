@@ -15,7 +15,7 @@ from aioproducer.config.proxy_url import parse_proxy_url
 from aioproducer.core.batching.accumulator import AccumulatorSettings
 from aioproducer.core.metadata.metadata import NEVER_S, Metadata
 from aioproducer.core.metadata.requests import MetadataRequests
-from aioproducer.core.sending.idempotence import IdempotentSequencer, Sequencer
+from aioproducer.core.sending.idempotence import Sequencer
 from aioproducer.core.sending.sender import SenderSettings
 from aioproducer.core.transactions.coordinators import CoordinatorSession
 from aioproducer.core.transactions.manager import TransactionManager
@@ -175,14 +175,16 @@ def make_coordinator_session(
 
 
 def make_sequencer(config: ProducerConfig, transactions: TransactionManager | None) -> Sequencer:
-    """Make the sequencer of batches; one without effect if idempotence is off."""
+    """Make the sequencer of batches."""
     in_flight = config.max_in_flight_requests_per_connection
     if transactions is not None:
         return TransactionalSequencer(in_flight, transactions)
-    if not config.effective_idempotence:
-        return Sequencer()
     asked_for = "enable_idempotence" in config.explicitly_set
-    return IdempotentSequencer(in_flight, None if asked_for else _warn_without_idempotence)
+    return Sequencer(
+        in_flight,
+        None if asked_for else _warn_without_idempotence,
+        idempotent=config.effective_idempotence,
+    )
 
 
 def _warn_without_idempotence() -> None:

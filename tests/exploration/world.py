@@ -31,7 +31,6 @@ from aioproducer.core.sending.actions import (
 )
 from aioproducer.core.sending.idempotence import (
     REMEMBERED_S,
-    IdempotentSequencer,
     ProducerIdentity,
     Sequencer,
 )
@@ -331,7 +330,7 @@ class World:
             share(shared)
 
     def _make_sequencer(self) -> Sequencer:
-        return IdempotentSequencer(self.config.in_flight) if self.config.idempotent else Sequencer()
+        return Sequencer(self.config.in_flight, idempotent=self.config.idempotent)
 
     def _transactions(self) -> Any:
         return None
@@ -359,7 +358,7 @@ class World:
     def _use_up_sequences(self) -> None:
         """Client and brokers have written so many records that one sequence is left."""
         sequencer = self.sequencer
-        assert isinstance(sequencer, IdempotentSequencer)
+        assert sequencer.is_idempotent
         assert sequencer.identity is not None
         producer_id, epoch = sequencer.identity
         for partition, log in self.logs.items():

@@ -274,7 +274,7 @@ def leftovers(loop: VirtualLoop, network: SimNetwork) -> list[str]:
 _OUTLIVE_TOPICS = frozenset(
     {
         "Metadata._topic_ids",
-        "IdempotentSequencer._partitions",
+        "Sequencer._partitions",
         "AcknowledgedOffsets._last",
         "UnretrievedFailures._totals",
         "UnretrievedFailures._unwritten",

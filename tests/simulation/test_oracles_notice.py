@@ -22,7 +22,7 @@ from aioproducer.core.batching.buffer_pool import BufferPool
 from aioproducer.core.batching.partitioners import BuiltInPartitioner
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.acknowledged import AcknowledgedOffsets, LostRecords
-from aioproducer.core.sending.idempotence import IdempotentSequencer, _Partition
+from aioproducer.core.sending.idempotence import Sequencer, _Partition
 from aioproducer.core.sending.sender import Sender
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.core.transactions.rules import Rpc
@@ -362,11 +362,11 @@ def test_an_exception_in_the_sender_does_not_end_the_simulation(
 def test_a_producer_that_keeps_its_id_in_another_cluster_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def keep(self: IdempotentSequencer) -> None:
+    def keep(self: Sequencer) -> None:
         for partition in self._partitions.values():
             partition.begin_new_log()
 
-    monkeypatch.setattr(IdempotentSequencer, "on_other_cluster", keep)
+    monkeypatch.setattr(Sequencer, "on_other_cluster", keep)
     oracle = "producer_ids_are_the_clusters_own"
     seeds = itertools.islice(_seeds_of(REPLACEMENTS), 3)
     assert oracle in _oracles_that_notice(Setup(), oracle, seeds)
@@ -510,7 +510,7 @@ def test_a_batch_that_is_renumbered_on_the_wire_is_found_out() -> None:
 def test_sequences_that_go_on_in_a_new_topic_are_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(IdempotentSequencer, "on_recreated", lambda self, topic: None)
+    monkeypatch.setattr(Sequencer, "on_recreated", lambda self, topic: None)
     oracle = "no_epoch_goes_on_in_a_new_topic"
     assert oracle in _oracles_that_notice(Setup(), oracle, _seeds_of(RECREATIONS))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aioproducer.core.sending.idempotence import IdempotentSequencer, ProducerIdentity
+from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
 from aioproducer.types import TopicPartition
 from simulation.waiting import (
     Numbers,
@@ -50,7 +50,7 @@ def test_a_task_that_sleeps_although_it_was_woken_is_found_out(
 def test_batches_sent_together_before_the_first_acknowledgement_are_found_out(
     on_wire: tuple[bool, ...], newest: tuple[int, ...], log_is_new: bool, found: int
 ) -> None:
-    sequencer = IdempotentSequencer(5)
+    sequencer = Sequencer(5)
     sequencer.on_identity(ProducerIdentity(7, 0))
     partition = sequencer._partition(_WHERE)
     partition.newest, partition.log_is_new = newest, log_is_new

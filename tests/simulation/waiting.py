@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from aioproducer.core.sending.idempotence import IdempotentSequencer
-
 if TYPE_CHECKING:
     from aioproducer.runtime.engine import ProducerEngine
 
@@ -60,7 +58,7 @@ def _several_before_the_first(engine: ProducerEngine, now: float) -> Iterator[st
     A broker without state of the producer would accept the second after refusing the first.
     """
     sequencer = engine.accumulator.sequencer
-    if engine.transactions is not None or not isinstance(sequencer, IdempotentSequencer):
+    if engine.transactions is not None or not sequencer.is_idempotent:
         return
     for where, partition in sequencer._partitions.items():
         on_wire = sum(batch.on_wire for batch in partition.in_flight)

@@ -73,87 +73,6 @@ class ProducerIdentity(NamedTuple):
     epoch: int
 
 
-class Sequencer:
-    """Decides whether a batch may be sent, and assigns its sequence.
-
-    This base class is for a producer without idempotence: every batch may, without a sequence.
-    """
-
-    def on_opened(self, topic_partition: TopicPartition) -> None:
-        """Handle a new batch of this partition."""
-
-    def may_drain(self, batch: ProducerBatch, now: float, leader_epoch: int) -> bool:
-        """Return whether the first batch of a queue may be sent to the leader of that epoch."""
-        return True
-
-    def obstacle(self, batch: ProducerBatch) -> Obstacle:
-        """Return why the first batch of a queue is not sent; changes nothing."""
-        return Obstacle.TURN
-
-    @property
-    def coordinator_error(self) -> KafkaError | None:
-        """The last error of adding a partition at the transaction coordinator, if any."""
-        return None
-
-    def on_drained(self, batch: ProducerBatch) -> None:
-        """Assign a sequence to a batch that is sent for the first time."""
-
-    def on_acknowledged(self, batch: ProducerBatch, now: float) -> Sequence[ProducerBatch]:
-        """Handle an acknowledged batch; it is off the wire, or about to be.
-
-        Returns:
-            Earlier batches that wait for a retry and must fail: see `is_overtaken`.
-        """
-        return ()
-
-    def is_overtaken(self, batch: ProducerBatch) -> bool:
-        """Return whether a later batch is acknowledged and this one is certainly not written."""
-        return False
-
-    def on_failed(self, batch: ProducerBatch) -> None:
-        """Handle the final failure of a batch, which may be written if `possibly_persisted`."""
-
-    def may_renumber(self, batch: ProducerBatch) -> bool:
-        """Return whether a batch whose predecessor the broker does not have can be renumbered."""
-        return True
-
-    def on_out_of_order(self, batch: ProducerBatch) -> bool:
-        """Handle a missing predecessor; return whether the broker had acknowledged it."""
-        return False
-
-    def discard_identity(self, batch: ProducerBatch) -> bool:
-        """Drop a batch's producer id, which a broker refuses; return whether that is allowed."""
-        return False
-
-    def on_split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
-        """Replace a batch by its parts, which may leave out some of its records."""
-
-    def on_off_the_wire(self, topic_partition: TopicPartition) -> None:
-        """Handle the end of a request with a batch of this partition."""
-
-    def on_recreated(self, topic: str) -> None:
-        """Handle a recreated topic: none of its batches without an outcome is in the new log."""
-
-    def is_outdated(self, batch: ProducerBatch) -> bool:
-        """Return whether the batch's sequence belongs to the log of a deleted topic."""
-        return False
-
-    def on_other_cluster(self) -> None:
-        """Handle a switch to another cluster, which has no state of this producer."""
-
-    @property
-    def wants_identity(self) -> bool:
-        """Whether a producer id has to be requested."""
-        return False
-
-    def on_identity(self, identity: ProducerIdentity) -> None:
-        """Store a producer id from a broker."""
-
-    def disable_idempotence(self) -> bool:
-        """Turn idempotence off for brokers without producer ids; return whether that is allowed."""
-        return False
-
-
 class _Partition:
     __slots__ = (
         "acknowledged_at",
@@ -207,7 +126,7 @@ class _Partition:
         return batch.ordinal < self.newest and not batch.possibly_persisted
 
 
-class IdempotentSequencer(Sequencer):
+class Sequencer:
     """Numbers batches so that brokers write each once and in order.
 
     Args:
@@ -215,27 +134,42 @@ class IdempotentSequencer(Sequencer):
             last five.
         on_given_up: called when brokers give no producer ids and batches are sent without
             idempotence; None if that is not allowed.
+        idempotent: False for a producer without idempotence, whose batches get no numbers.
     """
 
-    def __init__(self, max_in_flight: int, on_given_up: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        max_in_flight: int,
+        on_given_up: Callable[[], None] | None = None,
+        *,
+        idempotent: bool = True,
+    ) -> None:
         self.identity: ProducerIdentity | None = None
+        self.is_idempotent: bool = idempotent
         self._max_in_flight = max_in_flight
         self._on_given_up = on_given_up
-        self._given_up = False
         self._partitions: dict[TopicPartition, _Partition] = {}
 
     @property
     def wants_identity(self) -> bool:
         """Whether a producer id has to be requested: at first, and after the last epoch."""
-        return self.identity is None and not self._given_up
+        return self.identity is None and self.is_idempotent
 
     def on_identity(self, identity: ProducerIdentity) -> None:
         """Store a producer id from a broker."""
         self.identity = identity
 
+    def on_opened(self, topic_partition: TopicPartition) -> None:
+        """Handle a new batch of this partition."""
+
+    @property
+    def coordinator_error(self) -> KafkaError | None:
+        """The last error of adding a partition at the transaction coordinator, if any."""
+        return None
+
     def may_drain(self, batch: ProducerBatch, now: float, leader_epoch: int) -> bool:
         """Return whether the batch may be sent now; see the rules above."""
-        if self._given_up:
+        if not self.is_idempotent:
             return True
         partition = self._partition(batch.topic_partition)
         if batch.has_sequence:
@@ -255,8 +189,8 @@ class IdempotentSequencer(Sequencer):
         )
 
     def obstacle(self, batch: ProducerBatch) -> Obstacle:
-        """Return why the first batch of a queue is not sent."""
-        if self._given_up:
+        """Return why the first batch of a queue is not sent; changes nothing."""
+        if not self.is_idempotent:
             return Obstacle.TURN
         partition = self._partitions.get(batch.topic_partition)
         in_flight = () if partition is None else partition.in_flight
@@ -267,13 +201,17 @@ class IdempotentSequencer(Sequencer):
 
     def on_drained(self, batch: ProducerBatch) -> None:
         """Assign a sequence to a batch that is sent for the first time."""
-        if not batch.has_sequence and not self._given_up:
+        if not batch.has_sequence and self.is_idempotent:
             partition = self._partition(batch.topic_partition)
             self._stamp(partition, batch)
             partition.in_flight.append(batch)
 
     def on_acknowledged(self, batch: ProducerBatch, now: float) -> Sequence[ProducerBatch]:
-        """Handle an acknowledged batch; see `Sequencer.on_acknowledged`."""
+        """Handle an acknowledged batch; it is off the wire, or about to be.
+
+        Returns:
+            Earlier batches that wait for a retry and must fail: see `is_overtaken`.
+        """
         partition = self._partitions.get(batch.topic_partition)
         if partition is None or not self._remove(partition, batch):
             return ()
@@ -302,9 +240,11 @@ class IdempotentSequencer(Sequencer):
         return partition is not None and partition.must_fail(batch)
 
     def on_failed(self, batch: ProducerBatch) -> None:
-        """Record the gap of a failed batch."""
-        partition = self._partition(batch.topic_partition)
-        if not self._remove(partition, batch) or batch.ordinal < partition.newest:
+        """Record the gap of a failed batch, which may be written if `possibly_persisted`."""
+        partition = self._partitions.get(batch.topic_partition)
+        if partition is None or not self._remove(partition, batch):
+            return
+        if batch.ordinal < partition.newest:
             return  # the next batch follows a later one
         if batch.possibly_persisted:
             partition.doubt(batch)
@@ -343,7 +283,7 @@ class IdempotentSequencer(Sequencer):
         return is_surprising
 
     def discard_identity(self, batch: ProducerBatch) -> bool:
-        """Drop a batch's producer id, so that another one is requested."""
+        """Drop a batch's producer id, which a broker refuses; return whether that is allowed."""
         if self.identity is not None and self.identity.producer_id == batch.producer_id:
             self.identity = None
         return True
@@ -399,7 +339,7 @@ class IdempotentSequencer(Sequencer):
         """Turn idempotence off if it is allowed and no batch without an outcome has a sequence."""
         if self._on_given_up is None or any(p.in_flight for p in self._partitions.values()):
             return False
-        self._given_up = True
+        self.is_idempotent = False
         self._on_given_up()
         return True
 

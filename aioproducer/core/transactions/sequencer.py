@@ -1,6 +1,6 @@
 """Sequence numbers of a transactional producer: only a new epoch restarts them.
 
-In contrast to `IdempotentSequencer`, the coordinator assigns producer id and epoch. A partition
+In contrast to `Sequencer`, the coordinator assigns producer id and epoch. A partition
 whose sequences are broken stays so until the next epoch, which comes with the next transaction. If
 the first batch in flight is refused as out of order, it fails, and its transaction fails with it.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioproducer.core.sending.idempotence import IdempotentSequencer, ProducerIdentity
+from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
 from aioproducer.core.sending.obstacles import Obstacle
 from aioproducer.errors import FatalTransactionError
 from aioproducer.types import TopicPartition
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aioproducer.errors import KafkaError
 
 
-class TransactionalSequencer(IdempotentSequencer):
+class TransactionalSequencer(Sequencer):
     """Numbers the batches of transactions."""
 
     identity: ProducerIdentity | None

@@ -155,7 +155,7 @@ class Core:
             rng=rng,
         )
         self.pool = BufferPool(memory, batch_size, HEADER_SIZE)
-        self.sequencer = sequencer or Sequencer()
+        self.sequencer = sequencer or Sequencer(5, idempotent=False)
         self.data_losses: list[TopicPartition] = []
         self.expired_producers: list[ExpiredProducer] = []
         self.accumulator = RecordAccumulator(

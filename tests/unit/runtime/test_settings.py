@@ -12,7 +12,7 @@ from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.core.batching.accumulator import AccumulatorSettings
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.actions import NoBrokerReady, Rebootstrap
-from aioproducer.core.sending.idempotence import IdempotentSequencer, Sequencer
+from aioproducer.core.sending.idempotence import Sequencer
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.metrics.sampling import Sampling
 from aioproducer.net.dial.dialer import TcpDialer
@@ -259,20 +259,23 @@ def test_a_client_starts_over_after_the_time_of_the_options(
 
 
 @pytest.mark.parametrize(
-    ("options", "kind"),
+    ("options", "kind", "is_idempotent"),
     [
-        ({}, IdempotentSequencer),
-        ({"enable_idempotence": True}, IdempotentSequencer),
-        ({"enable_idempotence": False}, Sequencer),
-        ({"acks": 1}, Sequencer),
-        ({"transactional_id": "txn"}, TransactionalSequencer),
+        ({}, Sequencer, True),
+        ({"enable_idempotence": True}, Sequencer, True),
+        ({"enable_idempotence": False}, Sequencer, False),
+        ({"acks": 1}, Sequencer, False),
+        ({"transactional_id": "txn"}, TransactionalSequencer, True),
     ],
 )
-def test_batches_are_numbered_as_the_options_say(options: dict[str, Any], kind: type) -> None:
+def test_batches_are_numbered_as_the_options_say(
+    options: dict[str, Any], kind: type[Sequencer], is_idempotent: bool
+) -> None:
     made = config(**options)
     transactions = make_transactions(made, dict)
     assert (transactions is not None) is ("transactional_id" in options)
-    assert type(make_sequencer(made, transactions)) is kind
+    sequencer = make_sequencer(made, transactions)
+    assert (type(sequencer), sequencer.is_idempotent) == (kind, is_idempotent)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from aioproducer.core.batching.accumulator import AccumulatorSettings
 from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.core.batching.outgoing import OutgoingRecord
-from aioproducer.core.sending.idempotence import IdempotentSequencer, ProducerIdentity
+from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.types import TopicPartition
 
@@ -433,7 +433,7 @@ def test_a_batch_that_is_handed_out_directly_is_as_if_it_had_been_drained(idempo
     def core() -> Core:
         if not idempotent:
             return Core(guarantee_order=True)
-        core = Core(guarantee_order=True, sequencer=IdempotentSequencer(5))
+        core = Core(guarantee_order=True, sequencer=Sequencer(5))
         core.sender.on_identity(ProducerIdentity(9, 3))
         core.append()
         (first,) = core.drain(1)
@@ -486,7 +486,7 @@ def test_no_batch_is_handed_out_directly_while_another_one_waits() -> None:
 
 
 def test_no_batch_is_handed_out_directly_where_its_sequence_does_not_allow_it() -> None:
-    core = Core(sequencer=IdempotentSequencer(5))
+    core = Core(sequencer=Sequencer(5))
     assert not may_go_directly(core)  # there is no producer id yet
     core.sender.on_identity(ProducerIdentity(9, 3))
     first = handed_out(core)

@@ -8,7 +8,7 @@ import pytest
 
 from aioproducer.core.sending.acknowledged import ExpiredProducer
 from aioproducer.core.sending.actions import Dispatch
-from aioproducer.core.sending.idempotence import IdempotentSequencer, ProducerIdentity, Sequencer
+from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
@@ -23,7 +23,7 @@ NOT_ENOUGH_REPLICAS, OUT_OF_ORDER, UNKNOWN_PRODUCER_ID = 19, 45, 59
 
 
 def core_with_acknowledged(offset: int, *, sequencer: Sequencer | None = None) -> Core:
-    core = Core((1,), sequencer=sequencer or IdempotentSequencer(5))
+    core = Core((1,), sequencer=sequencer or Sequencer(5))
     core.sender.on_identity(ProducerIdentity(9, 0))
     answer(core, sent(core), offset=offset)
     return core
@@ -126,6 +126,6 @@ def test_other_cluster_assigns_its_own_offsets() -> None:
 
 
 def test_batches_without_sequences_may_be_written_in_any_order() -> None:
-    core = core_with_acknowledged(41, sequencer=Sequencer())
+    core = core_with_acknowledged(41, sequencer=Sequencer(5, idempotent=False))
     answer(core, sent(core), offset=40)
     assert core.data_losses == []

@@ -7,7 +7,7 @@ import pytest
 from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.core.batching.outgoing import OutgoingRecord
 from aioproducer.core.sending import produce_answers
-from aioproducer.core.sending.idempotence import IdempotentSequencer, ProducerIdentity
+from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
 from aioproducer.core.sending.produce_rules import action_for
 from aioproducer.errors import (
     BatchRefusedError,
@@ -79,7 +79,7 @@ def refusal(code: int, bad: list[int]) -> ProduceResponse:
 def make_core(*, idempotent: bool = True, **options: object) -> Core:
     if not idempotent:
         return Core((1,), batch_size=4000, guarantee_order=True, **options)  # type: ignore[arg-type]
-    sequencer = IdempotentSequencer(5)
+    sequencer = Sequencer(5)
     core = Core((1,), batch_size=4000, sequencer=sequencer, **options)  # type: ignore[arg-type]
     core.sender.on_identity(ProducerIdentity(9, 0))
     return core

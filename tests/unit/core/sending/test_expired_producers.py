@@ -6,7 +6,7 @@ import pytest
 
 from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.core.sending.actions import Dispatch
-from aioproducer.core.sending.idempotence import REMEMBERED_S, IdempotentSequencer, ProducerIdentity
+from aioproducer.core.sending.idempotence import REMEMBERED_S, ProducerIdentity, Sequencer
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.errors import (
     NodeDisconnectedError,
@@ -26,7 +26,7 @@ A_DAY_S = 86_400.0
 
 def warm_core() -> Core:
     """Partition 0 has one acknowledged record under epoch 0; the next sequence is 1."""
-    core = Core((1,), sequencer=IdempotentSequencer(5), delivery_timeout=10.0)
+    core = Core((1,), sequencer=Sequencer(5), delivery_timeout=10.0)
     core.sender.on_identity(ProducerIdentity(9, 0))
     core.append()
     (dispatch,) = core.poll()

@@ -15,8 +15,8 @@ from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.core.sending.actions import RECHECK_S, Connect, Dispatch
 from aioproducer.core.sending.idempotence import (
     MAX_EPOCH,
-    IdempotentSequencer,
     ProducerIdentity,
+    Sequencer,
     sequence_after,
 )
 from aioproducer.core.sending.obstacles import Obstacle
@@ -49,7 +49,7 @@ INVALID_ID, UNKNOWN_TOPIC_ID = 49, 100
 
 
 def idempotent_core(**options: object) -> Core:
-    core = Core((1,), sequencer=IdempotentSequencer(5), **options)  # type: ignore[arg-type]
+    core = Core((1,), sequencer=Sequencer(5), **options)  # type: ignore[arg-type]
     core.sender.on_identity(ProducerIdentity(9, 0))
     return core
 
@@ -75,7 +75,7 @@ def stamps(batch: ProducerBatch) -> tuple[int, int, int]:
 
 
 def test_nothing_goes_out_before_the_producer_id_is_there() -> None:
-    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core = Core((1,), sequencer=Sequencer(5))
     batch = core.append()
     assert core.poll() == []
     assert core.identity_requests == 1
@@ -89,7 +89,7 @@ def test_nothing_goes_out_before_the_producer_id_is_there() -> None:
 
 
 def test_a_failed_request_for_the_id_is_repeated_after_the_backoff() -> None:
-    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core = Core((1,), sequencer=Sequencer(5))
     core.append()
     core.poll()
     core.sender.producer_id.on_sent()
@@ -109,7 +109,7 @@ def refuse_producer_id(core: Core) -> None:
 
 
 def test_a_record_fails_when_its_producer_may_not_have_an_id() -> None:
-    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core = Core((1,), sequencer=Sequencer(5))
     batch = core.append()
     refuse_producer_id(core)
     assert batch.outcome is not None
@@ -119,7 +119,7 @@ def test_a_record_fails_when_its_producer_may_not_have_an_id() -> None:
 
 
 def test_after_a_refused_producer_id_the_next_record_asks_again() -> None:
-    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core = Core((1,), sequencer=Sequencer(5))
     core.append()
     refuse_producer_id(core)
     core.now += 1.2
@@ -135,7 +135,7 @@ def test_after_a_refused_producer_id_the_next_record_asks_again() -> None:
 
 
 def test_a_refused_producer_id_fails_what_waits_for_it_and_nothing_in_flight() -> None:
-    core = Core((1, 1), sequencer=IdempotentSequencer(5))
+    core = Core((1, 1), sequencer=Sequencer(5))
     core.sender.on_identity(ProducerIdentity(9, MAX_EPOCH))
     core.append(0)
     (bad,) = core.poll()
@@ -154,7 +154,7 @@ def test_a_refused_producer_id_fails_what_waits_for_it_and_nothing_in_flight() -
 
 @pytest.mark.parametrize("error", [InvalidRequestError("no"), UnknownServerError("no")])
 def test_a_producer_id_that_is_refused_for_good_ends_the_producer(error: KafkaError) -> None:
-    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core = Core((1,), sequencer=Sequencer(5))
     core.append()
     core.poll()
     core.sender.producer_id.on_sent()
@@ -163,7 +163,7 @@ def test_a_producer_id_that_is_refused_for_good_ends_the_producer(error: KafkaEr
 
 
 def test_the_request_for_an_id_has_a_timer_while_every_node_backs_off() -> None:
-    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core = Core((1,), sequencer=Sequencer(5))
     core.append()
     core.nodes.unready = {1: inf, 2: core.now + 0.3, 3: core.now + 0.5}
     core.nodes.known = (2, 3)
@@ -174,7 +174,7 @@ def test_the_request_for_an_id_has_a_timer_while_every_node_backs_off() -> None:
 
 
 def test_the_request_for_an_id_has_a_timer_while_a_dial_drags_on() -> None:
-    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core = Core((1,), sequencer=Sequencer(5))
     core.append()
     core.nodes.unready = {1: inf, 2: inf, 3: inf}
     assert core.sender.poll(core.now, core.nodes)[-1] == Connect(1)
@@ -182,7 +182,7 @@ def test_the_request_for_an_id_has_a_timer_while_a_dial_drags_on() -> None:
 
 
 def test_an_identity_that_a_drain_gives_up_is_asked_for_in_the_same_turn() -> None:
-    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core = Core((1,), sequencer=Sequencer(5))
     core.sender.on_identity(ProducerIdentity(9, MAX_EPOCH))
     acknowledged(core)
     failing = core.append()
@@ -195,7 +195,7 @@ def test_an_identity_that_a_drain_gives_up_is_asked_for_in_the_same_turn() -> No
 
 
 def test_an_id_that_was_asked_for_before_the_cluster_changed_is_not_used() -> None:
-    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core = Core((1,), sequencer=Sequencer(5))
     batch = core.append()
     core.poll()
     core.sender.producer_id.on_sent()
@@ -293,7 +293,7 @@ def test_in_another_cluster_every_partition_waits_for_a_new_id() -> None:
 
 def test_where_brokers_give_no_ids_batches_go_out_without_if_that_may_be() -> None:
     reported: list[str] = []
-    core = Core((1,), sequencer=IdempotentSequencer(5, lambda: reported.append("without")))
+    core = Core((1,), sequencer=Sequencer(5, lambda: reported.append("without")))
     core.append()
     core.poll()
     core.sender.on_identity_failure(UnsupportedVersionError("no InitProducerId"), core.now)
@@ -307,7 +307,7 @@ def test_where_brokers_give_no_ids_batches_go_out_without_if_that_may_be() -> No
 
 
 def test_where_brokers_give_no_ids_a_producer_that_needs_them_fails() -> None:
-    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core = Core((1,), sequencer=Sequencer(5))
     core.append()
     core.poll()
     core.sender.on_identity_failure(UnsupportedVersionError("no InitProducerId"), core.now)
@@ -315,7 +315,7 @@ def test_where_brokers_give_no_ids_a_producer_that_needs_them_fails() -> None:
 
 
 def test_a_sequence_that_is_out_is_not_given_up() -> None:
-    core = Core((1,), sequencer=IdempotentSequencer(5, lambda: None))
+    core = Core((1,), sequencer=Sequencer(5, lambda: None))
     core.sender.on_identity(ProducerIdentity(9, 0))
     core.append()
     core.poll()
@@ -509,7 +509,7 @@ def test_out_of_order_after_a_retry_is_no_loss_and_no_bump() -> None:
 
 
 def test_a_bump_leaves_other_partitions_under_their_epoch_until_they_are_drained() -> None:
-    core = Core((1, 1), sequencer=IdempotentSequencer(5), delivery_timeout=5.0)
+    core = Core((1, 1), sequencer=Sequencer(5), delivery_timeout=5.0)
     core.sender.on_identity(ProducerIdentity(9, 0))
     core.append(0)
     (dispatch,) = core.poll()
@@ -527,7 +527,7 @@ def test_a_bump_leaves_other_partitions_under_their_epoch_until_they_are_drained
 
 
 def test_used_up_epochs_ask_for_a_new_producer_id() -> None:
-    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core = Core((1,), sequencer=Sequencer(5))
     core.sender.on_identity(ProducerIdentity(9, MAX_EPOCH))
     core.append()
     (dispatch,) = core.poll()
@@ -541,7 +541,7 @@ def test_used_up_epochs_ask_for_a_new_producer_id() -> None:
 
 
 def with_the_last_epoch() -> Core:
-    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core = Core((1,), sequencer=Sequencer(5))
     core.sender.on_identity(ProducerIdentity(9, MAX_EPOCH))
     acknowledged(core)
     return core
@@ -827,7 +827,7 @@ def test_batch_whose_producer_id_is_refused_is_sent_again_under_a_new_one() -> N
 
 
 def test_refusals_of_the_previous_producer_id_request_no_other_one() -> None:
-    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core = Core((1,), sequencer=Sequencer(5))
     core.sender.on_identity(ProducerIdentity(9, 0))
     acknowledged(core)
     first, second = sent(core), sent(core)

@@ -8,7 +8,7 @@ import pytest
 from support.liveness_rule import unattended
 
 from aioproducer.core.batching.batch import ProducerBatch
-from aioproducer.core.sending.idempotence import IdempotentSequencer, ProducerIdentity
+from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
 from aioproducer.core.sending.obstacles import Obstacle
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.errors import (
@@ -46,7 +46,7 @@ def test_a_batch_waits_for_a_connection_and_for_a_leader() -> None:
 
 
 def test_a_batch_waits_for_the_producer_id_and_its_expiry_says_why_there_is_none() -> None:
-    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core = Core((1,), sequencer=Sequencer(5))
     batch = core.append()
     core.poll()
     core.sender.producer_id.on_sent()
@@ -62,7 +62,7 @@ def test_a_batch_waits_for_the_producer_id_and_its_expiry_says_why_there_is_none
 
 
 def test_a_batch_waits_for_the_first_one_under_an_epoch() -> None:
-    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core = Core((1,), sequencer=Sequencer(5))
     core.sender.on_identity(ProducerIdentity(9, 0))
     core.append()
     core.poll()
@@ -87,7 +87,7 @@ def test_a_batch_waits_for_the_coordinator_with_the_error_of_the_request_for_its
 
 
 def test_a_retry_waits_for_the_new_id_and_a_later_batch_for_the_earlier_one() -> None:
-    core = Core((1,), sequencer=IdempotentSequencer(5))
+    core = Core((1,), sequencer=Sequencer(5))
     core.sender.on_identity(ProducerIdentity(9, 0))
     retried = core.append()
     (dispatch,) = core.poll()

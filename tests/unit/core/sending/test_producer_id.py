@@ -9,7 +9,7 @@ import pytest
 
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.core.sending.actions import RECHECK_S, Connect, RequestIdentity
-from aioproducer.core.sending.idempotence import IdempotentSequencer, ProducerIdentity
+from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
 from aioproducer.core.sending.producer_id import IdentityFailure, ProducerIdRequests
 from aioproducer.errors import (
     ClusterAuthorizationFailedError,
@@ -27,9 +27,9 @@ NOW = 100.0
 IDENTITY = ProducerIdentity(9, 0)
 
 
-def requests(sequencer: IdempotentSequencer | None = None) -> ProducerIdRequests:
+def requests(sequencer: Sequencer | None = None) -> ProducerIdRequests:
     backoff = ExponentialBackoff(0.1, 1.0, jitter=0)
-    return ProducerIdRequests(sequencer or IdempotentSequencer(5), backoff, Random(1))
+    return ProducerIdRequests(sequencer or Sequencer(5), backoff, Random(1))
 
 
 def test_an_id_is_wanted_until_a_request_for_it_is_in_flight() -> None:
@@ -95,7 +95,7 @@ def test_a_response_that_is_garbage_is_a_lost_connection() -> None:
 
 def test_where_idempotence_may_be_given_up_old_brokers_are_no_failure() -> None:
     given_up: list[bool] = []
-    of_id = requests(IdempotentSequencer(5, lambda: given_up.append(True)))
+    of_id = requests(Sequencer(5, lambda: given_up.append(True)))
     of_id.on_failure(NodeDisconnectedError("gone"), NOW)
     assert of_id.on_failure(UnsupportedVersionError("old"), NOW) is IdentityFailure.NOT_NEEDED
     assert (of_id.failures, of_id.last_error, of_id.is_wanted) == (0, None, False)
@@ -103,7 +103,7 @@ def test_where_idempotence_may_be_given_up_old_brokers_are_no_failure() -> None:
 
 
 def test_an_id_of_the_previous_cluster_is_not_taken() -> None:
-    sequencer = IdempotentSequencer(5)
+    sequencer = Sequencer(5)
     of_id = requests(sequencer)
     of_id.on_sent()
     of_id.on_other_cluster()

@@ -12,7 +12,7 @@ import pytest
 from aioproducer.core.batching.batch import BatchOutcome
 from aioproducer.core.batching.partitioners import NodeLatencies
 from aioproducer.core.sending.actions import Connect, Dispatch
-from aioproducer.core.sending.idempotence import IdempotentSequencer, ProducerIdentity
+from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
 from aioproducer.errors import (
     BatchRefusedError,
     DeliveryTimeoutError,
@@ -664,7 +664,7 @@ def test_batch_after_another_transaction_is_retried_after_a_short_backoff() -> N
 
 
 def test_after_a_fatal_answer_everything_fails_and_a_late_answer_is_harmless() -> None:
-    core = Core((1, 1), sequencer=IdempotentSequencer(5))
+    core = Core((1, 1), sequencer=Sequencer(5))
     core.sender.on_identity(ProducerIdentity(9, 0))
     first, second = core.append(0), core.append(1)
     core.accumulator.settings = replace(core.accumulator.settings, max_request_size=1)

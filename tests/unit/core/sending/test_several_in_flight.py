@@ -6,7 +6,7 @@ import pytest
 
 from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.core.sending.actions import Dispatch
-from aioproducer.core.sending.idempotence import IdempotentSequencer, ProducerIdentity
+from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
 from aioproducer.errors import (
     DeliveryTimeoutError,
     NodeDisconnectedError,
@@ -26,7 +26,7 @@ def stamp(batch: ProducerBatch) -> tuple[int, int]:
 
 def warm_core(leaders: tuple[int, ...] = (1,), **options: float) -> Core:
     """Partition 0 has one acknowledged record under epoch 0; the next sequence is 1."""
-    core = Core(leaders, sequencer=IdempotentSequencer(5), **options)  # type: ignore[arg-type]
+    core = Core(leaders, sequencer=Sequencer(5), **options)  # type: ignore[arg-type]
     core.sender.on_identity(ProducerIdentity(9, 0))
     core.append()
     (dispatch,) = core.poll()
@@ -62,7 +62,7 @@ def test_batches_in_flight_get_consecutive_sequences_and_succeed_in_order() -> N
 
 
 def test_a_partition_that_waits_for_its_first_answer_does_not_hold_up_others() -> None:
-    core = Core((1, 1), sequencer=IdempotentSequencer(5))
+    core = Core((1, 1), sequencer=Sequencer(5))
     core.sender.on_identity(ProducerIdentity(9, 0))
     core.append(0)
     (first,) = core.poll()

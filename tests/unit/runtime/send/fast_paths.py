@@ -84,7 +84,7 @@ class Bench:
             ),
             self.pool,
             self.metadata,
-            Sequencer(),
+            Sequencer(5, idempotent=False),
             owner=WakeUps(self.loop),
         )
         self.batches: dict[ProducerBatch, None] = {}
