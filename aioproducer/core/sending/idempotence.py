@@ -1,6 +1,6 @@
 """Sequence numbers, so that a retried batch is written exactly once (KIP-98, KIP-360).
 
-`IdempotentSequencer` keeps the producer id and epoch, and for each partition the assigned
+`Sequencer` keeps the producer id and epoch, and for each partition the assigned
 sequences, the batches that have them, and when they restart under a newer epoch.
 
 A partition's batches with sequences and without an outcome are its `in_flight`, oldest first,

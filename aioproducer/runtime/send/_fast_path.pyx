@@ -2,7 +2,8 @@
 # cython: binding=False, embedsignature=False, auto_pickle=False
 """The fast path of `send()` in native code: from arguments to an appended record.
 
-`_fast_path_py.py` is the pure-Python implementation and has the contract. Also here: the object that `producer.send(...)` returns (`SendCall`). Of other native code only
+`_fast_path_py.py` is the pure-Python implementation and has the contract. Also here: the object
+that `producer.send(...)` returns (`SendCall`). Of other native code only
 `aioproducer.records._native` and `_delivery.pyx` are used.
 
 Ownership and lifetime
