@@ -446,7 +446,10 @@ class TransactionalWorld(World):
         numbers = [each.partition for each in request.partitions]
         match request.rpc:
             case Rpc.FIND_COORDINATOR:
-                return FindCoordinatorResponse(error_code=code, node_id=self.coordinator_at)
+                at = self.coordinator_at
+                return FindCoordinatorResponse(
+                    error_code=code, node_id=at, host=f"broker-{at}", port=9092
+                )
             case Rpc.INIT_PRODUCER_ID:
                 return InitProducerIdResponse(error_code=code)
             case Rpc.ADD_PARTITIONS:
