@@ -117,7 +117,8 @@ class Sender:
         self._metadata = metadata
         self._sequencer = sequencer
         self._settings = settings
-        self._offsets = AcknowledgedOffsets(on_data_loss, on_producer_expired)
+        self._on_data_loss = on_data_loss
+        self._offsets = AcknowledgedOffsets(self._on_lost, on_producer_expired)
         metadata.on_recreated = self._on_recreated
         metadata.on_other_cluster = self._on_other_cluster
         self.producer_id: ProducerIdRequests = ProducerIdRequests(
@@ -383,6 +384,11 @@ class Sender:
     def _on_recreated(self, topic: str) -> None:
         self._sequencer.on_recreated(topic)
         self._offsets.on_recreated(topic)
+
+    def _on_lost(self, lost: LostRecords) -> None:
+        if self._transactions is not None:  # the lost records may be of the open transaction
+            self._transactions.on_sequences_lost(str(lost))
+        self._on_data_loss(lost)
 
     def _abandon(self, transactions: TransactionManager) -> None:
         """Fail the unsent batches of a transaction that is being aborted (KIP-654)."""

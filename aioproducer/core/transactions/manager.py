@@ -357,7 +357,7 @@ class TransactionManager:
         self._fail_transaction(error)
 
     def on_sequences_lost(self, why: str) -> None:
-        """Handle invalid sequences, which only a new epoch can restart."""
+        """Handle lost records: fail their transaction, and renew the epoch of their sequences."""
         self._renew_to_be_sure |= not self.uses_v2
         if self._can_fail and (self.contents.begun or not self.uses_v2):
             self._fail_transaction(KafkaError(why))

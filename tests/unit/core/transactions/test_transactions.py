@@ -156,6 +156,18 @@ def test_v1_renews_the_epoch_for_a_topic_created_anew() -> None:
     produced(stage)
 
 
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_transaction_fails_whose_acknowledged_offset_is_assigned_again(level: int) -> None:
+    stage = Stage(level=level).begun()
+    produced(stage)
+    stage.core.log_end = 0
+    stage.core.append()
+    assert stage.deliver()
+    assert stage.core.data_losses
+    with pytest.raises(TransactionAbortableError, match="acknowledged records are lost"):
+        stage.manager.commit()
+
+
 def test_a_partition_under_a_new_producer_id_starts_with_one_batch() -> None:
     stage = Stage().begun()
     produced(stage)
