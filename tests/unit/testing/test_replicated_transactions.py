@@ -109,6 +109,22 @@ def test_a_marker_that_is_lost_before_it_is_replicated_is_written_again() -> Non
         assert cluster.only.log.end_offset == cluster.only.last_stable_offset == 2
 
 
+def test_a_marker_that_is_deleted_with_its_topic_is_written_to_the_new_one() -> None:
+    cluster = _Cluster()
+    producer = TransactionalProducer(cluster, V2_VERSIONS)
+    assert producer.initialize() == 0
+    _append(cluster.only, *producer.identity)
+    assert producer.add(0) == [0]
+    assert producer.end() == 0
+    cluster.delete_topic("t")
+    cluster.create_topic("t", TopicSpec(1, 2), assignments={0: [_LEADER, _FOLLOWER]})
+    cluster.advance(NOW_MS + RETRY_MS)
+    assert cluster.only.log.end_offset == 1
+    cluster.only.fetch(_FOLLOWER)
+    cluster.advance(NOW_MS + 2 * RETRY_MS)
+    assert cluster.transactions.transactions["tx"].state is TransactionState.COMPLETE_COMMIT
+
+
 def test_records_that_are_not_replicated_are_not_read() -> None:
     cluster = _Cluster()
     _append(cluster.only)

@@ -49,6 +49,7 @@ class MarkedLogs(Protocol):
 class _Written(NamedTuple):
     """A marker in a leader's log that is not replicated yet."""
 
+    partition: Partition
     leader_epoch: int
     end_offset: int
 
@@ -97,7 +98,8 @@ class Ending:
             transaction.unmarked.discard(where)
             return True
         written = self._written.get(where)
-        is_new = written is None or written.leader_epoch != partition.leader_epoch
+        # A topic that was created anew has another log.
+        is_new = written is None or written[:2] != (partition, partition.leader_epoch)
         if written is None or is_new:
             written = self._written[where] = self._write(partition, now_ms)
             cluster.notify(*where)
@@ -117,4 +119,4 @@ class Ending:
             ),
             now_ms,
         )
-        return _Written(partition.leader_epoch, end_offset)
+        return _Written(partition, partition.leader_epoch, end_offset)
