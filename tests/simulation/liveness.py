@@ -18,7 +18,13 @@ from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKi
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import BrokerError, NodeDisconnectedError
-from simulation.waiting import Numbers, broken_while_waiting, numbers_on_wire
+from simulation.waiting import (
+    MetadataSteps,
+    Numbers,
+    SentBatches,
+    broken_while_waiting,
+    numbers_on_wire,
+)
 from simulation.workload import LARGEST_BURST
 
 if TYPE_CHECKING:
@@ -62,6 +68,7 @@ class LivenessWatch:
         self._producers: list[SimProducer] = []
         self._epochs: dict[SimProducer, dict[tuple[UUID, int], int]] = {}
         self._numbers: dict[SimProducer, dict[tuple[tuple[int, ...], int], Numbers]] = {}
+        self._steps: dict[SimProducer, tuple[MetadataSteps, SentBatches]] = {}
         self._jumps = 0
 
     def add(self, producer: SimProducer) -> None:
@@ -73,6 +80,7 @@ class LivenessWatch:
 
         What is stranded stays so: it is found at the next long jump, or one of some short ones.
         """
+        self._check_steps()
         self._jumps += 1
         if jump_s < _LONG_JUMP_S and self._jumps % _CHECKED_EACH:
             return
@@ -96,16 +104,27 @@ class LivenessWatch:
                 self.violations += self._older_leaders(producer)
                 self.violations += self._renumbered(producer)
 
+    def _check_steps(self) -> None:
+        """Check what has happened since the last idle moment, however short the wait is."""
+        for producer in self._producers:
+            if producer.was_started and _is_running(producer.engine):
+                steps = self._steps.setdefault(producer, (MetadataSteps(), SentBatches()))
+                now = self._now()
+                broken = [text for each in steps for text in each.check(producer.engine, now)]
+                if len(self.violations) < _MOST_REPORTED:
+                    self.violations += [f"at {now:.3f}: {text}" for text in broken]
+
     def _older_leaders(self, producer: SimProducer) -> Iterator[str]:
-        """Leader epochs that go back while a topic keeps its id (KIP-320)."""
+        """Leader epochs that go back while a topic keeps its id, maybe missing for a while."""
         before = self._epochs.get(producer, {})
         topics = producer.engine.metadata.cluster.topics.values()
-        now = self._epochs[producer] = {
+        now = {
             (topic.topic_id, each.partition): each.leader_epoch
             for topic in topics
             for each in topic.partitions
             if topic.topic_id != ZERO_ID
         }
+        self._epochs[producer] = before | now
         for where, epoch in before.items():
             if now.get(where, epoch) < epoch:
                 yield f"at {self._now():.3f}: epoch {epoch} of {where} is {now[where]} again"

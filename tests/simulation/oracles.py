@@ -21,6 +21,7 @@ from aioproducer.errors import (
     BatchRefusedError,
     BufferExhaustedError,
     DeliveryTimeoutError,
+    DuplicateSequenceNumberError,
     InvalidRecordError,
     MetadataTimeoutError,
 )
@@ -125,6 +126,13 @@ def failures_state_persistence(e: Evidence) -> Iterator[str]:
         error = entry.error
         if error is not None and error.persistence is None and entry.state is CallState.ACCEPTED:
             yield f"{entry.label}: its failure says nothing about persistence: {error}"
+
+
+def a_duplicate_is_written(e: Evidence) -> Iterator[str]:
+    """No record fails because a broker answers that it has the batch already."""
+    for entry in e.ledger.entries:
+        if isinstance(entry.error, DuplicateSequenceNumberError):
+            yield f"{entry.label}: is in the log, and yet {entry.error}"
 
 
 def the_right_records_are_blamed(e: Evidence) -> Iterator[str]:
@@ -464,6 +472,7 @@ ORACLES = (
     contents_are_kept,
     partition_is_obeyed,
     failures_state_persistence,
+    a_duplicate_is_written,
     the_right_records_are_blamed,
     order_costs_no_record,
     alarms_are_true,

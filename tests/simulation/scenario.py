@@ -45,6 +45,9 @@ _SHARE_OF_SLOW_LOOPS = 0.25
 
 _SLOWEST_SERIALIZER_S = 0.025
 
+_SHARE_OF_LARGE_RECORDS = 0.2
+_ROOM_FOR_LARGE_RECORDS = 1 << 20
+
 _MEANINGLESS = ("enable_idempotence", "retries")
 
 
@@ -78,6 +81,7 @@ class Scenario(WorldSpec):
         brokers: How brokers differ from those of other runs, see `ClusterSettings`.
         longest_turn_s: How long a turn of the event loop takes at most.
         session_ms: How long brokers accept a client's credentials; 0 if they ask for none.
+        large_records: Whether some records are larger than what is copied into a request.
     """
 
     tasks: int
@@ -92,6 +96,7 @@ class Scenario(WorldSpec):
     brokers: Mapping[str, Any] = field(default_factory=dict)
     longest_turn_s: float = 0.0
     session_ms: int = 0
+    large_records: bool = False
 
     def clock(self, active_s: float) -> float:
         """The virtual time after so many seconds of activity."""
@@ -161,7 +166,16 @@ def draw_scenario(rng: random.Random, *, unclean_elections: bool = False) -> Sce
         options={**scenario.options, **_bounds(rng)},
         longest_turn_s=_LONGEST_TURN_S if rng.random() < _SHARE_OF_SLOW_LOOPS else 0.0,
     )
-    return replace(scenario, options={**scenario.options, **_user_objects(rng)})
+    scenario = replace(scenario, options={**scenario.options, **_user_objects(rng)})
+    return _with_large_records(scenario) if rng.random() < _SHARE_OF_LARGE_RECORDS else scenario
+
+
+def _with_large_records(scenario: Scenario) -> Scenario:
+    room = {
+        "buffer_memory": max(scenario.options["buffer_memory"], _ROOM_FOR_LARGE_RECORDS),
+        "max_request_size": _ROOM_FOR_LARGE_RECORDS,
+    }
+    return replace(scenario, options={**scenario.options, **room}, large_records=True)
 
 
 def with_plan(scenario: Scenario, plan: Plan, rng: random.Random) -> Scenario:

@@ -319,6 +319,7 @@ class Simulation:
             purges=scenario.purges,
             parade=scenario.parade,
             clock=scenario.clock,
+            large_records=scenario.large_records,
         )
         each = scenario.records // scenario.tasks + 1
         return [

@@ -27,7 +27,12 @@ from aioproducer.core.sending.sender import Sender
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.states import TransactionState
-from aioproducer.errors import ConcurrentTransactionsError, KafkaError, NodeDisconnectedError
+from aioproducer.errors import (
+    ConcurrentTransactionsError,
+    DuplicateSequenceNumberError,
+    KafkaError,
+    NodeDisconnectedError,
+)
 from aioproducer.net.client import NetworkClient
 from aioproducer.runtime.send.sticky import StickyPartitioners
 from aioproducer.runtime.tasks.sender import SenderTask
@@ -46,6 +51,7 @@ from simulation.liveness import (
     _successor_not_asked_for,
     _unreachable_coordinator_kept,
 )
+from simulation.oracles import a_duplicate_is_written
 from simulation.scenario import Pause
 from simulation.themes import (
     IDLE_DAYS,
@@ -452,6 +458,15 @@ def test_a_coordinator_that_is_kept_out_of_reach_is_found_out(
     assert len(list(_unreachable_coordinator_kept(engine, 100.0))) == found
 
 
+@pytest.mark.parametrize(
+    ("error", "found"), [(DuplicateSequenceNumberError(), 1), (KafkaError("no"), 0), (None, 0)]
+)
+def test_a_duplicate_that_fails_is_found_out(error: KafkaError | None, found: int) -> None:
+    entry = SimpleNamespace(label="a record", error=error)
+    evidence: Any = SimpleNamespace(ledger=SimpleNamespace(entries=[entry]))
+    assert len(list(a_duplicate_is_written(evidence))) == found
+
+
 @pytest.mark.parametrize(("created_at", "found"), [(99.0, 0), (100.0, 0), (100.5, 1)])
 def test_a_part_that_is_younger_than_its_records_is_found_out(
     created_at: float, found: int
@@ -491,6 +506,19 @@ def test_a_leader_epoch_that_goes_back_is_found_out() -> None:
         topics["t"] = TopicMetadata("t", UUID(int=topic_id), (partition,))
         found.append(len(list(watch._older_leaders(producer))))
     assert found == [0, 0, 0, 0, 1]
+
+
+def test_a_leader_epoch_that_goes_back_while_its_topic_is_missing_is_found_out() -> None:
+    partition = PartitionMetadata(0, 1, 5)
+    topic = TopicMetadata("t", UUID(int=1), (partition,))
+    older = TopicMetadata("t", UUID(int=1), (partition._replace(leader_epoch=4),))
+    producer: Any = Mock()
+    watch = LivenessWatch(lambda: 0.0)
+    found = []
+    for topics in ({"t": topic}, {}, {"t": older}):
+        producer.engine.metadata.cluster.topics = topics
+        found.append(len(list(watch._older_leaders(producer))))
+    assert found == [0, 0, 1]
 
 
 def test_a_batch_that_is_renumbered_on_the_wire_is_found_out() -> None:

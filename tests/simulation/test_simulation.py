@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from aioproducer.runtime.send.direct import _COPIED_BYTES
 from aioproducer.testing.world.spec import Chance
+from aioproducer.wire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from simulation import Setup, run_seed
+from simulation.faults.answers import DuplicateAnswer
+from simulation.scenario import draw_scenario
 from simulation.themes import (
     DEPOSITIONS,
     IDLE_DAYS,
@@ -98,6 +107,24 @@ def test_a_theme_brings_its_faults_and_its_options() -> None:
     deposed = sum(fault.kind == "deposed leader" for fault in result.drawn)
     assert deposed >= 6
     assert result.scenario.options.items() >= DEPOSITIONS.options.items()
+
+
+def test_some_runs_have_room_for_records_that_are_not_copied_into_a_request() -> None:
+    scenarios = [draw_scenario(random.Random(seed)) for seed in range(100)]
+    large = [each for each in scenarios if each.large_records]
+    assert 10 < len(large) < 30
+    assert all(each.options["max_request_size"] > _COPIED_BYTES for each in large)
+
+
+def test_a_written_batch_is_answered_as_a_duplicate() -> None:
+    refused = PartitionProduceResponse(index=0, error_code=6, base_offset=-1)
+    written = PartitionProduceResponse(index=1, base_offset=7)
+    topic = TopicProduceResponse("t", partition_responses=[refused])
+    response = ProduceResponse(responses=[topic])
+    assert not DuplicateAnswer(0.0, 1).distort(response)
+    topic.partition_responses.append(written)
+    assert DuplicateAnswer(0.0, 1).distort(response)
+    assert (refused.error_code, written.error_code, written.base_offset) == (6, 46, -1)
 
 
 def test_many_topics_are_used_created_and_deleted_while_faults_strike() -> None:

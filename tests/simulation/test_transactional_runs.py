@@ -15,9 +15,12 @@ from aioproducer.testing.broker.refusal import RefusedError
 from aioproducer.testing.broker.replication import ReplicatedPartition
 from aioproducer.testing.broker.transactions.groups import Group
 from aioproducer.testing.broker.transactions.states import Transaction
+from aioproducer.testing.world.faults import Shape
 from aioproducer.testing.world.spec import Chance
 from simulation import run_seed
+from simulation.faults.coordinators import ErrorAfterWork, FinalCoordinatorError
 from simulation.themes import (
+    DOUBTED_ENDS,
     LATE_ENDS,
     LEFT_OUT,
     LOST_ADDITIONS,
@@ -115,6 +118,14 @@ def test_positions_are_refused_only_in_runs_with_readers() -> None:
     assert plan is not None
     assert POSITIONS not in _themes_of(replace(plan, seats=(Seat("a"),)))
     assert POSITIONS in _themes_of(replace(plan, seats=(Seat("a"), Seat("c", reads="t1"))))
+
+
+def test_an_end_in_doubt_is_refused_when_it_is_requested_again() -> None:
+    faults = DOUBTED_ENDS.schedule(random.Random(1), Shape((1, 2, 3), {"t": 1}), 1.0, 50.0)
+    kinds = [type(fault) for fault in faults]
+    assert kinds[:2] == [ErrorAfterWork, FinalCoordinatorError]
+    assert kinds[2:] == kinds[:-2]
+    assert all(first.at < then.at for first, then in zip(faults[::2], faults[1::2], strict=True))
 
 
 def test_a_cluster_that_commits_what_was_aborted_is_found_out(

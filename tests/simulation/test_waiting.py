@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
-from aioproducer.types import TopicPartition
+from aioproducer.errors import (
+    ConcurrentTransactionsError,
+    KafkaError,
+    NodeDisconnectedError,
+    UnknownTopicOrPartitionError,
+)
+from aioproducer.types import PartitionMetadata, TopicMetadata, TopicPartition
 from simulation.waiting import (
+    MetadataSteps,
     Numbers,
+    SentBatches,
+    _not_asked_after_refusal,
     _not_dialed,
+    _placed_elsewhere,
     _renewed_late,
     _several_before_the_first,
     _sleeps_although_woken,
+    _sleeps_past_a_node,
     _waits_though_leader_changed,
     numbers_on_wire,
 )
 
 _WHERE = TopicPartition("t", 0)
+_TOPIC_ID = UUID(int=1)
 
 
 def _batch(**state: Any) -> Any:
@@ -120,3 +134,145 @@ def test_the_numbers_on_the_wire_are_those_of_each_attempt() -> None:
     queued = _batch(ordinal=(5,), attempts=1, on_wire=False, **numbers)
     engine: Any = SimpleNamespace(accumulator=SimpleNamespace(pinned=[sent, queued]))
     assert numbers_on_wire(engine) == {((4,), 2): Numbers(7, 1, 3)}
+
+
+@pytest.mark.parametrize(
+    ("ready_at", "until", "preparing", "found"),
+    [(3.0, 5.0, (), 1), (3.0, 3.0, (), 0), (math.inf, 9.0, (), 0), (3.0, 5.0, (7,), 0)],
+)
+def test_a_sender_that_sleeps_past_the_backoff_of_a_node_is_found_out(
+    ready_at: float, until: float, preparing: tuple[int, ...], found: int
+) -> None:
+    engine: Any = SimpleNamespace(
+        driver=SimpleNamespace(sender=SimpleNamespace(_preparing=set(preparing))),
+        sender_task=SimpleNamespace(sleeping_until=until),
+        accumulator=SimpleNamespace(readiness=SimpleNamespace(nodes=lambda: [7])),
+        client=SimpleNamespace(ready_at=lambda node_id, now: ready_at),
+    )
+    assert len(list(_sleeps_past_a_node(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(("leader", "found"), [(7, 0), (8, 1), (None, 1)])
+def test_a_partition_that_waits_for_a_former_leader_is_found_out(
+    leader: int | None, found: int
+) -> None:
+    queue = SimpleNamespace(topic_partition=_WHERE)
+    readiness = SimpleNamespace(_ready={7: [queue]}, leader_of=lambda where: leader)
+    engine: Any = SimpleNamespace(accumulator=SimpleNamespace(readiness=readiness))
+    assert len(list(_placed_elsewhere(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("error", "is_awaited", "refreshed_at", "found"),
+    [
+        (UnknownTopicOrPartitionError(), False, 0.5, 1),
+        (UnknownTopicOrPartitionError(), True, 0.5, 0),
+        (UnknownTopicOrPartitionError(), False, 1.9, 0),
+        (ConcurrentTransactionsError(), False, 0.5, 0),
+    ],
+)
+def test_a_refusal_of_a_coordinator_that_refreshes_no_metadata_is_found_out(
+    error: KafkaError, is_awaited: bool, refreshed_at: float, found: int
+) -> None:
+    engine: Any = SimpleNamespace(
+        config=SimpleNamespace(retry_backoff_max_ms=1000),
+        metadata=SimpleNamespace(is_awaited=is_awaited, refreshed_at=refreshed_at),
+        transactions=SimpleNamespace(
+            manager=SimpleNamespace(coordinator_error=error),
+            _coordinator_session=SimpleNamespace(_retry_at=2.5),
+        ),
+    )
+    assert len(list(_not_asked_after_refusal(engine, 2.0))) == found
+
+
+def _topic(leader: int, epoch: int = 0) -> TopicMetadata:
+    return TopicMetadata("t", _TOPIC_ID, (PartitionMetadata(0, leader, epoch),))
+
+
+def _described(topic: TopicMetadata, **state: Any) -> Any:
+    known = {
+        "version": 1,
+        "_allowed_at": 1.1,
+        "_failures": 0,
+        "cluster": SimpleNamespace(topics={"t": topic}, nodes={}),
+        "last_answer_is_full": True,
+        "is_awaited": False,
+        "leader_epoch": lambda topic, partition: 5,
+    }
+    return SimpleNamespace(
+        config=SimpleNamespace(retry_backoff_ms=100),
+        metadata=SimpleNamespace(**known | state),
+        accumulator=SimpleNamespace(pinned=[]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "found"),
+    [
+        ({"_allowed_at": 2.4}, 1),
+        ({"_allowed_at": 2.11}, 0),
+        ({"_allowed_at": 2.4, "version": 3}, 0),
+        ({"_allowed_at": 2.4, "_failures": 1}, 0),
+    ],
+)
+def test_a_long_pause_after_metadata_that_have_changed_is_found_out(
+    state: dict[str, Any], found: int
+) -> None:
+    steps = MetadataSteps()
+    assert not list(steps.check(_described(_topic(1)), 1.0))
+    later = _described(_topic(2), **{"version": 2, **state})
+    assert len(list(steps.check(later, 2.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("leader", "is_full", "is_awaited", "found"),
+    [(2, False, False, 1), (2, True, False, 0), (2, False, True, 0), (1, False, False, 0)],
+)
+def test_a_moved_leader_after_which_not_all_topics_are_requested_is_found_out(
+    leader: int, is_full: bool, is_awaited: bool, found: int
+) -> None:
+    steps = MetadataSteps()
+    assert not list(steps.check(_described(_topic(1)), 1.0))
+    later = _described(
+        _topic(leader),
+        version=2,
+        _allowed_at=2.1,
+        last_answer_is_full=is_full,
+        is_awaited=is_awaited,
+    )
+    assert len(list(steps.check(later, 2.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("sent_at", "leader_epoch", "found"), [(1.0, 4, 1), (1.0, 5, 0), (0.9, 4, 0)]
+)
+def test_a_batch_that_is_sent_to_a_former_leader_is_found_out(
+    sent_at: float, leader_epoch: int, found: int
+) -> None:
+    steps, engine = MetadataSteps(), _described(_topic(1))
+    assert not list(steps.check(engine, 1.0))
+    engine.accumulator.pinned.append(_batch(last_attempt_at=sent_at, leader_epoch=leader_epoch))
+    assert len(list(steps.check(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("error", "possibly_persisted", "on_wire", "found"),
+    [
+        (NodeDisconnectedError(), False, False, 1),
+        (NodeDisconnectedError(), True, False, 0),
+        (NodeDisconnectedError(), False, True, 0),
+        (UnknownTopicOrPartitionError(), False, False, 0),
+    ],
+)
+def test_a_batch_that_counts_as_not_written_without_a_response_is_found_out(
+    error: KafkaError, possibly_persisted: bool, on_wire: bool, found: int
+) -> None:
+    batch = _batch(ordinal=(4,), last_error=None, possibly_persisted=False)
+    engine: Any = SimpleNamespace(
+        accumulator=SimpleNamespace(pinned=[batch], incomplete=lambda: [batch])
+    )
+    sent = SentBatches()
+    assert not list(sent.check(engine, 1.0))
+    batch.on_wire, batch.last_error = on_wire, error
+    batch.possibly_persisted = possibly_persisted
+    assert len(list(sent.check(engine, 2.0))) == found

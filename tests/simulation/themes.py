@@ -18,6 +18,7 @@ from aioproducer.testing.world.faults import Fault, Shape
 from aioproducer.wire.api_keys import ApiKey
 from simulation.faults.answers import (
     CutAnswer,
+    DuplicateAnswer,
     ErrorAfterWrite,
     FirstRefused,
     InitProducerIdError,
@@ -28,6 +29,7 @@ from simulation.faults.answers import (
     LeftOutAnswer,
     LostAnswer,
     LostRequest,
+    MetadataError,
     MixedErrors,
     SwallowedRequest,
     Throttle,
@@ -41,6 +43,7 @@ from simulation.faults.brokers import (
     PartitionGrowth,
     PowerLoss,
     ReplacedCluster,
+    StaleMetadata,
     TopicCreation,
     TopicDeletion,
     TopicRecreation,
@@ -48,7 +51,13 @@ from simulation.faults.brokers import (
     UncleanElection,
     UnlistedBroker,
 )
-from simulation.faults.coordinators import LeftOutByCoordinator, LostAddition, SlowMarkers
+from simulation.faults.coordinators import (
+    ErrorAfterWork,
+    FinalCoordinatorError,
+    LeftOutByCoordinator,
+    LostAddition,
+    SlowMarkers,
+)
 from simulation.faults.moments import HeldEnd, HeldPositions, OvertakenRenewal, PositionsRefused
 from simulation.faults.network import BlackHole, Reset
 from simulation.scenario import CHAOS_S, USERS, Pause, Scenario
@@ -60,8 +69,9 @@ _SHARE_OF_MANY_TOPICS = 0.12
 _SHARE_OF_IDLE_DAYS = 0.2
 """Of the runs that have no theme then."""
 _SHARE_OF_TRANSACTIONAL = 0.4
-_SHARE_OF_UNLISTED, _SHARE_OF_LEFT_OUT = 0.2, 0.2
+_SHARE_OF_UNLISTED, _SHARE_OF_LEFT_OUT, _SHARE_OF_DOUBTED_ENDS = 0.2, 0.2, 0.2
 """Of the transactional runs without another theme."""
+_DOUBTED_ENDS, _NEXT_S = 8, 0.001
 _SHARE_OF_READERS = 0.4
 """The share of the themes about positions, in runs with readers."""
 
@@ -119,6 +129,13 @@ def _times(count: int, draw: Callable[[random.Random, float, Shape], Fault]) -> 
     return schedule
 
 
+def _doubts(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Batches that are written are to be sent again, or are answered as duplicates."""
+    faults = _times(16, MixedErrors.draw_doubt)(rng, shape, start, end)
+    return faults + _times(6, DuplicateAnswer.draw)(rng, shape, start, end)
+
+
+_LAGGING, _LEARNED_S, _UNKNOWN_TOPIC = 6, 0.7, 3
 _ONE_AT_A_TIME = {
     "enable_idempotence": False,
     "max_in_flight_requests_per_connection": 1,
@@ -128,8 +145,32 @@ _ONE_AT_A_TIME = {
 
 LOST_ENDS = Theme(_times(8, UncleanElection.draw))
 """What every run has besides whose cluster may lose committed records."""
-DOUBTS = Theme(_times(16, MixedErrors.draw_doubt))
-DEPOSITIONS = Theme(_times(6, DeposedLeader.draw), _ONE_AT_A_TIME)
+DOUBTS = Theme(_doubts)
+
+
+def _depositions(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Leaders are deposed; some move while a broker lags, and their topics are unknown then."""
+    faults = _times(6, DeposedLeader.draw)(rng, shape, start, end)
+    for _ in range(_LAGGING):
+        move = StaleMetadata.draw(rng, round(rng.uniform(start, end), 3), shape)
+        unknown_at = round(move.at + _LEARNED_S, 3)
+        faults += [move, MetadataError(unknown_at, move.node_id, len(shape.topics), _UNKNOWN_TOPIC)]
+    return faults
+
+
+DEPOSITIONS = Theme(_depositions, _ONE_AT_A_TIME)
+
+
+def _doubted_ends(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Ends are carried out and answered by an error, and refused when they are requested again."""
+    faults: list[Fault] = []
+    for _ in range(_DOUBTED_ENDS):
+        at = round(rng.uniform(start, end), 3)
+        faults.append(ErrorAfterWork(at, ApiKey.END_TXN, 1, rng.choice((7, 14, 15, 16))))
+        then = round(at + _NEXT_S, 3)
+        faults.append(FinalCoordinatorError(then, ApiKey.END_TXN, 1, rng.choice((48, 120))))
+    return faults
+
 
 _SHORT_BLOCK = {"max_block_ms": 1500}
 """A short limit for position calls; the user then ends the transaction, which has to wait."""
@@ -140,6 +181,7 @@ LATE_ENDS = Theme(_times(8, HeldEnd.draw))
 OVERTAKINGS = Theme(_times(8, OvertakenRenewal.draw))
 LOST_ADDITIONS = Theme(_times(12, LostAddition.draw), _SLOW_TO_REPEAT)
 LEFT_OUT = Theme(_times(16, LeftOutByCoordinator.draw), _SLOW_TO_REPEAT)
+DOUBTED_ENDS = Theme(_doubted_ends, {"retry_backoff_ms": 10})
 SLOW_ENDS = Theme(_times(8, SlowMarkers.draw))
 POSITIONS = Theme(_times(8, PositionsRefused.draw), _SHORT_BLOCK)
 LATE_POSITIONS = Theme(_times(8, HeldPositions.draw))
@@ -427,7 +469,10 @@ def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
         chance = rng.random()
         if chance < _SHARE_OF_UNLISTED:
             return UNLISTED
-        return LEFT_OUT if chance < _SHARE_OF_UNLISTED + _SHARE_OF_LEFT_OUT else None
+        chance -= _SHARE_OF_UNLISTED
+        if chance < _SHARE_OF_LEFT_OUT:
+            return LEFT_OUT
+        return DOUBTED_ENDS if chance < _SHARE_OF_LEFT_OUT + _SHARE_OF_DOUBTED_ENDS else None
     reads = any(seat.reads is not None for seat in plan.seats)
     if reads and rng.random() < _SHARE_OF_READERS:
         return rng.choice((POSITIONS, LATE_POSITIONS))

@@ -9,13 +9,76 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from aioproducer.errors import BrokerError, UnknownTopicOrPartitionError
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aioproducer.runtime.engine import ProducerEngine
+    from aioproducer.types import Node, TopicMetadata
 
 _LATE_S = 0.1
 """How late a step may be."""
 _ATTEMPTS_WITHOUT_PAUSE = 3
 """After so many attempts even a new leader gets the batch only after a pause."""
+
+
+_JITTER = 1.2
+"""Of a backoff."""
+
+
+class MetadataSteps:
+    """What follows each metadata response of one producer; `check` it whenever the loop is idle."""
+
+    def __init__(self) -> None:
+        self._version = 0
+        self._allowed_at = 0.0
+        self._topics: Mapping[str, TopicMetadata] = {}
+        self._nodes: Mapping[int, Node] = {}
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield which consequences the last response should have had, and has not."""
+        metadata = engine.metadata
+        if metadata.version == self._version:
+            yield from _sent_by_old_metadata(engine, now)
+            return
+        cluster = metadata.cluster
+        before, nodes, topics = self._topics, self._nodes, dict(cluster.topics)
+        is_response = metadata._allowed_at != self._allowed_at and not metadata._failures
+        is_next = metadata.version == self._version + 1
+        self._version, self._allowed_at = metadata.version, metadata._allowed_at
+        self._topics, self._nodes = topics, cluster.nodes
+        if not is_response or not is_next:
+            return  # a leader hint, or several changes at once
+        longest_s = _JITTER * engine.config.retry_backoff_ms / 1000
+        if (topics != before or nodes != cluster.nodes) and metadata._allowed_at > now + longest_s:
+            pause = metadata._allowed_at - now
+            yield f"the metadata have changed, and the next request waits for {pause:.3f} s"
+        moved = [
+            name
+            for name, topic in topics.items()
+            if name in before and topic.has_moved_since(before[name])
+        ]
+        if moved and not metadata.last_answer_is_full and not metadata.is_awaited:
+            yield f"leaders of {moved} have moved, and only these are described again"
+
+
+class SentBatches:
+    """The batches on the wire of one producer; `check` it whenever the loop is idle."""
+
+    def __init__(self) -> None:
+        self._on_wire: frozenset[tuple[int, ...]] = frozenset()
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield the batches whose request got no response, and that count as not written."""
+        before, accumulator = self._on_wire, engine.accumulator
+        self._on_wire = frozenset(each.ordinal for each in accumulator.pinned if each.on_wire)
+        for batch in accumulator.incomplete() if before - self._on_wire else ():
+            was_sent = batch.ordinal in before and batch.ordinal not in self._on_wire
+            error = batch.last_error
+            is_lost = was_sent and error is not None and not isinstance(error, BrokerError)
+            if is_lost and not batch.possibly_persisted:
+                yield f"a batch of {batch.topic_partition} counts as not written after {error}"
 
 
 class Numbers(NamedTuple):
@@ -98,10 +161,54 @@ def _not_dialed(engine: ProducerEngine, now: float) -> Iterator[str]:
             yield f"metadata are due, and a broker could be dialed for {max(waiting):.3f} s"
 
 
+def _sent_by_old_metadata(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Batches that are sent just now to the leader of an epoch that metadata do not name."""
+    for batch in engine.accumulator.pinned:
+        epoch = engine.metadata.leader_epoch(*batch.topic_partition)
+        if batch.last_attempt_at == now and batch.leader_epoch < epoch:
+            where = batch.topic_partition
+            yield f"a batch of {where} is sent to the leader of {batch.leader_epoch}, not {epoch}"
+
+
+def _sleeps_past_a_node(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """The sender wakes when a backoff or throttle time of a node with ready partitions ends."""
+    preparing, until = engine.driver.sender._preparing, engine.sender_task.sleeping_until
+    for node_id in engine.accumulator.readiness.nodes():
+        at = engine.client.ready_at(node_id, now)
+        if node_id not in preparing and until > max(at, now) + _LATE_S:
+            yield f"the sender sleeps until {until:.3f}, node {node_id} is ready at {at:.3f}"
+
+
+def _placed_elsewhere(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Partitions that wait for a broker that metadata do not name as their leader any more."""
+    readiness = engine.accumulator.readiness
+    for node_id, queues in readiness._ready.items():
+        for queue in queues:
+            leader = readiness.leader_of(queue.topic_partition)
+            if leader != node_id:
+                yield f"{queue.topic_partition} waits for node {node_id}, its leader is {leader}"
+
+
+def _not_asked_after_refusal(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """A coordinator that does not have a topic yet, after which no metadata are wanted."""
+    transactions, metadata = engine.transactions, engine.metadata
+    if transactions is None or metadata.is_awaited:
+        return
+    error = transactions.manager.coordinator_error
+    retry_at = transactions._coordinator_session._retry_at
+    refused_since = retry_at - engine.config.retry_backoff_max_ms / 1000
+    is_backing_off = isinstance(error, UnknownTopicOrPartitionError) and now < retry_at
+    if is_backing_off and metadata.refreshed_at < refused_since:
+        yield f"no metadata are wanted after {error}"
+
+
 _RULES = (
     _sleeps_although_woken,
     _several_before_the_first,
     _waits_though_leader_changed,
     _renewed_late,
     _not_dialed,
+    _sleeps_past_a_node,
+    _placed_elsewhere,
+    _not_asked_after_refusal,
 )

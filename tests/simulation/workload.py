@@ -37,9 +37,11 @@ _SIZES = (0, 10, 100, 100, 400, 1000, 2000)
 _FOCUSED = 0.35
 _ABREAST = 12
 _GIVEN_UP_EACH = 7
+"""How many topics of a parade are used at a time."""
+_LARGE_EACH, _LARGE_BYTES = 5, 5000
+"""So many records are followed by a large one, where some are."""
 LARGEST_BURST = 30
 """Records that a task sends in one go, at most."""
-"""How many topics of a parade are used at a time."""
 
 
 class Workload:
@@ -60,6 +62,7 @@ class Workload:
         purges: bool,
         parade: Sequence[str] = (),
         clock: Callable[[float], float] = lambda active_s: active_s,
+        large_records: bool = False,
     ) -> None:
         self.transaction: int | None = None
         self._sent: list[Entry] = []
@@ -71,6 +74,7 @@ class Workload:
         self._trace = trace
         self._wall_ms = wall_ms
         self._clock = clock
+        self._large_records = large_records
         self._loop = asyncio.get_running_loop()
 
     async def run(self, task: int, rng: random.Random, records: int, until: float) -> None:
@@ -254,7 +258,10 @@ class Workload:
             partition = None
         name = b"<%d/%d>" % (task, number)
         key = b"k%d" % rng.randrange(_KEYS) if rng.random() < 0.6 else None
-        value: bytes | None = name + rng.randbytes(rng.choice(_SIZES))
+        content = name + rng.randbytes(rng.choice(_SIZES))
+        if self._large_records and number % _LARGE_EACH == 0:
+            content = content.ljust(_LARGE_BYTES, b".")
+        value: bytes | None = content
         if rng.random() < 0.05:
             key, value = name, None
         headers = (("h", name), ("null", None)) if rng.random() < 0.2 else ()

@@ -11,6 +11,7 @@ from typing import Final
 from aioproducer.testing.world.faults import Fault, Shape
 from simulation.faults.answers import (
     CutAnswer,
+    DuplicateAnswer,
     ErrorAfterWrite,
     FinalRefusal,
     FirstRefused,
@@ -173,6 +174,7 @@ THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (
     UnawareBrokers,
     LateDescription,
     FirstRefused,
+    DuplicateAnswer,
 )
 """What only themes bring."""
 

@@ -36,6 +36,7 @@ _UNKNOWN_ID = 49
 """INVALID_PRODUCER_ID_MAPPING, which Event Hubs answers."""
 
 _NOT_ENOUGH_REPLICAS = 19
+_DUPLICATE = 46
 
 _METADATA_ERRORS = (3, 5, 9, 29)
 
@@ -523,6 +524,22 @@ class LeftOutAnswer(_Distorted):
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
         """Written or not."""
         return cls(at, node(rng, shape), rng.random() < 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateAnswer(_Distorted):
+    """A batch is written, and is answered as a duplicate whose offset the broker has not kept."""
+
+    kind = "answered as a duplicate"
+
+    def distort(self, response: ProduceResponse) -> bool:
+        """Answers the first written partition as old brokers do."""
+        for topic in response.responses:
+            for answer in topic.partition_responses:
+                if not answer.error_code:
+                    answer.error_code, answer.base_offset = _DUPLICATE, -1
+                    return True
+        return False
 
 
 @dataclass(frozen=True, slots=True)
