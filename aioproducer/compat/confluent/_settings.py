@@ -186,7 +186,8 @@ def _interval(value: Any) -> float:
 def _time_limits(read: ProducerConfig, times: Mapping[str, Any]) -> dict[str, int | float]:
     """Return the time limits: librdkafka's for a message shortens the others where it is short."""
     if not times:
-        limit = _MESSAGE_TIMEOUT_MS
+        is_transactional = read.transactional_id is not None
+        limit = read.transaction_timeout_ms if is_transactional else _MESSAGE_TIMEOUT_MS
     else:
         alone = {"bootstrap.servers": "any:1", "linger.ms": 0, "request.timeout.ms": 0}
         limit = ProducerConfig.from_properties({**alone, **times}).delivery_timeout_ms

@@ -781,6 +781,10 @@ def test_addresses_are_those_of_librdkafka(given: str, read: list[str]) -> None:
         ({"message.timeout.ms": 100}, (100, 50, 5)),
         ({"delivery.timeout.ms": "10", "linger.ms": 100}, (10, 5, 5)),
         ({"message.timeout.ms": 100_000, "request.timeout.ms": 60_000}, (100_000, 50_000, 5)),
+        ({"transactional.id": "tx"}, (60_000, 30_000, 5)),
+        ({"transactional.id": "tx", "transaction.timeout.ms": 1000}, (1000, 500, 5)),
+        ({"transactional.id": "tx", "message.timeout.ms": 40_000}, (40_000, 20_000, 5)),
+        ({"transaction.timeout.ms": 1000}, (300_000, 30_000, 5)),
     ],
     ids=str,
 )
