@@ -6,6 +6,7 @@ its `.pyx` is not read.
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import grimp
@@ -76,3 +77,17 @@ def test_each_kind_of_import_closes_a_cycle(
     (cycle,) = cycles_of(graph)
     assert cycle == {"loops.first", "loops.second", "loops.third"}
     assert "loops.third:" in described(graph, cycle)
+
+
+def test_packages_of_others_are_imported_by_statements() -> None:
+    """PyInstaller and its like pack no package that is imported by a call."""
+    package = Path(__file__).parents[1] / "aioproducer"
+    names = {
+        f"{path.relative_to(package)}: {call.args[0].value}"
+        for path in package.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func).rpartition(".")[2] == "import_module"
+        and isinstance(call.args[0], ast.Constant)
+    }
+    assert not names

@@ -11,10 +11,10 @@ Invariants:
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from functools import lru_cache
-from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
 from aioproducer.errors import ConfigError, ProtocolError, UnsupportedCodecError
@@ -106,7 +106,9 @@ class _Snappy:
     _BLOCK_SIZE = 32 * 1024  # as snappy-java's SnappyOutputStream
 
     def __init__(self, level: int | None) -> None:
-        self._snappy = _library("cramjam", self.type).snappy
+        with _imported("cramjam", self.type):
+            import cramjam
+        self._snappy: Any = cramjam.snappy
 
     def compress(self, data: _Data) -> bytes:
         view = memoryview(data)
@@ -162,7 +164,9 @@ class _Lz4:
     _LOWEST_HIGH_COMPRESSION, _HIGHEST = 3, 12
 
     def __init__(self, level: int | None) -> None:
-        self._frame = _library("lz4.frame", self.type)
+        with _imported("lz4", self.type):
+            import lz4.frame
+        self._frame: Any = lz4.frame
         self._level = self._library_level(level)
 
     @classmethod
@@ -212,7 +216,9 @@ class _Zstd:
     _JAVA_DEFAULT_LEVEL = 3
 
     def __init__(self, level: int | None) -> None:
-        self._zstd = _library("zstandard", self.type)
+        with _imported("zstandard", self.type):
+            import zstandard
+        self._zstd: Any = zstandard
         self._level = self._JAVA_DEFAULT_LEVEL if level is None else level
         # A compressor serves one thread at a time and is costly to make: each call takes one from
         # here (list.pop and append are atomic), so there are as many as threads ever compressed.
@@ -333,10 +339,14 @@ def _compression_type(type_or_name: CompressionType | str) -> CompressionType:
     raise ConfigError(f"unknown compression type {type_or_name!r}; there are {names}")
 
 
-def _library(module: str, codec: CompressionType) -> Any:
-    package = module.partition(".")[0]
+@contextmanager
+def _imported(package: str, codec: CompressionType) -> Iterator[None]:
+    """Say what to install where an import in this block fails.
+
+    Imports are statements so that PyInstaller and its like find them.
+    """
     try:
-        return import_module(module)
+        yield
     except (ImportError, OSError) as error:
         raise UnsupportedCodecError(
             f"compression type {codec.name.lower()} needs the package {package!r}, which cannot "

@@ -78,7 +78,8 @@ def with_known_zones(column: Any, *, default: str | None = None) -> Any:
 @lru_cache(maxsize=1024)
 def _with_known_zones(kind: Any, default: str | None) -> Any:
     """Return a type with the zones that Python has; the type itself if it has no others."""
-    pyarrow = importlib.import_module("pyarrow")
+    import pyarrow
+
     types = pyarrow.types
 
     def known(inner: Any) -> Any:
@@ -103,7 +104,8 @@ def _with_known_zones(kind: Any, default: str | None) -> Any:
 @lru_cache(maxsize=1024)
 def _is_known(name: str) -> bool:
     """Return whether Python has a time zone."""
-    pyarrow = importlib.import_module("pyarrow")
+    import pyarrow
+
     try:
         pyarrow.scalar(0, pyarrow.timestamp("s", name)).as_py()
     except Exception:  # pyarrow's, zoneinfo's
@@ -177,7 +179,9 @@ def _bytes_in(column: Any) -> int:
     dictionary = getattr(column, "dictionary", None)
     if dictionary is None:
         return int(column.nbytes)
-    compute = importlib.import_module("pyarrow.compute")
+    import pyarrow.compute
+
+    compute = pyarrow.compute
     if not hasattr(dictionary[0] if len(dictionary) else None, "as_buffer"):
         return int(column.nbytes)
     used = compute.binary_length(dictionary).take(column.indices)
@@ -204,7 +208,9 @@ def _decoded(column: Any) -> Any:
 def import_pyarrow(module: str, what: str) -> tuple[Any, Any]:
     """Pyarrow, and one of its modules."""
     try:
-        return importlib.import_module("pyarrow"), importlib.import_module(f"pyarrow.{module}")
+        import pyarrow
+
+        return pyarrow, importlib.import_module(f"pyarrow.{module}")
     except ImportError as error:
         raise SourceError(
             f"reading {what} needs pyarrow, which cannot be imported",

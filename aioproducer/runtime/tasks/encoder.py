@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Container, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from importlib import import_module
 
 from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.errors import IllegalStateError
@@ -48,7 +47,7 @@ class BatchEncoder:
             self.min_produce_version = FIRST_PRODUCE_WITH_ZSTD
         # Imported now, not with the first batch (`records.batch`): it takes some 40 ms, which would
         # delay that batch.
-        import_module("crc32c")
+        import crc32c  # noqa: F401
 
     @property
     def compresses(self) -> bool:

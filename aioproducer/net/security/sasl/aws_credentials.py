@@ -5,7 +5,6 @@ The chain may send requests, so it runs in a thread; botocore renews the credent
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from aioproducer._util.threads import in_thread
@@ -21,13 +20,13 @@ def default_chain(profile: str | None = None) -> CredentialsSource:
         ConfigError: botocore is not installed.
     """
     try:
-        botocore = importlib.import_module("botocore.session")
+        from botocore.session import Session
     except ImportError:
         raise ConfigError(
             "AWS_MSK_IAM needs sasl_credentials, or the package botocore to find AWS credentials",
             advice='pip install "aioproducer[msk]"',
         ) from None
-    session = botocore.Session(profile=profile)
+    session = Session(profile=profile)
 
     def find() -> Any:
         credentials = session.get_credentials()

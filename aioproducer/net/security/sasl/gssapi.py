@@ -9,11 +9,9 @@ imported when a mechanism is created.
 from __future__ import annotations
 
 import hashlib
-import importlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from aioproducer._util.threads import in_thread
@@ -123,11 +121,12 @@ def _cache_of(keytab: str, principal: str | None) -> str:
     return f"MEMORY:aioproducer-{hashlib.sha256(identity.encode()).hexdigest()}"
 
 
-def _library() -> ModuleType:
+def _library() -> Any:
     try:
-        return importlib.import_module("gssapi")
+        import gssapi
     except ImportError as error:
         raise ConfigError(
             f"sasl_mechanism=GSSAPI needs the package gssapi: {error}",
             advice='install the system\'s Kerberos library, then pip install "aioproducer[gssapi]"',
         ) from None
+    return gssapi
