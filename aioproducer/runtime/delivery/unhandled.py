@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from math import inf
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from aioproducer._util import log
@@ -151,6 +152,8 @@ class UnretrievedFailures:
 
 def _listed(counts: Counter[TopicPartition]) -> str:
     """Return the partitions with most failures, each with their number, as text."""
-    named = [f"{name_of(where)}: {n}" for where, n in counts.most_common(_MOST_PARTITIONS_NAMED)]
+    # `most_common` imports a module, which fails at the interpreter's exit.
+    most = sorted(counts.items(), key=itemgetter(1), reverse=True)[:_MOST_PARTITIONS_NAMED]
+    named = [f"{name_of(where)}: {n}" for where, n in most]
     others = len(counts) - len(named)
     return ", ".join(named) + (f", and {others} more partition(s)" if others else "")

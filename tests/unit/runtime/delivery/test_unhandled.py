@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -372,6 +374,39 @@ def test_totals_name_the_ten_partitions_with_most_failures(
         play(act)
     named = ", ".join(f"t-{number}: {number}" for number in range(12, 2, -1))
     assert lines(caplog)[-1].endswith(f"({named}, and 2 more partition(s))")
+
+
+def test_totals_are_logged_while_the_interpreter_clears_its_modules() -> None:
+    program = """
+import asyncio
+import logging
+
+from aioproducer import KafkaError, TopicPartition
+from aioproducer.core.stats import ProducerStats
+from aioproducer.runtime.delivery.unhandled import UnretrievedFailures
+
+
+class Batch:
+    def __init__(self, failures, *report):
+        self.failures, self.report = failures, report
+
+    def __del__(self):
+        self.failures.report_soon(*self.report)
+
+
+logging.basicConfig(format="%(message)s")
+loop = asyncio.new_event_loop()
+failures = UnretrievedFailures(loop, ProducerStats(), None)
+failures.close_soon()
+loop.close()
+batch = Batch(failures, TopicPartition("t", 0), 1, 1, KafkaError("lost"))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr.splitlines()[1:] == [
+        "the producer is closed; 1 record(s) failed and their deliveries were not awaited (t-0: 1)"
+    ]
 
 
 def test_a_minute_without_failures_begins_anew_with_the_shortest_interval() -> None:
