@@ -221,7 +221,7 @@ class KafkaProducer(ClosedOnLeaving, TransactionsMixin):
         """
         if not self.config["metrics_enabled"]:
             return None
-        connection = self._running()
+        connection = self._connection or self._running()  # also of a closed producer
         with translating():
             measured = connection.all_metrics()
         if raw:

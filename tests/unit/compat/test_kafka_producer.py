@@ -554,6 +554,13 @@ def test_other_names_without_kafka_python_say_what_to_install(
         forwarded("Consumer", "here", "no_such_client", "no-such-client")
 
 
+def test_metrics_are_read_after_close(cluster: ThreadedCluster) -> None:
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    producer.send("t", b"v").get(WAIT_S)
+    producer.close()
+    assert producer.metrics()["producer-metrics"]["record-send-total"] == 1
+
+
 def test_flush_after_close_does_nothing(cluster: ThreadedCluster) -> None:
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
     producer.close()
