@@ -16,7 +16,8 @@ What differs on purpose (confluent-kafka -> here):
 - the delivered message has no headers -> it has those of the record
 - a dropped producer loses what is not sent -> it is closed in the background, and delivers
 - `error_cb` has every broken connection -> it has what keeps the producer from starting
-- `stats_cb` has all of librdkafka's statistics -> it has the totals; see `aioproducer.metrics`
+- `stats_cb` has all of librdkafka's statistics -> it has the totals, traffic and `rtt` of brokers
+  (average, maximum), and no topics; see `aioproducer.metrics`
 - `oauth_cb` is called in a thread of librdkafka -> in a worker thread
 - `logger` gets librdkafka's log -> no effect: logs go to the logger `aioproducer`
 - `send_offsets_to_transaction` with the object of `consumer_group_metadata()` -> as well; without

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from random import randrange
@@ -38,7 +38,6 @@ from aioproducer.errors import (
     SerializationError,
     WouldBlockError,
 )
-from aioproducer.types import Node
 from aioproducer.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -126,9 +125,9 @@ class LoopSide:
         self._inbox.clear()
         self._reports.after_fork_in_child()
 
-    def brokers(self) -> Iterable[Node]:
-        """Return the brokers known now."""
-        return () if self._metadata is None else self._metadata.cluster.nodes.values()
+    def run_soon(self, callback: Callable[[], object]) -> None:
+        """Run a callback in the loop, unless that has ended."""
+        self._thread.post(callback)
 
     def check_partition(self, topic: str, partition: int) -> None:
         """Raise if a topic is known and has no such partition; in any thread.

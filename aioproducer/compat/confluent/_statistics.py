@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
+from typing import Any, Final
 
 from aioproducer.compat.confluent._loop_side import LoopSide
 from aioproducer.compat.confluent._reports import Reports
 from aioproducer.compat.confluent._settings import Settings
+from aioproducer.runtime.observability.statistics import BrokerStatistics
+
+_TOTALS: Final = {
+    "tx": "request_total",
+    "tx_bytes": "outgoing_byte_total",
+    "rx": "response_total",
+    "rx_bytes": "incoming_byte_total",
+    "txmsgs": "record_send_total",
+    "txmsg_bytes": "batch_byte_total",
+}
+"""librdkafka's names of this producer's metrics."""
 
 
 class Clock:
@@ -25,33 +38,61 @@ class Clock:
         return max(0.0, self._due - time.monotonic())
 
     def report_if_due(self, loop_side: LoopSide) -> None:
-        """Report statistics if they are due."""
+        """Have statistics read in the loop and reported, if they are due."""
         now = time.monotonic()
         if not self.is_on or now < self._due:
             return
         self._due = now + self._settings.statistics_s
-        callback, text = self._settings.stats_cb, self._text(now, loop_side)
+        loop_side.run_soon(lambda: self._report(now, loop_side))
+
+    def _report(self, now: float, loop_side: LoopSide) -> None:
+        callback, text = self._settings.stats_cb, json.dumps(self._values(now, loop_side))
         self._reports.add(lambda: callback(text))
 
-    def _text(self, now: float, loop_side: LoopSide) -> str:
-        reports, settings = self._reports, self._settings
+    def _values(self, now: float, loop_side: LoopSide) -> dict[str, Any]:
+        reports, settings, producer = self._reports, self._settings, loop_side.producer
         client_id = settings.config.client_id
-        return json.dumps(
-            {
-                "name": f"{client_id}#producer",
-                "client_id": client_id,
-                "type": "producer",
-                "ts": int(now * 1_000_000),
-                "time": int(time.time()),
-                "age": int((now - self._begun) * 1_000_000),
-                "msg_cnt": reports.count,
-                "msg_size": reports.bytes,
-                "msg_max": settings.max_records,
-                "msg_size_max": settings.max_bytes,
-                "connected": loop_side.producer is not None,
-                "brokers": {
-                    f"{node.host}:{node.port}/{node.id}": {"nodeid": node.id}
-                    for node in loop_side.brokers()
-                },
-            }
-        )
+        totals: Mapping[str, float] = {} if producer is None else producer.metrics()
+        brokers = {} if producer is None else producer.statistics().brokers
+        return {
+            "name": f"{client_id}#producer",
+            "client_id": client_id,
+            "type": "producer",
+            "ts": int(now * 1_000_000),
+            "time": int(time.time()),
+            "age": int((now - self._begun) * 1_000_000),
+            "replyq": 0,
+            "msg_cnt": reports.count,
+            "msg_size": reports.bytes,
+            "msg_max": settings.max_records,
+            "msg_size_max": settings.max_bytes,
+            "simple_cnt": 0,
+            **{name: int(totals.get(total, 0)) for name, total in _TOTALS.items()},
+            "rxmsgs": 0,
+            "rxmsg_bytes": 0,
+            "connected": producer is not None,
+            "brokers": {
+                f"{each.host}:{each.port}/{node}": _broker(node, each)
+                for node, each in brokers.items()
+            },
+            "topics": {},
+        }
+
+
+def _broker(node: int, broker: BrokerStatistics) -> dict[str, Any]:
+    return {
+        "name": f"{broker.host}:{broker.port}/{node}",
+        "nodeid": node,
+        "nodename": f"{broker.host}:{broker.port}",
+        "state": "UP" if broker.state == "ready" else "DOWN",
+        "waitresp_cnt": broker.in_flight,
+        "tx": broker.requests,
+        "txbytes": broker.bytes_out,
+        "rx": broker.responses,
+        "rxbytes": broker.bytes_in,
+        "rtt": {
+            "avg": int(broker.latency_avg_ms * 1000),
+            "max": int(broker.latency_max_ms * 1000),
+        },
+        "toppars": {},
+    }

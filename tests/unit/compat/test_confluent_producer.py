@@ -835,6 +835,38 @@ def test_statistics_are_json_and_come_from_poll() -> None:
     producer.close()
 
 
+def test_statistics_have_the_totals_of_librdkafka(cluster: ThreadedCluster) -> None:
+    found, expected = (
+        last_statistics(kind, cluster.bootstrap_servers)
+        for kind in (Producer, confluent_kafka.Producer)
+    )
+    assert set(expected) - set(found) == {"metadata_cache_cnt"}
+    assert found["txmsgs"] == expected["txmsgs"] == 1
+    assert 0 < found["txmsg_bytes"] < found["tx_bytes"]
+    assert 0 < found["rx"] <= found["tx"]
+    assert "UP" in {broker["state"] for broker in found["brokers"].values()}
+    shape = next(iter(expected["brokers"].values()))
+    for name, broker in found["brokers"].items():
+        assert broker["name"] == name
+        assert set(broker) <= set(shape)
+        assert set(broker["rtt"]) <= set(shape["rtt"])
+
+
+def last_statistics(kind: Callable[[dict[str, Any]], Any], servers: str) -> dict[str, Any]:
+    """Return what is reported after a record was acknowledged."""
+    texts: list[str] = []
+    config = {"bootstrap.servers": servers, "statistics.interval.ms": 10, "stats_cb": texts.append}
+    producer = kind(config)
+    producer.produce("t", b"v")
+    producer.flush(WAIT_S)
+    deadline = time.monotonic() + WAIT_S
+    while not texts or json.loads(texts[-1])["txmsgs"] == 0:
+        assert time.monotonic() < deadline
+        producer.poll(0.01)
+    producer.close()
+    return dict(json.loads(texts[-1]))
+
+
 def test_other_names_come_from_confluent_kafka() -> None:
     assert confluent.Consumer is confluent_kafka.Consumer
     with pytest.raises(AttributeError, match="has 'Nothing'"):
