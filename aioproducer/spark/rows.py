@@ -162,9 +162,7 @@ class _Kept(NamedTuple):
     mark: int | None = None
 
 
-def row_error(
-    spark_partition: int, failed: Sequence[FailedRecord], window: RowWindow, rows: int
-) -> RowError:
+def row_error(spark_partition: int, failed: Sequence[FailedRecord], window: RowWindow) -> RowError:
     """Return the error a task fails with."""
     # One lost row may take its batch along, or its transaction: the others say nothing new.
     causes = [each for each in failed if not isinstance(each.error, _CONSEQUENCES)]
@@ -176,7 +174,7 @@ def row_error(
         advice = advice or _AFTER_TIMEOUT
     if isinstance(first.error, (TransactionAbortableError, TransactionAbortedError)):
         advice = advice or _AFTER_ABORT
-    others = f"; {len(failed) - 1} more of {rows} rows failed" if len(failed) > 1 else ""
+    others = f"; {len(failed) - 1} more failed" if len(failed) > 1 else ""
     found = RowError(
         f"Spark partition {spark_partition}, row {first.index}{_key_of(window, first.index)}: "
         f"{name}{error.message or error}{others}",

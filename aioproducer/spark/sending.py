@@ -377,4 +377,4 @@ class _Sending:
         return await self._producer.send(topic, **letter.without_value)
 
     def _failure(self, failed: list[FailedRecord]) -> RowError:
-        return row_error(self._target.spark_partition, failed, self._window, self._sent.rows)
+        return row_error(self._target.spark_partition, failed, self._window)

@@ -182,6 +182,15 @@ def test_the_row_that_is_to_blame_is_named(kafka: EmbeddedKafka, guarantee: str)
         write_task(plan, PLACE, JOB, keyed(1000, bad=500))
 
 
+def test_rows_that_fail_with_it_are_counted(kafka: EmbeddedKafka) -> None:
+    given = {"topic": kafka.topic(1), "delivery.guarantee": "exactly-once"}
+    given |= {"kafka.bootstrap.servers": kafka.servers, "kafka.linger.ms": "60000"}
+    plan = SinkPlan.of_batch(given, TEXT, overwrite=False).begun()
+    rows = batches([*map(str, range(27)), "x" * 2_000_000])
+    with pytest.raises(RowError, match=r"row 27 .*max.request.size=1048576; 27 more failed"):
+        write_task(plan, PLACE, JOB, rows)
+
+
 @pytest.mark.usefixtures("_few_are_kept")
 def test_a_refused_row_is_at_hand_when_others_have_come_after_it(kafka: EmbeddedKafka) -> None:
     topic, letters = kafka.topic(), kafka.topic(1)
