@@ -36,7 +36,7 @@ from aioproducer.net.cluster_check import CHECKING_VERSION
 from aioproducer.net.legacy_brokers import BrokerGeneration
 from aioproducer.net.security.disconnect_hints import in_negotiation
 from aioproducer.net.security.sasl.authentication import NO_MECHANISM, authenticate, wants_sasl
-from aioproducer.net.security.tls_failures import tls_error_of
+from aioproducer.net.security.tls_failures import late_refusal_of
 from aioproducer.net.session import Session
 from aioproducer.net.versions import BrokerVersions
 from aioproducer.wire.api_keys import ApiKey
@@ -175,8 +175,7 @@ async def shake_hands(session: Session) -> BrokerVersions:
         for step in STEPS:
             await step(session)
     except NodeDisconnectedError as error:
-        # In TLS 1.3 the broker refuses the client's certificate after the TLS handshake.
-        refused = tls_error_of(error.__cause__, session.host)
+        refused = late_refusal_of(error.__cause__, session.host)
         if refused is None:
             if session.versions is not None or session.had_answered:
                 raise

@@ -65,6 +65,17 @@ def tls_error_of(error: BaseException | None, host: str) -> TlsError | None:
     )
 
 
+def late_refusal_of(error: BaseException | None, host: str) -> TlsError | None:
+    """Return the refusal that ended a connection after its TLS handshake; None for other errors.
+
+    In TLS 1.3 the broker refuses the client's certificate by an alert after the handshake. Any
+    other error of `ssl` is then one of the network.
+    """
+    if isinstance(error, ssl.SSLError) and is_alert(error):
+        return tls_error_of(error, host)
+    return None
+
+
 def refusal_of(error: ssl.SSLCertVerificationError) -> str:
     """Return why a certificate was refused, as a key of `ADVICE`."""
     return _BY_VERIFICATION.get(getattr(error, "verify_code", 0), "certificate-refused")

@@ -326,3 +326,22 @@ async def test_a_certificate_that_is_refused_after_the_tls_handshake_is_a_tls_er
         assert error.node_id == 1
         assert "broker refused the TLS handshake (tlsv13 alert certificate required)" in str(error)
         assert error.advice == ADVICE["client-certificate-refused"]
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["DECRYPTION_FAILED_OR_BAD_RECORD_MAC", "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"],
+)
+@virtual_time
+async def test_damaged_bytes_after_the_tls_handshake_are_a_lost_connection(reason: str) -> None:
+    async def damages(peer: Peer) -> None:
+        await peer.request()
+        failure = ssl.SSLError(1, reason.lower())
+        failure.reason = reason
+        dialer.connections[-1].break_off(failure)
+
+    dialer = MemoryDialer({"broker": damages})
+    async with harness(dialer) as it:
+        error = await it.connect()
+        assert isinstance(error, NodeDisconnectedError)
+        assert error.retriable
