@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -183,9 +183,28 @@ def _send_rows(
     batches: Items[pa.RecordBatch | RefusedRow],
     refused: Refused = MappingProxyType({}),
 ) -> TaskReport:
-    started = time.monotonic()
-    with _dead_letter_part(plan, place) as part:
-        sent, retries, deliveries = _sent(producer, plan, place, batches, refused, part)
+    options, started = plan.options, time.monotonic()
+    path = options.dead_letter_path
+    with nullcontext() if path is None else DeadLetterPart(path, options.topic, *place) as part:
+        target = Target(
+            options.topic,
+            plan.columns,
+            options.dead_letter_topic,
+            place.partition,
+            options.topic_timeout_s,
+            refused,
+            part,
+        )
+
+        async def sending() -> tuple[Sent, int, dict[int, int]]:
+            inside = producer._producer
+            stats = inside._usable().stats
+            before, times = stats.records_retried, stats.delivery_times.snapshot()
+            sent = await send_batches(inside, batches, target)
+            deliveries = added(times, stats.delivery_times.snapshot())
+            return sent, stats.records_retried - before, deliveries
+
+        sent, retries, deliveries = producer.run(sending)
         # Before the transaction is prepared: a commit must not precede the rows it leaves out.
         if part is not None:
             part.publish()
@@ -209,44 +228,6 @@ def _send_rows(
         report.seconds,
     )
     return report
-
-
-def _dead_letter_part(
-    plan: SinkPlan, place: TaskPlace
-) -> AbstractContextManager[DeadLetterPart | None]:
-    path = plan.options.dead_letter_path
-    return nullcontext() if path is None else DeadLetterPart(path, plan.options.topic, *place)
-
-
-def _sent(
-    producer: Producer,
-    plan: SinkPlan,
-    place: TaskPlace,
-    batches: Items[pa.RecordBatch | RefusedRow],
-    refused: Refused,
-    part: DeadLetterPart | None,
-) -> tuple[Sent, int, dict[int, int]]:
-    """Return the counts of the rows, of records sent again, and of records by delivery time."""
-    options = plan.options
-    target = Target(
-        options.topic,
-        plan.columns,
-        options.dead_letter_topic,
-        place.partition,
-        options.topic_timeout_s,
-        refused,
-        part,
-    )
-
-    async def sending() -> tuple[Sent, int, dict[int, int]]:
-        inside = producer._producer
-        stats = inside._usable().stats
-        before, times = stats.records_retried, stats.delivery_times.snapshot()
-        sent = await send_batches(inside, batches, target)
-        deliveries = added(times, stats.delivery_times.snapshot())
-        return sent, stats.records_retried - before, deliveries
-
-    return producer.run(sending)
 
 
 def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> QueryReport:
