@@ -17,12 +17,7 @@ from aioproducer.cli.interrupts import Interrupts, run_command
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError
 
-_STYLES = {
-    Status.OK: "green",
-    Status.WARN: "yellow",
-    Status.FAIL: "bold red",
-    Status.SKIP: "dim",
-}
+_STYLES = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "bold red", Status.SKIP: "dim"}
 _INDENT = 6
 
 

@@ -52,11 +52,7 @@ def kafka_text(text: str | None) -> str | None:
 Topic = Annotated[
     str,
     typer.Option(
-        "--topic",
-        "-t",
-        metavar="TOPIC",
-        callback=kafka_text,
-        help="The topic that records go to.",
+        "--topic", "-t", metavar="TOPIC", callback=kafka_text, help="The topic that records go to."
     ),
 ]
 AsJson = Annotated[

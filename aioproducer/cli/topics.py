@@ -78,14 +78,8 @@ def list_topics(
 def create(
     *,
     name: Name,
-    partitions: Annotated[
-        int,
-        _count("--partitions", "-p", most=2**31 - 1),
-    ] = -1,
-    replication: Annotated[
-        int,
-        _count("--replication-factor", "-r", most=2**15 - 1),
-    ] = -1,
+    partitions: Annotated[int, _count("--partitions", "-p", most=2**31 - 1)] = -1,
+    replication: Annotated[int, _count("--replication-factor", "-r", most=2**15 - 1)] = -1,
     settings: Annotated[
         options.Texts,
         typer.Option(
@@ -121,12 +115,7 @@ def create(
 
 @app.command(epilog=EXAMPLES, cls=Command)
 @grouped
-def describe(
-    *,
-    name: Name,
-    as_json: options.AsJson = False,
-    connection: options.Connection,
-) -> int:
+def describe(*, name: Name, as_json: options.AsJson = False, connection: options.Connection) -> int:
     """Print a topic's partitions, leaders and replicas."""
 
     async def act(cluster: Cluster) -> None:

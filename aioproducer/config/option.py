@@ -301,8 +301,7 @@ class Option(NamedTuple):
         if self.constraint.text.startswith("one of "):
             expected = self.constraint.text
         return ConfigError(
-            f"{self.name} must be {expected}, not {given}",
-            advice=self._advice_for(value),
+            f"{self.name} must be {expected}, not {given}", advice=self._advice_for(value)
         )
 
     def _advice_for(self, value: object) -> str | None:

@@ -223,9 +223,7 @@ _REFUSED: Final[dict[str, Refused]] = {
         "it is `oidc` or `default`", _FUNCTION_FOR_TOKENS, ("oidc", "default")
     ),
     "sasl.oauthbearer.metadata.authentication.type": Refused(
-        "tokens are not fetched from a cloud's metadata service",
-        _FUNCTION_FOR_TOKENS,
-        ("none",),
+        "tokens are not fetched from a cloud's metadata service", _FUNCTION_FOR_TOKENS, ("none",)
     ),
     "sasl_oauth_token_provider sasl.oauthbearer.config": Refused(
         "tokens come from a function or from a token endpoint", _FUNCTION_FOR_TOKENS
@@ -262,8 +260,7 @@ _REFUSED: Final[dict[str, Refused]] = {
         ("utf-8", "utf8"),
     ),
     "max.retries": Refused(
-        "it configures Confluent's schema registry client",
-        "set `retries` for the producer",
+        "it configures Confluent's schema registry client", "set `retries` for the producer"
     ),
 }
 

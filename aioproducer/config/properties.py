@@ -112,8 +112,7 @@ def _parse_server(server: str) -> tuple[str, int]:
     match = _SERVER.fullmatch(server)
     if match is None:
         raise ConfigError(
-            f"bootstrap_servers: {_shown(server)!r} is not host:port",
-            advice=_server_advice(server),
+            f"bootstrap_servers: {_shown(server)!r} is not host:port", advice=_server_advice(server)
         )
     port = int(match["port"])
     if not 0 < port < 65_536:

@@ -17,11 +17,7 @@ _CODEC: Final = "compression_type"
 
 
 def options_of(
-    given: Mapping[str, object],
-    rows: Mapping[str, Option],
-    *,
-    as_text: bool,
-    codec: object = None,
+    given: Mapping[str, object], rows: Mapping[str, Option], *, as_text: bool, codec: object = None
 ) -> dict[str, Any]:
     """Return the options that are set, by our names.
 

@@ -12,11 +12,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any, Final
 
-from aioproducer._checks.callables import (
-    makes_coroutines,
-    parameters_of,
-    refuse_coroutine_function,
-)
+from aioproducer._checks.callables import makes_coroutines, parameters_of, refuse_coroutine_function
 from aioproducer._util import log
 from aioproducer.config.option import split_list
 from aioproducer.config.properties import parse_servers

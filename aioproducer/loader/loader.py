@@ -53,11 +53,7 @@ class Loader:
     """
 
     def __init__(
-        self,
-        producer: ProducerLike,
-        source: Source,
-        topic: str,
-        options: LoadOptions | None = None,
+        self, producer: ProducerLike, source: Source, topic: str, options: LoadOptions | None = None
     ) -> None:
         self._producer = producer
         self._source = source

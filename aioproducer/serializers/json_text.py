@@ -28,11 +28,7 @@ JsonLibrary = Literal["msgspec", "orjson", "json"]
 """What writes JSON; `json` is the standard library's."""
 
 _Hook = Callable[[Any], Any]
-_BASES: Final[dict[type, _Hook]] = {
-    str: str.__str__,
-    int: int.__int__,
-    float: float.__float__,
-}
+_BASES: Final[dict[type, _Hook]] = {str: str.__str__, int: int.__int__, float: float.__float__}
 _LIBRARIES: tuple[JsonLibrary, ...] = ("msgspec", "orjson", "json")
 
 

@@ -69,10 +69,7 @@ def dead_letter(
         ("__aioproducer.spark.row", str(failed.index).encode()),
     )
     value = None if row is None else row.value
-    rest = {
-        "key": None if row is None else row.key,
-        "timestamp_ms": _usable_time(row, error),
-    }
+    rest = {"key": None if row is None else row.key, "timestamp_ms": _usable_time(row, error)}
     size = str(len(value or b"")).encode()
     return DeadLetter(
         {"value": value, "headers": headers, **rest},

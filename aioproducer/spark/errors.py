@@ -23,11 +23,7 @@ class ExactlyOnceError(KafkaError):
     epoch: int | None = None
 
     def __init__(
-        self,
-        message: str | None = None,
-        *,
-        epoch: int | None = None,
-        **facts: Unpack[ErrorFacts],
+        self, message: str | None = None, *, epoch: int | None = None, **facts: Unpack[ErrorFacts]
     ) -> None:
         super().__init__(message, **facts)
         self.epoch = epoch

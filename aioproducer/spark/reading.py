@@ -153,8 +153,7 @@ class TopicRange:
                     await asyncio.sleep(_PAUSE_S)
         except TimeoutError:
             raise KafkaTimeoutError(
-                f"no answer within {self._config.call_bound}{last}",
-                topic=self._topic,
+                f"no answer within {self._config.call_bound}{last}", topic=self._topic
             ) from None
 
 

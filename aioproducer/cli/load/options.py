@@ -55,8 +55,7 @@ class RecordOptions:
     raw: Annotated[
         bool,
         _record(
-            "--raw",
-            help="The value is the row's own text; Parquet and ORC have none, so JSON.",
+            "--raw", help="The value is the row's own text; Parquet and ORC have none, so JSON."
         ),
     ] = False
     value_json: Annotated[bool, _record("--value-json", help="The row as JSON (default).")] = False
@@ -170,8 +169,7 @@ class InputOptions:
         ),
     ] = None
     member: Annotated[
-        Text,
-        _input("--member", metavar="PATTERN", help="Only these files of an archive: '*.csv'."),
+        Text, _input("--member", metavar="PATTERN", help="Only these files of an archive: '*.csv'.")
     ] = None
     delimiter: Annotated[
         Text,

@@ -29,14 +29,7 @@ from aioproducer.cli.options import Connection
 from aioproducer.cli.pointers import doctor_command, pointed_to_doctor
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError, KafkaError
-from aioproducer.loader import (
-    DeadLetterError,
-    FileSource,
-    Loader,
-    LoadOptions,
-    LoadState,
-    Progress,
-)
+from aioproducer.loader import DeadLetterError, FileSource, Loader, LoadOptions, LoadState, Progress
 
 
 @dataclass(frozen=True, slots=True)

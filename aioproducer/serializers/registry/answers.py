@@ -24,10 +24,7 @@ _WRITE_MODES: Final = frozenset({"WRITE", "WRITEREAD"})
 _CLIENT_PLACES: Final = frozenset({"ALL", "CLIENT"})
 """Values of a rule set's `enableAt` for which clients execute it."""
 
-_ADVICE: Final = {
-    401: ADVICE["registry-credentials-refused"],
-    403: ADVICE["registry-permission"],
-}
+_ADVICE: Final = {401: ADVICE["registry-credentials-refused"], 403: ADVICE["registry-permission"]}
 
 
 def registry_error(status: int, body: bytes, what: str, leads_to: str = "") -> SchemaRegistryError:

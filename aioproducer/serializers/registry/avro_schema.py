@@ -152,11 +152,7 @@ def _by_name(name: str, namespace: str, named: Mapping[str, Any]) -> Any:
 
 
 def _definition(
-    schema: Mapping[str, Any],
-    kind: str,
-    namespace: str,
-    named: dict[str, Any],
-    own: dict[str, Any],
+    schema: Mapping[str, Any], kind: str, namespace: str, named: dict[str, Any], own: dict[str, Any]
 ) -> Any:
     name = name_of(schema, namespace)
     if name in own:

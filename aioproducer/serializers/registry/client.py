@@ -454,8 +454,7 @@ class SchemaRegistry:
             details = ()
         differs = f"; it is not compatible with the latest one: {'; '.join(details)}"
         better = SchemaNotFoundError(
-            error.message + (differs if details else ""),
-            advice=ADVICE["schema-missing"],
+            error.message + (differs if details else ""), advice=ADVICE["schema-missing"]
         )
         better.status, better.error_code = error.status, error.error_code
         return better

@@ -121,8 +121,7 @@ def with_bounded_patterns(kind: Any) -> Any:
     }
     keywords |= dict.fromkeys({"multipleOf", "divisibleBy"} & keywords.keys(), _multiple_of)
     made = extend(
-        kind,
-        {name: _counted(keyword, name in references) for name, keyword in keywords.items()},
+        kind, {name: _counted(keyword, name in references) for name, keyword in keywords.items()}
     )
     evolve = made.evolve
 

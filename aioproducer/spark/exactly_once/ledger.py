@@ -35,11 +35,7 @@ from aioproducer.errors import (
     ProducerFencedError,
     UnknownTopicOrPartitionError,
 )
-from aioproducer.spark.errors import (
-    DecisionRecordError,
-    DecisionUnknownError,
-    SupersededError,
-)
+from aioproducer.spark.errors import DecisionRecordError, DecisionUnknownError, SupersededError
 from aioproducer.spark.exactly_once.decision import Decision, Part, TransactionNames, decode, encode
 from aioproducer.spark.topics import missing_topic
 from aioproducer.transaction_admin import TransactionAdmin

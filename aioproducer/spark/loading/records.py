@@ -168,11 +168,7 @@ class RowsToRecords:
                 continue
             if not self.keeps_bad_rows:
                 raise _rejected(files[place], record)
-            rejections[place] = {
-                "file": files[place],
-                "reason": record.reason,
-                "raw": record.raw,
-            }
+            rejections[place] = {"file": files[place], "reason": record.reason, "raw": record.raw}
             good.append(_NO_RECORD)
         columns = {
             "key": lambda: pa.array([each.key for each in good], pa.binary()),
