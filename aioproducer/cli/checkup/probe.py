@@ -21,7 +21,8 @@ from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.sessions import abort_stream, end, session_on
 from aioproducer.core.transactions.coordinator_queries import CoordinatorQuery
 from aioproducer.errors import KafkaError
-from aioproducer.net.dial.dialer import Address
+from aioproducer.net.dial.attempt import Streams
+from aioproducer.net.dial.dialer import Address, Dialer
 from aioproducer.net.handshake import negotiate_versions
 from aioproducer.net.security.certificates import Certificate, shown_chain
 from aioproducer.net.security.sasl.authentication import authenticate, exposed_to
@@ -41,7 +42,7 @@ class BrokerProbe:
         self._host = host
         self._port = port
         self._addresses: list[Address] = []
-        self._stream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._stream: Streams | None = None
         self._session: Session | None = None
 
     def steps(self) -> Iterator[tuple[str, Callable[[], Awaitable[Finding]]]]:
@@ -213,13 +214,13 @@ class BrokerProbe:
         async with asyncio.timeout(self._context.step_s):
             return await work
 
+    async def _connected(self, dialer: Dialer, address: Address) -> Streams:
+        connecting = dialer.connect(address, server_hostname=self._host, limit=READ_AHEAD_BYTES)
+        return await self._bounded(connecting)
+
     async def _knock(self, address: Address) -> OSError | None:
         try:
-            _, writer = await self._bounded(
-                self._context.plain.connect(
-                    address, server_hostname=self._host, limit=READ_AHEAD_BYTES
-                )
-            )
+            _, writer = await self._connected(self._context.plain, address)
         except OSError as error:
             return error
         await abort_stream(writer)
@@ -229,11 +230,7 @@ class BrokerProbe:
         """Open the stream; give its `ssl` object."""
         address, name = self._addresses[0], name_for_tls(self._host)
         try:
-            self._stream = await self._bounded(
-                self._context.dialer.connect(
-                    address, server_hostname=self._host, limit=READ_AHEAD_BYTES
-                )
-            )
+            self._stream = await self._connected(self._context.dialer, address)
         except TimeoutError:
             raise self._unreachable(
                 "no-answer", f"no answer to the TLS handshake within {self._bound}"
@@ -253,11 +250,7 @@ class BrokerProbe:
     async def _open_session(self) -> Session:
         if self._stream is None:
             try:
-                self._stream = await self._bounded(
-                    self._context.plain.connect(
-                        self._addresses[0], server_hostname=self._host, limit=READ_AHEAD_BYTES
-                    )
-                )
+                self._stream = await self._connected(self._context.plain, self._addresses[0])
             except OSError as error:
                 raise self._unreachable(_port_code([error]), _reason(error)) from None
         self._session = session_on(

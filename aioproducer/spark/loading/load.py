@@ -121,7 +121,7 @@ class SparkLoad:
     def _run(self) -> None:
         options = self._options
         config = self._config()
-        asyncio.run(_check_topic(config, options.topic, options.topic_timeout_s))
+        partitions = asyncio.run(_partition_count(config, options.topic, options.topic_timeout_s))
         # Spark searches for data sources in the session that is active in this thread. This is
         # the only public call that makes this one active.
         self._spark.createDataFrame([], "nothing int")
@@ -138,9 +138,6 @@ class SparkLoad:
         elif options.state is not None:
             self._state = self._state.resumed(options.state, goes_on=options.resume)
             self._state.write(options.state)  # to find out now whether it can be written
-        partitions = 0
-        if options.mapping.partition_by:
-            partitions = asyncio.run(_partition_count(config, options.topic))
         keeps = options.dead_letter is not None
         to_records = RowsToRecords(files, options.mapping, partitions, keeps)
         self._progress = Progress(input_total=sum(step.size for step in steps))
@@ -284,14 +281,10 @@ def _is_connect(spark: SparkSession) -> bool:
     return not hasattr(spark, "_jsc") and not hasattr(spark, "_sc")
 
 
-async def _check_topic(config: ProducerConfig, topic: str, within_s: float) -> None:
+async def _partition_count(config: ProducerConfig, topic: str, within_s: float) -> int:
     # Coordinators would say that it is missing only after `max_block_ms`, and tasks one by one.
     async with Producer(config.replace(transactional_id=None)) as producer:
         await wait_for_topic(producer, topic, within_s)
-
-
-async def _partition_count(config: ProducerConfig, topic: str) -> int:
-    async with Producer(config) as producer:
         return len(await producer.partitions_for(topic))
 
 
