@@ -24,7 +24,7 @@ from typing import Literal
 
 from aioproducer.loader.errors import DeadLetterError
 from aioproducer.loader.rows import Position
-from aioproducer.loader.shared_directories import belongs_to_another_user, others_may_write
+from aioproducer.loader.shared_directories import open_own
 
 Stage = Literal["row", "delivery"]
 _LONGEST_LINE = 64 * 1024 * 1024
@@ -133,22 +133,14 @@ def _opened(path: Path) -> int:
     Rows may be confidential: a new file is for its owner alone. Where all users may make files, as
     in `/tmp`, another user may have made this one, or a link of this name.
     """
-    others_write = others_may_write(path.parent)
-    no_link = os.O_NOFOLLOW if others_write else 0
     try:
         # Without O_NONBLOCK, opening a named pipe would wait for its reader, and the loop with it.
-        nonblock = getattr(os, "O_NONBLOCK", 0)
-        descriptor = os.open(path, _APPEND & ~os.O_CREAT | no_link | nonblock)
+        flags = _APPEND & ~os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
+        # A named pipe of another user is refused as well: its reader would get the rows.
+        descriptor = open_own(path, flags, DeadLetterError, "dead letters")
     except FileNotFoundError:
         # O_EXCL: a link to a file that is not there makes none.
         descriptor = os.open(path, _APPEND | os.O_EXCL, 0o600)
-    # A named pipe of another user as well: its reader would get the rows.
-    if others_write and belongs_to_another_user(descriptor):
-        os.close(descriptor)
-        raise DeadLetterError(
-            f"{path} belongs to another user, in a directory where all users may write",
-            advice="name a file in a directory of yours for the dead letters",
-        )
     if hasattr(os, "O_NONBLOCK"):
         os.set_blocking(descriptor, True)
     return descriptor

@@ -9,12 +9,25 @@ import os
 import stat
 from pathlib import Path
 
-
-def others_may_write(directory: Path) -> bool:
-    """Return whether all users may make files in a directory (not known on Windows)."""
-    return os.name == "posix" and bool(directory.stat().st_mode & stat.S_IWOTH)
+from aioproducer.loader.errors import LoaderError
 
 
-def belongs_to_another_user(descriptor: int) -> bool:
-    """Return whether another user owns the file that is open."""
-    return os.fstat(descriptor).st_uid != os.geteuid()
+def open_own(
+    path: str | os.PathLike[str], flags: int, kind: type[LoaderError], purpose: str
+) -> int:
+    """Return the descriptor of an existing file.
+
+    Raises:
+        LoaderError: Of this kind: another user owns it, and all users may make files beside it.
+        OSError: It cannot be opened; in such a directory, also if it is a link.
+    """
+    # Windows does not say whether they may.
+    others_write = os.name == "posix" and Path(path).parent.stat().st_mode & stat.S_IWOTH
+    descriptor = os.open(path, flags | (os.O_NOFOLLOW if others_write else 0))
+    if others_write and os.fstat(descriptor).st_uid != os.geteuid():
+        os.close(descriptor)
+        raise kind(
+            f"{path} belongs to another user, in a directory where all users may write",
+            advice=f"name a file in a directory of yours for the {purpose}",
+        )
+    return descriptor

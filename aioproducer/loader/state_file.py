@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aioproducer.loader.errors import StateError
-from aioproducer.loader.shared_directories import belongs_to_another_user, others_may_write
+from aioproducer.loader.shared_directories import open_own
 
 _T = TypeVar("_T")
 _LONGEST = 1024 * 1024
@@ -68,14 +68,8 @@ def _text_of(path: str | os.PathLike[str]) -> str:
     Where all users may make files, as in `/tmp`, another user may have made this one, or a link of
     this name: by such a state a load would leave out rows and report success.
     """
-    others_write = others_may_write(Path(path).parent)
-    descriptor = os.open(path, _READ | (os.O_NOFOLLOW if others_write else 0))
+    descriptor = open_own(path, _READ, StateError, "state")
     with os.fdopen(descriptor, "rb") as file:
-        if others_write and belongs_to_another_user(descriptor):
-            raise StateError(
-                f"{path} belongs to another user, in a directory where all users may write",
-                advice="name a file in a directory of yours for the state",
-            )
         if stat.S_ISDIR(mode := os.fstat(descriptor).st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not stat.S_ISREG(mode):
