@@ -40,17 +40,16 @@ def registry_error(status: int, body: bytes, what: str, leads_to: str = "") -> S
     code, text = answer.get("error_code"), answer.get("message")
     reason = text[:_LONGEST_TEXT] if isinstance(text, str) else f"HTTP {status}"
     error: SchemaRegistryError
+    advice = _ADVICE.get(status)
     if 300 <= status < 400:
         target = f" to {printable(without_login(leads_to))}" if leads_to else ""
         error = SchemaRegistryError(f"{what}: the URL redirects{target} (HTTP {status})")
-        error.status, error.advice = status, ADVICE["registry-redirects"]
-        return error
-    if status == 404 and not isinstance(code, int):
+        code, advice = None, ADVICE["registry-redirects"]
+    elif status == 404 and not isinstance(code, int):
         # A registry's code says whether subject, version or schema lacks.
         error = SchemaRegistryError(f"{what}: no schema registry answers at this URL: {reason}")
-        error.status, error.advice = status, ADVICE["registry-elsewhere"]
-        return error
-    if status == 404:
+        advice = ADVICE["registry-elsewhere"]
+    elif status == 404:
         error = SchemaNotFoundError(f"{what}: {reason}")
     elif status == 409:
         error = IncompatibleSchemaError(f"{what}: {reason}")
@@ -58,9 +57,8 @@ def registry_error(status: int, body: bytes, what: str, leads_to: str = "") -> S
     else:
         error = SchemaRegistryError(f"{what}: {reason}")
         error.retriable = status in RETRIABLE_STATUSES
-    error.status = status
+    error.status, error.advice = status, advice
     error.error_code = code if isinstance(code, int) else None
-    error.advice = _ADVICE.get(status)
     return error
 
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from aioproducer._checks.extras import SCHEMA_REGISTRY as EXTRA
 from aioproducer._checks.extras import needed
@@ -135,11 +135,11 @@ def encode_batches(
     first = 0
     for batch in batches:
         encoded = batch
-        refused: dict[int, list[_FailedPart]] = {}
+        refused: dict[int, list[tuple[EncodedPart, KafkaError]]] = {}
         for part in parts:
             encoded, failed = _encoded(encoded, part, options, (spark_partition, first))
             for number, error in failed.items():
-                refused.setdefault(number, []).append(_FailedPart(part, error))
+                refused.setdefault(number, []).append((part, error))
         first += batch.num_rows
         begin = 0
         for end in sorted(refused):
@@ -151,16 +151,11 @@ def encode_batches(
             yield encoded.slice(begin)
 
 
-class _FailedPart(NamedTuple):
-    part: EncodedPart
-    error: KafkaError
-
-
 def _refused_row(
     batch: pa.RecordBatch,
     encoded: pa.RecordBatch,
     number: int,
-    failed: Sequence[_FailedPart],
+    failed: Sequence[tuple[EncodedPart, KafkaError]],
     columns: ArrowColumns,
 ) -> RefusedRow:
     """Return a row with the refused parts as JSON, and the reason of the first one."""
@@ -172,8 +167,8 @@ def _refused_row(
         size += len(text)
         if row is not None:
             row = row._replace(key=text) if part.part == "key" else row._replace(value=text)
-    first = failed[0]
-    return RefusedRow(first.error, row, size, f"{first.part.part.upper()}_CONVERTER")
+    first, error = failed[0]
+    return RefusedRow(error, row, size, f"{first.part.upper()}_CONVERTER")
 
 
 def _shown(column: pa.Array) -> Any:

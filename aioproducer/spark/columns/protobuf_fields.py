@@ -182,7 +182,7 @@ def _converter(field: FieldDescriptor, kind: pa.DataType, path: str) -> Convert:
     if entry is not None:
         if not pa.types.is_map(kind):
             raise refused
-        keys, values = entry.fields_by_name["key"], entry.fields_by_name["value"]
+        keys, values = entry
         key = _single(keys, kind.key_type, f"{path}[]", refused)
         return _map_of(key, _single(values, kind.item_type, f"{path}[]", refused), path)
     if _is_repeated(field):
@@ -263,9 +263,12 @@ def _scalar_name(field: FieldDescriptor) -> str:
     return names[field.type]
 
 
-def _map_entry(field: FieldDescriptor) -> Descriptor | None:
+def _map_entry(field: FieldDescriptor) -> tuple[FieldDescriptor, FieldDescriptor] | None:
+    """Return the key and the value of a map field; None for others."""
     entry = field.message_type
-    return entry if entry is not None and entry.GetOptions().map_entry else None
+    if entry is None or not entry.GetOptions().map_entry:
+        return None
+    return entry.fields_by_name["key"], entry.fields_by_name["value"]
 
 
 def _is_repeated(field: FieldDescriptor) -> bool:
@@ -381,8 +384,7 @@ def _mismatch(field: FieldDescriptor, kind: pa.DataType, path: str) -> ConfigErr
 def _wanted(field: FieldDescriptor) -> str:
     entry = _map_entry(field)
     if entry is not None:
-        key, value = entry.fields_by_name["key"], entry.fields_by_name["value"]
-        return f"map<{_element(key)}, {_element(value)}>"
+        return f"map<{', '.join(map(_element, entry))}>"
     return f"repeated {_element(field)}" if _is_repeated(field) else _element(field)
 
 
@@ -398,8 +400,7 @@ def _castable(field: FieldDescriptor) -> str:
     """Return the columns that a field can hold."""
     entry = _map_entry(field)
     if entry is not None:
-        key, value = entry.fields_by_name["key"], entry.fields_by_name["value"]
-        return f"map<{_castable_element(key)},{_castable_element(value)}>"
+        return f"map<{','.join(map(_castable_element, entry))}>"
     element = _castable_element(field)
     return f"array<{element}>" if _is_repeated(field) else element
 
