@@ -26,10 +26,10 @@ from aioproducer.net.in_flight import InFlightRequest, OnEnd
 from aioproducer.net.io_stats import IOStats
 from aioproducer.net.link import RESERVE, BrokerLink
 from aioproducer.net.settings import NetSettings
-from aioproducer.net.versions import FIRST_VERSIONS_OF_LEVELS
+from aioproducer.net.versions import FIRST_VERSIONS_OF_LEVELS, BrokerVersions
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.framing import REQUEST_TYPES, encode_request
+from aioproducer.wire.framing import encode_request
 from aioproducer.wire.schema import Message
 
 __all__ = ["NetSettings", "NetworkClient", "NodeNotReady", "NodeState", "PreparedRequest"]
@@ -49,21 +49,17 @@ class PreparedRequest(NamedTuple):
     build: Callable[[int, int, str | None], Buffers]
     """(version, correlation id, client id) -> buffers of the frame, size prefix included."""
     expect_response: bool = True
-    min_version: int = 0
-    max_version: int | None = None
     version: int | None = None
-    """The result of `api_version`, to avoid a second lookup."""
+    """The result of `api_version`; None for the highest common version."""
 
     @classmethod
-    def of(
-        cls, message: Message, *, min_version: int = 0, max_version: int | None = None
-    ) -> PreparedRequest:
-        """Return a request with a plain message and bounds on its version."""
+    def of(cls, message: Message, version: int | None = None) -> PreparedRequest:
+        """Return a request with a plain message."""
 
         def build(version: int, correlation_id: int, client_id: str | None) -> Buffers:
             return [encode_request(message, version, correlation_id, client_id)]
 
-        return cls(type(message), build, min_version=min_version, max_version=max_version)
+        return cls(type(message), build, version=version)
 
 
 class NetworkClient:
@@ -220,18 +216,15 @@ class NetworkClient:
         return None if link is None else link.last_error
 
     def api_version(
-        self, node_id: int, api: ApiKey, lowest: int = 0, highest: int | None = None
+        self, node_id: int, kind: type[Message], lowest: int = 0, highest: int | None = None
     ) -> int:
-        """Return the version in which a request of this API would be sent.
+        """Return the version in which a request of this kind would be sent.
 
         Raises:
             NodeNotReady: the node is not connected, so its versions are not known.
             UnsupportedVersionError: there is no common version.
         """
-        link = self.link(node_id)
-        if link is None or link.versions is None:
-            raise NodeNotReady("the versions of the broker are not known", node_id=node_id)
-        return link.versions.choose(REQUEST_TYPES[api], lowest, highest, node_id=node_id)
+        return self._versions(node_id).choose(kind, lowest, highest, node_id=node_id)
 
     def version_ranges(self, node_id: int) -> Mapping[int, tuple[int, int]]:
         """Return the lowest and highest version of each API key that the node supports.
@@ -239,10 +232,13 @@ class NetworkClient:
         Raises:
             NodeNotReady: The node is not connected, so its versions are not known.
         """
+        return self._versions(node_id).ranges
+
+    def _versions(self, node_id: int) -> BrokerVersions:
         link = self.link(node_id)
         if link is None or link.versions is None:
             raise NodeNotReady("the versions of the broker are not known", node_id=node_id)
-        return link.versions.ranges
+        return link.versions
 
     def highest_version(self, api: ApiKey) -> int | None:
         """Return the highest version of all connected brokers; None while none is connected."""
@@ -391,9 +387,7 @@ class NetworkClient:
             request = PreparedRequest.of(request)
         kind, version = request.request_type, request.version
         if version is None:
-            version = link.versions.choose(
-                kind, request.min_version, request.max_version, node_id=node_id
-            )
+            version = link.versions.choose(kind, node_id=node_id)
         correlation_id = connection.next_correlation_id()
         connection.begin(
             InFlightRequest(

@@ -29,6 +29,7 @@ from aioproducer.errors import (
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.testing.framing import RequestHeader
 from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.messages.produce import ProduceRequest
 
 COMMIT_MARKER, ABORT_MARKER = b"\0\0\0\1", b"\0\0\0\0"
 SHORT = {"delivery_timeout_ms": 2000, "request_timeout_ms": 1500}
@@ -351,7 +352,7 @@ def test_trap_08_without_topic_ids_a_produce_request_names_its_topics() -> None:
         versions = {**cluster.settings.api_versions, ApiKey.METADATA: (0, 9)}
         cluster.settings = replace(cluster.settings, api_versions=versions)
         producer = await started(stage)
-        assert stage.engine.client.api_version(1, ApiKey.PRODUCE) >= 13
+        assert stage.engine.client.api_version(1, ProduceRequest) >= 13
         assert (await producer.send_and_wait("u", b"v")).offset == 0
         await producer.close()
 

@@ -202,13 +202,14 @@ class BatchAppender:
             if record.partition is None:
                 sticky = self._sticky_partitioners.of(meta.name)
             self.fast_path.use_batch(meta, batch, sticky)
-        at = batch.count - 1
-        return self._handle(batch, at, record.timestamp_ms, record.key, record.value)
+        return self.plain_delivery(record, batch)
 
-    def early_delivery(self, record: OutgoingRecord, batch: ProducerBatch) -> Delivery:
+    def plain_delivery(self, record: OutgoingRecord, batch: ProducerBatch) -> Delivery:
         """Return what `delivery` does, for a batch that the fast path must not append to."""
+        key_size = -1 if record.key is None else len(record.key)
+        value_size = -1 if record.value is None else len(record.value)
         at = batch.count - 1
-        return self._handle(batch, at, record.timestamp_ms, record.key, record.value)
+        return self.fast_path.delivery(batch, at, record.timestamp_ms, key_size, value_size)
 
     def sticky_of(self, topic: str) -> BuiltInPartitioner:
         """Return the topic's built-in partitioner; the fast path uses it no more."""
@@ -286,7 +287,7 @@ class BatchAppender:
             return None
         # The fast path cannot append to a full batch, and has the topic already.
         if batch.full:
-            return self._handle(batch, batch.count - 1, timestamp_ms, key, value)
+            return self.plain_delivery(record, batch)
         return self.delivery(record, batch)
 
     def _is_alone(self, record: OutgoingRecord) -> bool:
@@ -349,18 +350,6 @@ class BatchAppender:
         if queue is not None and queue.is_full_up():
             return sticky.move_on(meta)
         return partition
-
-    def _handle(
-        self,
-        batch: ProducerBatch,
-        index: int,
-        timestamp_ms: int,
-        key: bytes | None,
-        value: bytes | None,
-    ) -> Delivery:
-        key_size = -1 if key is None else len(key)
-        value_size = -1 if value is None else len(value)
-        return self.fast_path.delivery(batch, index, timestamp_ms, key_size, value_size)
 
     def _on_opened(self, size: int, now: float, *, may_send: bool = True) -> None:
         # If the partition has no leader, nothing else wakes the sender before the batch expires.

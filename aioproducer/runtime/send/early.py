@@ -117,7 +117,7 @@ class EarlyRecords:
         if not last.batch.try_append(record):
             return None
         last.partitions.append(record.partition)
-        return self._batch_appender.early_delivery(record, last.batch)
+        return self._batch_appender.plain_delivery(record, last.batch)
 
     def open(self, record: OutgoingRecord, buffer: bytearray, size: int) -> Delivery:
         """Append to a new batch on this buffer."""
@@ -135,7 +135,7 @@ class EarlyRecords:
         batch.add_observer(early, self._discard)
         # No queue has the batch: nothing else wakes the sender when it expires.
         self._sender_task.advance(now + self._accumulator.settings.delivery_timeout)
-        return self._batch_appender.early_delivery(record, batch)
+        return self._batch_appender.plain_delivery(record, batch)
 
     def on_metadata(self) -> None:
         """Queue the records of topics that have metadata now; fail those of refused topics."""

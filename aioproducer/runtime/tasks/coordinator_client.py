@@ -249,12 +249,10 @@ class CoordinatorClient:
 
     async def _exchange(self, node_id: int, query: CoordinatorQuery[_T]) -> _T:
         await self._ready(node_id)
-        client, api = self._client, query.request_type.API_KEY
-        if api is None:  # pragma: no cover - every request has one
-            raise TypeError(f"{query.request_type.__name__} is no request")
-        version = client.api_version(node_id, api, query.min_version, query.max_version)
-        request = PreparedRequest.of(query.make(version), min_version=version, max_version=version)
-        answer = await self._send(node_id, request)
+        version = self._client.api_version(
+            node_id, query.request_type, query.min_version, query.max_version
+        )
+        answer = await self._send(node_id, PreparedRequest.of(query.make(version), version))
         try:
             return query.read(answer)
         except AuthorizationError as error:

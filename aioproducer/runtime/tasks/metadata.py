@@ -34,7 +34,6 @@ from aioproducer.net.in_flight import outcome_of
 from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
 from aioproducer.runtime.tasks.turns import TurnTask
 from aioproducer.types import Node
-from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -183,7 +182,7 @@ class MetadataTask(TurnTask):
     def _choose_version(self, node_id: int) -> int:
         lowest = 0 if self._may_create_topics else _FIRST_WITH_AUTO_CREATE_FLAG
         try:
-            return self._client.api_version(node_id, ApiKey.METADATA, lowest)
+            return self._client.api_version(node_id, MetadataRequest, lowest)
         except UnsupportedVersionError as error:
             if self._may_create_topics:
                 raise

@@ -42,7 +42,6 @@ from aioproducer.runtime.legacy_brokers import without_producer_ids
 from aioproducer.runtime.send.direct import DirectSends
 from aioproducer.runtime.tasks.encoder import BatchEncoder
 from aioproducer.runtime.tasks.turns import TurnTask
-from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -326,7 +325,7 @@ class SenderTask(TurnTask):
     def _prepare(self, node_id: int, batches: list[ProducerBatch], now: float) -> None:
         try:
             lowest, highest = self._versions(batches)
-            version = self._client.api_version(node_id, ApiKey.PRODUCE, lowest, highest)
+            version = self._client.api_version(node_id, ProduceRequest, lowest, highest)
             magic = magic_for(version)
             is_encoded = self._encoder.encode_inline(batches, magic)
         except Exception as error:

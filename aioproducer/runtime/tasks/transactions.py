@@ -300,14 +300,12 @@ class TransactionTask(TurnTask):
         await self._wakeup.sleep(deadline)
 
     def _send(self, node_id: int, request: TransactionalRequest, now: float) -> None:
-        client, api = self._client, request.request_type.API_KEY
-        if api is None:  # pragma: no cover - every request has one
-            raise TypeError(f"{request.request_type.__name__} is no request")
+        client = self._client
         try:
-            version = client.api_version(node_id, api, request.min_version, request.max_version)
-            prepared = PreparedRequest.of(
-                request.make(version), min_version=version, max_version=version
+            version = client.api_version(
+                node_id, request.request_type, request.min_version, request.max_version
             )
+            prepared = PreparedRequest.of(request.make(version), version)
             self._coordinator_session.on_sending(request)
             future = client.send(node_id, prepared, timeout_s=self._request_timeout, now=now)
         except UnsupportedVersionError as error:

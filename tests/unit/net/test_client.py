@@ -129,7 +129,7 @@ async def test_a_node_that_is_not_ready_takes_no_request() -> None:
         with pytest.raises(NodeNotReady):
             it.send(node_id=77)
         with pytest.raises(NodeNotReady):
-            it.client.api_version(1, ApiKey.METADATA)
+            it.client.api_version(1, MetadataRequest)
         assert it.client.ready_at(77, it.now) == math.inf
         it.client.maybe_connect(77, it.now)
 
@@ -153,7 +153,7 @@ async def test_versions_of_a_node_are_those_of_its_open_connection() -> None:
             with pytest.raises(NodeNotReady, match="versions of the broker are not known"):
                 it.client.version_ranges(node_id)
             with pytest.raises(NodeNotReady, match="versions of the broker are not known"):
-                it.client.api_version(node_id, ApiKey.METADATA)
+                it.client.api_version(node_id, MetadataRequest)
 
         versions_are_refused(1)
         versions_are_refused(77)
@@ -189,10 +189,9 @@ async def test_requests_have_the_lowest_and_the_highest_version_of_the_client_by
         ranges = {**hostile.SANE_RANGES, ApiKey.METADATA: (only, only)}
         async with harness(MemoryDialer({"broker": hostile.advertises(ranges)})) as it:
             await it.connect()
-            assert it.client.api_version(1, ApiKey.METADATA) == only
+            assert it.client.api_version(1, MetadataRequest) == only
             prepared = PreparedRequest.of(MetadataRequest(topics=[]))
-            without_bounds = PreparedRequest(MetadataRequest, prepared.build)
-            for request in (MetadataRequest(topics=[]), prepared, without_bounds):
+            for request in (MetadataRequest(topics=[]), prepared):
                 assert await it.client.send(1, request, now=it.now) is not None
 
 
@@ -247,14 +246,14 @@ async def test_a_prepared_request_is_built_in_the_highest_common_version() -> No
             frame = encode_request(MetadataRequest(), version, correlation_id, client_id)
             return [frame[:6], frame[6:]]
 
-        for bounds in ({}, {"max_version": 9}, {"min_version": 11}):
-            request = PreparedRequest(MetadataRequest, build, **bounds)
+        for version in (None, 9):
+            request = PreparedRequest(MetadataRequest, build, version=version)
             await it.client.send(1, request, now=it.now)
-        assert built == [(11, "tests"), (9, "tests"), (11, "tests")]
-        assert it.client.api_version(1, ApiKey.METADATA) == 11
-        assert it.client.api_version(1, ApiKey.METADATA, 0, 5) == 5
+        assert built == [(11, "tests"), (9, "tests")]
+        assert it.client.api_version(1, MetadataRequest) == 11
+        assert it.client.api_version(1, MetadataRequest, 0, 5) == 5
         with pytest.raises(UnsupportedVersionError, match="12 to 13"):
-            it.client.send(1, PreparedRequest.of(MetadataRequest(), min_version=12), now=it.now)
+            it.client.api_version(1, MetadataRequest, 12)
 
 
 @virtual_time

@@ -36,7 +36,6 @@ from aioproducer.runtime.settings import make_metadata_requests
 from aioproducer.runtime.tasks.closing import tasks_named
 from aioproducer.runtime.tasks.metadata import MetadataTask
 from aioproducer.types import Node, TopicPartition
-from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.common import NodeEndpoint
 from aioproducer.wire.messages.metadata import (
     MetadataRequest,
@@ -158,9 +157,9 @@ class FakeClient:
         self.on_event()
 
     def api_version(
-        self, node_id: int, api: ApiKey, lowest: int = 0, highest: int | None = None
+        self, node_id: int, kind: type, lowest: int = 0, highest: int | None = None
     ) -> int:
-        assert api is ApiKey.METADATA
+        assert kind is MetadataRequest
         if self.versions[1] < lowest:
             raise UnsupportedVersionError("no common version", node_id=node_id)
         return self.versions[1]
