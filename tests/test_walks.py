@@ -49,11 +49,11 @@ def test_advice_has_a_text_for_each_code() -> None:
     assert all(text and not text.endswith(".") for text in ADVICE.values())
 
 
-def test_every_listed_module_of_messages_is_there_and_named_as_an_api_key() -> None:
+def test_every_api_with_a_module_of_messages_has_a_key() -> None:
     folder = ROOT / "aioproducer" / "wire" / "messages"
-    for module in MODULES:
-        assert (folder / f"{module.replace('.', '/')}.py").exists()
-        assert module.rpartition(".")[2].upper() in ApiKey.__members__
+    for api, module in MODULES.items():
+        assert (folder / f"{module}.py").exists()
+        assert api in ApiKey.__members__
 
 
 def test_the_files_for_the_place_that_hosts_the_repository_are_well_formed() -> None:

@@ -39,7 +39,7 @@ from aioproducer.metrics.otlp import Point
 if TYPE_CHECKING:
     from random import Random
 
-    from aioproducer.wire.messages.get_telemetry_subscriptions import (
+    from aioproducer.wire.messages.telemetry import (
         GetTelemetrySubscriptionsResponse,
     )
 

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from struct import Struct
-from typing import Final
 
 from aioproducer.errors import ProtocolError
 from aioproducer.wire import messages
@@ -43,9 +42,6 @@ _SIZE = Struct(">i")
 REQUEST_HEADER = Struct(">hhi")
 
 
-_MODULES: Final = {module.rpartition(".")[2].upper(): module for module in messages.MODULES}
-
-
 class _RequestTypes(Mapping[ApiKey, type[Message]]):
     """The request class of each declared API; its module is imported on first look-up."""
 
@@ -53,17 +49,17 @@ class _RequestTypes(Mapping[ApiKey, type[Message]]):
         return _request_type(key)
 
     def __iter__(self) -> Iterator[ApiKey]:
-        return (key for key in ApiKey if key.name in _MODULES)
+        return (key for key in ApiKey if key.name in messages.MODULES)
 
     def __len__(self) -> int:
-        return len(_MODULES)
+        return len(messages.MODULES)
 
 
 @cache
 def _request_type(key: int) -> type[Message]:
     try:
         name = ApiKey(key).name
-        home = _MODULES[name]
+        home = messages.MODULES[name]
     except (KeyError, ValueError):
         raise KeyError(key) from None
     module = import_module(f"{messages.__name__}.{home}")

@@ -26,14 +26,12 @@ from aioproducer.errors import (
 from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from aioproducer.wire.messages.find_coordinator import FindCoordinatorResponse
 from aioproducer.wire.messages.init_producer_id import InitProducerIdResponse
-from aioproducer.wire.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnResponse
-from aioproducer.wire.messages.transactions.add_partitions_to_txn import (
+from aioproducer.wire.messages.transactions import (
+    AddOffsetsToTxnResponse,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
-)
-from aioproducer.wire.messages.transactions.end_txn import EndTxnResponse
-from aioproducer.wire.messages.transactions.txn_offset_commit import (
+    EndTxnResponse,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,

@@ -52,7 +52,7 @@ from aioproducer.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from aioproducer.wire.messages.transactions.add_partitions_to_txn import AddPartitionsToTxnResponse
+from aioproducer.wire.messages.transactions import AddPartitionsToTxnResponse
 from aioproducer.wire.schema import Message
 from exploration.explorer import Result
 from exploration.world import Event

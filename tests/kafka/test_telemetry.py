@@ -32,7 +32,7 @@ from aioproducer.testing.admin import create_topic
 from aioproducer.testing.kafka import KafkaCluster
 from aioproducer.testing.kafka.release import DEFAULT_VERSION, KafkaRelease
 from aioproducer.testing.wire_client import WireClient
-from aioproducer.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from aioproducer.wire.messages.telemetry import GetTelemetrySubscriptionsRequest
 
 PLUGIN = Path(__file__).parent.parent / "support" / "java" / "TelemetrySink.java"
 CLIENT_METRICS = 16

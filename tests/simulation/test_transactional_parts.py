@@ -34,13 +34,14 @@ from aioproducer.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from aioproducer.wire.messages.transactions.add_partitions_to_txn import (
+from aioproducer.wire.messages.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
+    EndTxnRequest,
+    EndTxnResponse,
 )
-from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest, EndTxnResponse
 from aioproducer.wire.schema import Message
 from simulation.transactions.consumer import SimConsumer
 from simulation.transactions.line import Line

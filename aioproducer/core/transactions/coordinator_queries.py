@@ -40,30 +40,26 @@ from aioproducer.wire.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from aioproducer.wire.messages.offset_commit import (
+from aioproducer.wire.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
-)
-from aioproducer.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from aioproducer.wire.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnResponse
-from aioproducer.wire.messages.transactions.describe_transactions import (
+from aioproducer.wire.messages.transactions import (
+    AddOffsetsToTxnResponse,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-)
-from aioproducer.wire.messages.transactions.end_txn import EndTxnResponse
-from aioproducer.wire.messages.transactions.list_transactions import (
+    EndTxnResponse,
     ListTransactionsRequest,
     ListTransactionsResponse,
+    TxnOffsetCommitResponse,
 )
-from aioproducer.wire.messages.transactions.txn_offset_commit import TxnOffsetCommitResponse
 from aioproducer.wire.schema import Message
 
 _T = TypeVar("_T")

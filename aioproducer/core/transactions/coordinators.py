@@ -52,12 +52,12 @@ if TYPE_CHECKING:
     from aioproducer.core.transactions.manager import TransactionManager
     from aioproducer.wire.messages.find_coordinator import FindCoordinatorResponse
     from aioproducer.wire.messages.init_producer_id import InitProducerIdResponse
-    from aioproducer.wire.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnResponse
-    from aioproducer.wire.messages.transactions.add_partitions_to_txn import (
+    from aioproducer.wire.messages.transactions import (
+        AddOffsetsToTxnResponse,
         AddPartitionsToTxnResponse,
+        EndTxnResponse,
+        TxnOffsetCommitResponse,
     )
-    from aioproducer.wire.messages.transactions.end_txn import EndTxnResponse
-    from aioproducer.wire.messages.transactions.txn_offset_commit import TxnOffsetCommitResponse
     from aioproducer.wire.schema import Message
 
 _MOST_REMEMBERED = 100

@@ -21,14 +21,12 @@ from aioproducer.wire.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
-from aioproducer.wire.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnRequest
-from aioproducer.wire.messages.transactions.add_partitions_to_txn import (
+from aioproducer.wire.messages.transactions import (
+    AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
-)
-from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest
-from aioproducer.wire.messages.transactions.txn_offset_commit import (
+    EndTxnRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

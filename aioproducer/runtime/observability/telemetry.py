@@ -28,11 +28,12 @@ from aioproducer.errors import (
 from aioproducer.metrics.otlp import encode_metrics
 from aioproducer.net.in_flight import outcome_of
 from aioproducer.records.codecs import CompressionType, codec_for
-from aioproducer.wire.messages.get_telemetry_subscriptions import (
+from aioproducer.wire.messages.telemetry import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
+    PushTelemetryRequest,
+    PushTelemetryResponse,
 )
-from aioproducer.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 if TYPE_CHECKING:
     from random import Random

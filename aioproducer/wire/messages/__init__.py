@@ -1,4 +1,4 @@
-"""Every message of Kafka's protocol that this client supports, one module per API.
+"""Every message of Kafka's protocol that this client supports.
 
 `admin/` and `transactions/` have the messages of these subjects, `common` the structs of several.
 Modules are named as the `ApiKey`, classes as in Kafka's own schema, with one exception: the two
@@ -9,28 +9,30 @@ names it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-MODULES: Final = (
-    "api_versions",
-    "describe_configs",
-    "fetch",
-    "find_coordinator",
-    "get_telemetry_subscriptions",
-    "init_producer_id",
-    "list_offsets",
-    "metadata",
-    "offset_commit",
-    "offset_fetch",
-    "produce",
-    "push_telemetry",
-    "sasl_authenticate",
-    "sasl_handshake",
-    "transactions.add_offsets_to_txn",
-    "transactions.add_partitions_to_txn",
-    "transactions.describe_transactions",
-    "transactions.end_txn",
-    "transactions.list_transactions",
-    "transactions.txn_offset_commit",
-)
-"""Each is imported when its request is first looked up, so that importing the library is cheap."""
+MODULES: Final[Mapping[str, str]] = {
+    "ADD_OFFSETS_TO_TXN": "transactions",
+    "ADD_PARTITIONS_TO_TXN": "transactions",
+    "API_VERSIONS": "api_versions",
+    "DESCRIBE_CONFIGS": "describe_configs",
+    "DESCRIBE_TRANSACTIONS": "transactions",
+    "END_TXN": "transactions",
+    "FETCH": "fetch",
+    "FIND_COORDINATOR": "find_coordinator",
+    "GET_TELEMETRY_SUBSCRIPTIONS": "telemetry",
+    "INIT_PRODUCER_ID": "init_producer_id",
+    "LIST_OFFSETS": "list_offsets",
+    "LIST_TRANSACTIONS": "transactions",
+    "METADATA": "metadata",
+    "OFFSET_COMMIT": "offsets",
+    "OFFSET_FETCH": "offsets",
+    "PRODUCE": "produce",
+    "PUSH_TELEMETRY": "telemetry",
+    "SASL_AUTHENTICATE": "sasl_authenticate",
+    "SASL_HANDSHAKE": "sasl_handshake",
+    "TXN_OFFSET_COMMIT": "transactions",
+}
+"""The module of each API. It is imported when its request is first looked up, so that importing the
+library is cheap."""

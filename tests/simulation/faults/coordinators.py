@@ -18,8 +18,10 @@ from aioproducer.testing.framing import RequestHeader
 from aioproducer.testing.world.faults import Fault, Probe, Shape, World
 from aioproducer.testing.world.server import Moment
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages.transactions.add_partitions_to_txn import AddPartitionsToTxnResponse
-from aioproducer.wire.messages.transactions.txn_offset_commit import TxnOffsetCommitResponse
+from aioproducer.wire.messages.transactions import (
+    AddPartitionsToTxnResponse,
+    TxnOffsetCommitResponse,
+)
 from simulation.faults.answers import Ambush
 from simulation.faults.brokers import Crash, move_leader
 from simulation.faults.processes import AtSeat

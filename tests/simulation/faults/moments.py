@@ -16,8 +16,7 @@ from aioproducer.testing.framing import RequestHeader
 from aioproducer.testing.world.faults import Shape, World
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
-from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest
-from aioproducer.wire.messages.transactions.txn_offset_commit import TxnOffsetCommitRequest
+from aioproducer.wire.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
 from simulation.faults.answers import Ambush
 from simulation.faults.coordinators import RETRIED, HeldRequest
 

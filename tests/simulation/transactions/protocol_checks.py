@@ -31,10 +31,13 @@ from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import decode_response, peek_correlation_id
 from aioproducer.wire.messages.init_producer_id import InitProducerIdResponse
 from aioproducer.wire.messages.produce import ProduceRequest
-from aioproducer.wire.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnResponse
-from aioproducer.wire.messages.transactions.add_partitions_to_txn import AddPartitionsToTxnResponse
-from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest, EndTxnResponse
-from aioproducer.wire.messages.transactions.txn_offset_commit import TxnOffsetCommitResponse
+from aioproducer.wire.messages.transactions import (
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    TxnOffsetCommitResponse,
+)
 
 if TYPE_CHECKING:
     from aioproducer.testing.broker.cluster import ClusterState

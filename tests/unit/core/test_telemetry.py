@@ -20,7 +20,7 @@ from aioproducer.core.telemetry import (
 from aioproducer.errors import UnknownSubscriptionIdError
 from aioproducer.metrics import Metric, MetricKind
 from aioproducer.metrics.otlp import Point
-from aioproducer.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsResponse
+from aioproducer.wire.messages.telemetry import GetTelemetrySubscriptionsResponse
 
 ASK, PUSH = TelemetryRequest.SUBSCRIPTION, TelemetryRequest.PUSH
 IDENTITY = UUID(int=7)

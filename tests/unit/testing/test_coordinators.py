@@ -11,8 +11,10 @@ from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.api_versions import ApiVersionsRequest
 from aioproducer.wire.messages.find_coordinator import FindCoordinatorRequest
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
-from aioproducer.wire.messages.transactions.describe_transactions import DescribeTransactionsRequest
-from aioproducer.wire.messages.transactions.list_transactions import ListTransactionsRequest
+from aioproducer.wire.messages.transactions import (
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
 
 from .support import NOW_MS, ask, make_state
 from .transactional import V1_VERSIONS, V2_VERSIONS, TransactionalProducer, coordinator_of

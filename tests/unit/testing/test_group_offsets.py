@@ -8,17 +8,15 @@ import pytest
 
 from aioproducer.testing.broker import ClusterState, TopicSpec
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages.offset_commit import (
+from aioproducer.wire.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-)
-from aioproducer.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from aioproducer.wire.messages.transactions.txn_offset_commit import (
+from aioproducer.wire.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

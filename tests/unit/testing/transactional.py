@@ -14,18 +14,16 @@ from aioproducer.wire.messages.fetch import (
     PartitionData,
 )
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
-from aioproducer.wire.messages.offset_fetch import (
+from aioproducer.wire.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
     OffsetFetchResponsePartition,
 )
-from aioproducer.wire.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnRequest
-from aioproducer.wire.messages.transactions.add_partitions_to_txn import (
+from aioproducer.wire.messages.transactions import (
+    AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
-)
-from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest
-from aioproducer.wire.messages.transactions.txn_offset_commit import (
+    EndTxnRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

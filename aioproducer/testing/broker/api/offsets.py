@@ -13,14 +13,12 @@ from aioproducer.testing.broker.transactions.coordinator import PartitionCheck
 from aioproducer.testing.broker.transactions.groups import Group, GroupMember, GroupOffset
 from aioproducer.testing.broker.transactions.states import ProducerIdentity
 from aioproducer.types import TopicPartition
-from aioproducer.wire.messages.offset_commit import (
+from aioproducer.wire.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
-)
-from aioproducer.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -31,7 +29,7 @@ from aioproducer.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from aioproducer.wire.messages.transactions.txn_offset_commit import (
+from aioproducer.wire.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,

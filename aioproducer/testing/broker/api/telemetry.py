@@ -9,11 +9,12 @@ from aioproducer import errors
 from aioproducer.testing.broker.api.context import RequestContext
 from aioproducer.testing.broker.refusal import RefusedError
 from aioproducer.testing.broker.telemetry import ReceivedMetrics, decompressed, read_otlp
-from aioproducer.wire.messages.get_telemetry_subscriptions import (
+from aioproducer.wire.messages.telemetry import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
+    PushTelemetryRequest,
+    PushTelemetryResponse,
 )
-from aioproducer.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 
 def get_telemetry_subscriptions(

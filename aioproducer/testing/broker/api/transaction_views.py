@@ -9,16 +9,14 @@ from aioproducer import errors
 from aioproducer.testing.broker.api.context import RequestContext
 from aioproducer.testing.broker.refusal import RefusedError
 from aioproducer.testing.broker.transactions.states import Transaction, TransactionState
-from aioproducer.wire.messages.transactions.describe_transactions import (
+from aioproducer.wire.messages.transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     DescribeTransactionsTransactionState,
-    TopicData,
-)
-from aioproducer.wire.messages.transactions.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     ListTransactionsTransactionState,
+    TopicData,
 )
 
 _STATES = frozenset(state.value for state in TransactionState)

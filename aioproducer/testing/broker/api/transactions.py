@@ -21,17 +21,16 @@ from aioproducer.wire.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from aioproducer.wire.messages.transactions.add_offsets_to_txn import (
+from aioproducer.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
-)
-from aioproducer.wire.messages.transactions.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
+    EndTxnRequest,
+    EndTxnResponse,
 )
-from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest, EndTxnResponse
 
 _FIRST_INIT_VERSION_WITH_FENCED = 4
 _FIRST_ADD_VERSION_WITH_FENCED = 2

@@ -37,12 +37,10 @@ from aioproducer.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from aioproducer.wire.messages.offset_commit import (
+from aioproducer.wire.messages.offsets import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
-)
-from aioproducer.wire.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -50,19 +48,15 @@ from aioproducer.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from aioproducer.wire.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnResponse
-from aioproducer.wire.messages.transactions.describe_transactions import (
+from aioproducer.wire.messages.transactions import (
+    AddOffsetsToTxnResponse,
     DescribeTransactionsResponse,
     DescribeTransactionsTransactionState,
-    TopicData,
-)
-from aioproducer.wire.messages.transactions.end_txn import EndTxnResponse
-from aioproducer.wire.messages.transactions.list_transactions import (
+    EndTxnResponse,
     ListTransactionsRequest,
     ListTransactionsResponse,
     ListTransactionsTransactionState,
-)
-from aioproducer.wire.messages.transactions.txn_offset_commit import (
+    TopicData,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,

@@ -22,7 +22,7 @@ from aioproducer.errors import (
     TransactionAbortableError,
 )
 from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata
-from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest
+from aioproducer.wire.messages.transactions import EndTxnRequest
 
 from .transaction_stage import T0, Stage
 

@@ -34,9 +34,11 @@ from aioproducer.types import (
     PreparedTransaction,
 )
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
-from aioproducer.wire.messages.transactions.add_partitions_to_txn import AddPartitionsToTxnRequest
-from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest
-from aioproducer.wire.messages.transactions.txn_offset_commit import TxnOffsetCommitRequest
+from aioproducer.wire.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+)
 
 from .transaction_stage import BEFORE_2_5, T0, Stage
 

@@ -24,7 +24,7 @@ from aioproducer.errors import (
 )
 from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata, Persistence
 from aioproducer.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest
+from aioproducer.wire.messages.transactions import EndTxnRequest
 
 from .transaction_stage import T0, T1, Stage
 

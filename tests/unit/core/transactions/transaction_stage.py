@@ -21,15 +21,14 @@ from aioproducer.errors import NodeDisconnectedError
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from aioproducer.wire.messages.transactions.add_offsets_to_txn import AddOffsetsToTxnResponse
-from aioproducer.wire.messages.transactions.add_partitions_to_txn import (
+from aioproducer.wire.messages.transactions import (
+    AddOffsetsToTxnResponse,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
-)
-from aioproducer.wire.messages.transactions.end_txn import EndTxnRequest, EndTxnResponse
-from aioproducer.wire.messages.transactions.txn_offset_commit import (
+    EndTxnRequest,
+    EndTxnResponse,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
