@@ -1,7 +1,7 @@
 """Turns of the sender, metadata and transactions: start with `Driver`.
 
 The liveness rule: *pending work always has a request in flight, a dial in progress or a timer set.*
-Each of the three deciders (`Sender`, `MetadataRequests`, `CoordinatorRequests`) keeps its part with
+Each of the three deciders (`Sender`, `MetadataRequests`, `CoordinatorSession`) keeps its part with
 three methods, which use only their own state, the loop time and the connections:
 
 - `poll` returns the actions that are due now. The caller performs them, and then sleeps.
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from aioproducer.core.metadata.requests import MetadataNodes, MetadataRequests
     from aioproducer.core.sending.sender import Sender
-    from aioproducer.core.transactions.coordinator_requests import CoordinatorRequests
+    from aioproducer.core.transactions.coordinators import CoordinatorSession
 
 
 class Turns(NamedTuple):
@@ -49,7 +49,7 @@ class Driver:
 
     sender: Sender
     metadata: MetadataRequests
-    transactions: CoordinatorRequests | None = None
+    transactions: CoordinatorSession | None = None
 
     def after_event(self, now: float, nodes: MetadataNodes) -> Turns:
         """Return the next turns after an event."""

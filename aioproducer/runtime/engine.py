@@ -29,7 +29,6 @@ from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.reasons import Reason
 from aioproducer.core.sending.sender import Sender
 from aioproducer.core.stats import ProducerStats
-from aioproducer.core.transactions.coordinator_requests import CoordinatorRequests
 from aioproducer.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -258,16 +257,12 @@ class ProducerEngine:
     def _make_transaction_task(self) -> TransactionTask | None:
         if self._transactions is None:
             return None
-        coordinator_session = settings.make_coordinator_session(
-            self.config, self._transactions, self._rng
-        )
-        requests = self.driver.transactions = CoordinatorRequests(
-            self._transactions, coordinator_session, self.metadata, self.accumulator
+        session = self.driver.transactions = settings.make_coordinator_session(
+            self.config, self._transactions, self._rng, self.metadata, self.accumulator
         )
         return TransactionTask(
             self._transactions,
-            coordinator_session,
-            requests,
+            session,
             self.client,
             self.accumulator,
             timeout_s=self.config.call_timeout_ms / 1000,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from aioproducer.config import ProducerConfig
+    from aioproducer.core.batching.accumulator import RecordAccumulator
 
 
 _log = log.get("runtime")
@@ -166,11 +167,20 @@ def make_transactions(
 
 
 def make_coordinator_session(
-    config: ProducerConfig, transactions: TransactionManager, rng: Random
+    config: ProducerConfig,
+    transactions: TransactionManager,
+    rng: Random,
+    metadata: Metadata,
+    accumulator: RecordAccumulator,
 ) -> CoordinatorSession:
     """Make the state machine of requests to coordinators."""
     return CoordinatorSession(
-        transactions, retry_backoff(config), rng, principal=principal_of(config)
+        transactions,
+        retry_backoff(config),
+        rng,
+        metadata,
+        accumulator,
+        principal=principal_of(config),
     )
 
 

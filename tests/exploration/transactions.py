@@ -8,7 +8,6 @@ from typing import Any
 from aioproducer.core.driver import Turns
 from aioproducer.core.sending.actions import Connect, CoordinatorUnreachable, RequestOfCoordinator
 from aioproducer.core.sending.idempotence import Sequencer
-from aioproducer.core.transactions.coordinator_requests import CoordinatorRequests
 from aioproducer.core.transactions.coordinators import CoordinatorSession
 from aioproducer.core.transactions.manager import TransactionManager
 from aioproducer.core.transactions.operations import Operation
@@ -98,9 +97,8 @@ class TransactionalWorld(World):
 
     def _make_core(self, config: Config) -> None:
         super()._make_core(config)
-        self.coordinator_session = CoordinatorSession(self.manager, BACKOFF, NO_RNG)
-        self.driver.transactions = CoordinatorRequests(
-            self.manager, self.coordinator_session, self.metadata, self.accumulator
+        self.coordinator_session = self.driver.transactions = CoordinatorSession(
+            self.manager, BACKOFF, NO_RNG, self.metadata, self.accumulator
         )
 
     # -- tasks -----------------------------------------------------------------------------------

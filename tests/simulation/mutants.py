@@ -647,7 +647,7 @@ MUTANTS = (
     ),
     Mutant(
         "do not ask for the address of a coordinator that metadata lack",
-        "core/transactions/coordinator_requests.py",
+        "core/transactions/coordinators.py",
         "            self._metadata.request_update(now)\n            gone",
         "            gone",
         transactional=True,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
     from aioproducer.core.sending.actions import NodeView
     from aioproducer.core.sending.sender import Sender
-    from aioproducer.core.transactions.coordinator_requests import CoordinatorRequests
+    from aioproducer.core.transactions.coordinators import CoordinatorSession
 
 
 class Connections(MetadataNodes, Protocol):
@@ -93,10 +93,10 @@ def unattended(
             yield batch, wait
 
 
-def _waits_for_nothing(requests: CoordinatorRequests, now: float, nodes: NodeView) -> bool:
+def _waits_for_nothing(session: CoordinatorSession, now: float, nodes: NodeView) -> bool:
     """Return whether a pending call has no request in flight, timer or batch to wait for."""
-    manager = requests._manager
-    if not manager.is_busy or requests._coordinator_session._in_flight is not None:
+    manager = session._manager
+    if not manager.is_busy or session._in_flight is not None:
         return False
-    awaits_batches = manager.awaits_batches and not requests._accumulator.is_idle
-    return not awaits_batches and requests.next_deadline(now, nodes) == inf
+    awaits_batches = manager.awaits_batches and not session._accumulator.is_idle
+    return not awaits_batches and session.next_deadline(now, nodes) == inf

@@ -1,4 +1,4 @@
-"""Requests to coordinators: lookup, one request at a time, retries.
+"""Requests to coordinators: lookup, one request at a time, schedule, target node, retries.
 
 It caches the coordinators, backs off, reads responses and handles retriable errors.
 
@@ -20,6 +20,14 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from aioproducer.core.metadata.cluster import is_usable
+from aioproducer.core.sending.actions import (
+    Action,
+    Connect,
+    CoordinatorUnreachable,
+    NodeView,
+    RequestOfCoordinator,
+    recheck_at,
+)
 from aioproducer.core.sending.idempotence import ProducerIdentity
 from aioproducer.core.transactions import requests
 from aioproducer.core.transactions.requests import Answered, CoordinatorKey, TransactionalRequest
@@ -39,6 +47,7 @@ from aioproducer.errors import (
     CoordinatorNotAvailableError,
     IllegalStateError,
     KafkaError,
+    NodeDisconnectedError,
     UnsupportedVersionError,
     error_from_code,
 )
@@ -49,6 +58,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from aioproducer._util.backoff import ExponentialBackoff
+    from aioproducer.core.batching.accumulator import RecordAccumulator
+    from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.core.transactions.manager import TransactionManager
     from aioproducer.wire.messages.find_coordinator import FindCoordinatorResponse
     from aioproducer.wire.messages.init_producer_id import InitProducerIdResponse
@@ -74,10 +85,14 @@ class CoordinatorSession:
         manager: TransactionManager,
         backoff: ExponentialBackoff,
         rng: Random,
+        metadata: Metadata,
+        accumulator: RecordAccumulator,
         *,
         principal: Callable[[], str] = this_principal,
     ) -> None:
         self._manager = manager
+        self._metadata = metadata
+        self._accumulator = accumulator
         self._backoff = backoff
         self._rng = rng
         self._principal = principal
@@ -90,18 +105,35 @@ class CoordinatorSession:
         """The request that a call waits for; None while none is due."""
         self.is_searching: bool = False
         """Whether the coordinator for that request is not known yet."""
-        self.on_outdated: Callable[[float], object] = lambda now: None
-        """Called when a response shows that the metadata is out of date."""
 
-    def next_request(self, now: float, *, is_idle: bool) -> TransactionalRequest | None:
-        """Return the request to send now, if any.
+    def poll(self, now: float, nodes: NodeView) -> list[Action]:
+        """Return the action that is due now, if any."""
+        request = self.next_request(now)
+        if request is None:
+            return []
+        node_id = request.node_id
+        if node_id is None:
+            node_id = nodes.least_loaded_node(now)
+            if node_id is None:
+                return []
+            request = replace(request, node_id=node_id)
+        elif node_id not in self._metadata.cluster.nodes:
+            self._metadata.request_update(now)
+            gone = NodeDisconnectedError("not among the brokers")
+            return [CoordinatorUnreachable(request, gone)]
+        if nodes.can_ask(node_id, now):
+            return [RequestOfCoordinator(node_id, request)]
+        failure = nodes.connection_failures(node_id)
+        if failure is not None and now < nodes.ready_at(node_id, now) < inf:
+            # It backs off. The coordinator may have moved.
+            return [CoordinatorUnreachable(request, failure)]
+        return [Connect(node_id)]
 
-        Args:
-            is_idle: whether no batch is without an outcome or on the wire.
-        """
+    def next_request(self, now: float) -> TransactionalRequest | None:
+        """Return the request to send now, if any."""
         if self._in_flight is not None or now < self._retry_at:
             return None
-        wanted = self._manager.wanted(is_idle=is_idle)
+        wanted = self._manager.wanted(is_idle=self._accumulator.is_idle)
         self.wanted = None if wanted is None else wanted.rpc
         if wanted is None:
             return None
@@ -111,13 +143,18 @@ class CoordinatorSession:
             return requests.find_coordinator(wanted.coordinator)
         return replace(wanted, node_id=node_id)
 
-    def due_at(self, now: float, *, is_idle: bool) -> float:
-        """Return the loop time at which to call `next_request`; inf while it would return None."""
+    def due_at(self, now: float, nodes: NodeView) -> float:
+        """Return the loop time of the next turn after an event; `now` means at once."""
         if self._in_flight is not None:
             return inf
         if self._retry_at > now:
             return self._retry_at
-        return now if self._manager.has_work(is_idle=is_idle) else inf
+        return now if self._manager.has_work(is_idle=self._accumulator.is_idle) else inf
+
+    def next_deadline(self, now: float, nodes: NodeView) -> float:
+        """Return the loop time of the next turn if no event comes before."""
+        due_at = self.due_at(now, nodes)
+        return due_at if due_at > now else recheck_at(nodes, now)
 
     def on_sending(self, request: TransactionalRequest) -> None:
         """Handle a request that is about to be written; `on_sent` or `on_unreachable` follows."""
@@ -273,7 +310,7 @@ class CoordinatorSession:
             manager.on_ended(None)
         elif reaction is Reaction.RETRY:
             if error.refreshes_metadata:
-                self.on_outdated(now)
+                self._metadata.request_update(now)
             self._back_off(now, error)
         elif reaction is Reaction.FIND_COORDINATOR:
             self._coordinators.pop(request.coordinator, None)

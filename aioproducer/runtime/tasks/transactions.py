@@ -43,7 +43,6 @@ from aioproducer.wire.schema import Message
 
 if TYPE_CHECKING:
     from aioproducer.core.batching.accumulator import RecordAccumulator
-    from aioproducer.core.transactions.coordinator_requests import CoordinatorRequests
     from aioproducer.core.transactions.coordinators import CoordinatorSession
     from aioproducer.core.transactions.requests import TransactionalRequest
 
@@ -75,7 +74,6 @@ class TransactionTask(TurnTask):
         self,
         manager: TransactionManager,
         coordinator_session: CoordinatorSession,
-        requests: CoordinatorRequests,
         client: NetworkClient,
         accumulator: RecordAccumulator,
         *,
@@ -90,7 +88,6 @@ class TransactionTask(TurnTask):
         super().__init__("transaction", loop, on_end)
         self.manager: TransactionManager = manager
         self._coordinator_session = coordinator_session
-        self._requests = requests
         self._client = client
         self._accumulator = accumulator
         self._timeout_s = timeout_s
@@ -286,7 +283,7 @@ class TransactionTask(TurnTask):
         manager, now = self.manager, self._loop.time()
         if manager.state is TransactionState.FATAL_ERROR and manager.error is not None:
             raise manager.error
-        for action in self._requests.poll(now, self._client):
+        for action in self._coordinator_session.poll(now, self._client):
             match action:
                 case Connect(node_id):
                     self._client.maybe_connect(node_id, now)
@@ -294,7 +291,7 @@ class TransactionTask(TurnTask):
                     self._send(node_id, request, now)
                 case CoordinatorUnreachable(request, error):
                     self._give_up(request, error, now)
-        deadline = self._requests.next_deadline(now, self._client)
+        deadline = self._coordinator_session.next_deadline(now, self._client)
         if self._asked is not None:
             deadline = min(deadline, now + self._request_timeout)
         await self._wakeup.sleep(deadline)

@@ -568,7 +568,7 @@ def test_a_passing_error_is_tried_again_with_backoff(rpc: Rpc, code: int) -> Non
     for _ in range(4):
         stage.respond(request, code)
         waits.append(
-            stage.coordinator_session.due_at(stage.core.now, is_idle=False) - stage.core.now
+            stage.coordinator_session.due_at(stage.core.now, stage.core.nodes) - stage.core.now
         )
         assert stage.next_request() is None
         stage.wait()
@@ -589,10 +589,10 @@ def test_a_request_is_wanted_from_the_turn_in_which_it_is_due() -> None:
 def test_a_backoff_that_is_over_is_no_reason_for_a_turn() -> None:
     stage, request = at(ADD)
     stage.respond(request, 51)
-    due = stage.coordinator_session.due_at(stage.core.now, is_idle=False)
+    due = stage.coordinator_session.due_at(stage.core.now, stage.core.nodes)
     assert due > stage.core.now
     stage.manager.fail(KafkaError("the end"))
-    assert stage.coordinator_session.due_at(due, is_idle=False) == inf
+    assert stage.coordinator_session.due_at(due, stage.core.nodes) == inf
 
 
 def test_the_backoff_starts_anew_after_a_success() -> None:
@@ -602,7 +602,8 @@ def test_the_backoff_starts_anew_after_a_success() -> None:
         request = stage.request(ADD)
         stage.respond(request, 51)
         assert (
-            stage.coordinator_session.due_at(stage.core.now, is_idle=False) - stage.core.now < 0.021
+            stage.coordinator_session.due_at(stage.core.now, stage.core.nodes) - stage.core.now
+            < 0.021
         )
         stage.wait()
         stage.respond(stage.request(ADD))
@@ -665,13 +666,13 @@ def test_after_a_renewal_that_was_refused_begin_says_why() -> None:
 
 def test_topics_unknown_to_the_group_coordinator_are_looked_up_again() -> None:
     stage, request = at(OFFSETS)
-    outdated: list[float] = []
-    stage.coordinator_session.on_outdated = outdated.append
+    assert not stage.core.metadata.is_awaited
     stage.respond(request, 3)
-    assert len(outdated) == 1
+    assert stage.core.metadata.is_awaited
+    stage.core.learn((1, 1))
     stage.wait()
     stage.respond(stage.request(OFFSETS), 14)
-    assert len(outdated) == 1
+    assert not stage.core.metadata.is_awaited
 
 
 def test_partitions_that_may_not_be_written_are_named_and_the_transaction_fails() -> None:

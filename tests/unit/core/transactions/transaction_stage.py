@@ -10,7 +10,6 @@ from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.core.driver import Driver
 from aioproducer.core.metadata.requests import MetadataRequests
-from aioproducer.core.transactions.coordinator_requests import CoordinatorRequests
 from aioproducer.core.transactions.coordinators import CoordinatorSession
 from aioproducer.core.transactions.manager import TransactionManager
 from aioproducer.core.transactions.operations import Operation
@@ -72,14 +71,18 @@ class Stage:
         self.level = level
         self.versions = versions or (V2 if level >= 2 else V1)
         self.manager = TransactionManager("tx", 60_000, topic_ids=lambda: topic_ids or {})
-        self.coordinator_session = CoordinatorSession(
-            self.manager, ExponentialBackoff(0.1, 1.0, jitter=0), random.Random(1)
-        )
         self.core = Core(
             leaders,
             sequencer=TransactionalSequencer(5, self.manager),
             transactions=self.manager,
             **options,  # type: ignore[arg-type]
+        )
+        self.coordinator_session = CoordinatorSession(
+            self.manager,
+            ExponentialBackoff(0.1, 1.0, jitter=0),
+            random.Random(1),
+            self.core.metadata,
+            self.core.accumulator,
         )
         self.producer_id, self.epoch = 7, -1
         self.sent: list[Rpc] = []
@@ -127,17 +130,11 @@ class Stage:
 
     def driver(self, *, rebootstrap_after: float | None = None) -> Driver:
         """The driver, which decides about turns."""
-        metadata, accumulator = self.core.metadata, self.core.accumulator
-        return Driver(
-            self.core.sender,
-            MetadataRequests(metadata, rebootstrap_after),
-            CoordinatorRequests(self.manager, self.coordinator_session, metadata, accumulator),
-        )
+        metadata_requests = MetadataRequests(self.core.metadata, rebootstrap_after)
+        return Driver(self.core.sender, metadata_requests, self.coordinator_session)
 
     def next_request(self) -> TransactionalRequest | None:
-        return self.coordinator_session.next_request(
-            self.core.now, is_idle=self.core.accumulator.is_idle
-        )
+        return self.coordinator_session.next_request(self.core.now)
 
     def request(self, rpc: Rpc | None = None) -> TransactionalRequest:
         """The next request, sent; coordinators are found on the way unless that is asked for."""
