@@ -162,12 +162,8 @@ class Telemetry:
             self._ask_for_subscription(now)
         else:
             # Accepted, too large or throttled: keep the subscription and the interval.
-            self._wait_for_push(now)
+            self.wait_for_push(now)
         return not error_code
-
-    def on_push_skipped(self, now: float) -> None:
-        """Wait for the next interval: there was nothing to push, or too much."""
-        self._wait_for_push(now)
 
     # -- private ---------------------------------------------------------------------------------
 
@@ -186,7 +182,7 @@ class Telemetry:
         if self.wanted is None:
             self._ask_for_subscription(now + self.subscription.interval)
             return
-        self._wait_for_push(now)
+        self.wait_for_push(now)
         if before is None or before.id != self.subscription.id:
             spread = _EARLIEST + (_LATEST - _EARLIEST) * self._rng.random()
             self._next_at = now + max(self.subscription.interval * spread, self._shortest_pause)
@@ -198,7 +194,8 @@ class Telemetry:
         self._out = False
         self._next, self._next_at = TelemetryRequest.SUBSCRIPTION, at
 
-    def _wait_for_push(self, now: float) -> None:
+    def wait_for_push(self, now: float) -> None:
+        """Push after the next interval."""
         interval = self.subscription.interval if self.subscription else DEFAULT_INTERVAL_S
         self._next, self._next_at = TelemetryRequest.PUSH, now + max(interval, self._shortest_pause)
 

@@ -10,19 +10,3 @@ socket to a usable connection), `link` (one broker), `client` (all brokers). Sta
 Invariants: every wait is bounded; all data from a peer is bounded and checked; the clock and the
 random source are passed in; `NetworkClient.close` closes everything that was opened.
 """
-
-from aioproducer.net.client import NetworkClient, NodeNotReady, PreparedRequest
-from aioproducer.net.context import NodeState
-from aioproducer.net.dial.dialer import Address, Dialer, TcpDialer
-from aioproducer.net.settings import NetSettings
-
-__all__ = [
-    "Address",
-    "Dialer",
-    "NetSettings",
-    "NetworkClient",
-    "NodeNotReady",
-    "NodeState",
-    "PreparedRequest",
-    "TcpDialer",
-]

@@ -32,8 +32,6 @@ from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import encode_request
 from aioproducer.wire.schema import Message
 
-__all__ = ["NetSettings", "NetworkClient", "NodeNotReady", "NodeState", "PreparedRequest"]
-
 Buffers = Sequence[bytes | memoryview]
 _INFINITY = float("inf")
 

@@ -41,12 +41,8 @@ def check_kafka(prefix: bytes) -> None:
     service = _BEGINNINGS.get(start)
     if service is None and _TEXT.issuperset(start):
         service = "a server with a text protocol"
-    if service is None and _is_mysql(start):
+    if service is None and start[1:] == b"\0\0\0" and 0x20 <= start[0] < 0x80:
+        # The header of its greeting: three bytes length, packet 0.
         service = "a MySQL or MariaDB server"
     if service is not None:
         raise NotKafkaError(f"{service} answers there, not a Kafka broker")
-
-
-def _is_mysql(start: bytes) -> bool:
-    """Return whether this is the header of a MySQL greeting: three bytes length, packet 0."""
-    return start[1:] == b"\0\0\0" and 0x20 <= start[0] < 0x80

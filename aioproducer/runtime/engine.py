@@ -300,17 +300,14 @@ class ProducerEngine:
         )
 
     def _make_sticky(self) -> BuiltInPartitioner:
-        return BuiltInPartitioner(
-            max(1, self.config.batch_size),
-            adaptive=self.config.partitioner_adaptive_partitioning_enable,
-            rng=self._rng,
-            rack_preference=self._rack_preference(),
-        )
-
-    def _rack_preference(self) -> RackPreference:
         config = self.config
         rack = config.client_rack if config.partitioner_rack_aware else ""
-        return RackPreference(rack, lambda: self.metadata.cluster.nodes)
+        return BuiltInPartitioner(
+            max(1, config.batch_size),
+            adaptive=config.partitioner_adaptive_partitioning_enable,
+            rng=self._rng,
+            rack_preference=RackPreference(rack, lambda: self.metadata.cluster.nodes),
+        )
 
     # -- life ------------------------------------------------------------------------------------
 

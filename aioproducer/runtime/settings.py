@@ -21,9 +21,9 @@ from aioproducer.core.transactions.coordinators import CoordinatorSession
 from aioproducer.core.transactions.manager import TransactionManager
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.metrics.sampling import Sampling
-from aioproducer.net.client import NetSettings
 from aioproducer.net.dial.dialer import Dialer, TcpDialer
 from aioproducer.net.legacy_brokers import ranges_of_old_broker
+from aioproducer.net.settings import NetSettings
 from aioproducer.records.codecs import codec_for
 from aioproducer.runtime.security_settings import principal_of, sasl_mechanism, tls_contexts
 from aioproducer.runtime.send.appender import AppenderSettings

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -180,19 +179,6 @@ class BuiltInPartitioner:
         return uniform_partition(topic, self._rng, self.rack_preference.partitions_of(topic))
 
 
-@dataclass(slots=True)
-class NodeLatencyStats:
-    """Loop times at which a node last had data ready, and last could take data."""
-
-    ready_at: float
-    drained_at: float
-
-    @property
-    def waiting_s(self) -> float:
-        """Seconds that data had been waiting for the node at the last update."""
-        return self.ready_at - self.drained_at
-
-
 class NodeLatencies:
     """Nodes that have taken no data for longer than `partitioner_availability_timeout_ms`.
 
@@ -202,25 +188,24 @@ class NodeLatencies:
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout = timeout_s
-        self._stats: dict[int, NodeLatencyStats] = {}
+        self._waits: dict[int, tuple[float, float]] = {}
+        """Loop times at which a node last could take data, and last had data ready."""
 
     def update(self, node_id: int, now: float, *, can_drain: bool) -> None:
         """Record that data is ready for a node, and whether it can take data now."""
         if self._timeout <= 0:
             return
-        stats = self._stats.setdefault(node_id, NodeLatencyStats(now, now))
-        stats.ready_at = now
-        if can_drain:
-            stats.drained_at = now
+        drained_at, _ = self._waits.get(node_id, (now, now))
+        self._waits[node_id] = (now if can_drain else drained_at, now)
 
     def is_available(self, node_id: int) -> bool:
         """Return whether the node's partitions may be chosen."""
-        stats = self._stats.get(node_id)
-        return stats is None or stats.waiting_s <= self._timeout
+        drained_at, ready_at = self._waits.get(node_id, (0.0, 0.0))
+        return ready_at - drained_at <= self._timeout
 
     def retain(self, node_ids: Mapping[int, object]) -> None:
         """Drop nodes that left the cluster."""
-        self._stats = {node: stats for node, stats in self._stats.items() if node in node_ids}
+        self._waits = {node: times for node, times in self._waits.items() if node in node_ids}
 
 
 def partition_load(

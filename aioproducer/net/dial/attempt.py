@@ -8,8 +8,7 @@ is longer. What is left of many addresses is for the next attempt.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable
 
 from aioproducer._util.hosts import host_and_port
 from aioproducer.errors import (
@@ -25,7 +24,6 @@ from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.types import Node
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-_T = TypeVar("_T")
 
 READ_LIMIT = 64 * 1024
 """Bytes that a stream reader buffers before it pauses its transport; it may hold twice as many."""
@@ -65,9 +63,8 @@ async def open_stream(
     failures: list[tuple[str, OSError]] = []
     addresses: list[Address] = []
     try:
-        addresses = await _until(
-            deadline, dialer.resolve(node.host, node.port, canonical=canonical)
-        )
+        async with asyncio.timeout_at(deadline):
+            addresses = await dialer.resolve(node.host, node.port, canonical=canonical)
     except OSError as error:
         failures.append(("name resolution", error))
     if unproven in addresses:
@@ -91,12 +88,6 @@ async def open_stream(
             return address
     elapsed_ms = round((loop_time() - started) * 1000)
     raise _failure(node, failures, elapsed_ms, resolved=bool(addresses))
-
-
-async def _until(when: float, work: Awaitable[_T]) -> _T:
-    """Return the work's result; raise TimeoutError (an OSError) at the loop time `when`."""
-    async with asyncio.timeout_at(when):
-        return await work
 
 
 def _failure(

@@ -38,14 +38,11 @@ def on_first_request(error: KafkaError) -> KafkaError:
 
 
 def _hinted(error: KafkaError, hint: str, advice: str) -> KafkaError:
-    if not isinstance(error, NodeDisconnectedError) or _is_timeout(error) or error.advice:
+    timed_out = isinstance(error.__cause__, RequestTimeoutError)
+    if not isinstance(error, NodeDisconnectedError) or timed_out or error.advice:
         return error
     hinted = NodeDisconnectedError(
         f"{error.message}; if that always happens, {hint}", node_id=error.node_id, advice=advice
     )
     hinted.__cause__ = error.__cause__
     return hinted
-
-
-def _is_timeout(error: KafkaError) -> bool:
-    return isinstance(error.__cause__, RequestTimeoutError)

@@ -21,7 +21,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from random import Random
-from typing import Protocol
 
 from aioproducer._util import log
 from aioproducer._util.bounded_json import decoded_object
@@ -104,16 +103,6 @@ class RefreshPolicy:
             earliest, latest = fetched_at + self.min_period_s, expires_at - self.buffer_s
             moment = max(earliest, min(moment, latest))
         return min(moment, expires_at)
-
-
-class TokenSource(Protocol):
-    """Source of tokens for authentication."""
-
-    async def token(self) -> OAuthToken:
-        """Return a token that has not expired."""
-
-    def on_refused(self, token: OAuthToken) -> None:
-        """Handle the refusal of a token by a broker."""
 
 
 class CachedTokens:

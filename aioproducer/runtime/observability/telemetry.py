@@ -131,7 +131,8 @@ class TelemetryReporter:
     def close(self) -> None:
         """Send nothing more, and end all waits."""
         self._closed = True
-        self._stop_timer()
+        if self._timer is not None:
+            self._timer.cancel()
         self._wake_waiters()
 
     # -- private ---------------------------------------------------------------------------------
@@ -172,10 +173,6 @@ class TelemetryReporter:
     def _wake_at(self, when: float) -> None:
         self._timer = self._loop.call_at(when, self._on_timer)
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
     def _dial(self, now: float) -> None:
         node_id = self._client.least_loaded_node(now)
         if node_id is not None:
@@ -204,7 +201,7 @@ class TelemetryReporter:
         )
         self._telemetry.on_prepared(self._loop.time() - began)
         if not points or not self._fits(len(payload), subscription, now):
-            self._telemetry.on_push_skipped(now)
+            self._telemetry.wait_for_push(now)
             return None
         request = PushTelemetryRequest(
             client_instance_id=self._telemetry.client_instance_id,

@@ -35,7 +35,8 @@ from aioproducer.errors import (
 )
 from aioproducer.errors.advice import ADVICE
 from aioproducer.errors.authorization import request_name, with_access
-from aioproducer.net.client import NetworkClient, NodeState, PreparedRequest
+from aioproducer.net.client import NetworkClient, PreparedRequest
+from aioproducer.net.context import NodeState
 from aioproducer.net.dial.dialer import Dialer
 from aioproducer.net.responses import UndecodedAnswer
 from aioproducer.runtime import settings

@@ -10,7 +10,10 @@ from random import Random
 from typing import Any
 
 from aioproducer.errors import KafkaError
-from aioproducer.net import Dialer, NetSettings, NetworkClient, NodeState
+from aioproducer.net.client import NetworkClient
+from aioproducer.net.context import NodeState
+from aioproducer.net.dial.dialer import Dialer
+from aioproducer.net.settings import NetSettings
 from aioproducer.types import Node
 from aioproducer.wire.messages.metadata import MetadataRequest
 from aioproducer.wire.schema import Message

@@ -22,7 +22,9 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.errors.advice import ADVICE
-from aioproducer.net import Address, NodeNotReady, NodeState, PreparedRequest
+from aioproducer.net.client import NodeNotReady, PreparedRequest
+from aioproducer.net.context import NodeState
+from aioproducer.net.dial.dialer import Address
 from aioproducer.net.io_stats import IOStats
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey

@@ -6,8 +6,8 @@ import pytest
 from support.hostile import SANE_RANGES, Behaviour, Peer, obedient, versions_response
 
 from aioproducer.errors import RebootstrapRequiredError
-from aioproducer.net import NodeState
 from aioproducer.net.cluster_check import ClusterCheck
+from aioproducer.net.context import NodeState
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.api_versions import ApiVersionsRequest

@@ -19,7 +19,7 @@ from support.hostile import (
 
 from aioproducer.errors import NodeDisconnectedError, ProtocolError
 from aioproducer.errors.advice import ADVICE
-from aioproducer.net import NodeState
+from aioproducer.net.context import NodeState
 from aioproducer.net.legacy_brokers import ranges_of_old_broker
 from aioproducer.testing.framing import REQUEST_TYPES
 from aioproducer.wire.api_keys import ApiKey

@@ -28,14 +28,13 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.errors.advice import ADVICE
-from aioproducer.net import NetSettings
 from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.connection import Connection
 from aioproducer.net.handshake import shake_hands
 from aioproducer.net.security.sasl import fixed
 from aioproducer.net.security.sasl.plain import Plain
 from aioproducer.net.session import Session
-from aioproducer.net.settings import software_label
+from aioproducer.net.settings import NetSettings, software_label
 from aioproducer.testing.framing import REQUEST_TYPES
 from aioproducer.types import SaslCredentials
 from aioproducer.wire.api_keys import ApiKey

@@ -21,7 +21,9 @@ from aioproducer.errors import (
     TlsError,
     UnsupportedVersionError,
 )
-from aioproducer.net import NodeState, PreparedRequest, TcpDialer
+from aioproducer.net.client import PreparedRequest
+from aioproducer.net.context import NodeState
+from aioproducer.net.dial.dialer import TcpDialer
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.produce import ProduceRequest
 from net.harness import harness

@@ -9,7 +9,7 @@ import pytest
 from support.hostile import Behaviour, Peer, obedient, versions_response
 
 from aioproducer.errors import NodeDisconnectedError
-from aioproducer.net import NodeState
+from aioproducer.net.context import NodeState
 from aioproducer.net.legacy_brokers import ranges_of_old_broker
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from aioproducer import ProducerConfig
-from aioproducer.net import NetSettings
+from aioproducer.net.settings import NetSettings
 from aioproducer.runtime.settings import net_settings
 
 OF_ONE_PRODUCER = {"client_id", "principal", "software_version", "old_broker_versions"}

@@ -18,7 +18,7 @@ from typing import Any, ParamSpec
 from support.hostile import Behaviour, Peer
 from support.leaks import no_leaks
 
-from aioproducer.net import Address
+from aioproducer.net.dial.dialer import Address
 
 _P = ParamSpec("_P")
 

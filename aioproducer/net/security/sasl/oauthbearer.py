@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from aioproducer._util.bounded_json import decoded_object
 from aioproducer._util.secrets import without_secrets
 from aioproducer.errors import AuthenticationError
-from aioproducer.net.security.tokens import TokenSource
+from aioproducer.net.security.tokens import CachedTokens
 
 _SEPARATOR = "\x01"
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
@@ -23,7 +23,7 @@ class OAuthBearer:
 
     name: str = "OAUTHBEARER"
 
-    def __init__(self, tokens: TokenSource) -> None:
+    def __init__(self, tokens: CachedTokens) -> None:
         self._tokens = tokens
 
     async def exchange(self, host: str) -> AsyncGenerator[bytes, bytes]:

@@ -15,8 +15,8 @@ from aioproducer.errors import (
     NameResolutionError,
     TlsError,
 )
-from aioproducer.net import Address
 from aioproducer.net.dial.attempt import Streams, open_stream
+from aioproducer.net.dial.dialer import Address
 from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.types import Node
 

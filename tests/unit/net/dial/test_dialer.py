@@ -15,7 +15,7 @@ from support.hostile import HostileServer
 
 from aioproducer.config.proxy_url import ProxyUrl
 from aioproducer.errors import KafkaError
-from aioproducer.net import Address, TcpDialer
+from aioproducer.net.dial.dialer import Address, TcpDialer
 from aioproducer.net.dial.proxies import ProxyFailedError
 from aioproducer.net.dial.user_dialer import OpenerDialer
 

@@ -16,7 +16,8 @@ from support.hostile import SANE_RANGES, Peer
 
 from aioproducer.errors import NodeDisconnectedError, SaslAuthenticationFailedError
 from aioproducer.errors.advice import ADVICE
-from aioproducer.net import NodeNotReady, NodeState
+from aioproducer.net.client import NodeNotReady
+from aioproducer.net.context import NodeState
 from aioproducer.net.security.sasl import fixed
 from aioproducer.net.security.sasl.plain import Plain
 from aioproducer.testing.framing import REQUEST_TYPES, RequestHeader

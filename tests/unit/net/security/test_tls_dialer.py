@@ -14,7 +14,7 @@ from support.hostile import HostileServer, Peer, versions_response
 from support.security.certificates import Authority
 
 from aioproducer.errors import TlsError
-from aioproducer.net import Address, TcpDialer
+from aioproducer.net.dial.dialer import Address, TcpDialer
 from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.net.security.tls import TlsContexts, TlsSettings
 from aioproducer.net.security.tls_dialer import TlsDialer

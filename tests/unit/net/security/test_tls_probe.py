@@ -12,7 +12,7 @@ from support import hostile
 from support.hostile import HostileServer
 from support.security.certificates import Authority
 
-from aioproducer.net import Address, TcpDialer
+from aioproducer.net.dial.dialer import Address, TcpDialer
 from aioproducer.net.security.tls_probe import uses_tls
 
 
