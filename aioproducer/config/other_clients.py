@@ -21,23 +21,25 @@ _INSIDES: Final = "it tunes the insides of another client"
 
 _NAMES_WITHOUT_EFFECT: Final = {
     _CONSUMERS: """
-        auto.commit.enable auto.commit.interval.ms auto.offset.reset check.crcs consume_cb
-        consume.callback.max.messages consumer_timeout_ms coordinator.query.interval.ms
+        auto.commit.enable auto.commit.interval.ms auto.offset.reset check.crcs
+        consume.callback.max.messages consume_cb consumer_timeout_ms coordinator.query.interval.ms
         default.api.timeout.ms default_offset_commit_callback deserializer.encoding
-        enable.auto.commit enable.auto.offset.store enable_incremental_fetch_sessions
-        enable.partition.eof exclude.internal.topics fetch.error.backoff.ms fetch.max.bytes
-        fetch.max.wait.ms fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms
-        fetch.wait.max.ms group.id group.instance.id group.protocol group.protocol.type
-        group.remote.assignor heartbeat.interval.ms
-        internal.throw.on.fetch.stable.offset.unsupported isolation.level key.deserializer
-        key.deserializer.encoding max.partition.fetch.bytes max.poll.interval.ms
-        max.poll.records offset_commit_cb offset.store.method offset.store.path
-        offset.store.sync.interval.ms on_assign on_commit on_lost on_revoke
-        partition.assignment.strategy queued.max.messages.kbytes queued.min.messages
-        rebalance_cb rebalance.timeout.ms session.timeout.ms share.acknowledgement.mode
-        share.acquire.mode topic.blacklist value.deserializer value.deserializer.encoding
-        zookeeper.connect zookeeper.connection.timeout.ms zookeeper.session.timeout.ms
-        zookeeper.sync.time.ms
+        dual.commit.enabled enable.auto.commit enable.auto.offset.store
+        enable_incremental_fetch_sessions enable.partition.eof exclude.internal.topics
+        fetch.error.backoff.ms fetch.max.bytes fetch.max.wait.ms fetch.message.max.bytes
+        fetch.min.bytes fetch.queue.backoff.ms fetch.wait.max.ms group.id group.instance.id
+        group.protocol group.protocol.type group.remote.assignor heartbeat.interval.ms
+        internal.leave.group.on.close internal.throw.on.fetch.stable.offset.unsupported
+        isolation.level key.deserializer key.deserializer.encoding max.partition.fetch.bytes
+        max.poll.interval.ms max.poll.records num.consumer.fetchers offset_commit_cb
+        offset.store.method offset.store.path offset.store.sync.interval.ms
+        offsets.channel.backoff.ms offsets.channel.socket.timeout.ms offsets.commit.max.retries
+        offsets.storage on_assign on_commit on_lost on_revoke partition.assignment.strategy
+        queued.max.message.chunks queued.max.messages.kbytes queued.min.messages
+        rebalance.backoff.ms rebalance_cb rebalance.max.retries rebalance.timeout.ms
+        refresh.leader.backoff.ms session.timeout.ms share.acknowledgement.mode share.acquire.mode
+        topic.blacklist value.deserializer value.deserializer.encoding zookeeper.connect
+        zookeeper.connection.timeout.ms zookeeper.session.timeout.ms zookeeper.sync.time.ms
     """,
     _STREAMS: """
         acceptable.recovery.lag allow.os.group.write.access application.id application.server
@@ -46,17 +48,18 @@ _NAMES_WITHOUT_EFFECT: Final = {
         default.dsl.store default.key.serde default.list.key.serde.inner
         default.list.key.serde.type default.list.value.serde.inner default.list.value.serde.type
         default.production.exception.handler default.timestamp.extractor default.value.serde
+        default.windowed.key.serde.inner default.windowed.value.serde.inner
         deserialization.exception.handler dsl.store.format dsl.store.suppliers.class
-        ensure.explicit.internal.resource.naming errors.dead.letter.queue.topic.name
+        ensure.explicit.internal.resource.naming errors.dead.letter.queue.topic.name key.serde
         log.summary.interval.ms max.task.idle.ms max.warmup.replicas num.standby.replicas
-        num.stream.threads poll.ms probing.rebalance.interval.ms processing.exception.handler
-        processing.exception.handler.global.enabled processor.wrapper.class
-        production.exception.handler rack.aware.assignment.non_overlap_cost
+        num.stream.threads partition.grouper poll.ms probing.rebalance.interval.ms
+        processing.exception.handler processing.exception.handler.global.enabled
+        processor.wrapper.class production.exception.handler rack.aware.assignment.non_overlap_cost
         rack.aware.assignment.strategy rack.aware.assignment.tags
         rack.aware.assignment.traffic_cost repartition.purge.interval.ms replication.factor
         rocksdb.config.setter state.cleanup.delay.ms state.cleanup.dir.max.age.ms state.dir
-        statestore.cache.max.bytes task.assignor.class task.timeout.ms topology.optimization
-        upgrade.from window.size.ms windowed.inner.class.serde
+        statestore.cache.max.bytes task.assignor.class task.timeout.ms timestamp.extractor
+        topology.optimization upgrade.from value.serde window.size.ms windowed.inner.class.serde
         windowstore.changelog.additional.retention.ms
     """,
     _CONNECT: """
@@ -66,23 +69,24 @@ _NAMES_WITHOUT_EFFECT: Final = {
         connector.plugin.version converter.encoding converter.type
         errors.deadletterqueue.context.headers.enable errors.deadletterqueue.topic.name
         errors.deadletterqueue.topic.replication.factor errors.log.enable
-        errors.log.include.messages errors.retry.delay.max.ms errors.retry.timeout
-        errors.tolerance exactly.once.source.support exactly.once.support header.converter
-        header.converter.plugin.version inter.worker.key.generation.algorithm
-        inter.worker.key.size inter.worker.key.ttl.ms inter.worker.signature.algorithm
-        inter.worker.verification.algorithms key.converter key.converter.plugin.version
-        listeners name offset.flush.interval.ms offset.flush.timeout.ms
-        offset.storage.file.filename offset.storage.partitions offset.storage.replication.factor
-        offset.storage.topic offsets.storage.topic plugin.discovery plugin.path predicates
-        replace.null.with.default response.http.headers.config rest.advertised.host.name
-        rest.advertised.listener rest.advertised.port rest.extension.classes
+        errors.log.include.messages errors.retry.delay.max.ms errors.retry.timeout errors.tolerance
+        exactly.once.source.support exactly.once.support header.converter
+        header.converter.plugin.version inter.worker.key.generation.algorithm inter.worker.key.size
+        inter.worker.key.ttl.ms inter.worker.signature.algorithm
+        inter.worker.verification.algorithms internal.key.converter internal.value.converter
+        key.converter key.converter.plugin.version listeners name offset.flush.interval.ms
+        offset.flush.timeout.ms offset.storage.file.filename offset.storage.partitions
+        offset.storage.replication.factor offset.storage.topic offsets.storage.topic
+        plugin.discovery plugin.path predicates replace.null.with.default
+        response.http.headers.config rest.advertised.host.name rest.advertised.listener
+        rest.advertised.port rest.extension.classes rest.host.name rest.port
         scheduled.rebalance.max.delay.ms schema.content schemas.cache.size schemas.enable
         ssl.client.auth status.storage.partitions status.storage.replication.factor
         status.storage.topic task.shutdown.graceful.timeout.ms tasks.max tasks.max.enforce
         topic.creation.enable topic.creation.groups topic.tracking.allow.reset
         topic.tracking.enable topics topics.regex transaction.boundary
-        transaction.boundary.interval.ms transforms value.converter
-        value.converter.plugin.version worker.sync.timeout.ms worker.unsync.backoff.ms
+        transaction.boundary.interval.ms transforms value.converter value.converter.plugin.version
+        worker.sync.timeout.ms worker.unsync.backoff.ms
     """,
     _SERIALIZERS: """
         allow.optional.map.keys auto.register.schemas avro.fail.on.trailing.data

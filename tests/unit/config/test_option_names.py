@@ -59,6 +59,7 @@ PUBLISHED = {
     "java_admin": 91,
     "java_connect": 164,
     "java_consumer": 116,
+    "java_former": 21,
     "java_producer": 113,
     "java_producer_former": 5,
     "java_serializers": 10,
