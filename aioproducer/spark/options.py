@@ -48,131 +48,114 @@ class OwnOption(NamedTuple):
 
     Attributes:
         name: as users write it; Spark and we ignore its case.
-        used: where it counts: `write`, `stream`, `read`, several separated by blanks.
         default: the default, as text.
         doc: what it does.
+        used: where it counts: `write`, `stream`, `read`, several separated by blanks.
     """
 
     name: str
-    used: str
     default: str
     doc: str
+    used: str = "write stream"
 
 
 OWN_OPTIONS: Final = (
     OwnOption(
         "topic",
-        "write stream read",
         "the column `topic`",
         "Topic of all rows; it overrides the column `topic`.",
+        used="write stream read",
     ),
     OwnOption(
         "delivery.guarantee",
-        "write stream",
         "`at-least-once`",
         "`at-least-once`, `task-transactions` or `exactly-once`.",
     ),
     OwnOption(
         "transactional.id.prefix",
-        "write stream",
         "from the checkpoint or `job.id`",
         "Prefix of the transactional ids; only one query or job may use it at a time.",
     ),
     OwnOption(
         "job.id",
-        "write",
         "none",
         "Name of a batch job; with `exactly-once`, a second run of the job writes nothing.",
+        used="write",
     ),
     OwnOption(
         "job.epoch",
-        "write",
         "`0`",
         "Number of this run of the job, with `job.id` and `exactly-once`: each number is written "
         "once, in ascending order.",
+        used="write",
     ),
     OwnOption(
         "marker.topic",
-        "write stream",
         "`topic`",
         "An existing topic; `exactly-once` stores its decisions as offsets of it and writes no "
         "record to it.",
     ),
     OwnOption(
-        "accept.lost.epoch",
-        "write stream",
-        "none",
-        "After an `EpochLostError`: the epoch to continue without.",
+        "accept.lost.epoch", "none", "After an `EpochLostError`: the epoch to continue without."
     ),
     OwnOption(
         "dead.letter.topic",
-        "write stream",
         "none: a rejected row fails its task",
         "Topic for rows that do not fit a schema or that Kafka rejects.",
     ),
     OwnOption(
         "dead.letter.path",
-        "write stream",
         "none: a rejected row fails its task",
         "Absolute path of an existing directory that all executors mount: files of such rows, "
         "at least once. Instead of `dead.letter.topic`.",
     ),
     OwnOption(
         "value.format",
-        "write stream",
         "none: bytes or text",
         "`avro`, `json-schema` or `protobuf`: encodes the column `value`, or all columns that are "
         "no part of a record.",
     ),
-    OwnOption("value.subject", "write stream", "`<topic>-value`", "Subject of the schema."),
+    OwnOption("value.subject", "`<topic>-value`", "Subject of the schema."),
     OwnOption(
         "value.schema",
-        "write stream",
         "the subject's newest",
         "The schema's text; for Protobuf a `FileDescriptorSet` in base64.",
     ),
+    OwnOption("value.message", "the schema's first", "Full name of the Protobuf message."),
+    OwnOption("key.format", "none", "As `value.format`, for the column `key`."),
+    OwnOption("key.subject", "`<topic>-key`", "Subject of the schema."),
+    OwnOption("key.schema", "the subject's newest", "As `value.schema`."),
+    OwnOption("key.message", "the schema's first", "As `value.message`."),
     OwnOption(
-        "value.message", "write stream", "the schema's first", "Full name of the Protobuf message."
-    ),
-    OwnOption("key.format", "write stream", "none", "As `value.format`, for the column `key`."),
-    OwnOption("key.subject", "write stream", "`<topic>-key`", "Subject of the schema."),
-    OwnOption("key.schema", "write stream", "the subject's newest", "As `value.schema`."),
-    OwnOption("key.message", "write stream", "the schema's first", "As `value.message`."),
-    OwnOption(
-        "schema.registry.url",
-        "write stream",
-        "none",
-        "Address of the registry, or several, separated by commas.",
+        "schema.registry.url", "none", "Address of the registry, or several, separated by commas."
     ),
     OwnOption(
         "schema.registry.user.info.env",
-        "write stream",
         "none",
         "Environment variable with the registry's `user:password`.",
     ),
-    OwnOption(
-        "auto.register.schemas", "write stream", "`false`", "Whether schemas are registered."
-    ),
+    OwnOption("auto.register.schemas", "`false`", "Whether schemas are registered."),
     OwnOption(
         "topic.timeout.ms",
-        "write stream",
         "`10000`",
         "How long to wait for a topic or partition that does not exist.",
     ),
-    OwnOption("checkpointLocation", "stream", "the session's", "Spark's own."),
+    OwnOption("checkpointLocation", "the session's", "Spark's own.", used="stream"),
     OwnOption(
         "startingOffsets",
-        "read",
         "`earliest`",
         '`earliest`, `latest` or `{"topic":{"0":17}}`; -2 and -1 mean the same two.',
+        used="read",
     ),
-    OwnOption("endingOffsets", "read", "`latest`", "The offsets to stop before, in the same form."),
-    OwnOption("isolation.level", "read", "`read_committed`", "Or `read_uncommitted`."),
+    OwnOption(
+        "endingOffsets", "`latest`", "The offsets to stop before, in the same form.", used="read"
+    ),
+    OwnOption("isolation.level", "`read_committed`", "Or `read_uncommitted`.", used="read"),
     OwnOption(
         "includeHeaders",
-        "write stream read",
         "`true`",
         "Whether reads have a column `headers`, and whether writes write it.",
+        used="write stream read",
     ),
 )
 
