@@ -7,6 +7,14 @@ from __future__ import annotations
 
 from aioproducer.records.protocol import BatchBuilder
 
+Bounds = tuple[int, int, int, int, int, int]
+"""The bounds of a `fill`.
+
+The first row; the row after the last one; what row 0 is called in a `Share`; the timestamp in ms of
+rows that have none; the bytes that the bound of a record's size, batch header included, may reach;
+the bytes after which it stops, though it could go on.
+"""
+
 
 class Share:
     """See `bulk.py`."""
@@ -63,17 +71,8 @@ class OpenBatches:
 
 
 def fill_items(
-    items: list[object],
-    batches: OpenBatches | None,
-    partition: object,
-    start: int,
-    stop: int,
-    number: int,
-    timestamp_ms: int,
-    size_limit: int,
-    budget: int,
-    /,
+    items: list[object], batches: OpenBatches | None, partition: object, *bounds: *Bounds
 ) -> tuple[int, bool]:
     """Leave every row to the caller."""
-    del items, batches, partition, stop, number, timestamp_ms, size_limit, budget
-    return start, True
+    del items, batches, partition
+    return bounds[0], True

@@ -21,7 +21,18 @@ from typing import TYPE_CHECKING, Protocol
 from aioproducer._util.implementation import implementation_with
 from aioproducer.records import IMPLEMENTATION
 
-__all__ = ["BULK_IMPLEMENTATION", "OpenBatches", "Rows", "Share", "UnfilledRows", "fill_items"]
+if TYPE_CHECKING:
+    from aioproducer.records._pure_bulk import Bounds
+
+__all__ = [
+    "BULK_IMPLEMENTATION",
+    "Bounds",
+    "OpenBatches",
+    "Rows",
+    "Share",
+    "UnfilledRows",
+    "fill_items",
+]
 
 
 class Rows(Protocol):
@@ -31,27 +42,12 @@ class Rows(Protocol):
         """Return the topics that these rows name; None if they name none."""
         ...
 
-    def fill(
-        self,
-        batches: list[OpenBatches | None],
-        start: int,
-        stop: int,
-        number: int,
-        timestamp_ms: int,
-        size_limit: int,
-        budget: int,
-        /,
-    ) -> tuple[int, bool]:
+    def fill(self, batches: list[OpenBatches | None], *bounds: *Bounds) -> tuple[int, bool]:
         """Write rows, in order, as long as nothing has to be decided.
 
         Args:
             batches: the open batches of each topic of the last `topics()`, as those are numbered.
-            start: the first row.
-            stop: the row after the last one.
-            number: what row 0 is called in a `Share`.
-            timestamp_ms: of rows that have none.
-            size_limit: bytes that the bound of a record's size, batch header included, may reach.
-            budget: bytes after which it stops, though it could go on.
+            bounds: see `_pure_bulk.Bounds`.
 
         Returns:
             The first row that was not written, and whether that one has to go another way.
@@ -62,20 +58,9 @@ class Rows(Protocol):
 class UnfilledRows:
     """Rows that are all left to the caller: `fill` writes none."""
 
-    def fill(
-        self,
-        batches: list[OpenBatches | None],
-        start: int,
-        stop: int,
-        number: int,
-        timestamp_ms: int,
-        size_limit: int,
-        budget: int,
-        /,
-    ) -> tuple[int, bool]:
+    def fill(self, batches: list[OpenBatches | None], *bounds: *Bounds) -> tuple[int, bool]:
         """See `Rows`."""
-        del batches, stop, number, timestamp_ms, size_limit, budget
-        return start, True
+        return bounds[0], True
 
 
 BULK_IMPLEMENTATION: str = implementation_with(IMPLEMENTATION, "aioproducer.records._bulk")

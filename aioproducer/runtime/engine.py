@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -325,25 +325,20 @@ class ProducerEngine:
         self._begin(in_background=False)
         timeout_ms = max(self.config.call_timeout_ms, self.config.bootstrap_resolve_timeout_ms)
         try:
-            await self.metadata_task.waits.wait_for_bootstrap(self.loop.time() + timeout_ms / 1000)
-            refuse_what_they_lack(self.config, self.client.highest_version(ApiKey.PRODUCE))
-            if self.transactions is not None:
-                self.transactions.start()
-                if init_transactions:
-                    await self._init_transactions(self.transactions)
+            initialize = self._init_transactions if init_transactions else None
+            await self._connect(self.loop.time() + timeout_ms / 1000, initialize)
         except BaseException:
             await self.close(0)
             raise
-        if self.telemetry is not None and not self.closing:
-            self.telemetry.start()
 
     def start_in_background(self, *, init_transactions: bool) -> None:
         """Start the tasks; one of them does the rest of `start`, without a time limit."""
         if self.transactions is None:
             self._accept_early()
         self._begin(in_background=True)
+        initialize = self._keep_initializing if init_transactions else None
         self._connector = start_later(
-            self.loop, self._connect(init_transactions), name="aioproducer-connect"
+            self.loop, self._connect(None, initialize), name="aioproducer-connect"
         )
         self._connector.add_done_callback(self._on_connector_done)
 
@@ -361,13 +356,17 @@ class ProducerEngine:
         self.metadata_task.start(in_background=in_background)
         self.sender_task.start()
 
-    async def _connect(self, init_transactions: bool) -> None:
-        await self.metadata_task.waits.wait_for_bootstrap(None)
+    async def _connect(
+        self,
+        deadline: float | None,
+        initialize: Callable[[TransactionTask], Awaitable[None]] | None,
+    ) -> None:
+        await self.metadata_task.waits.wait_for_bootstrap(deadline)
         refuse_what_they_lack(self.config, self.client.highest_version(ApiKey.PRODUCE))
         if self.transactions is not None:
             self.transactions.start()
-            if init_transactions:
-                await self._keep_initializing(self.transactions)
+            if initialize is not None:
+                await initialize(self.transactions)
         if self.telemetry is not None and not self.closing:
             self.telemetry.start()
 

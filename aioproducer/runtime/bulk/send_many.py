@@ -28,6 +28,7 @@ from aioproducer.types import Record
 
 if TYPE_CHECKING:
     from aioproducer.core.batching.outgoing import RecordParts
+    from aioproducer.records._pure_bulk import Bounds
     from aioproducer.runtime.engine import ProducerEngine
 
 __all__ = [
@@ -152,30 +153,11 @@ class _ItemRows:
         del start, stop
         return [None]
 
-    def fill(
-        self,
-        batches: list[OpenBatches | None],
-        start: int,
-        stop: int,
-        number: int,
-        timestamp_ms: int,
-        size_limit: int,
-        budget: int,
-    ) -> tuple[int, bool]:
+    def fill(self, batches: list[OpenBatches | None], *bounds: *Bounds) -> tuple[int, bool]:
         """See `Rows`; items for serializers or interceptors are not written directly."""
         if not self._plain:
-            return start, True
-        return fill_items(
-            self.items,
-            batches[0],
-            self._partition,
-            start,
-            stop,
-            number,
-            timestamp_ms,
-            size_limit,
-            budget,
-        )
+            return bounds[0], True
+        return fill_items(self.items, batches[0], self._partition, *bounds)
 
     def record(self, row: int) -> RecordParts | PendingParts:
         """Return one item as the arguments of `send()`."""
