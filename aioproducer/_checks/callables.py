@@ -29,11 +29,7 @@ def parameters_of(function: object) -> list[str]:
 
 
 def refuse_coroutine_function(name: str, function: object) -> None:
-    """Check a callback.
-
-    Raises:
-        ConfigError: it is a coroutine function.
-    """
+    """Check a callback."""
     if makes_coroutines(function):
         raise ConfigError(
             f"{name} must be a plain function, not the coroutine function {function!r}",
@@ -42,11 +38,7 @@ def refuse_coroutine_function(name: str, function: object) -> None:
 
 
 def refuse_coroutines(hook: object, names: Iterable[str]) -> None:
-    """Check those of an object's methods that it has.
-
-    Raises:
-        ConfigError: one is a coroutine function.
-    """
+    """Check those of an object's methods that it has."""
     for name in names:
         if makes_coroutines(getattr(hook, name, None)):
             raise ConfigError(

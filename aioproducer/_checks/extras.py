@@ -29,12 +29,7 @@ def needed(package: str, purpose: str, *, install: str) -> Iterator[None]:
 
 @contextmanager
 def required(module: str, extra: str) -> Iterator[None]:
-    """Make an import of others' code that fails in this block say what to install.
-
-    Args:
-        module: which of our modules imports it.
-        extra: the extra that brings it.
-    """
+    """Make an import of others' code that fails in this block say what to install."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -59,12 +59,7 @@ def utf8_size(text: str) -> int:
 
 
 def check_text(name: str, text: str) -> None:
-    """Raise unless a text fits a string of Kafka's protocol.
-
-    Raises:
-        TypeError: it is no text.
-        ValueError: it is too long, or has no form in UTF-8.
-    """
+    """Raise unless a text fits a string of Kafka's protocol."""
     if not isinstance(text, str):
         raise TypeError(f"{name} must be a str, not {type(text).__name__}")
     if not 0 <= utf8_size(text) <= _LONGEST_TEXT:

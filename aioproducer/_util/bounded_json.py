@@ -20,11 +20,6 @@ class JsonLimitError(ValueError):
 def decoded_json(data: bytes | str, longest: int, most_values: int = 50_000) -> Any:
     """Return the value of a JSON document in UTF-8.
 
-    Args:
-        data: The document.
-        longest: How many bytes or characters it may have.
-        most_values: How many values it may have at any depth.
-
     Raises:
         JsonLimitError: It is too long, or has too many values.
         ValueError: It is no JSON in UTF-8.

@@ -36,11 +36,7 @@ class DurationCounts(NamedTuple):
         return DurationCounts(tuple(now - then for now, then in pairs))
 
     def percentile(self, share: float) -> float | None:
-        """Return the seconds within which this share (0.99: 99%) was done; None without any.
-
-        Raises:
-            ValueError: the share is not above 0 and at most 1.
-        """
+        """Return the seconds within which this share (0.99: 99%) was done; None without any."""
         if not 0 < share <= 1:
             raise ValueError(f"a share is above 0 and at most 1, not {share!r}")
         total = self.total
