@@ -35,11 +35,6 @@ class LegacyProperty(NamedTuple):
     alone: bool = False
 
 
-def _or_none(value: Any) -> int | None:
-    """Convert librdkafka's 0, which is no bound; 0.8 has none."""
-    return int_of(value) or None
-
-
 def _or_minus_one(value: Any) -> int:
     return max(int_of(value), -1)
 
@@ -60,7 +55,10 @@ LEGACY_PROPERTIES: Final = {
         "metadata_max_age_ms", "600000", _or_minus_one
     ),
     "queue.buffering.max.ms": LegacyProperty("linger_ms", "5000"),
-    "queue.buffering.max.messages": LegacyProperty("buffer_max_records", "10000", _or_none),
+    # 0 is librdkafka's for no bound; 0.8 has none.
+    "queue.buffering.max.messages": LegacyProperty(
+        "buffer_max_records", "10000", lambda value: int_of(value) or None
+    ),
     "queue.enqueue.timeout.ms": LegacyProperty(
         "enqueue_timeout_ms", "-1", _or_minus_one, alone=True
     ),

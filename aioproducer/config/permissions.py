@@ -121,15 +121,13 @@ class Permissions:
     def _check_url(self, url: str) -> None:
         if url[:5].lower() == "file:":
             self.check_file(_path_in(url))
-        elif not self._any_url and not self._has(url):
-            shown = printable(without_login(url), 200)
-            raise refused(f"the token endpoint {shown}", shown)
-
-    def _has(self, url: str) -> bool:
-        scheme, host, port, path = _place_of(url)
-        return any(
-            (scheme, host, port) == each[:3] and each[3] in ("", "/", path) for each in self._urls
-        )
+        elif not self._any_url:
+            *server, path = _place_of(url)
+            if not any(
+                list(each[:3]) == server and each[3] in ("", "/", path) for each in self._urls
+            ):
+                shown = printable(without_login(url), 200)
+                raise refused(f"the token endpoint {shown}", shown)
 
 
 def pass_on(allowed: Iterable[str]) -> None:

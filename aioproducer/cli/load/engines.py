@@ -91,7 +91,9 @@ def _by_size(wanted: Wanted) -> Choice:
     if size < LARGE_BYTES:
         return Choice(Engine.LOCAL, "single files of moderate size")
     large = f"{size / 1e9:,.1f} GB"
-    if len(wanted.files) == 1 and not _divisible(wanted):
+    # Several of Spark's tasks can read one file of these; compressed text is one stream.
+    kind = wanted.format or format_named(wanted.files[0])
+    if len(wanted.files) == 1 and kind not in {"parquet", "orc", "ndjson", "lines"}:
         return Choice(Engine.LOCAL, f"{large}, but one file that Spark cannot divide")
     if not _is_installed():
         return Choice(Engine.LOCAL, f"{large}, but there is no Spark ({_WITHOUT_SPARK})")
@@ -121,12 +123,6 @@ def _only_spark(wanted: Wanted) -> str:
         if is_pattern(name):
             return f"{name} is a pattern"
     return ""
-
-
-def _divisible(wanted: Wanted) -> bool:
-    """Return whether several of Spark's tasks can read one file; compressed text is one stream."""
-    kind = wanted.format or format_named(wanted.files[0])
-    return kind in {"parquet", "orc", "ndjson", "lines"}
 
 
 def _spark(reason: str) -> Choice:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 from aioproducer._util.bounded_json import decoded_object
@@ -82,12 +81,7 @@ def write_rules_in(answer: Any, what: str) -> tuple[SchemaRule, ...]:
         return tuple(
             SchemaRule(str(rule.get("name")), str(rule.get("type")))
             for rule in rules
-            if _is_for_writers(rule)
+            if str(rule.get("mode")).upper() in _WRITE_MODES and rule.get("disabled") is not True
         )
     except (AttributeError, TypeError) as error:
         raise SchemaRegistryError(f"{what}: the rules of the schema are not understood") from error
-
-
-def _is_for_writers(rule: Mapping[str, Any]) -> bool:
-    """Return whether serializers execute a rule."""
-    return str(rule.get("mode")).upper() in _WRITE_MODES and rule.get("disabled") is not True

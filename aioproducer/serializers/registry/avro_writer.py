@@ -136,7 +136,7 @@ class _Record:
         if self._strict and used < len(fields):
             for name in fields:
                 if name not in self._names and name != "-type":
-                    known = ", ".join(self._names_in_order())
+                    known = ", ".join(each for each, *_ in self._fields)
                     raise SchemaMismatch(
                         f"is no field of {self.name}, which has {known or 'none'}", f".{name}"
                     )
@@ -146,9 +146,6 @@ class _Record:
         fields = as_fields(data) or {}
         given = sum(name in fields for name in self._names)
         return given, given == len(self._names)
-
-    def _names_in_order(self) -> list[str]:
-        return [name for name, *_ in self._fields]
 
 
 def is_named(name: str, given: Any) -> bool:
