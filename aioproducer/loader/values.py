@@ -49,14 +49,11 @@ def encode_text(text: str) -> bytes:
 
 
 def to_json(value: Any) -> str:
-    """Compact JSON. NaN and infinities, which JSON has not, become null."""
+    """Compact JSON. NaN and infinities, which JSON has not, become null; keys become texts."""
     try:
-        try:
-            return _encode(value)
-        except ValueError:
-            return _encode(_finite(value))
-    except TypeError as error:  # of a mapping whose keys are no texts
-        raise ValueError(f"a value has no JSON form: {error}") from None
+        return _encode(value)
+    except (TypeError, ValueError):
+        return _encode(_with_json_parts(value))
 
 
 def timestamp_ms(value: Any, unit: TimestampUnit) -> int | None:
@@ -170,14 +167,25 @@ def _json_default(value: Any) -> Any:
     raise ValueError(f"a value of type {type(value).__name__} has no JSON form")
 
 
-def _finite(value: Any) -> Any:
+def _with_json_parts(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {name: _finite(inner) for name, inner in value.items()}
+        return {_key(name): _with_json_parts(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
+        return [_with_json_parts(inner) for inner in value]
     return value
+
+
+def _key(name: Any) -> Any:
+    """Return a key of a mapping as JSON's encoder takes it, such as the text of a date."""
+    if isinstance(name, float) and not math.isfinite(name):
+        return str(name)
+    if isinstance(name, (bytes, *_PLAIN)):
+        return _json_default(name)
+    if name is None or isinstance(name, str | int | float):
+        return name
+    raise ValueError(f"a key of type {type(name).__name__} has no JSON form")
 
 
 _encode: Final[Callable[[Any], str]] = json.JSONEncoder(

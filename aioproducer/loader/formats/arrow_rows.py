@@ -16,8 +16,8 @@ from aioproducer.loader.values import to_json
 
 UTC: Final = "+00:00"
 """Python reads it without a database of time zones."""
-UNREADABLE: Final = (ValueError, OverflowError)
-"""What pyarrow raises for a value that Python has not."""
+UNREADABLE: Final = (ValueError, OverflowError, KeyError, TypeError)
+"""What pyarrow raises for a value that Python has not, such as a map with a key twice."""
 _LONGEST_SHOWN = 200
 _MAX_ROWS = 1000
 _MAX_VALUES = 4 << 20
@@ -26,15 +26,16 @@ _MAX_ROW_BYTES = 256 << 20
 
 
 def fields_of(batch: Any) -> list[tuple[Any, ...]]:
-    """Return the rows of a `pyarrow.RecordBatch`, as Python's own values."""
-    values = (_decoded(column).to_pylist() for column in batch.columns)
+    """Return the rows of a `pyarrow.RecordBatch`, as Python's own values; maps as dicts."""
+    values = (_decoded(column).to_pylist(maps_as_pydicts="strict") for column in batch.columns)
     return list(zip(*values, strict=True)) if batch.num_columns else [()] * batch.num_rows
 
 
 def rows_of(batch: Any) -> list[Fields | BadRow]:
     """Return the rows of a `pyarrow.RecordBatch`; one with a value that Python has not is bad.
 
-    Such are times after the year 9999, and nanoseconds where pandas is not installed.
+    Such are times after the year 9999, nanoseconds where pandas is not installed, and maps with a
+    key twice or with keys that are structs.
     """
     try:
         return list(fields_of(batch))
@@ -48,7 +49,7 @@ def _row(names: Sequence[str], columns: Sequence[Any], number: int) -> Fields | 
     reason = ""
     for name, column in zip(names, columns, strict=True):
         try:
-            values.append(column[number].as_py())
+            values.append(column[number].as_py(maps_as_pydicts="strict"))
         except UNREADABLE as error:
             reason = reason or f"column {name!r} cannot be read: {error}"
             values.append(text_of(column.slice(number, 1)))
@@ -66,6 +67,7 @@ def with_known_zones(column: Any, *, default: str | None = None) -> Any:
     """Return a column with its times in UTC where Python does not have their zone.
 
     Such are Java's names `GMT+8`, `+08` and `Z`, and all names where there is no database of zones.
+    Keys of maps that are decimals become texts.
 
     Args:
         column: of any type.
@@ -77,7 +79,7 @@ def with_known_zones(column: Any, *, default: str | None = None) -> Any:
 
 @lru_cache(maxsize=1024)
 def _with_known_zones(kind: Any, default: str | None) -> Any:
-    """Return a type with the zones that Python has; the type itself if it has no others."""
+    """Return a type that `with_known_zones` casts to; the type itself if it stays."""
     import pyarrow
 
     types = pyarrow.types
@@ -93,7 +95,9 @@ def _with_known_zones(kind: Any, default: str | None) -> Any:
         made = pyarrow.struct([each.with_type(known(each.type)) for each in kind])
     elif types.is_map(kind) and not types.is_null(kind.key_type):  # else it has no entries
         item = kind.item_field.with_type(known(kind.item_type))
-        made = pyarrow.map_(known(kind.key_type), item)
+        # As keys of a dict, decimals of equal hashes would take quadratic time.
+        is_text = types.is_decimal(kind.key_type)
+        made = pyarrow.map_(pyarrow.string() if is_text else known(kind.key_type), item)
     elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         size = [kind.list_size] if types.is_fixed_size_list(kind) else []
         make = pyarrow.large_list if types.is_large_list(kind) else pyarrow.list_

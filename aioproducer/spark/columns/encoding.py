@@ -177,7 +177,7 @@ def _shown(column: pa.Array) -> Any:
 
     try:
         return _rows(column)[0]
-    except _UNREADABLE:
+    except UNREADABLE:
         if not pa.types.is_struct(column.type):
             return text_of(column)
         names = (field.name for field in column.type)
@@ -236,10 +236,6 @@ def _column(batch: pa.RecordBatch, part: EncodedPart) -> pa.Array:
     return with_known_zones(batch.column(part.part), default=zone)
 
 
-_UNREADABLE: Final = (*UNREADABLE, KeyError, TypeError)
-"""What pyarrow raises, a map with keys that Python's have not among it."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Unreadable:
     """A row with a value that Python has not.
@@ -260,7 +256,7 @@ def _readable(column: pa.Array) -> list[Any]:
     """
     try:
         return _rows(column)
-    except _UNREADABLE:
+    except UNREADABLE:
         return [_readable_row(column.slice(number, 1)) for number in range(len(column))]
 
 
@@ -269,7 +265,7 @@ def _readable_row(column: pa.Array) -> Any:
 
     try:
         return _rows(column)[0]
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         reason = f"cannot be read: {error}"
     if pa.types.is_struct(column.type):
         for field, each in zip(column.type, column.flatten(), strict=True):

@@ -81,6 +81,12 @@ def test_keys_that_are_no_texts_have_no_json_form() -> None:
         to_json({"a": math.nan, "b": {(1, 2): 3}})
 
 
+def test_keys_become_texts() -> None:
+    keys = {date(2013, 1, 2): 1, Decimal("1.50"): math.nan, b"\xff": 3, 4: 4, math.inf: 5}
+    made = to_json({"map": keys})
+    assert made == '{"map":{"2013-01-02":1,"1.50":null,"/w==":3,"4":4,"inf":5}}'
+
+
 MOMENT = datetime(2013, 1, 1, 10, tzinfo=UTC)
 MOMENT_MS = 1_357_034_400_000
 

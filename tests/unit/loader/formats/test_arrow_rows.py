@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from aioproducer.loader import BadRow, FileSource, Position, SourceError
+from aioproducer.loader import BadRow, FileSource, Position, RecordMapping, SourceError
 from aioproducer.loader.formats.arrow_rows import rows_of, with_known_zones
+from aioproducer.loader.mapping import MappedRecord, RowMapper
 from loader.fakes import rows_of as rows_with_positions
 
 
@@ -60,7 +61,8 @@ def test_times_in_a_zone_that_python_has_not_are_read_in_utc(tmp_path: Path, zon
     columns["dictionary"] = columns["plain"].dictionary_encode()
     batch = pa.RecordBatch.from_pydict(columns)
     first, second = rows_of(batch)
-    assert list(first) == [*(value for _, value in nested.values()), at]
+    expected = {name: value for name, (_, value) in nested.items()} | {"map": {"a": at}}
+    assert list(first) == [*expected.values(), at]
     assert list(second) == [None] * len(columns)
     file = str(tmp_path / "t.parquet")
     parquet.write_table(pa.Table.from_batches([batch.select(["plain", "list"])]), file)
@@ -89,8 +91,28 @@ def test_empty_maps_without_a_type_of_keys_are_read() -> None:
     empty = pa.MapArray.from_arrays([0, 0], pa.nulls(0), pa.nulls(0))
     nested = pa.StructArray.from_arrays([empty], ["map"])
     assert rows_of(pa.RecordBatch.from_arrays([empty, nested], ["map", "nested"])) == [
-        ([], {"map": []})
+        ({}, {"map": {}})
     ]
+
+
+def test_maps_become_objects(tmp_path: Path) -> None:
+    by_date = pa.map_(pa.date32(), pa.list_(pa.map_(pa.string(), pa.int32())))
+    twice = pa.map_(pa.string(), pa.int32())
+    table = pa.table(
+        {
+            "by_date": pa.array([[(date(2026, 1, 2), [[("a", 1)]])], [], None], by_date),
+            "twice": pa.array([None, [("a", 1), ("a", 2)], []], twice),
+        }
+    )
+    parquet.write_table(table, file := str(tmp_path / "t.parquet"))
+    mapper = RowMapper(RecordMapping(), 1)
+    first, second, third = (row for each in FileSource(file).batches() for row in mapper.map(each))
+    assert isinstance(first, MappedRecord)
+    assert first.value == b'{"by_date":{"2026-01-02":[{"a":1}]},"twice":null}'
+    assert isinstance(second, BadRow)
+    assert second.reason.startswith("column 'twice' cannot be read: ")
+    assert isinstance(third, MappedRecord)
+    assert third.value == b'{"by_date":null,"twice":{}}'
 
 
 def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
