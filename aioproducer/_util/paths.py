@@ -31,3 +31,11 @@ def _holds(question: Callable[[Path], bool], name: str | os.PathLike[str]) -> bo
         return question(Path(name))
     except (OSError, ValueError):
         return False
+
+
+def real_path(name: str) -> str:
+    """Return the path of a file without links; of what names none, the name."""
+    try:
+        return os.path.realpath(name)
+    except (OSError, ValueError):  # the working directory is gone, or a zero byte
+        return name

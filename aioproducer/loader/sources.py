@@ -9,7 +9,6 @@ import threading
 import time
 import zipfile
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -17,7 +16,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from aioproducer._util.paths import exists, is_file
+from aioproducer._util.paths import exists, is_file, real_path
 from aioproducer._util.printable import printable
 from aioproducer.errors import ConfigError
 from aioproducer.loader.errors import SourceError
@@ -90,9 +89,13 @@ class FileSource:
             raise ConfigError("a load needs at least one input")
         if "" in self._files:
             raise ConfigError("the name of an input is empty")
-        twice = [name for name, count in Counter(self._files).items() if count > 1]
-        if twice:
-            raise ConfigError(f"the input {', '.join(sorted(twice))} is given more than once")
+        known: dict[str, str] = {}
+        for name in self._files:
+            place = name if name == STDIN else real_path(name)
+            if place in known:
+                shown = f"{name}, which is {known[place]}," if known[place] != name else name
+                raise ConfigError(f"the input {shown} is given more than once")
+            known[place] = name
         if isinstance(format, str) and format not in formats:
             raise ConfigError(f"unknown format {format!r}; known are {', '.join(formats)}")
         if format is None and STDIN in self._files:

@@ -174,6 +174,22 @@ def test_impossible_inputs_are_refused() -> None:
             FileSource(files, format=format_)
 
 
+def test_an_input_by_several_names_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rows.csv").write_text("a\n1\n")
+    (tmp_path / "latest.csv").symlink_to("rows.csv")
+    monkeypatch.chdir(tmp_path)
+    again = {
+        "rows.csv": "rows.csv",
+        "./rows.csv": r"\./rows\.csv, which is rows\.csv,",
+        "latest.csv": r"latest\.csv, which is rows\.csv,",
+    }
+    for name, shown in again.items():
+        with pytest.raises(ConfigError, match=f"the input {shown} is given more than once"):
+            FileSource(["rows.csv", name])
+
+
 def test_progress_ends_at_the_size_of_all_files(tmp_path: Path) -> None:
     files = [
         write(tmp_path / "a.csv", CSV),
