@@ -146,6 +146,8 @@ ANSWERS: Final[Mapping[str, str]] = {
     "records-failed": "each delivery, on_delivery_error and the log say which, and why",
     "asyncio-needed": "run the program with asyncio.run(), or with anyio on its asyncio backend; a "
     "program of trio can use aioproducer.blocking.Producer in a thread",
+    "task-cancelled": "await close() before the event loop ends, and raise in no signal handler: "
+    "asyncio.run() then cancels every task",
     "forked": "create and start a new producer after fork()",
     "commit-outcome-unknown": "do not repeat its work yet: "
     "TransactionAdmin.finish(error.transaction, commit=True) returns when it is committed, and "

@@ -38,6 +38,7 @@ from aioproducer.errors import (
     RecordsFailedError,
     RecordsPurgedError,
 )
+from aioproducer.errors.advice import ADVICE
 from aioproducer.interceptors import ClusterInfo
 from aioproducer.net.client import NetworkClient
 from aioproducer.net.dial.dialer import Dialer
@@ -388,7 +389,9 @@ class ProducerEngine:
     def _on_connector_done(self, task: asyncio.Task[None]) -> None:
         cause: KafkaError | None = None
         if task.cancelled():
-            cause = ProducerFailedError("the producer's start was cancelled from outside")
+            cause = ProducerFailedError(
+                "the producer's start was cancelled from outside", advice=ADVICE["task-cancelled"]
+            )
         elif isinstance(error := task.exception(), KafkaError):
             cause = error
         elif error is not None:

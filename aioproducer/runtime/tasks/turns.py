@@ -8,6 +8,7 @@ from collections.abc import Callable
 from aioproducer._util import log
 from aioproducer._util.tasks import start_later
 from aioproducer.errors import KafkaError, ProducerFailedError
+from aioproducer.errors.advice import ADVICE
 from aioproducer.runtime.tasks.wakeup import WakeupTimer
 
 
@@ -74,7 +75,8 @@ class TurnTask:
             if self._stopping:
                 return None
             return ProducerFailedError(
-                f"the producer's {self._name} task was cancelled from outside"
+                f"the producer's {self._name} task was cancelled from outside",
+                advice=ADVICE["task-cancelled"],
             )
         error = task.exception()
         return error if error is None or isinstance(error, KafkaError) else self._died_of(error)

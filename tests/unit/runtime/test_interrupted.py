@@ -10,6 +10,7 @@ import pytest
 from support.stage import Stage, play
 
 from aioproducer.errors import CommitOutcomeUnknownError, KafkaError, ProducerFailedError
+from aioproducer.errors.advice import ADVICE
 from aioproducer.runtime.tasks.closing import tasks_named
 from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.types import Persistence
@@ -99,7 +100,7 @@ def test_records_that_a_cancelled_sender_task_gives_up_are_counted_as_failed(
         await producer.close()
 
     play(act)
-    reason = "the producer's sender task was cancelled from outside"
+    reason = "the producer's sender task was cancelled from outside -> " + ADVICE["task-cancelled"]
     assert [record.getMessage() for record in caplog.records].count(reason) == 1
 
 

@@ -9,6 +9,7 @@ from support.stage import Stage, play
 
 from aioproducer import Producer
 from aioproducer.errors import KafkaError
+from aioproducer.errors.advice import ADVICE
 from aioproducer.runtime.observability.health import Health, NodeHealth
 from aioproducer.runtime.tasks.closing import tasks_named
 from aioproducer.testing.broker import ConnectionFault, Fault
@@ -146,7 +147,8 @@ def test_a_producer_that_has_failed_is_not_ready_although_it_is_connected() -> N
         found = producer.health()
         assert found.nodes[1].state == "ready"
         assert (found.ready, found.state) == (False, "failed")
-        assert found.error == "the producer's sender task was cancelled from outside"
+        text = "the producer's sender task was cancelled from outside"
+        assert found.error == f"{text} -> {ADVICE['task-cancelled']}"
         await producer.close()
 
     play(act)
