@@ -103,14 +103,17 @@ class Aftermath:
         if self._config.metadata_max_age_ms > _SHORT_AGE_MS:
             return
         for name, topic in sorted(self._world.cluster.topics.items())[:_MOST_TOPICS]:
-            for number in range(_KEYS):
-                entry = await self._sent(name, b"k%d" % number)
-                wanted = murmur2_partition(b"k%d" % number, len(topic.partitions))
-                at = None if entry.delivery is None else entry.delivery.partition
-                if at not in {None, wanted}:
-                    self._ledger.false_reports.append(
-                        f"{entry.label} is sent to partition {at}, its key belongs to {wanted}"
-                    )
+            await self._check_keys_of(name, len(topic.partitions))
+
+    async def _check_keys_of(self, name: str, count: int) -> None:
+        for number in range(_KEYS):
+            entry = await self._sent(name, b"k%d" % number)
+            wanted = murmur2_partition(b"k%d" % number, count)
+            at = None if entry.delivery is None else entry.delivery.partition
+            if at not in {None, wanted}:
+                self._ledger.false_reports.append(
+                    f"{entry.label} is sent to partition {at}, its key belongs to {wanted}"
+                )
 
     async def _check_free_memory(self) -> None:
         """A record does not have to wait while no other is pending."""
@@ -127,7 +130,10 @@ class Aftermath:
         await self._outcome_of(entry)
 
     async def _check_new_partition(self) -> None:
-        """A partition that appears while a call waits for it is found before the next refresh."""
+        """A partition that appears while a call waits for it is found before the next refresh.
+
+        From then on keys are spread over one partition more, also where batches are open.
+        """
         cluster = self._world.cluster
         if self._config.max_block_ms < _LEAST_BLOCK_MS:
             return
@@ -136,9 +142,13 @@ class Aftermath:
         sending = asyncio.ensure_future(self._sent(name, None, count))
         await asyncio.sleep(_APPEARS_AFTER_S)
         cluster.create_partitions(name, count + 1)
+        for number in range(_KEYS):
+            await self._sent(name, b"k%d" % number)
         entry = await sending
         if entry.error is not None:
             self._ledger.unrecovered.append(f"{entry.label}: {entry.error}")
+        elif self._producer.engine.metadata.topic(name) is not None:
+            await self._check_keys_of(name, count + 1)
 
     async def _check_linger(self) -> None:
         """A record lingers, and a flush does not wait for the end of that."""

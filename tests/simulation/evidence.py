@@ -75,6 +75,7 @@ class Evidence:
 
     Attributes:
         may_lose: Whether the cluster may lose what it acknowledged.
+        writes_by_id: See `Scenario`.
         calm: From when to when nothing was wrong.
         idle: From when to when no task sent and nothing waited.
         opened: When connections were opened.
@@ -97,6 +98,7 @@ class Evidence:
     cluster: SimCluster
     stats: Sequence[ProducerStats]
     may_lose: bool
+    writes_by_id: bool = True
     memory_missing: int = 0
     places_missing: int = 0
     calm: list[tuple[float, float]] = field(default_factory=list)
@@ -125,13 +127,13 @@ class Evidence:
         """Every log by offset."""
         return {
             log: {each.offset: each for each in _records(partition.log.batches)}
-            for log, partition in self._partitions
+            for log, partition in self.traced_partitions
         }
 
     @cached_property
     def lost(self) -> dict[Log, list[DecodedRecord]]:
         """Records that leaders had and their successors did not have."""
-        return {log: _records(partition.lost) for log, partition in self._partitions}
+        return {log: _records(partition.lost) for log, partition in self.traced_partitions}
 
     @cached_property
     def copies(self) -> dict[bytes, list[Place]]:
@@ -188,11 +190,19 @@ class Evidence:
 
     def partitions(self) -> Iterator[tuple[TopicPartition, TracedPartition]]:
         """Every partition by its name, those of deleted topics too."""
-        for log, partition in self._partitions:
+        for log, partition in self.traced_partitions:
             yield log.where, partition
 
     @cached_property
-    def _partitions(self) -> list[tuple[Log, TracedPartition]]:
+    def deleted_logs(self) -> frozenset[Log]:
+        """The logs of deleted topics."""
+        partition_at = self.cluster.partition
+        return frozenset(
+            log for log, each in self.traced_partitions if partition_at(*log.where) is not each
+        )
+
+    @cached_property
+    def traced_partitions(self) -> list[tuple[Log, TracedPartition]]:
         """Every partition with its log, the oldest topics first."""
         numbers: Counter[str] = Counter()
         found: list[tuple[Log, TracedPartition]] = []
@@ -211,6 +221,18 @@ def names_lost(cluster: SimCluster, where: TopicPartition) -> frozenset[bytes]:
     if not isinstance(found, TracedPartition):
         return frozenset()
     return frozenset(name_of(record) for record in _records(found.lost))
+
+
+def names_deleted(cluster: SimCluster, where: TopicPartition) -> frozenset[bytes]:
+    """The records of a partition that were deleted with earlier topics of its name, so far."""
+    topics = [each for each in cluster.deleted if each.name == where.topic]
+    partitions = [topic.partition(where.partition) for topic in topics]
+    return frozenset(
+        name_of(record)
+        for partition in partitions
+        if partition is not None
+        for record in _records(partition.log.batches)
+    )
 
 
 def name_of(record: DecodedRecord) -> bytes:

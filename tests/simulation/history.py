@@ -15,7 +15,7 @@ from aioproducer.types import Persistence
 from simulation.evidence import Evidence, Log, name_of
 from simulation.ledger import CallState, Entry
 from simulation.transactions.book import Outcome, TransactionBook
-from simulation.transactions.view import committed_view
+from simulation.transactions.view import committed_views
 
 
 def contradictions(e: Evidence) -> list[Anomaly]:
@@ -77,17 +77,12 @@ def _add_ends(history: History, book: TransactionBook) -> None:
 
 
 def _logs(e: Evidence) -> Iterator[Logged]:
-    if e.transactions is None:
-        for log, records in e.logs.items():
-            for record in records.values():
-                if log.number >= e.first_logs[name_of(record)]:
-                    yield _logged(log, record)
-        return
-    for where, partition in e.partitions():
-        visible = committed_view(partition.log.batches).records
-        log = Log(where, 0)
-        for record in e.logs[log].values():
-            yield _logged(log, record, visible=record.offset in visible)
+    views = None if e.transactions is None else committed_views(e, e.transactions)
+    for log, records in e.logs.items():
+        visible = None if views is None else views[log].records
+        for record in records.values():
+            if log.number >= e.first_logs[name_of(record)]:
+                yield _logged(log, record, visible=visible is None or record.offset in visible)
 
 
 def _lost(e: Evidence) -> list[Logged]:

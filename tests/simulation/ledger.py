@@ -121,11 +121,13 @@ class Alarm(NamedTuple):
         where: The partition it named.
         at: When.
         lost: The names of the records that its leaders had lost by then.
+        to: The producer that called it.
     """
 
     where: TopicPartition
     at: float
     lost: frozenset[bytes]
+    to: str = "producer"
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from aioproducer.core.driver import Turns
 from aioproducer.core.metadata.cluster import ZERO_ID
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.core.transactions.rules import Rpc
+from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import BrokerError, NodeDisconnectedError
 from simulation.waiting import (
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from aioproducer.config import ProducerConfig
     from aioproducer.runtime.engine import ProducerEngine
+    from aioproducer.testing.world.cluster import SimCluster
     from aioproducer.testing.world.producer import SimProducer
     from simulation.scenario import Scenario
 
@@ -51,6 +53,9 @@ _LONGEST_DIAL_S = 8.0
 """And the pause before it."""
 _LATE_S = 0.1
 """How late a timer may be."""
+_LONG_BACKOFF_MS = 100
+"""Longer than all turns of a loop at one instant."""
+_TOGETHER = 2
 _MOST_ATTEMPTS, _ATTEMPTS_PER_S = 20, 12
 """Of a batch: the first pauses are short, and a new leader with each attempt shortens them."""
 
@@ -62,13 +67,15 @@ class LivenessWatch:
         violations: What broke the rule, the first few.
     """
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], cluster: SimCluster) -> None:
         self.violations: list[str] = []
         self._now = now
+        self._cluster = cluster
         self._producers: list[SimProducer] = []
         self._epochs: dict[SimProducer, dict[tuple[UUID, int], int]] = {}
         self._numbers: dict[SimProducer, dict[tuple[tuple[int, ...], int], Numbers]] = {}
         self._steps: dict[SimProducer, tuple[MetadataSteps, SentBatches]] = {}
+        self._failed: dict[SimProducer, int] = {}
         self._jumps = 0
 
     def add(self, producer: SimProducer) -> None:
@@ -82,6 +89,9 @@ class LivenessWatch:
         """
         self._check_steps()
         self._jumps += 1
+        for producer in self._producers if len(self.violations) < _MOST_REPORTED else ():
+            if producer.was_started:
+                self.violations += self._asked_again_at_once(producer)
         if jump_s < _LONG_JUMP_S and self._jumps % _CHECKED_EACH:
             return
         if len(self.violations) >= _MOST_REPORTED:
@@ -103,6 +113,16 @@ class LivenessWatch:
                 self.violations += broken_while_waiting(producer.engine, self._now())
                 self.violations += self._older_leaders(producer)
                 self.violations += self._renumbered(producer)
+                self.violations += self._several_to_a_new_log(producer)
+
+    def _asked_again_at_once(self, producer: SimProducer) -> Iterator[str]:
+        """A request for metadata without a pause after one that has just failed."""
+        metadata = producer.engine.metadata
+        before, failed = self._failed.get(producer, 0), metadata._failures
+        self._failed[producer] = failed
+        is_long = producer.config.retry_backoff_ms >= _LONG_BACKOFF_MS
+        if is_long and failed > before and metadata._allowed_at <= self._now():
+            yield f"at {self._now():.3f}: metadata may be asked for again at once after a failure"
 
     def _check_steps(self) -> None:
         """Check what has happened since the last idle moment, however short the wait is."""
@@ -128,6 +148,26 @@ class LivenessWatch:
         for where, epoch in before.items():
             if now.get(where, epoch) < epoch:
                 yield f"at {self._now():.3f}: epoch {epoch} of {where} is {now[where]} again"
+
+    def _several_to_a_new_log(self, producer: SimProducer) -> Iterator[str]:
+        """Batches of a transaction sent together to a log without state of their producer.
+
+        The first of an epoch may be several if the log has batches of an earlier epoch.
+        """
+        engine = producer.engine
+        sequencer, metadata = engine.accumulator.sequencer, engine.metadata
+        if not isinstance(sequencer, TransactionalSequencer):
+            return
+        for where, partition in sequencer._partitions.items():
+            on_wire = [batch for batch in partition.in_flight if batch.on_wire]
+            if len(on_wire) < _TOGETHER or partition.newest or partition.log_is_new:
+                continue
+            topic, described = self._cluster.topics.get(where.topic), metadata.topic(where.topic)
+            if topic is None or described is None or topic.topic_id != described.topic_id:
+                continue
+            found = topic.partition(where.partition)
+            if found is not None and found.producers.epoch_of(on_wire[0].producer_id) is None:
+                yield f"at {self._now():.3f}: {len(on_wire)} batches are the first of {where}"
 
     def _renumbered(self, producer: SimProducer) -> Iterator[str]:
         """Batches whose sequences change while a request with them has no response."""

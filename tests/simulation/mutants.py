@@ -723,6 +723,14 @@ MUTANTS = (
         "            else:  # the refusal",
     ),
     Mutant(
+        "take an acknowledgement of a deleted log for one of the new",
+        "core/sending/idempotence.py",
+        "        if partition.log_is_new:  # it is in the old log\n"
+        "            self._maybe_restart(partition)\n"
+        "            return ()\n",
+        "",
+    ),
+    Mutant(
         "ask for no metadata after a refusal",
         "core/sending/sender.py",
         "        if error.refreshes_metadata:\n",
@@ -922,6 +930,73 @@ TRANSACTIONAL_MUTANTS = tuple(
             "(PreparedOutcome.COMMITTED if commit else PreparedOutcome.ABORTED):\n",
             "            if outcome is "
             "(PreparedOutcome.ABORTED if commit else PreparedOutcome.COMMITTED):\n",
+        ),
+        (
+            "commit after the loss of acknowledged records",
+            "core/sending/sender.py",
+            "            self._transactions.on_sequences_lost(str(lost))\n",
+            "            pass\n",
+        ),
+        (
+            "commit although a topic was created anew",
+            "core/transactions/sequencer.py",
+            "            self._transactions.on_sequences_lost(",
+            "            str(",
+        ),
+        (
+            "go on under the epoch of a deleted topic",
+            "core/transactions/manager.py",
+            "        self._renew_to_be_sure |= not self.uses_v2\n        if self._can_fail",
+            "        if self._can_fail",
+        ),
+        (
+            "take the state of a deleted topic for that of the new one",
+            "core/transactions/sequencer.py",
+            "            and not partition.log_is_new\n",
+            "",
+        ),
+        (
+            "repeat a request whose response left partitions out without a pause",
+            "core/transactions/coordinators.py",
+            "            self._back_off(now, KafkaError(left_out, node_id=request.node_id))\n",
+            "            self._manager.coordinator_error = KafkaError(left_out)\n",
+        ),
+        (
+            "repeat a refused request to a coordinator without a pause",
+            "core/transactions/coordinators.py",
+            "        self._retry_at = now + backoff.delay(self.failures, self._rng)\n",
+            "        self._retry_at = now\n",
+        ),
+        (
+            "begin V2 under the epoch of V1",
+            "core/transactions/manager.py",
+            "        if upgraded or self._needs_new_epoch:\n",
+            "        if self._needs_new_epoch:\n",
+        ),
+        (
+            "keep a coordinator that has moved",
+            "core/transactions/coordinators.py",
+            "        elif reaction is Reaction.FIND_COORDINATOR:\n"
+            "            self._coordinators.pop(request.coordinator, None)\n",
+            "        elif reaction is Reaction.FIND_COORDINATOR:\n",
+        ),
+        (
+            "look up no coordinator when one that has moved refuses positions",
+            "core/transactions/rules.py",
+            "            **_COORDINATOR_MOVED,\n            7: Reaction",
+            "            7: Reaction",
+        ),
+        (
+            "look up no coordinator when one that has moved refuses the end",
+            "core/transactions/rules.py",
+            "    Rpc.END: _Rules(\n        {\n            **_COORDINATOR_MOVED,\n",
+            "    Rpc.END: _Rules(\n        {\n",
+        ),
+        (
+            "take an abort that a coordinator that has moved refuses for done",
+            "core/transactions/coordinators.py",
+            "answer.code == INVALID_TXN_STATE and manager.may_abort_nothing:\n",
+            "answer.code in {16, INVALID_TXN_STATE} and aborting:\n",
         ),
         (
             "begin under the epoch in which a transaction was prepared",

@@ -98,6 +98,14 @@ class Scenario(WorldSpec):
     session_ms: int = 0
     large_records: bool = False
 
+    @property
+    def writes_by_id(self) -> bool:
+        """Whether a topic created anew gets no record before the producer has seen its id.
+
+        V1 transactions write to topics by their names.
+        """
+        return self.transactions is None or self.transactions.version > 1
+
     def clock(self, active_s: float) -> float:
         """The virtual time after so many seconds of activity."""
         return active_s + sum(each.seconds for each in self.pauses if each.begins_at <= active_s)

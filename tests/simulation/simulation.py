@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from aioproducer.errors import BootstrapError, KafkaError
@@ -38,6 +39,7 @@ from simulation.evidence import (
     LogWatch,
     calm_times,
     leftovers,
+    names_deleted,
     names_lost,
 )
 from simulation.faults import draw_schedule
@@ -191,7 +193,7 @@ class Simulation:
         self.drawn: list[Fault] = sorted(faults, key=lambda fault: fault.at)
         self.schedule: list[Fault] = self.drawn if setup.schedule is None else list(setup.schedule)
         self.ledger: Ledger = Ledger()
-        self._liveness = LivenessWatch(loop.time)
+        self._liveness = LivenessWatch(loop.time, self.world.cluster)
         loop.on_idle = self._liveness.check
         self.book: TransactionBook | None = None
         self._setup = setup
@@ -284,16 +286,19 @@ class Simulation:
 
     def make_producer(self, **arguments: Any) -> SimProducer:
         """One more producer under test; see `SimProducer`."""
-        arguments = {"on_data_loss": self._note_alarm, **arguments}
+        note_alarm = partial(self._note_alarm, arguments.get("purpose", "producer"))
+        arguments = {"on_data_loss": note_alarm, **arguments}
         producer = self._setup.producer(self.world, **arguments)
         self._liveness.add(producer)
         return producer
 
-    def _note_alarm(self, where: TopicPartition) -> None:
+    def _note_alarm(self, producer: str, where: TopicPartition) -> None:
         """The producer says that acknowledged records of a partition are lost."""
         self.trace(f"on_data_loss({where})")
         lost = names_lost(self.world.cluster, where)
-        self.ledger.alarms.append(Alarm(where, self.loop.time(), lost))
+        if not self.scenario.writes_by_id:
+            lost |= names_deleted(self.world.cluster, where)
+        self.ledger.alarms.append(Alarm(where, self.loop.time(), lost, producer))
 
     async def _start_producer(self) -> SimProducer:
         """A user tries again: with a short `max_block_ms` a slow network can be too slow."""
@@ -424,6 +429,7 @@ class Simulation:
             self.ledger,
             world.cluster,
             [engine.stats for engine in engines],
+            writes_by_id=self.scenario.writes_by_id,
             may_lose=self.scenario.unclean_elections or config.acks_value == 1,
             memory_missing=sum(
                 each.memory_left + each.pool.total - each.pool.available for each in engines

@@ -26,6 +26,7 @@ from aioproducer.core.sending.idempotence import Sequencer, _Partition
 from aioproducer.core.sending.sender import Sender
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.core.transactions.rules import Rpc
+from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import (
     ConcurrentTransactionsError,
@@ -499,7 +500,7 @@ def test_a_leader_epoch_that_goes_back_is_found_out() -> None:
     topics: dict[str, TopicMetadata] = {}
     producer: Any = Mock()
     producer.engine.metadata.cluster.topics = topics
-    watch = LivenessWatch(lambda: 0.0)
+    watch = LivenessWatch(lambda: 0.0, Mock())
     found = []
     for topic_id, epoch in [(1, 5), (1, 6), (2, 0), (2, 3), (2, 2)]:
         partition = PartitionMetadata(0, 1, epoch)
@@ -527,12 +528,46 @@ def test_a_batch_that_is_renumbered_on_the_wire_is_found_out() -> None:
     )
     producer: Any = Mock()
     producer.engine.accumulator.pinned = [batch]
-    watch = LivenessWatch(lambda: 0.0)
+    watch = LivenessWatch(lambda: 0.0, Mock())
     found = []
     for attempts, epoch in [(1, 0), (1, 0), (2, 1), (2, 2)]:
         batch.attempts, batch.producer_epoch = attempts, epoch
         found.append(len(list(watch._renumbered(producer))))
     assert found == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("failures", "allowed_at", "found"), [(1, 0.0, 1), (1, 0.1, 0), (0, 0.0, 0)]
+)
+def test_a_request_for_metadata_right_after_a_failure_is_found_out(
+    failures: int, allowed_at: float, found: int
+) -> None:
+    producer: Any = Mock()
+    producer.config.retry_backoff_ms = 100
+    metadata = producer.engine.metadata
+    metadata._failures, metadata._allowed_at = failures, allowed_at
+    watch = LivenessWatch(lambda: 0.0, Mock())
+    assert len(list(watch._asked_again_at_once(producer))) == found
+    assert not list(watch._asked_again_at_once(producer))
+
+
+@pytest.mark.parametrize(
+    ("together", "epoch", "topic_id", "found"),
+    [(2, None, 1, 1), (1, None, 1, 0), (2, 0, 1, 0), (2, None, 2, 0)],
+)
+def test_batches_of_a_transaction_sent_together_to_a_new_log_are_found_out(
+    together: int, epoch: int | None, topic_id: int, found: int
+) -> None:
+    sequencer = TransactionalSequencer(5, Mock())
+    partition = sequencer._partition(TopicPartition("t", 0))
+    partition.in_flight += [Mock(on_wire=True) for _ in range(together)]
+    producer: Any = Mock()
+    producer.engine.accumulator.sequencer = sequencer
+    producer.engine.metadata.topic.return_value = Mock(topic_id=topic_id)
+    cluster: Any = Mock(topics={"t": Mock(topic_id=1)})
+    cluster.topics["t"].partition.return_value.producers.epoch_of.return_value = epoch
+    watch = LivenessWatch(lambda: 0.0, cluster)
+    assert len(list(watch._several_to_a_new_log(producer))) == found
 
 
 def test_sequences_that_go_on_in_a_new_topic_are_found_out(

@@ -5,10 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from aioproducer.errors import ProducerFencedError
+from aioproducer.errors import (
+    ConcurrentTransactionsError,
+    NotCoordinatorError,
+    ProducerFencedError,
+)
 from aioproducer.net.dial.dialer import Address
 from aioproducer.records import RecordBatchBuilder
 from aioproducer.records.batch import encode_batch, parse_header
@@ -24,6 +30,7 @@ from aioproducer.testing.world.network import SimConnection, SimNetwork
 from aioproducer.testing.world.trace import Trace
 from aioproducer.types import ConsumerGroupMetadata, TopicPartition
 from aioproducer.wire.framing import encode_request
+from aioproducer.wire.messages.find_coordinator import FindCoordinatorRequest
 from aioproducer.wire.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -38,15 +45,18 @@ from aioproducer.wire.messages.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     EndTxnRequest,
     EndTxnResponse,
 )
 from aioproducer.wire.schema import Message
+from simulation.evidence import Log
+from simulation.transactions.book import Outcome, TransactionBook
 from simulation.transactions.consumer import SimConsumer
 from simulation.transactions.line import Line
 from simulation.transactions.protocol_checks import ClientProtocolChecks, ConnectionWatch
-from simulation.transactions.view import committed_view
+from simulation.transactions.view import committed_view, committed_views
 
 _NOW_MS = 1_700_000_000_000
 _BEFORE_V2, _V2 = 11, 12
@@ -96,7 +106,41 @@ def test_a_committed_reader_sees_what_markers_commit_and_nothing_else() -> None:
     )
     assert [record.value for record in view.records.values()] == [b"<a>", b"<b>"]
     assert view.aborted == {2}
-    assert view.undecided == {1: 5}
+    assert [(key, each.value) for key, [each] in view.undecided.items()] == [(1, b"<d>")]
+
+
+@pytest.mark.parametrize(
+    ("is_deleted", "outcome", "elsewhere", "shown"),
+    [
+        (True, Outcome.COMMITTED, False, True),
+        (True, Outcome.UNREPORTED, True, True),
+        (True, Outcome.UNREPORTED, False, False),
+        (False, Outcome.COMMITTED, True, False),
+    ],
+)
+def test_a_transaction_open_in_a_deleted_log_has_the_end_that_it_has_elsewhere(
+    is_deleted: bool, outcome: Outcome, elsewhere: bool, shown: bool
+) -> None:
+    book = TransactionBook()
+    book.begin("a", 0.0).outcome = outcome
+    logs = [Log(TopicPartition("t", index), 0) for index in range(2)]
+    written = [
+        _log(_batch([b"<a>"])),
+        _log(_batch([b"<b>"]), _marker(1, commits=elsewhere)),
+    ]
+    evidence: Any = SimpleNamespace(
+        traced_partitions=[
+            (log, SimpleNamespace(log=SimpleNamespace(batches=batches)))
+            for log, batches in zip(logs, written, strict=True)
+        ],
+        deleted_logs=frozenset(logs[:is_deleted]),
+        ledger=SimpleNamespace(
+            entries=[SimpleNamespace(name=name, transaction=0) for name in (b"<a>", b"<b>")]
+        ),
+    )
+    view = committed_views(evidence, book)[logs[0]]
+    assert bool(view.records) is shown
+    assert bool(view.undecided) is not is_deleted
 
 
 def test_a_repeated_marker_decides_nothing_anew() -> None:
@@ -112,7 +156,7 @@ def test_a_repeated_marker_decides_nothing_anew() -> None:
 class _Process:
     """One process with one connection, and what was found wrong with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, backoff_s: float = 0.1) -> None:
         self.complaints: list[str] = []
         cluster = SimCluster(
             [BrokerSpec(1, "b", 1)],
@@ -124,7 +168,7 @@ class _Process:
         )
         cluster.loop.close()
         self._watch: ConnectionWatch = ClientProtocolChecks(
-            "p", cluster, self.complaints.append
+            "p", cluster, self.complaints.append, backoff_s
         ).watch()
         self._correlation_id = 0
 
@@ -151,12 +195,18 @@ class _Process:
         )
         self.asks(request, version, ProduceResponse() if is_answered else None)
 
-    def adds(self) -> None:
-        result = AddPartitionsToTxnPartitionResult(partition_index=0)
+    def adds(self, code: int = 0, *, left_out: bool = False) -> None:
+        result = AddPartitionsToTxnPartitionResult(0, code)
         answer = AddPartitionsToTxnResponse(
             results_by_topic_v3_and_below=[AddPartitionsToTxnTopicResult("t", [result])]
         )
-        self.asks(AddPartitionsToTxnRequest(v3_and_below_transactional_id="x"), 3, answer)
+        if left_out:
+            answer.results_by_topic_v3_and_below.clear()
+        topics = [AddPartitionsToTxnTopic("t", [0])]
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="x", v3_and_below_topics=topics
+        )
+        self.asks(request, 3, answer)
 
     def ends(self, epoch: int, answer: EndTxnResponse | None) -> None:
         self.asks(EndTxnRequest("x", 1, epoch, committed=True), 5, answer)
@@ -168,8 +218,9 @@ def test_a_well_behaved_process_is_not_complained_of() -> None:
     process.produces(0)
     process.ends(0, EndTxnResponse(producer_id=1, producer_epoch=1))
     process.produces(1)
+    process.is_given(1, 2)
     process.adds()
-    process.produces(1, _BEFORE_V2)
+    process.produces(2, _BEFORE_V2)
     assert process.complaints == []
 
 
@@ -199,6 +250,15 @@ def test_a_well_behaved_process_is_not_complained_of() -> None:
             ),
             "was fenced before",
         ),
+        (lambda process: (process.adds(left_out=True), process.adds()), "before its pause ends"),
+        (
+            lambda process: (process.adds(ConcurrentTransactionsError.code), process.adds()),
+            "before its pause ends",
+        ),
+        (
+            lambda process: (process.adds(), process.produces(0, _BEFORE_V2), process.produces(0)),
+            "after an upgrade",
+        ),
     ],
 )
 def test_what_does_not_belong_is_complained_of(misbehave: object, complaint: str) -> None:
@@ -207,6 +267,16 @@ def test_what_does_not_belong_is_complained_of(misbehave: object, complaint: str
     misbehave(process)  # type: ignore[operator]
     assert len(process.complaints) == 1
     assert complaint in process.complaints[0]
+
+
+def test_a_coordinator_that_has_moved_is_looked_up_again() -> None:
+    process = _Process(backoff_s=0.0)
+    process.adds(NotCoordinatorError.code)
+    process.asks(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4)
+    process.adds(NotCoordinatorError.code)
+    assert process.complaints == []
+    process.adds()
+    assert process.complaints == ["p sends ADD_PARTITIONS_TO_TXN to a coordinator that has moved"]
 
 
 # -- a process's line ------------------------------------------------------------------------------

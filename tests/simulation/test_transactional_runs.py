@@ -20,6 +20,7 @@ from aioproducer.testing.world.spec import Chance
 from simulation import run_seed
 from simulation.faults.coordinators import ErrorAfterWork, FinalCoordinatorError
 from simulation.themes import (
+    COORDINATOR_MOVES,
     DOUBTED_ENDS,
     LATE_ENDS,
     LEFT_OUT,
@@ -27,6 +28,8 @@ from simulation.themes import (
     OVERTAKINGS,
     POSITIONS,
     SLOW_ENDS,
+    TRANSACTIONAL_RECREATIONS,
+    TRANSACTIONAL_RECREATIONS_SEEN_EARLY,
     Theme,
     draw_transactional_theme,
 )
@@ -95,6 +98,9 @@ def test_a_transactional_run_is_long_and_rough_enough() -> None:
         (LOST_ADDITIONS, "lost addition", 12),
         (SLOW_ENDS, "slow markers", 8),
         (LEFT_OUT, "left out by coordinator", 16),
+        (COORDINATOR_MOVES, "coordinator moves at", 24),
+        (TRANSACTIONAL_RECREATIONS, "topic recreation", 6),
+        (TRANSACTIONAL_RECREATIONS_SEEN_EARLY, "topic recreation", 6),
     ],
 )
 def test_a_theme_brings_its_faults_and_its_options(theme: Theme, kind: str, count: int) -> None:

@@ -52,16 +52,23 @@ from simulation.faults.brokers import (
     UnlistedBroker,
 )
 from simulation.faults.coordinators import (
+    CoordinatorMovesAt,
     ErrorAfterWork,
     FinalCoordinatorError,
     LeftOutByCoordinator,
     LostAddition,
     SlowMarkers,
 )
-from simulation.faults.moments import HeldEnd, HeldPositions, OvertakenRenewal, PositionsRefused
+from simulation.faults.moments import (
+    HeldEnd,
+    HeldPositions,
+    OvertakenRenewal,
+    PositionsRefused,
+    RecreationBeforeAnswer,
+)
 from simulation.faults.network import BlackHole, Reset
 from simulation.scenario import CHAOS_S, USERS, Pause, Scenario
-from simulation.transactions.plan import Plan
+from simulation.transactions.plan import OUTPUT_TOPIC, READ_TOPIC, Plan
 
 _SHARE = 0.45
 _SHARE_OF_MANY_TOPICS = 0.12
@@ -69,8 +76,6 @@ _SHARE_OF_MANY_TOPICS = 0.12
 _SHARE_OF_IDLE_DAYS = 0.2
 """Of the runs that have no theme then."""
 _SHARE_OF_TRANSACTIONAL = 0.4
-_SHARE_OF_UNLISTED, _SHARE_OF_LEFT_OUT, _SHARE_OF_DOUBTED_ENDS = 0.2, 0.2, 0.2
-"""Of the transactional runs without another theme."""
 _DOUBTED_ENDS, _NEXT_S = 8, 0.001
 _SHARE_OF_READERS = 0.4
 """The share of the themes about positions, in runs with readers."""
@@ -182,6 +187,7 @@ OVERTAKINGS = Theme(_times(8, OvertakenRenewal.draw))
 LOST_ADDITIONS = Theme(_times(12, LostAddition.draw), _SLOW_TO_REPEAT)
 LEFT_OUT = Theme(_times(16, LeftOutByCoordinator.draw), _SLOW_TO_REPEAT)
 DOUBTED_ENDS = Theme(_doubted_ends, {"retry_backoff_ms": 10})
+COORDINATOR_MOVES = Theme(_times(24, CoordinatorMovesAt.draw))
 SLOW_ENDS = Theme(_times(8, SlowMarkers.draw))
 POSITIONS = Theme(_times(8, PositionsRefused.draw), _SHORT_BLOCK)
 LATE_POSITIONS = Theme(_times(8, HeldPositions.draw))
@@ -335,6 +341,35 @@ def _recreations(rng: random.Random, shape: Shape, start: float, end: float) -> 
     return faults
 
 
+def _recreations_before_answers(
+    rng: random.Random, shape: Shape, start: float, end: float
+) -> list[Fault]:
+    """Recreations, some between a batch and its acknowledgement."""
+    amid = _times(_RECREATIONS, RecreationBeforeAnswer.draw)
+    return _recreations(rng, shape, start, end) + amid(rng, shape, start, end - 2.0)
+
+
+_SHARE_OF_SAME_LEADERS = 0.7
+
+
+def _unread_recreations(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Recreations, but not of the topic that seats read: its positions go with it.
+
+    The new topics mostly have the same leaders and leader epochs.
+    """
+    topics = dict(shape.topics)
+    if OUTPUT_TOPIC in topics:
+        del topics[READ_TOPIC]
+    faults = _recreations(rng, shape._replace(topics=topics), start, end)
+    return [
+        replace(fault, same_leaders=rng.random() < _SHARE_OF_SAME_LEADERS)
+        if isinstance(fault, TopicRecreation)
+        else fault
+        for fault in faults
+        if not isinstance(fault, LeaderMove)
+    ]
+
+
 def _replacements(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
     """Clusters are replaced, and again while a producer id is awaited; metadata may come late.
 
@@ -356,9 +391,15 @@ _IN_ORDER = {**_IDEMPOTENT, **_SMALL_BATCHES, "delivery_timeout_ms": 30_000}
 _ONE_PARTITION = {"t1": TopicSpec(1, 3)}
 """Where several requests are under way for every burst."""
 RECREATIONS = Theme(_recreations, _IN_ORDER, topics=_ONE_PARTITION)
-RECREATIONS_SEEN_EARLY = replace(
-    RECREATIONS,
+RECREATIONS_SEEN_EARLY = Theme(
+    _recreations_before_answers,
+    topics=_ONE_PARTITION,
     options={**_IN_ORDER, "metadata_max_age_ms": 300, "request_timeout_ms": 3000, "linger_ms": 0},
+)
+_SEVERAL = {**_SMALL_BATCHES, "max_in_flight_requests_per_connection": 5}
+TRANSACTIONAL_RECREATIONS = Theme(_unread_recreations, {**_SEVERAL, "metadata_max_age_ms": 300_000})
+TRANSACTIONAL_RECREATIONS_SEEN_EARLY = Theme(
+    _unread_recreations, {**_SEVERAL, "metadata_max_age_ms": 300}
 )
 LEADERS_WITHOUT_PRODUCERS = Theme(
     _times(_MOVES, LeaderWithoutProducers.draw),
@@ -452,6 +493,17 @@ _THEMES = (
 )
 
 
+_LATER_TRANSACTIONAL = (
+    UNLISTED,
+    COORDINATOR_MOVES,
+    DOUBTED_ENDS,
+    TRANSACTIONAL_RECREATIONS,
+    TRANSACTIONAL_RECREATIONS_SEEN_EARLY,
+    None,
+)
+"""Of the transactional runs that have no theme then."""
+
+
 def draw_theme(rng: random.Random) -> Theme | None:
     """A theme of a run without transactions, or None for a run like most."""
     if rng.random() < _SHARE:
@@ -465,15 +517,10 @@ def draw_theme(rng: random.Random) -> Theme | None:
 
 def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
     """A theme of a transactional run, or None for a run like most."""
-    if rng.random() >= _SHARE_OF_TRANSACTIONAL:
-        chance = rng.random()
-        if chance < _SHARE_OF_UNLISTED:
-            return UNLISTED
-        chance -= _SHARE_OF_UNLISTED
-        if chance < _SHARE_OF_LEFT_OUT:
-            return LEFT_OUT
-        return DOUBTED_ENDS if chance < _SHARE_OF_LEFT_OUT + _SHARE_OF_DOUBTED_ENDS else None
     reads = any(seat.reads is not None for seat in plan.seats)
+    if rng.random() >= _SHARE_OF_TRANSACTIONAL:
+        # V2 adds positions, but no partitions.
+        return rng.choice([*_LATER_TRANSACTIONAL, *[LEFT_OUT] * (reads or plan.version == 1)])
     if reads and rng.random() < _SHARE_OF_READERS:
         return rng.choice((POSITIONS, LATE_POSITIONS))
     # V2 sends no requests to add partitions.

@@ -243,12 +243,20 @@ class SimCluster(ClusterState):
                     beliefs.pop(TopicPartition(name, each.index), None)
             self.trace(f"{name} is deleted")
 
-    def recreate_topic(self, name: str) -> None:
-        """Delete a topic, and create one of this name on other brokers, as large as at first."""
+    def recreate_topic(self, name: str, *, same_leaders: bool = False) -> None:
+        """Delete a topic, and create one of this name, as large as at first.
+
+        It is on other brokers, unless it is to have the same leaders.
+        """
         gone = self.topics[name]
         factor, count = len(gone.partitions[0].replicas), self._sizes[name]
+        leaders_first = {
+            each.index: sorted(each.replicas, key=lambda node_id: node_id != each.leader)
+            for each in gone.partitions[:count]
+        }
         self.delete_topic(name)
-        self.create_topic(name, TopicSpec(count, factor, dict(gone.config.own)))
+        spec = TopicSpec(count, factor, dict(gone.config.own))
+        self.create_topic(name, spec, assignments=leaders_first if same_leaders else None)
 
     def replace(self) -> None:
         """Replace the cluster by another one of the same addresses, with empty topics.

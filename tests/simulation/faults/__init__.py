@@ -57,6 +57,7 @@ from simulation.faults.coordinators import (
     CoordinatorDiesBefore,
     CoordinatorError,
     CoordinatorMove,
+    CoordinatorMovesAt,
     ErrorAfterWork,
     FinalCoordinatorError,
     HeldRequest,
@@ -66,7 +67,13 @@ from simulation.faults.coordinators import (
     LostByCoordinator,
     SlowMarkers,
 )
-from simulation.faults.moments import HeldEnd, HeldPositions, OvertakenRenewal, PositionsRefused
+from simulation.faults.moments import (
+    HeldEnd,
+    HeldPositions,
+    OvertakenRenewal,
+    PositionsRefused,
+    RecreationBeforeAnswer,
+)
 from simulation.faults.network import (
     BlackHole,
     HalfClose,
@@ -159,6 +166,7 @@ TRANSACTIONAL_KINDS: Final[tuple[type[Fault], ...]] = (
 """What strikes transactional runs besides everything else; some more often."""
 
 THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (
+    CoordinatorMovesAt,
     LostAddition,
     LeftOutByCoordinator,
     HeldPositions,
@@ -168,6 +176,7 @@ THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (
     TopicCreation,
     TopicDeletion,
     TopicRecreation,
+    RecreationBeforeAnswer,
     LeaderWithoutProducers,
     ReplacedCluster,
     UnlistedBroker,

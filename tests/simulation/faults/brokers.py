@@ -353,6 +353,8 @@ class TopicRecreation(Fault):
     kind = "topic recreation"
     topic: str
     skipped: int
+    same_leaders: bool = False
+    """A client that names topics by their names may see no difference."""
 
     def strike(self, world: World) -> Probe:
         """It is empty at a request to the leader of its first partition."""
@@ -361,7 +363,7 @@ class TopicRecreation(Fault):
 
         def recreate() -> None:
             if self.topic in cluster.topics:
-                cluster.recreate_topic(self.topic)
+                cluster.recreate_topic(self.topic, same_leaders=self.same_leaders)
 
         amid_requests(world, self.topic, 0, self.skipped, recreate)
         return lambda: len(cluster.deleted) - before

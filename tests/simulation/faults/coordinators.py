@@ -346,6 +346,43 @@ class CoordinatorMove(AtSeat):
 
 
 @dataclass(frozen=True, slots=True)
+class CoordinatorMovesAt(Fault):
+    """The coordinators' work is given to other brokers at one of the requests to them."""
+
+    kind = "coordinator moves at"
+    api: ApiKey
+    moment: Moment
+    load_ms: int
+
+    def strike(self, world: World) -> Probe:
+        """At the next such request, before or after it is carried out."""
+        moved = 0
+        of_group = self.api is ApiKey.TXN_OFFSET_COMMIT
+        topic = (CoordinatorKind.GROUP if of_group else CoordinatorKind.TRANSACTION).topic
+
+        def move() -> None:
+            nonlocal moved
+            for broker in world.brokers.values():
+                broker.ambushes.pop((self.api, self.moment), None)
+            _set(world, coordinator_load_ms=self.load_ms)
+            world.disturb(self.load_ms / 1000)
+            shards = world.cluster.settings.transaction_partitions  # as many for groups
+            for shard in world.cluster.internal_partitions(topic, shards):
+                moved += move_leader(world, topic, shard.index)
+
+        for broker in world.brokers.values():
+            broker.ambushes[self.api, self.moment] = move
+        return lambda: moved
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """At any of the requests, loading for a moment."""
+        return cls(
+            at, _api(rng, _AFTER_WORK), rng.choice(list(Moment)), rng.choice((0, 0, 50, 800))
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class SlowMarkers(Fault):
     """Markers are written slowly: the next request after an end gets CONCURRENT_TRANSACTIONS."""
 

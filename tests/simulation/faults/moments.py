@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from aioproducer.testing.broker.faults import ErrorAnswer
+from aioproducer.testing.broker.faults import ConnectionFault, ErrorAnswer
 from aioproducer.testing.broker.transactions.states import TransactionState
 from aioproducer.testing.framing import RequestHeader
-from aioproducer.testing.world.faults import Shape, World
+from aioproducer.testing.world.faults import Fault, Probe, Shape, World
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
 from aioproducer.wire.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
@@ -21,6 +21,8 @@ from simulation.faults.answers import Ambush
 from simulation.faults.coordinators import RETRIED, HeldRequest
 
 _RECHECK_S = 0.02
+_REPLICATED_AFTER_S = 0.15
+"""The slowest followers have fetched by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,40 @@ class PositionsRefused(HeldRequest):
         api = ApiKey.TXN_OFFSET_COMMIT
         seconds, code = round(rng.uniform(1.0, 5.0), 3), rng.choice(RETRIED[api])
         return cls(at, api, seconds, code, rng.choice((None, 0)))
+
+
+@dataclass(frozen=True, slots=True)
+class RecreationBeforeAnswer(Fault):
+    """A topic is created anew after a batch is written, and the acknowledgement comes later.
+
+    The next requests on the connection are carried out only then.
+    """
+
+    kind = "recreation before answer"
+    topic: str
+    milliseconds: int
+
+    def strike(self, world: World) -> Probe:
+        """At the next request to the leader of its first partition."""
+        cluster = world.cluster
+        before = len(cluster.deleted)
+
+        def recreate() -> None:
+            if self.topic in cluster.topics:
+                cluster.recreate_topic(self.topic)
+
+        action = ConnectionFault(delay_ms=self.milliseconds)
+        ambush = Ambush(action, ApiKey.PRODUCE, cluster.leader_of(self.topic, 0), times=1)
+        ambush.world = world
+        ambush.lasts_s = self.milliseconds / 1000
+        ambush.then = lambda: world.later(_REPLICATED_AFTER_S, recreate)
+        cluster.faults.add(ambush)
+        return lambda: len(cluster.deleted) - before
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Long enough for metadata to be requested meanwhile."""
+        return cls(at, rng.choice(sorted(shape.topics)), rng.choice((600, 1000, 1500)))
 
 
 def _transactional_id(header: RequestHeader) -> str:

@@ -72,7 +72,9 @@ class Cast(RunContext):
         transactional_id = f"{seat.name}-{number}" if seat.by_generation else seat.name
         entry = ActorEntry(name, transactional_id, number, self.loop.time())
         run = self._run
-        checks = ClientProtocolChecks(name, self.cluster, self.book.complaints.append)
+        backoff_s = run.scenario.options["retry_backoff_ms"] / 1000
+        complain = self.book.complaints.append
+        checks = ClientProtocolChecks(name, self.cluster, complain, backoff_s)
         line = Line(run.world.network, checks.watch)
         producer = run.make_producer(
             purpose=f"producer {name}", dialer=line, transactional_id=transactional_id

@@ -19,11 +19,11 @@ from aioproducer.errors import (
 )
 from aioproducer.records.batch import DecodedRecord
 from aioproducer.types import TopicPartition
-from simulation.evidence import Evidence, name_of
+from simulation.evidence import Evidence, Log, name_of
 from simulation.ledger import CallState, Entry
 from simulation.oracles import Violation
 from simulation.transactions.book import Outcome, TransactionBook, TransactionEntry
-from simulation.transactions.view import CommittedView, committed_view
+from simulation.transactions.view import CommittedView, committed_views
 
 _LOSSES = (AuthorizationError, InvalidTopicError, KafkaTimeoutError, RecordTooLargeError)
 """Refusals of `send` after which a transaction cannot be committed."""
@@ -34,7 +34,7 @@ _SAY_FENCED = frozenset({47, 59, 90})
 class _Seen(NamedTuple):
     """One visible copy of a record."""
 
-    where: TopicPartition
+    log: Log
     offset: int
 
 
@@ -44,13 +44,12 @@ class _Reading:
     def __init__(self, e: Evidence, book: TransactionBook) -> None:
         self.evidence = e
         self.book = book
-        self.views: dict[TopicPartition, CommittedView] = {
-            where: committed_view(partition.log.batches) for where, partition in e.partitions()
-        }
+        self.views: dict[Log, CommittedView] = committed_views(e, book)
         self.seen: dict[bytes, list[_Seen]] = defaultdict(list)
-        for where, view in self.views.items():
+        for log, view in self.views.items():
             for record in view.records.values():
-                self.seen[name_of(record)].append(_Seen(where, record.offset))
+                if log.number >= e.first_logs[name_of(record)]:
+                    self.seen[name_of(record)].append(_Seen(log, record.offset))
         self.contents: dict[int, list[Entry]] = defaultdict(list)
         for entry in e.ledger.entries:
             if entry.transaction is not None:
@@ -63,8 +62,8 @@ class _Reading:
 
     def records(self, where: TopicPartition) -> dict[int, DecodedRecord]:
         """Return what a committed reader gets of a partition, by offset."""
-        view = self.views.get(where)
-        return {} if view is None else view.records
+        logs = [log for log in self.views if log.where == where]
+        return self.views[logs[-1]].records if logs else {}
 
 
 def judge_transactions(evidence: Evidence) -> list[Violation]:
@@ -90,6 +89,18 @@ def no_commit_after_a_refusal(r: _Reading) -> Iterator[str]:
                 continue
             if isinstance(entry.error, _LOSSES):
                 yield f"{tx.label} is committed although {entry.label} failed: {entry.error}"
+
+
+def no_commit_after_a_loss(r: _Reading) -> Iterator[str]:
+    """No commit returns if its producer had reported the loss of one of the records before."""
+    for tx in r.book.transactions:
+        closed_at = tx.closed_at
+        if tx.outcome is not Outcome.COMMITTED or closed_at is None:
+            continue
+        names = {entry.name for entry in r.contents[tx.number] if entry.is_acknowledged}
+        for alarm in r.evidence.ledger.alarms:
+            if alarm.to == f"producer {tx.actor}" and alarm.at < closed_at and names & alarm.lost:
+                yield f"{tx.label} is committed although {alarm.where} had lost records of it"
 
 
 def records_belong_to_a_transaction(r: _Reading) -> Iterator[str]:
@@ -188,9 +199,10 @@ def reports_of_an_end_agree(r: _Reading) -> Iterator[str]:
 
 def nothing_stays_open(r: _Reading) -> Iterator[str]:
     """Every transaction is decided in the end, in every log."""
-    for where, view in r.views.items():
-        for producer_id, offset in view.undecided.items():
-            yield f"{where}: a transaction of producer {producer_id} is open from {offset} on"
+    for log, view in r.views.items():
+        for producer_id, records in view.undecided.items():
+            offset = records[0].offset
+            yield f"{log}: a transaction of producer {producer_id} is open from {offset} on"
     for name, transaction in r.evidence.cluster.transactions.transactions.items():
         if transaction.is_pending:
             yield f"the transaction of {name} is {transaction.state.value}"
@@ -199,15 +211,15 @@ def nothing_stays_open(r: _Reading) -> Iterator[str]:
 def order_of_a_transaction_is_kept(r: _Reading) -> Iterator[str]:
     """Visible records of one task are in a partition in the order of `send`."""
     for tx in r.book.transactions:
-        last: dict[tuple[int, TopicPartition], tuple[int, Entry]] = {}
+        last: dict[tuple[int, Log], tuple[int, Entry]] = {}
         for entry in r.contents[tx.number]:
             if entry.task < 0:
                 continue
-            for where, offset in r.seen.get(entry.name, ()):
-                before = last.get((entry.task, where))
+            for log, offset in r.seen.get(entry.name, ()):
+                before = last.get((entry.task, log))
                 if before is not None and before[0] >= offset:
                     yield f"{entry.label} was sent after {before[1].label} and is before it"
-                last[entry.task, where] = (offset, entry)
+                last[entry.task, log] = (offset, entry)
 
 
 def positions_agree_with_records(r: _Reading) -> Iterator[str]:
@@ -267,6 +279,7 @@ def transforms_are_exactly_once(r: _Reading) -> Iterator[str]:
 
 ORACLES = (
     no_commit_after_a_refusal,
+    no_commit_after_a_loss,
     records_belong_to_a_transaction,
     sends_do_not_outlive_their_transaction,
     a_fenced_producer_is_done,

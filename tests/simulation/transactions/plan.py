@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from aioproducer.testing.broker import ClusterSettings
 
-OUTPUT_TOPIC = "out"
+READ_TOPIC, OUTPUT_TOPIC = "t1", "out"
 
 _SHARE = 0.38
 """So many of the runs are transactional."""
@@ -80,7 +80,7 @@ def draw_plan(rng: random.Random) -> Plan | None:
         return None
     seats = [Seat(name) for name in ("a", "b")[: rng.choice((1, 1, 2))]]
     if rng.random() < 0.7:
-        seats.append(Seat("c", reads="t1", by_generation=rng.random() < 0.6))
+        seats.append(Seat("c", reads=READ_TOPIC, by_generation=rng.random() < 0.6))
     return Plan(
         tuple(seats),
         version=rng.choice((1, 1, 2)),

@@ -10,41 +10,60 @@ Rules
 - Before Produce v12, a partition is written to only after the coordinator has added it to the
   transaction.
 - A process that a coordinator has called fenced makes no request of a transaction any more.
+- After a retriable error, or a response that leaves partitions out, the next request to a
+  coordinator comes after a pause.
+- After the error that a coordinator has moved, the next request to it comes after a lookup.
+- Produce v12 does not use an epoch that earlier versions have used: the first transaction after an
+  upgrade has a new one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from aioproducer.core.transactions.rules import OPERATION_NOT_ATTEMPTED
 from aioproducer.errors import (
+    ConcurrentTransactionsError,
+    CoordinatorNotAvailableError,
     InvalidProducerEpochError,
     InvalidTxnStateError,
+    NotCoordinatorError,
     ProducerFencedError,
     ProtocolError,
+    error_for_code,
 )
 from aioproducer.records.batch import parse_header
+from aioproducer.testing.broker.transactions.shards import CoordinatorKind
 from aioproducer.testing.broker.transactions.states import ProducerIdentity
 from aioproducer.testing.framing import REQUEST_TYPES, RequestHeader, decode_request_header
 from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import decode_response, peek_correlation_id
+from aioproducer.wire.messages.find_coordinator import FindCoordinatorRequest
 from aioproducer.wire.messages.init_producer_id import InitProducerIdResponse
 from aioproducer.wire.messages.produce import ProduceRequest
 from aioproducer.wire.messages.transactions import (
     AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     EndTxnRequest,
     EndTxnResponse,
+    TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
 
 if TYPE_CHECKING:
-    from aioproducer.testing.broker.cluster import ClusterState
+    from aioproducer.testing.world.cluster import SimCluster
     from aioproducer.wire.schema import Message
 
 _FIRST_PRODUCE_THAT_ADDS = 12
 _SIZE_BYTES = 4
+_SHORTEST = 0.79
+"""Of a pause, with its jitter."""
+_CONCURRENT_S = 0.02
+"""The first pause while the transaction before is being ended (KIP-890), at most."""
 _OF_COORDINATORS = frozenset(
     {
         ApiKey.INIT_PRODUCER_ID,
@@ -54,7 +73,8 @@ _OF_COORDINATORS = frozenset(
         ApiKey.END_TXN,
     }
 )
-_WATCHED = _OF_COORDINATORS | {ApiKey.PRODUCE}
+_WATCHED = _OF_COORDINATORS | {ApiKey.PRODUCE, ApiKey.FIND_COORDINATOR}
+_COORDINATOR_MOVED = frozenset({CoordinatorNotAvailableError.code, NotCoordinatorError.code})
 _FENCED = frozenset({InvalidProducerEpochError.code, ProducerFencedError.code})
 
 
@@ -63,11 +83,14 @@ class ClientProtocolChecks:
 
     Args:
         name: The name of the process.
-        cluster: Has the names of topics.
+        cluster: Has the names of topics, and the time.
         complain: Called for each broken rule.
+        backoff_s: The first pause (`retry_backoff_ms`).
     """
 
-    def __init__(self, name: str, cluster: ClusterState, complain: Callable[[str], None]) -> None:
+    def __init__(
+        self, name: str, cluster: SimCluster, complain: Callable[[str], None], backoff_s: float
+    ) -> None:
         self._name = name
         self._cluster = cluster
         self._complain = complain
@@ -76,6 +99,10 @@ class ClientProtocolChecks:
         self._ending = False
         self._aborting = False
         self._is_fenced = False
+        self._backoff_s = backoff_s
+        self._pauses_until = -inf
+        self._moved: set[CoordinatorKind] = set()
+        self._used_before_v2: set[ProducerIdentity] = set()
         self.producing: int = 0
         """Number of Produce requests in flight."""
 
@@ -89,7 +116,17 @@ class ClientProtocolChecks:
             self._complain(
                 f"{self._name} sends {ApiKey(header.api_key).name} and was fenced before"
             )
-        if header.api_key == ApiKey.PRODUCE:
+        early_s = self._pauses_until - self._cluster.loop.time()
+        if header.api_key in _OF_COORDINATORS and early_s > 0:
+            api = ApiKey(header.api_key).name
+            self._complain(f"{self._name} sends {api} {early_s:.3f} s before its pause ends")
+        if header.api_key in _OF_COORDINATORS and _kind_of(header.api_key) in self._moved:
+            api = ApiKey(header.api_key).name
+            self._complain(f"{self._name} sends {api} to a coordinator that has moved")
+        if header.api_key == ApiKey.FIND_COORDINATOR:
+            lookup = FindCoordinatorRequest.decode(header.body, header.api_version)
+            self._moved.discard(CoordinatorKind(lookup.key_type))
+        elif header.api_key == ApiKey.PRODUCE:
             self._check_produce(header)
         elif header.api_key == ApiKey.END_TXN:
             request = EndTxnRequest.decode(header.body, header.api_version)
@@ -102,8 +139,16 @@ class ClientProtocolChecks:
             self._ending = True
             self._aborting = not request.committed
 
-    def on_answer(self, answer: Message) -> None:
-        """Handle a response that the process has received completely."""
+    def on_answer(self, answer: Message, partitions: int) -> None:
+        """Handle a response that the process has received completely.
+
+        Args:
+            answer: The response.
+            partitions: Of how many partitions it should be.
+        """
+        of_group = isinstance(answer, TxnOffsetCommitResponse)
+        kind = CoordinatorKind.GROUP if of_group else CoordinatorKind.TRANSACTION
+        self._note_pause(list(_codes(answer)), partitions, kind)
         self._is_fenced |= not _FENCED.isdisjoint(_codes(answer))
         if isinstance(answer, InitProducerIdResponse) and not answer.error_code:
             self._identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
@@ -123,6 +168,17 @@ class ClientProtocolChecks:
                 if not each.partition_error_code
             )
 
+    def _note_pause(self, codes: Sequence[int], partitions: int, kind: CoordinatorKind) -> None:
+        refused = {*codes} - {0, OPERATION_NOT_ATTEMPTED}
+        if not all(error_for_code(code).retriable for code in refused):
+            return
+        if refused and refused <= _COORDINATOR_MOVED:
+            self._moved.add(kind)
+        if refused or len(codes) < partitions:
+            is_concurrent = ConcurrentTransactionsError.code in refused
+            pause_s = min(_CONCURRENT_S, self._backoff_s) if is_concurrent else self._backoff_s
+            self._pauses_until = self._cluster.loop.time() + _SHORTEST * pause_s
+
     def _begin_anew(self) -> None:
         self._added.clear()
         self._ending = False
@@ -135,6 +191,10 @@ class ClientProtocolChecks:
                 batch = parse_header(data.records or b"")
                 identity = ProducerIdentity(batch.producer_id, batch.producer_epoch)
                 where = TopicPartition(name, data.index)
+                if header.api_version < _FIRST_PRODUCE_THAT_ADDS:
+                    self._used_before_v2.add(identity)
+                elif identity in self._used_before_v2:
+                    self._complain(f"{self._name} goes on under {identity} after an upgrade")
                 if not batch.is_transactional:
                     self._complain(f"{self._name} writes to {where} outside of any transaction")
                 elif identity != self._identity:
@@ -145,12 +205,14 @@ class ClientProtocolChecks:
                     self._complain(f"{self._name} writes to {where}, which was not added")
 
     def _name_of(self, topic_id: object) -> str:
-        return next((t.name for t in self._cluster.topics.values() if t.topic_id == topic_id), "")
+        topics = (*self._cluster.topics.values(), *self._cluster.deleted)
+        return next((topic.name for topic in topics if topic.topic_id == topic_id), "")
 
 
 class _Asked(NamedTuple):
     api: ApiKey
     version: int
+    partitions: int
 
 
 class ConnectionWatch:
@@ -169,7 +231,8 @@ class ConnectionWatch:
             header = decode_request_header(frame)
             api = ApiKey(header.api_key)
             if api in _WATCHED:
-                self._asked[header.correlation_id] = _Asked(api, header.api_version)
+                asked = _Asked(api, header.api_version, _partitions(header))
+                self._asked[header.correlation_id] = asked
                 self._checks.on_request(header)
                 self._checks.producing += api is ApiKey.PRODUCE
 
@@ -187,12 +250,29 @@ class ConnectionWatch:
                 _, answer = decode_response(REQUEST_TYPES[asked.api], asked.version, frame)
             except ProtocolError:  # corrupted by a fault; the process discards it too
                 continue
-            self._checks.on_answer(answer)
+            self._checks.on_answer(answer, asked.partitions)
 
     def ended(self) -> None:
         """Handle the end of the connection."""
         self._checks.producing -= sum(each.api is ApiKey.PRODUCE for each in self._asked.values())
         self._asked.clear()
+
+
+def _kind_of(api_key: int) -> CoordinatorKind:
+    """Return the kind of coordinator that a request goes to."""
+    of_group = api_key == ApiKey.TXN_OFFSET_COMMIT
+    return CoordinatorKind.GROUP if of_group else CoordinatorKind.TRANSACTION
+
+
+def _partitions(header: RequestHeader) -> int:
+    """Return how many partitions a request names whose response should have all of them."""
+    if header.api_key == ApiKey.ADD_PARTITIONS_TO_TXN:
+        adding = AddPartitionsToTxnRequest.decode(header.body, header.api_version)
+        return sum(len(topic.partitions) for topic in adding.v3_and_below_topics)
+    if header.api_key == ApiKey.TXN_OFFSET_COMMIT:
+        committing = TxnOffsetCommitRequest.decode(header.body, header.api_version)
+        return sum(len(topic.partitions) for topic in committing.topics)
+    return 0
 
 
 def _codes(answer: Message) -> Iterator[int]:

@@ -7,11 +7,16 @@ aborted transactions, coordinators.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aioproducer.records.batch import DecodedRecord, RecordBatch, read_batches
 from aioproducer.testing.broker.log import StoredBatch
 from aioproducer.testing.broker.markers import Marker
+from simulation.evidence import Log, name_of
+from simulation.transactions.book import Outcome, TransactionBook
+
+if TYPE_CHECKING:
+    from simulation.evidence import Evidence
 
 
 class CommittedView(NamedTuple):
@@ -20,12 +25,12 @@ class CommittedView(NamedTuple):
     Attributes:
         records: The visible ones by offset.
         aborted: The offsets of those that never will be.
-        undecided: The first offset of every open transaction, by producer id.
+        undecided: The records of every open transaction, by producer id.
     """
 
     records: dict[int, DecodedRecord]
     aborted: set[int]
-    undecided: dict[int, int]
+    undecided: dict[int, list[DecodedRecord]]
 
 
 def committed_view(stored: Iterable[StoredBatch]) -> CommittedView:
@@ -47,5 +52,31 @@ def committed_view(stored: Iterable[StoredBatch]) -> CommittedView:
                 waiting.setdefault(batch.producer_id, []).append(batch)
             else:
                 visible.update((record.offset, record) for record in batch.records())
-    undecided = {producer: batches[0].base_offset for producer, batches in waiting.items()}
+    undecided = {
+        producer: [record for batch in batches for record in batch.records()]
+        for producer, batches in waiting.items()
+    }
     return CommittedView(dict(sorted(visible.items())), aborted, undecided)
+
+
+def committed_views(e: Evidence, book: TransactionBook) -> dict[Log, CommittedView]:
+    """Reads all logs of a run.
+
+    A deleted log gets no marker any more. A transaction that is open in it has the same end there
+    as in the other logs, or the one that was reported.
+    """
+    views = {log: committed_view(partition.log.batches) for log, partition in e.traced_partitions}
+    owners = {entry.name: entry.transaction for entry in e.ledger.entries}
+    committed: set[int | None] = {
+        tx.number for tx in book.transactions if tx.outcome is Outcome.COMMITTED
+    }
+    committed |= {
+        owners.get(name_of(record)) for view in views.values() for record in view.records.values()
+    }
+    for log in e.deleted_logs:
+        view = views[log]
+        for records in view.undecided.values():
+            shown = [each for each in records if owners.get(name_of(each)) in committed]
+            view.records.update((each.offset, each) for each in shown)
+        view.undecided.clear()
+    return views
