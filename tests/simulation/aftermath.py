@@ -63,6 +63,7 @@ class Aftermath:
         if self._producer.engine.failure is None and self._world.cluster.topics:
             await self._check_free_memory()
             await self._check_new_partition()
+            await self._check_keys_in_open_batches()
             await self._check_linger()
             await self._check_wait_for_memory()
             await self._check_bulk()
@@ -130,10 +131,7 @@ class Aftermath:
         await self._outcome_of(entry)
 
     async def _check_new_partition(self) -> None:
-        """A partition that appears while a call waits for it is found before the next refresh.
-
-        From then on keys are spread over one partition more, also where batches are open.
-        """
+        """A partition that appears while a call waits for it is found before the next refresh."""
         cluster = self._world.cluster
         if self._config.max_block_ms < _LEAST_BLOCK_MS:
             return
@@ -142,12 +140,22 @@ class Aftermath:
         sending = asyncio.ensure_future(self._sent(name, None, count))
         await asyncio.sleep(_APPEARS_AFTER_S)
         cluster.create_partitions(name, count + 1)
-        for number in range(_KEYS):
-            await self._sent(name, b"k%d" % number)
         entry = await sending
         if entry.error is not None:
             self._ledger.unrecovered.append(f"{entry.label}: {entry.error}")
-        elif self._producer.engine.metadata.topic(name) is not None:
+
+    async def _check_keys_in_open_batches(self) -> None:
+        """Keys are spread over a new partition once it is seen, also where batches are open."""
+        cluster = self._world.cluster
+        if self._config.max_block_ms < _LEAST_BLOCK_MS or not self._config.linger_ms:
+            return
+        name = min(cluster.topics)
+        count = len(cluster.topics[name].partitions)
+        for number in range(_KEYS):
+            await self._sent(name, b"k%d" % number)
+        cluster.create_partitions(name, count + 1)
+        until = self._world.now() + self._config.max_block_ms / 1000
+        if await self._producer.engine.metadata_task.refresh(until):
             await self._check_keys_of(name, count + 1)
 
     async def _check_linger(self) -> None:

@@ -55,7 +55,6 @@ _LATE_S = 0.1
 """How late a timer may be."""
 _LONG_BACKOFF_MS = 100
 """Longer than all turns of a loop at one instant."""
-_TOGETHER = 2
 _MOST_ATTEMPTS, _ATTEMPTS_PER_S = 20, 12
 """Of a batch: the first pauses are short, and a new leader with each attempt shortens them."""
 
@@ -113,7 +112,7 @@ class LivenessWatch:
                 self.violations += broken_while_waiting(producer.engine, self._now())
                 self.violations += self._older_leaders(producer)
                 self.violations += self._renumbered(producer)
-                self.violations += self._several_to_a_new_log(producer)
+                self.violations += self._acknowledged_by_a_deleted_log(producer)
 
     def _asked_again_at_once(self, producer: SimProducer) -> Iterator[str]:
         """A request for metadata without a pause after one that has just failed."""
@@ -149,25 +148,27 @@ class LivenessWatch:
             if now.get(where, epoch) < epoch:
                 yield f"at {self._now():.3f}: epoch {epoch} of {where} is {now[where]} again"
 
-    def _several_to_a_new_log(self, producer: SimProducer) -> Iterator[str]:
-        """Batches of a transaction sent together to a log without state of their producer.
+    def _acknowledged_by_a_deleted_log(self, producer: SimProducer) -> Iterator[str]:
+        """Partitions of a transaction that may get several batches, and have none of the producer.
 
-        The first of an epoch may be several if the log has batches of an earlier epoch.
+        A log without its state would accept the second one after the first was refused.
         """
         engine = producer.engine
         sequencer, metadata = engine.accumulator.sequencer, engine.metadata
         if not isinstance(sequencer, TransactionalSequencer):
             return
         for where, partition in sequencer._partitions.items():
-            on_wire = [batch for batch in partition.in_flight if batch.on_wire]
-            if len(on_wire) < _TOGETHER or partition.newest or partition.log_is_new:
+            identity = partition.identity
+            if partition.newest or partition.log_is_new or not partition.was_acknowledged:
                 continue
             topic, described = self._cluster.topics.get(where.topic), metadata.topic(where.topic)
             if topic is None or described is None or topic.topic_id != described.topic_id:
                 continue
             found = topic.partition(where.partition)
-            if found is not None and found.producers.epoch_of(on_wire[0].producer_id) is None:
-                yield f"at {self._now():.3f}: {len(on_wire)} batches are the first of {where}"
+            if found is None or identity is None:
+                continue
+            if found.producers.epoch_of(identity.producer_id) is None:
+                yield f"at {self._now():.3f}: {where} has acknowledged nothing to {identity}"
 
     def _renumbered(self, producer: SimProducer) -> Iterator[str]:
         """Batches whose sequences change while a request with them has no response."""

@@ -366,11 +366,20 @@ def calm_brings_progress(e: Evidence) -> Iterator[str]:
     yield from e.ledger.unrecovered
     yield from _refused_in_calm(e)
     timeout = e.config.delivery_timeout_ms / 1000
-    for entry in e.ledger.entries:
-        error, settled = entry.error, entry.settled_at
-        if not isinstance(error, DeliveryTimeoutError) or settled is None:
-            continue
-        if not e.cluster.has_had(entry.topic, settled, settled + timeout, error.partition):
+    late = [
+        (entry, entry.error, entry.settled_at)
+        for entry in e.ledger.entries
+        if isinstance(entry.error, DeliveryTimeoutError) and entry.settled_at is not None
+    ]
+    gone = {
+        entry
+        for entry, error, settled in late
+        if not e.cluster.has_had(entry.topic, settled, settled + timeout, error.partition)
+    }
+    # A coordinator adds all partitions of a request, or none.
+    held = {entry.transaction for entry in gone} - {None}
+    for entry, error, settled in late:
+        if entry in gone or entry.transaction in held:
             continue
         progress_at = [*e.append_times(entry.topic, error.partition), *e.cluster.untimely_refused]
         for start, end in e.calm:

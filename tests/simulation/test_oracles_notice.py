@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from math import inf
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,7 @@ from aioproducer.core.batching.buffer_pool import BufferPool
 from aioproducer.core.batching.partitioners import BuiltInPartitioner
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.acknowledged import AcknowledgedOffsets, LostRecords
-from aioproducer.core.sending.idempotence import Sequencer, _Partition
+from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer, _Partition
 from aioproducer.core.sending.sender import Sender
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.core.transactions.rules import Rpc
@@ -552,22 +553,22 @@ def test_a_request_for_metadata_right_after_a_failure_is_found_out(
 
 
 @pytest.mark.parametrize(
-    ("together", "epoch", "topic_id", "found"),
-    [(2, None, 1, 1), (1, None, 1, 0), (2, 0, 1, 0), (2, None, 2, 0)],
+    ("acknowledged_at", "epoch", "topic_id", "found"),
+    [(1.0, None, 1, 1), (-inf, None, 1, 0), (1.0, 0, 1, 0), (1.0, None, 2, 0)],
 )
-def test_batches_of_a_transaction_sent_together_to_a_new_log_are_found_out(
-    together: int, epoch: int | None, topic_id: int, found: int
+def test_an_acknowledgement_of_a_deleted_log_that_counts_for_the_new_one_is_found_out(
+    acknowledged_at: float, epoch: int | None, topic_id: int, found: int
 ) -> None:
     sequencer = TransactionalSequencer(5, Mock())
     partition = sequencer._partition(TopicPartition("t", 0))
-    partition.in_flight += [Mock(on_wire=True) for _ in range(together)]
+    partition.identity, partition.acknowledged_at = ProducerIdentity(7, 1), acknowledged_at
     producer: Any = Mock()
     producer.engine.accumulator.sequencer = sequencer
     producer.engine.metadata.topic.return_value = Mock(topic_id=topic_id)
     cluster: Any = Mock(topics={"t": Mock(topic_id=1)})
     cluster.topics["t"].partition.return_value.producers.epoch_of.return_value = epoch
     watch = LivenessWatch(lambda: 0.0, cluster)
-    assert len(list(watch._several_to_a_new_log(producer))) == found
+    assert len(list(watch._acknowledged_by_a_deleted_log(producer))) == found
 
 
 def test_sequences_that_go_on_in_a_new_topic_are_found_out(
