@@ -347,6 +347,12 @@ OWN = (
         "            pass\n        if rpc in _ADDITIONS:",
         transactional=True,
     ),
+    Defect(
+        "say that an overtaken batch is not written which may be",
+        "core/sending/idempotence.py",
+        "        return batch.ordinal < self.newest and not batch.possibly_persisted\n",
+        "        return batch.ordinal < self.newest\n",
+    ),
 )
 
 

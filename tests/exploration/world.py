@@ -1125,6 +1125,8 @@ class World:
             self._check_retries(number, batch, error)
         persisted = error.persistence is not Persistence.NOT_PERSISTED
         self.outcomes[number] = "maybe" if persisted else "no"
+        if persisted and "its records are not written" in (error.advice or ""):
+            raise ViolationError(f"record {number} may be written, and its error says no: {error}")
         if self.config.lossless:
             raise ViolationError(
                 f"record {number} fails although it could have been written: {error}"

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from aioproducer.config import ProducerConfig
+    from aioproducer.core.metadata.live_topic import LiveTopic
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.testing.world.cluster import SimCluster
     from aioproducer.testing.world.producer import SimProducer
@@ -59,6 +60,14 @@ _MOST_ATTEMPTS, _ATTEMPTS_PER_S = 20, 12
 """Of a batch: the first pauses are short, and a new leader with each attempt shortens them."""
 
 
+class _Leadership(NamedTuple):
+    """A partition, of one of the topics that have had the name."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+
+
 class LivenessWatch:
     """Checks producers whenever their loop has nothing to do but to wait.
 
@@ -71,7 +80,7 @@ class LivenessWatch:
         self._now = now
         self._cluster = cluster
         self._producers: list[SimProducer] = []
-        self._epochs: dict[SimProducer, dict[tuple[UUID, int], int]] = {}
+        self._epochs: dict[SimProducer, dict[_Leadership, tuple[int, LiveTopic | None]]] = {}
         self._numbers: dict[SimProducer, dict[tuple[tuple[int, ...], int], Numbers]] = {}
         self._steps: dict[SimProducer, tuple[MetadataSteps, SentBatches]] = {}
         self._failed: dict[SimProducer, int] = {}
@@ -134,19 +143,31 @@ class LivenessWatch:
                     self.violations += [f"at {now:.3f}: {text}" for text in broken]
 
     def _older_leaders(self, producer: SimProducer) -> Iterator[str]:
-        """Leader epochs that go back while a topic keeps its id, maybe missing for a while."""
-        before = self._epochs.get(producer, {})
-        topics = producer.engine.metadata.cluster.topics.values()
+        """Leader epochs that go back while a topic in use keeps its id, maybe missing for a while.
+
+        A topic that expires and is used again begins with any epoch.
+        """
+        metadata = producer.engine.metadata
+        in_use, topics = metadata._topics, metadata.cluster.topics.values()
         now = {
-            (topic.topic_id, each.partition): each.leader_epoch
+            _Leadership(topic.name, topic.topic_id, each.partition): (
+                each.leader_epoch,
+                in_use.get(topic.name),
+            )
             for topic in topics
             for each in topic.partitions
             if topic.topic_id != ZERO_ID
         }
+        before = {
+            where: (epoch, live)
+            for where, (epoch, live) in self._epochs.get(producer, {}).items()
+            if live is in_use.get(where.topic)
+        }
         self._epochs[producer] = before | now
-        for where, epoch in before.items():
-            if now.get(where, epoch) < epoch:
-                yield f"at {self._now():.3f}: epoch {epoch} of {where} is {now[where]} again"
+        for where, (epoch, live) in before.items():
+            epoch_now, _ = now.get(where, (epoch, live))
+            if epoch_now < epoch:
+                yield f"at {self._now():.3f}: epoch {epoch} of {where} is {epoch_now} again"
 
     def _acknowledged_by_a_deleted_log(self, producer: SimProducer) -> Iterator[str]:
         """Partitions of a transaction that may get several batches, and have none of the producer.

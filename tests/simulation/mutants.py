@@ -736,6 +736,70 @@ MUTANTS = (
         "        if error.refreshes_metadata:\n",
         "        if error.refreshes_metadata and not batch.attempts:\n",
     ),
+    Mutant(
+        "keep a gap when nothing is in flight",
+        "core/sending/idempotence.py",
+        "        if partition.identity != self.identity or not partition.is_whole:\n",
+        "        if partition.identity != self.identity:\n",
+    ),
+    Mutant(
+        "fail a batch that a broker has already",
+        "core/sending/produce_rules.py",
+        "    DUPLICATE_SEQUENCE_NUMBER: ProduceAction.SUCCEED,",
+        "    DUPLICATE_SEQUENCE_NUMBER: ProduceAction.FAIL,",
+    ),
+    Mutant(
+        "keep partitions at a leader that a hint has replaced",
+        "core/sending/sender.py",
+        "            self.accumulator.on_metadata_update(now)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "set no timer for a node with ready partitions",
+        "core/sending/sender.py",
+        "now if ready else nodes.ready_at(node_id, now))",
+        "now if ready else inf)",
+    ),
+    Mutant(
+        "send by a route of older metadata",
+        "runtime/send/direct.py",
+        "            or self._version != self._metadata.version\n            or route.link",
+        "            or route.link",
+    ),
+    Mutant(
+        "count a single record without a response as not sent",
+        "runtime/send/direct.py",
+        "            if not isinstance(answer, BatchOutcome):\n                self._on_end",
+        "            if failure is not None:\n"
+        "                self._on_failure(node_id, [batch], failure)\n"
+        "                return\n"
+        "            if not isinstance(answer, BatchOutcome):\n"
+        "                self._on_end",
+    ),
+    Mutant(
+        "number a large single record one too high",
+        "runtime/send/direct.py",
+        "            batch.encoded = encode_single_record(builder, *numbers)\n",
+        "            batch.encoded = encode_single_record(builder, *numbers[:2], numbers[2] + 1)\n",
+    ),
+    Mutant(
+        "refresh only the topic whose leader has moved",
+        "core/metadata/metadata.py",
+        "            self._wanted = True  # other leaders may have moved as well",
+        "            pass  # other leaders may have moved as well",
+    ),
+    Mutant(
+        "let pauses grow although metadata change",
+        "core/metadata/metadata.py",
+        "        self._unchanged_answers = 0 if changed else self._unchanged_answers + 1\n",
+        "        self._unchanged_answers += 1\n",
+    ),
+    Mutant(
+        "drop the leader epochs of a topic that is unknown for a while",
+        "core/metadata/live_topic.py",
+        "        if isinstance(error, UnknownTopicOrPartitionError) and without_id:\n",
+        "        if isinstance(error, UnknownTopicOrPartitionError):\n",
+    ),
 )
 
 
@@ -1004,6 +1068,24 @@ TRANSACTIONAL_MUTANTS = tuple(
             "            self._renew_to_be_sure |= not self.uses_v2\n"
             "            self._move(_S.PREPARED)\n",
             "            self._move(_S.PREPARED)\n",
+        ),
+        (
+            "note no doubt after an end without a response",
+            "core/transactions/manager.py",
+            "            self.contents.end_in_doubt = True\n",
+            "            pass\n",
+        ),
+        (
+            "take groups of the last transaction for added",
+            "core/transactions/contents.py",
+            "        self._added.clear()\n        self._groups.clear()\n",
+            "        self._added.clear()\n",
+        ),
+        (
+            "ask for no metadata after a refusal by a coordinator",
+            "core/transactions/coordinators.py",
+            "                self.on_outdated(now)\n",
+            "                pass\n",
         ),
     )
 )

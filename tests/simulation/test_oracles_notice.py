@@ -523,6 +523,18 @@ def test_a_leader_epoch_that_goes_back_while_its_topic_is_missing_is_found_out()
     assert found == [0, 0, 1]
 
 
+def test_a_topic_that_expires_may_begin_with_an_older_leader_epoch() -> None:
+    topics: dict[str, TopicMetadata] = {}
+    producer: Any = Mock()
+    producer.engine.metadata.cluster.topics = topics
+    watch = LivenessWatch(lambda: 0.0)
+    for epoch in (5, 4):
+        partition = PartitionMetadata(0, 1, epoch)
+        topics["t"] = TopicMetadata("t", UUID(int=1), (partition,))
+        producer.engine.metadata._topics = {"t": object()}
+        assert not list(watch._older_leaders(producer))
+
+
 def test_a_batch_that_is_renumbered_on_the_wire_is_found_out() -> None:
     batch = SimpleNamespace(
         ordinal=(1,), attempts=1, on_wire=True, producer_id=7, producer_epoch=0, base_sequence=3

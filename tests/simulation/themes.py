@@ -50,6 +50,7 @@ from simulation.faults.brokers import (
     UnawareBrokers,
     UncleanElection,
     UnlistedBroker,
+    some_partition,
 )
 from simulation.faults.coordinators import (
     CoordinatorMovesAt,
@@ -140,7 +141,7 @@ def _doubts(rng: random.Random, shape: Shape, start: float, end: float) -> list[
     return faults + _times(6, DuplicateAnswer.draw)(rng, shape, start, end)
 
 
-_LAGGING, _LEARNED_S, _UNKNOWN_TOPIC = 6, 0.7, 3
+_LAGGING, _LAGS_S, _LEARNED_S, _UNKNOWN_TOPIC = 6, 3.0, 0.7, 3
 _ONE_AT_A_TIME = {
     "enable_idempotence": False,
     "max_in_flight_requests_per_connection": 1,
@@ -154,12 +155,14 @@ DOUBTS = Theme(_doubts)
 
 
 def _depositions(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
-    """Leaders are deposed; some move while a broker lags, and their topics are unknown then."""
+    """Leaders are deposed; some move while most brokers lag, and their topics are unknown then."""
     faults = _times(6, DeposedLeader.draw)(rng, shape, start, end)
     for _ in range(_LAGGING):
-        move = StaleMetadata.draw(rng, round(rng.uniform(start, end), 3), shape)
-        unknown_at = round(move.at + _LEARNED_S, 3)
-        faults += [move, MetadataError(unknown_at, move.node_id, len(shape.topics), _UNKNOWN_TOPIC)]
+        at, (topic, partition) = round(rng.uniform(start, end), 3), some_partition(rng, shape)
+        lagging = rng.sample(shape.nodes, len(shape.nodes) - 1)
+        faults += [StaleMetadata(at, each, _LAGS_S, topic, partition) for each in lagging]
+        unknown_at = round(at + _LEARNED_S, 3)
+        faults.append(MetadataError(unknown_at, lagging[0], len(shape.topics), _UNKNOWN_TOPIC))
     return faults
 
 
@@ -317,6 +320,7 @@ BAD_RECORDS = Theme(_times(10, KeysRequired.draw), {**_LONG_DELIVERY, **_LARGE_B
 
 _GROWN_BEFORE_S = 2.0
 _RECREATIONS, _REPLACEMENTS, _MOVES, _UNLISTED = 6, 3, 40, 10
+_MOVES_TOGETHER = 20
 _LONG_THROTTLE_MS = 2000
 
 
@@ -453,9 +457,19 @@ UNREPEATED = Theme(_lost_outcomes, {"enable_idempotence": False, "acks": "all", 
 REFUSED_IDS = Theme(_times(12, MixedErrors.draw_refused_id), _IDEMPOTENT)
 
 
+def _moves_together(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """All partitions get other leaders at once, most of them while no record is sent to them."""
+    return [
+        LeaderMove(at, topic, partition)
+        for at in [round(rng.uniform(start, end), 3) for _ in range(_MOVES_TOGETHER)]
+        for topic, count in sorted(shape.topics.items())
+        for partition in range(count)
+    ]
+
+
 OLD_BROKERS = Theme(
-    _times(_MOVES, LeaderMove.draw),
-    {"acks": "all", **_LONG_DELIVERY},
+    _moves_together,
+    {"acks": "all", "compression_type": "none", "linger_ms": 0, **_LONG_DELIVERY},
     brokers={"api_versions": {ApiKey.METADATA: (0, 9), ApiKey.PRODUCE: (3, 9)}},
 )
 """Brokers without topic ids, which do not name the new leader in their errors."""

@@ -32,6 +32,7 @@ class MetadataSteps:
 
     def __init__(self) -> None:
         self._version = 0
+        self._changed_at = 0.0
         self._allowed_at = 0.0
         self._topics: Mapping[str, TopicMetadata] = {}
         self._nodes: Mapping[int, Node] = {}
@@ -40,8 +41,9 @@ class MetadataSteps:
         """Yield which consequences the last response should have had, and has not."""
         metadata = engine.metadata
         if metadata.version == self._version:
-            yield from _sent_by_old_metadata(engine, now)
+            yield from self._sent_by_old_metadata(engine)
             return
+        self._changed_at = now
         cluster = metadata.cluster
         before, nodes, topics = self._topics, self._nodes, dict(cluster.topics)
         is_response = metadata._allowed_at != self._allowed_at and not metadata._failures
@@ -61,6 +63,14 @@ class MetadataSteps:
         ]
         if moved and not metadata.last_answer_is_full and not metadata.is_awaited:
             yield f"leaders of {moved} have moved, and only these are described again"
+
+    def _sent_by_old_metadata(self, engine: ProducerEngine) -> Iterator[str]:
+        """Yield batches that are sent to the leader of an epoch that metadata name no more."""
+        for batch in engine.accumulator.pinned:
+            where = batch.topic_partition
+            epoch = engine.metadata.leader_epoch(*where)
+            if batch.last_attempt_at > self._changed_at and batch.leader_epoch < epoch:
+                yield f"a batch of {where} is sent to the leader of an epoch before {epoch}"
 
 
 class SentBatches:
@@ -161,15 +171,6 @@ def _not_dialed(engine: ProducerEngine, now: float) -> Iterator[str]:
             yield f"metadata are due, and a broker could be dialed for {max(waiting):.3f} s"
 
 
-def _sent_by_old_metadata(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Batches that are sent just now to the leader of an epoch that metadata do not name."""
-    for batch in engine.accumulator.pinned:
-        epoch = engine.metadata.leader_epoch(*batch.topic_partition)
-        if batch.last_attempt_at == now and batch.leader_epoch < epoch:
-            where = batch.topic_partition
-            yield f"a batch of {where} is sent to the leader of {batch.leader_epoch}, not {epoch}"
-
-
 def _sleeps_past_a_node(engine: ProducerEngine, now: float) -> Iterator[str]:
     """The sender wakes when a backoff or throttle time of a node with ready partitions ends."""
     preparing, until = engine.driver.sender._preparing, engine.sender_task.sleeping_until
@@ -198,7 +199,7 @@ def _not_asked_after_refusal(engine: ProducerEngine, now: float) -> Iterator[str
     retry_at = transactions._coordinator_session._retry_at
     refused_since = retry_at - engine.config.retry_backoff_max_ms / 1000
     is_backing_off = isinstance(error, UnknownTopicOrPartitionError) and now < retry_at
-    if is_backing_off and metadata.refreshed_at < refused_since:
+    if is_backing_off and metadata.refreshed_at < refused_since - _LATE_S:
         yield f"no metadata are wanted after {error}"
 
 
