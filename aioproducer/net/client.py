@@ -400,18 +400,6 @@ class NetworkClient:
             expect_response=request.expect_response,
         )
 
-    def throttle(self, node_id: int, until: float) -> None:
-        """Mute a node; throttle times of responses are obeyed without this."""
-        link = self.link(node_id)
-        if link is not None:
-            link.throttle(until)
-
-    def disconnect(self, node_id: int, error: KafkaError) -> None:
-        """Drop the connection or the dial; requests in flight fail with the error."""
-        link = self.link(node_id)
-        if link is not None:
-            link.disconnect(error)
-
     async def close(self, timeout_s: float) -> None:
         """End all dials and connections; may be called again.
 

@@ -235,7 +235,7 @@ class ProducerEngine:
         config, loop = self.config, self.loop
         self.memory: BufferMemory = BufferMemory(self.pool, loop, self.stats, self._on_memory_wait)
         self.appender: WholeBatchAppender = WholeBatchAppender(
-            settings.appender_settings(config),
+            config,
             accumulator=self.accumulator,
             memory=self.memory,
             metadata=self.metadata,

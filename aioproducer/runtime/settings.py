@@ -26,7 +26,6 @@ from aioproducer.net.legacy_brokers import ranges_of_old_broker
 from aioproducer.net.settings import NetSettings
 from aioproducer.records.codecs import codec_for
 from aioproducer.runtime.security_settings import principal_of, sasl_mechanism, tls_contexts
-from aioproducer.runtime.send.appender import AppenderSettings
 from aioproducer.runtime.tasks.encoder import BatchEncoder
 
 if TYPE_CHECKING:
@@ -70,17 +69,6 @@ def sender_settings(config: ProducerConfig) -> SenderSettings:
         retry_backoff=retry_backoff(config),
         delivery_timeout=config.delivery_timeout_ms / 1000,
         principal=principal_of(config),
-    )
-
-
-def appender_settings(config: ProducerConfig) -> AppenderSettings:
-    """Return the settings of the slow path of `send()`."""
-    return AppenderSettings(
-        max_block=config.max_block_ms / 1000,
-        enqueue_ms=config.enqueue_timeout_ms,
-        max_request_size=config.max_request_size,
-        hashes_keys=config.partitioner == "default" and not config.partitioner_ignore_keys,
-        sticks=config.partitioner == "default",
     )
 
 

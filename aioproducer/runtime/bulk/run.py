@@ -50,7 +50,6 @@ from aioproducer.runtime.send.batch_appender import RECORDS_PER_TURN
 from aioproducer.runtime.send.gathering import Gathering
 from aioproducer.runtime.send.serialization_queue import discard
 from aioproducer.runtime.send.validation import refusal_of
-from aioproducer.runtime.settings import appender_settings
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -78,15 +77,14 @@ class BulkRun:
     def __init__(
         self, engine: ProducerEngine, *, spares: tuple[type[KafkaError], ...] = ()
     ) -> None:
-        settings = appender_settings(engine.config)
         self.result: SendManyResult = SendManyResult()
         self._engine = engine
         self._appender = engine.appender
         self._pause_timeout_s = engine.config.call_timeout_ms / 1000
         self._batch_bytes = engine.accumulator.settings.first_size(0)
-        self._size_limit = min(settings.max_request_size, engine.pool.total)
-        self._hashes_keys = settings.hashes_keys
-        self._sticks = settings.sticks
+        self._size_limit = engine.appender.batch_appender.size_limit
+        self._hashes_keys = engine.appender.batch_appender.hashes_keys
+        self._sticks = engine.appender.batch_appender.sticks
         self._spares = spares
         self._losses = tuple(each for each in LOSSES if each not in spares)
         self._transaction = self._open_transaction()

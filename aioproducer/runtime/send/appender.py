@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioproducer.core.batching.accumulator import RecordAccumulator
@@ -46,6 +45,7 @@ from aioproducer.runtime.send.validation import (
 )
 
 if TYPE_CHECKING:
+    from aioproducer.config import ProducerConfig
     from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.runtime.send.serialization_queue import PendingSerialization
     from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
@@ -59,22 +59,6 @@ LOSSES = (AuthorizationError, InvalidTopicError, KafkaTimeoutError, RecordTooLar
 """Refusals after which a transaction cannot be committed (Java: the ApiExceptions of `doSend`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class AppenderSettings:
-    """Options of `RecordAppender`; times in seconds, sizes in bytes.
-
-    Attributes:
-        enqueue_ms: the bound of waits for memory: 0 forbids them, -1 means no bound, None means
-            the part of `max_block` that the wait for metadata has not used.
-    """
-
-    max_block: float
-    max_request_size: int
-    enqueue_ms: int | None
-    hashes_keys: bool
-    sticks: bool
-
-
 class RecordAppender:
     """Append records for `Producer.send` and similar calls.
 
@@ -85,7 +69,7 @@ class RecordAppender:
 
     def __init__(
         self,
-        settings: AppenderSettings,
+        config: ProducerConfig,
         *,
         accumulator: RecordAccumulator,
         memory: BufferMemory,
@@ -99,12 +83,13 @@ class RecordAppender:
         wall_ms: Callable[[], int],
         stats: ProducerStats,
     ) -> None:
-        self._settings = settings
+        self._max_block = config.max_block_ms / 1000
+        self._enqueue_ms = config.enqueue_timeout_ms
         self._memory = memory
         self._metadata = metadata
         self._waits = waits
         choice = PartitionChoice(choose_partition)
-        self._check = RecordCheck(settings.max_request_size, memory.pool, choice, wall_ms)
+        self._check = RecordCheck(config.max_request_size, memory.pool, choice, wall_ms)
         self._transactions: TransactionTask | None = None
         self._accumulator = accumulator
         self._sender_task = sender_task
@@ -124,11 +109,10 @@ class RecordAppender:
             sticky_partitioners=StickyPartitioners(make_sticky, accumulator, latencies),
             loop=loop,
             wall_ms=wall_ms,
-            hashes_keys=settings.hashes_keys,
-            sticks=settings.sticks,
+            config=config,
         )
         self.fast_path: FastPath = self.batch_appender.fast_path
-        self.serializing: SerializationQueue = SerializationQueue(loop, settings.max_block)
+        self.serializing: SerializationQueue = SerializationQueue(loop, self._max_block)
         stats.count_appended = lambda: self.fast_path.appended
         self._on_ceiling(memory.pool.ceiling)
         memory.pool.on_ceiling = self._on_ceiling
@@ -205,7 +189,7 @@ class RecordAppender:
         try:
             deadline = None
             if early and self.early is not None and self.early.takes(parts[0]):
-                deadline = self._loop.time() + self._settings.max_block
+                deadline = self._loop.time() + self._max_block
                 delivery = await self._append_early(self.early, parts, transaction_number, deadline)
                 if delivery is not None:
                     return delivery
@@ -378,7 +362,7 @@ class RecordAppender:
             partition = partition_index(partition, topic)
         if meta is None or (partition is not None and partition >= len(meta.partitions)):
             if deadline is None:
-                deadline = self._loop.time() + self._settings.max_block
+                deadline = self._loop.time() + self._max_block
             if self.refuse_unconnected is not None:
                 self.refuse_unconnected()
             meta = await self._wait_for_metadata(topic, partition, deadline)
@@ -523,7 +507,7 @@ class RecordAppender:
         Raises:
             BufferFullError: the call must not wait.
         """
-        allowed = self._settings.enqueue_ms
+        allowed = self._enqueue_ms
         if allowed == 0:
             raise BufferFullError(
                 self._shortage,
@@ -532,5 +516,5 @@ class RecordAppender:
             )
         if allowed is not None:
             return f"enqueue_timeout_ms={allowed}", None if allowed < 0 else now + allowed / 1000
-        block = self._settings.max_block
+        block = self._max_block
         return f"max_block_ms={round(block * 1000)}", now + block if deadline is None else deadline

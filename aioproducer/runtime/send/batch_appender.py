@@ -25,6 +25,7 @@ from aioproducer.runtime.send.validation import RecordCheck
 from aioproducer.types import HeaderPairs, TopicPartition
 
 if TYPE_CHECKING:
+    from aioproducer.config import ProducerConfig
     from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.runtime.tasks.sender import SenderTask
     from aioproducer.types import TopicMetadata
@@ -36,7 +37,11 @@ _BYTES_PER_TURN = 512 * 1024
 
 
 class BatchAppender:
-    """Put records into batches."""
+    """Put records into batches.
+
+    Attributes:
+        size_limit, sticks, hashes_keys: see `FastPath`.
+    """
 
     def __init__(
         self,
@@ -49,8 +54,7 @@ class BatchAppender:
         sticky_partitioners: StickyPartitioners,
         loop: asyncio.AbstractEventLoop,
         wall_ms: Callable[[], int],
-        hashes_keys: bool,
-        sticks: bool,
+        config: ProducerConfig,
     ) -> None:
         self._accumulator = accumulator
         self._metadata = metadata
@@ -64,11 +68,14 @@ class BatchAppender:
         self._opened_this_turn = 0
         self._turn_is_counted = False
         self._on_record_opens: OnOpened = None
+        self.size_limit: int = min(config.max_request_size, pool.total)
+        self.sticks: bool = config.partitioner == "default"
+        self.hashes_keys: bool = self.sticks and not config.partitioner_ignore_keys
         self.fast_path: FastPath = FastPath(
             records_per_turn=RECORDS_PER_TURN,
-            size_limit=min(accumulator.settings.max_request_size, pool.total),
-            hashes_keys=hashes_keys,
-            sticks=sticks,
+            size_limit=self.size_limit,
+            hashes_keys=self.hashes_keys,
+            sticks=self.sticks,
             metadata=metadata,
             loop=loop,
             wall_ms=wall_ms,

@@ -162,7 +162,7 @@ async def test_versions_of_a_node_are_those_of_its_open_connection() -> None:
         await it.connect()
         assert it.client.version_ranges(1) == ranges
         versions_are_refused(77)
-        it.client.disconnect(1, NodeDisconnectedError("enough"))
+        it.client.link(1).disconnect(NodeDisconnectedError("enough"))
         versions_are_refused(1)
 
 
@@ -176,9 +176,9 @@ def test_some_node_is_connected_while_one_connection_is_open(node_id: int) -> No
             assert not it.client.any_connected()
             await it.connect(node_id)
             assert it.client.any_connected()
-            it.client.throttle(node_id, it.now + 1)
+            it.client.link(node_id).throttle(it.now + 1)
             assert it.client.any_connected(), "a busy one counts"
-            it.client.disconnect(node_id, NodeDisconnectedError("enough"))
+            it.client.link(node_id).disconnect(NodeDisconnectedError("enough"))
             assert not it.client.any_connected()
 
     run()
@@ -505,12 +505,12 @@ async def test_disconnecting_a_dial_abandons_it_and_another_may_follow() -> None
     async with harness(dialer, reconnect_backoff_s=0.0, reconnect_backoff_max_s=0.0) as it:
         it.client.maybe_connect(1, it.now)
         await asyncio.sleep(1)
-        it.client.disconnect(1, NodeDisconnectedError("not that one"))
+        it.client.link(1).disconnect(NodeDisconnectedError("not that one"))
         assert it.client.state(1) is NodeState.DISCONNECTED
         it.client.maybe_connect(1, it.now)
         await asyncio.sleep(0.5)
         assert it.client.state(1) is NodeState.CONNECTING  # not harmed by the first one's end
-        it.client.disconnect(1, NodeDisconnectedError("not that one either"))
+        it.client.link(1).disconnect(NodeDisconnectedError("not that one either"))
         dialer.servers["broker"] = obedient
         assert await it.connect() is None
         assert len(dialer.dials) == 3
@@ -563,7 +563,7 @@ async def test_disconnecting_fails_what_is_in_flight_with_the_given_error() -> N
     async with harness(MemoryDialer({"broker": silent})) as it:
         await it.connect()
         request = it.send()
-        it.client.disconnect(1, NodeDisconnectedError("fenced", node_id=1))
+        it.client.link(1).disconnect(NodeDisconnectedError("fenced", node_id=1))
         with pytest.raises(NodeDisconnectedError, match="fenced"):
             await request
         assert it.client.state(1) is NodeState.BACKING_OFF
@@ -703,7 +703,7 @@ async def test_connections_requests_and_bytes_are_counted_per_node() -> None:
         assert node.requests == node.responses == shook_hands + 1
         assert node.bytes_out > bytes_out
         assert node.bytes_in > bytes_in
-        it.client.disconnect(1, NodeDisconnectedError("enough"))
+        it.client.link(1).disconnect(NodeDisconnectedError("enough"))
         assert (traffic.connections_closed, traffic.open_connections) == (1, 0)
 
 
@@ -729,7 +729,7 @@ async def test_a_full_node_waits_for_an_answer_once_its_throttle_time_is_over() 
     async with harness(MemoryDialer({"broker": answers_after(1)}), max_in_flight=1) as it:
         await it.connect()
         begin(it)
-        it.client.throttle(1, it.now + 0.5)
+        it.client.link(1).throttle(it.now + 0.5)
         assert it.client.ready_at(1, it.now) == it.now + 0.5
         await asyncio.sleep(0.5)
         assert it.client.ready_at(1, it.now) == math.inf
@@ -807,9 +807,8 @@ async def test_the_rest_of_a_throttle_time_is_never_negative() -> None:
         assert it.client.throttled_for(1, it.now) == 0
         assert it.client.throttled_for(77, it.now) == 0
         await it.connect()
-        it.client.throttle(77, it.now + 5)
-        it.client.throttle(1, it.now + 5)
-        it.client.throttle(1, it.now + 3)
+        it.client.link(1).throttle(it.now + 5)
+        it.client.link(1).throttle(it.now + 3)
         assert it.client.throttled_for(1, it.now) == 5
         await asyncio.sleep(2)
         assert it.client.throttled_for(1, it.now) == 3
@@ -824,7 +823,7 @@ async def test_the_next_chance_is_the_first_end_of_a_backoff_or_throttle_time() 
         assert it.client.next_chance_at(it.now) == math.inf
         for node_id in (1, 2):
             await it.connect(node_id)
-            it.client.throttle(node_id, it.now + 10 * node_id)
+            it.client.link(node_id).throttle(it.now + 10 * node_id)
         assert it.client.next_chance_at(it.now) == it.now + 10
         await it.connect(3)
         backoff_ends = it.client.ready_at(3, it.now)
@@ -833,7 +832,7 @@ async def test_the_next_chance_is_the_first_end_of_a_backoff_or_throttle_time() 
         assert it.client.next_chance_at(it.now) == it.now + 9
         it.client.set_bootstrap([("x", 1)])
         await it.connect(-1)
-        it.client.throttle(-1, it.now + 2)
+        it.client.link(-1).throttle(it.now + 2)
         assert it.client.next_chance_at(it.now) == it.now + 2
 
 
@@ -876,7 +875,7 @@ async def test_the_ready_node_with_the_fewest_requests_is_preferred() -> None:
         await three_nodes(it, 1, 2)
         requests = [it.send(node_id=1), it.send(node_id=1), it.send(node_id=2)]
         assert {it.client.least_loaded_node(it.now) for _ in range(20)} == {2}
-        it.client.throttle(2, it.now + 1)
+        it.client.link(2).throttle(it.now + 1)
         assert it.client.least_loaded_node(it.now) == 1
         await it.client.close(0)
         await asyncio.gather(*requests, return_exceptions=True)
@@ -892,9 +891,9 @@ async def test_an_optional_request_goes_to_the_ready_node_with_the_fewest_reques
         await three_nodes(it, 1, 2)
         requests = [it.send(node_id=node_id) for node_id in (-1, 1, 1)]
         assert it.client.ready_node(it.now) == 2
-        it.client.throttle(2, it.now + 1)
+        it.client.link(2).throttle(it.now + 1)
         assert it.client.ready_node(it.now) == -1
-        it.client.throttle(-1, it.now + 1)
+        it.client.link(-1).throttle(it.now + 1)
         assert it.client.ready_node(it.now) is None, "node 1 takes no more"
         await it.client.close(0)
         await asyncio.gather(*requests, return_exceptions=True)
@@ -988,7 +987,7 @@ async def test_throttled_broker_is_waited_for_instead_of_a_bootstrap_server() ->
     async with harness(MemoryDialer({"a": silent, "x": silent}), {1: ("a", 1)}) as it:
         it.client.set_bootstrap([("x", 1)])
         await it.connect(1)
-        it.client.throttle(1, it.now + 5)
+        it.client.link(1).throttle(it.now + 5)
         assert it.client.least_loaded_node(it.now) == 1
         assert not it.client.can_ask(1, it.now)
         assert it.client.ready_at(1, it.now) == it.now + 5

@@ -18,10 +18,8 @@ from aioproducer.metrics.sampling import Sampling
 from aioproducer.net.dial.dialer import TcpDialer
 from aioproducer.net.dial.user_dialer import OpenerDialer
 from aioproducer.net.security.tls_dialer import TlsDialer
-from aioproducer.runtime.send.appender import AppenderSettings
 from aioproducer.runtime.settings import (
     accumulator_settings,
-    appender_settings,
     make_dialer,
     make_encoder,
     make_metadata,
@@ -141,24 +139,6 @@ def test_batches_are_bounded_and_ordered_as_the_options_say(
     )
     assert accumulator_settings(made) == AccumulatorSettings(
         1_000, 0.0, 90.0, 2_000, guarantees, batch_records=10, grows=grows
-    )
-
-
-@pytest.mark.parametrize(
-    ("options", "hashes_keys", "sticks"),
-    [
-        ({}, True, True),
-        ({"partitioner_ignore_keys": True}, False, True),
-        ({"partitioner": "round_robin"}, False, False),
-        ({"partitioner": "round_robin", "partitioner_ignore_keys": True}, False, False),
-    ],
-)
-def test_only_the_default_partitioner_hashes_keys_and_stays_at_a_partition(
-    options: dict[str, Any], hashes_keys: bool, sticks: bool
-) -> None:
-    made = config(max_block_ms=2_500, max_request_size=2_000, **options)
-    assert appender_settings(made) == AppenderSettings(
-        2.5, 2_000, None, hashes_keys=hashes_keys, sticks=sticks
     )
 
 

@@ -107,7 +107,7 @@ async def test_nothing_is_written_between_the_messages_of_a_renewal() -> None:
 async def test_a_renewal_waits_for_the_end_of_a_throttle_time() -> None:
     async with connected() as (broker, it):
         await asyncio.sleep(0.96 * LIFETIME_S)
-        it.client.throttle(1, it.now + 2)
+        it.client.link(1).throttle(it.now + 2)
         it.client.maybe_connect(1, it.now)
         assert it.client.ready_at(1, it.now) == it.now + 2
         await asyncio.sleep(1.9)
@@ -296,7 +296,7 @@ async def test_nothing_is_left_of_a_renewal_that_is_given_up() -> None:
         broker.sasl_pause_s = 50.0
         it.client.maybe_connect(1, it.now)
         await asyncio.sleep(1)
-        it.client.disconnect(1, NodeDisconnectedError("not needed"))
+        it.client.link(1).disconnect(NodeDisconnectedError("not needed"))
         await asyncio.sleep(1)
         broker.sasl_pause_s = 0.0
         assert await it.connect() is None

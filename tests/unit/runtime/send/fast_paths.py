@@ -29,7 +29,6 @@ from aioproducer.runtime.observability.interceptors import InterceptorChain
 from aioproducer.runtime.send import batch_appender, fast_path
 from aioproducer.runtime.send.appender import RecordAppender
 from aioproducer.runtime.send.memory import BufferMemory
-from aioproducer.runtime.settings import appender_settings
 from aioproducer.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -108,7 +107,7 @@ class Bench:
         config, stats, rng = self.config, ProducerStats(), Random(2)
         self.stats = stats
         return RecordAppender(
-            appender_settings(config),
+            config,
             accumulator=self.accumulator,
             memory=BufferMemory(self.pool, self.loop, stats, lambda: None),
             metadata=self.metadata,

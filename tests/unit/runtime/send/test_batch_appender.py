@@ -26,6 +26,24 @@ async def test_keyless_records_change_the_partition_when_a_batch_is_full(fast):
 
 
 @pytest.mark.parametrize(
+    ("options", "hashes_keys", "sticks"),
+    [
+        ({}, True, True),
+        ({"partitioner_ignore_keys": True}, False, True),
+        ({"partitioner": "round_robin"}, False, False),
+        ({"partitioner": "round_robin", "partitioner_ignore_keys": True}, False, False),
+    ],
+)
+async def test_only_the_default_partitioner_hashes_keys_and_stays_at_a_partition(
+    options, hashes_keys, sticks
+):
+    bench = Bench(**options)
+    appender = bench.appender.batch_appender
+    assert (appender.hashes_keys, appender.sticks) == (hashes_keys, sticks)
+    bench.end()
+
+
+@pytest.mark.parametrize(
     ("is_lost", "linger_ms", "expected"),
     [
         (True, 0, [32, 64, 96]),
