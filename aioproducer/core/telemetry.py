@@ -101,16 +101,12 @@ class Telemetry:
         """True if the last broker does not support telemetry."""
         self._codecs = dict.fromkeys(codecs)
         self._rng = rng
-        self._next = TelemetryRequest.SUBSCRIPTION
+        self.next_request: TelemetryRequest = TelemetryRequest.SUBSCRIPTION
+        """The request to send at `next_at`."""
         self._next_at = -inf
         self._out = False
         self._off = False
         self._shortest_pause = _SHORTEST_INTERVAL_S
-
-    @property
-    def next_request(self) -> TelemetryRequest:
-        """The request to send at `next_at`."""
-        return self._next
 
     @property
     def next_at(self) -> float:
@@ -192,12 +188,15 @@ class Telemetry:
 
     def _ask_for_subscription(self, at: float) -> None:
         self._out = False
-        self._next, self._next_at = TelemetryRequest.SUBSCRIPTION, at
+        self.next_request, self._next_at = TelemetryRequest.SUBSCRIPTION, at
 
     def wait_for_push(self, now: float) -> None:
         """Push after the next interval."""
         interval = self.subscription.interval if self.subscription else DEFAULT_INTERVAL_S
-        self._next, self._next_at = TelemetryRequest.PUSH, now + max(interval, self._shortest_pause)
+        self.next_request, self._next_at = (
+            TelemetryRequest.PUSH,
+            now + max(interval, self._shortest_pause),
+        )
 
 
 def _interval_s(given_ms: int) -> float:

@@ -397,8 +397,8 @@ MUTANTS = (
     Mutant(
         "never refresh metadata that are too old",
         "core/metadata/metadata.py",
-        "        due_at = now if wanted else self._full_answer_at + self._max_age\n",
-        "        due_at = now if wanted or self._full_answer_at < 0 else inf\n",
+        "        due_at = now if wanted else self.refreshed_at + self._max_age\n",
+        "        due_at = now if wanted or self.refreshed_at < 0 else inf\n",
     ),
     Mutant(
         "ask once for a topic that calls wait for",

@@ -95,16 +95,12 @@ class BuiltInPartitioner:
         self._sticky_batch_size = sticky_batch_size
         self._adaptive = adaptive
         self._rng = rng
-        self._current: int | None = None
+        self.current: int | None = None
+        """The last chosen partition; None before the first choice."""
         self._produced_bytes = 0
         self.cumulative_weights: tuple[int, ...] = ()
         """The cumulative frequency table; empty while the choice is uniform."""
         self._weighted_ids: list[int] = []
-
-    @property
-    def current(self) -> int | None:
-        """The last chosen partition; None before the first choice."""
-        return self._current
 
     @property
     def room(self) -> int:
@@ -118,7 +114,7 @@ class BuiltInPartitioner:
 
     def peek(self, topic: TopicMetadata) -> int:
         """Return the current partition, which only `update` and `move_on` change."""
-        current = self._current
+        current = self.current
         if current is None or current >= len(topic.partitions):
             current = self.move_on(topic)
         return current
@@ -133,7 +129,7 @@ class BuiltInPartitioner:
             enable_switch: whether the partition's batch is ready to be sent. If not, the change
                 waits up to twice the size, to avoid partly filled batches.
         """
-        if partition != self._current:
+        if partition != self.current:
             return
         self._produced_bytes += appended_bytes
         threshold = self._sticky_batch_size if enable_switch else 2 * self._sticky_batch_size
@@ -143,8 +139,8 @@ class BuiltInPartitioner:
     def move_on(self, topic: TopicMetadata) -> int:
         """Choose another partition, whatever the current one has got; return it."""
         self._produced_bytes = 0
-        self._current = self._next_partition(topic)
-        return self._current
+        self.current = chosen = self._next_partition(topic)
+        return chosen
 
     def update_load(
         self, queue_sizes: Sequence[int] | None, partition_ids: Sequence[int], length: int

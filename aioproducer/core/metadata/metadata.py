@@ -86,7 +86,6 @@ class Metadata:
         "_backoff",
         "_failures",
         "_fetch",
-        "_full_answer_at",
         "_last_failure",
         "_max_age",
         "_max_idle",
@@ -105,6 +104,7 @@ class Metadata:
         "on_event",
         "on_other_cluster",
         "on_recreated",
+        "refreshed_at",
         "version",
     )
 
@@ -145,18 +145,14 @@ class Metadata:
         self._new: dict[str, None] = {}  # pending topics that were in no request yet
         self._fetch: MetadataFetch | None = None
         self._wanted = True
-        self._full_answer_at = -inf
+        self.refreshed_at: float = -inf
+        """Loop time of the last full response."""
         self._allowed_at = -inf
         self._failures = 0
         self._last_failure: KafkaError | None = None
         self._unchanged_answers: int = 0
 
     # -- reading ---------------------------------------------------------------------------------
-
-    @property
-    def refreshed_at(self) -> float:
-        """Loop time of the last full response; -inf before the first."""
-        return self._full_answer_at
 
     @property
     def is_awaited(self) -> bool:
@@ -254,7 +250,7 @@ class Metadata:
 
     def invalidate(self) -> None:
         """Request a full refresh, as if the last response were too old."""
-        self._full_answer_at = -inf
+        self.refreshed_at = -inf
         self._notify()
 
     def rebootstrap(self) -> None:
@@ -270,12 +266,12 @@ class Metadata:
         if self._new and not self._failures:
             return now
         wanted = self._wanted or self._pending
-        due_at = now if wanted else self._full_answer_at + self._max_age
+        due_at = now if wanted else self.refreshed_at + self._max_age
         return max(due_at, self._allowed_at, now)
 
     def start_request(self, now: float) -> MetadataFetch:
         """Return the request to send; the caller reports `on_response` or `on_failure`."""
-        aged = self._full_answer_at + self._max_age <= now
+        aged = self.refreshed_at + self._max_age <= now
         early = now < self._allowed_at and bool(self._new)
         partial = early or (not self._wanted and not aged)
         if aged:
@@ -310,7 +306,7 @@ class Metadata:
         self.last_answer_is_full = fetch is None or not fetch.partial
         if self.last_answer_is_full:
             self._wanted = False
-            self._full_answer_at = now
+            self.refreshed_at = now
         changes = self._update_topics(response.topics, nodes, reliable_epochs=reliable_epochs)
         if self.last_answer_is_full:
             changes |= {name: None for name in cluster.topics if name not in self._topics}

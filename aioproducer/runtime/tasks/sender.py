@@ -206,13 +206,8 @@ class SenderTask(TurnTask):
             batches: the affected batches, which may be in no queue.
         """
         self._interrupted += batches
-        self._broken = self._died_of(error)
+        self.interrupt = self._died_of(error)
         self.wake()
-
-    @property
-    def interrupt(self) -> ProducerFailedError | None:
-        """The error with which the task ends or has ended, after `on_interrupt`."""
-        return self._broken
 
     def end_all(self, error: KafkaError) -> None:
         """Fail every batch without an outcome, in whatever state an exception has left it."""
@@ -235,8 +230,8 @@ class SenderTask(TurnTask):
 
     async def _turn(self) -> None:
         self._wakeup.begin_turn()
-        if self._broken is not None:
-            raise self._broken
+        if self.interrupt is not None:
+            raise self.interrupt
         self._dispatch_prepared()
         gives_way, self._gives_way = self._gives_way, False
         if gives_way and self._may_rest():
@@ -398,7 +393,7 @@ class SenderTask(TurnTask):
         answer: Message | None,
         failure: KafkaError | None,
     ) -> None:
-        if self._broken is not None:
+        if self.interrupt is not None:
             return  # `end_all` ends these batches
         try:
             self._on_end_of_request(node_id, batches, answer, failure)

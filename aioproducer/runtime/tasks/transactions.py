@@ -276,8 +276,8 @@ class TransactionTask(TurnTask):
 
     async def _turn(self) -> None:
         self._wakeup.begin_turn()
-        if self._broken is not None:
-            raise self._broken
+        if self.interrupt is not None:
+            raise self.interrupt
         if self._asked is not None and self._asked[1].done():
             self._on_answer(self._asked[1])  # an exception came before the callback began
         manager, now = self.manager, self._loop.time()
@@ -342,7 +342,7 @@ class TransactionTask(TurnTask):
             self._handle_answer(*self._asked)
             self._asked = None
         except BaseException as error:
-            self._broken = self._died_of(error)
+            self.interrupt = self._died_of(error)
             self._wakeup.wake()
             raise
 

@@ -31,7 +31,7 @@ class TurnTask:
         self._on_end = on_end
         self._wakeup = WakeupTimer(loop)
         self._stopping = False
-        self._broken: ProducerFailedError | None = None
+        self.interrupt: ProducerFailedError | None = None
         """The error with which the task ends, after an exception outside of its turns."""
         self._task: asyncio.Task[None] | None = None
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(log.get("runtime"))
@@ -69,8 +69,8 @@ class TurnTask:
             self._on_end(self._cause_of_end(task))
 
     def _cause_of_end(self, task: asyncio.Task[None]) -> KafkaError | None:
-        if self._broken is not None:
-            return self._broken
+        if self.interrupt is not None:
+            return self.interrupt
         if task.cancelled():
             if self._stopping:
                 return None
