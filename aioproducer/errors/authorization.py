@@ -24,15 +24,12 @@ if TYPE_CHECKING:
 _Error = TypeVar("_Error", bound=KafkaError)
 
 _OF_TOPICS: Final[Mapping[str, str]] = {
-    "Metadata": "DESCRIBE",
     "Produce": "WRITE",
     "AddPartitionsToTxn": "WRITE",
     "InitProducerId": "WRITE",
     "TxnOffsetCommit": "READ",
     "OffsetCommit": "READ",
-    "OffsetFetch": "DESCRIBE",
     "Fetch": "READ",
-    "ListOffsets": "DESCRIBE",
     "CreateTopics": "CREATE",
     "CreatePartitions": "ALTER",
     "DeleteTopics": "DELETE",

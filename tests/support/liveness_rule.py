@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aioproducer.core.driver import Driver, Turns
 from aioproducer.core.metadata.requests import MetadataNodes
-from aioproducer.core.sending.obstacles import Obstacle, Wait
+from aioproducer.core.sending.reasons import Obstacle, Wait
 
 if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch

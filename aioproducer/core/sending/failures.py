@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aioproducer.core.batching.batch import NO_PARTITION, BatchOutcome, ProducerBatch
-from aioproducer.core.sending.obstacles import Obstacle
-from aioproducer.core.sending.reasons import Reason, all_of
+from aioproducer.core.sending.reasons import Obstacle, Reason, all_of
 from aioproducer.errors import (
     BatchRefusedError,
     DeliveryTimeoutError,
@@ -18,7 +17,7 @@ from aioproducer.errors.advice import joined
 
 if TYPE_CHECKING:
     from aioproducer.core.metadata.metadata import Metadata
-    from aioproducer.core.sending.obstacles import Wait
+    from aioproducer.core.sending.reasons import Wait
 
 
 def expiry_of(

@@ -49,7 +49,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from aioproducer.core.batching.batch import ProducerBatch
-from aioproducer.core.sending.obstacles import Obstacle
+from aioproducer.core.sending.reasons import Obstacle
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -1,10 +1,39 @@
-"""Causes of a delay, with advice for the user."""
+"""Reasons of a delay: what a batch waits for, and causes with advice for the user."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
 from aioproducer.errors import advice as _advice
+
+if TYPE_CHECKING:
+    from aioproducer.errors import KafkaError
+
+
+class Obstacle(Enum):
+    """The event that a batch without an outcome waits for; the value completes "the batch was"."""
+
+    RESPONSE = "waiting for the broker's response"
+    PREPARATION = "being made ready to be sent"
+    PRODUCER_ID = "waiting for a producer id (InitProducerId)"
+    COORDINATOR = "waiting for the transaction coordinator to add the partition"
+    EARLIER_BATCH = "waiting for the outcome of an earlier batch of the partition"
+    METADATA = "waiting for its topic to become known"
+    LEADER = "waiting for the partition to have a leader"
+    CONNECTION = "waiting for the leader to take a request"
+    RETRY = "waiting to be sent again"
+    TURN = "waiting to be sent"
+
+
+class Wait(NamedTuple):
+    """The obstacle of a batch, and the last error that prolonged it."""
+
+    obstacle: Obstacle
+    error: KafkaError | None = None
+
+    def __str__(self) -> str:
+        return self.obstacle.value if self.error is None else f"{self.obstacle.value}: {self.error}"
 
 
 class Reason(NamedTuple):

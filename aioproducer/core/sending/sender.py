@@ -37,7 +37,6 @@ from aioproducer.core.sending.failures import (
     refused_because_of_others,
 )
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
-from aioproducer.core.sending.obstacles import Obstacle, Wait
 from aioproducer.core.sending.produce_answers import (
     Answers,
     acknowledges,
@@ -53,6 +52,7 @@ from aioproducer.core.sending.produce_rules import (
     action_for,
 )
 from aioproducer.core.sending.producer_id import IdentityFailure, ProducerIdRequests
+from aioproducer.core.sending.reasons import Obstacle, Wait
 from aioproducer.core.stats import FailedBatch, ProducerStats
 from aioproducer.core.transactions.rules import concurrent_backoff
 from aioproducer.errors import (
@@ -359,12 +359,26 @@ class Sender:
             if batch.on_wire:
                 batch.possibly_persisted = True
             records += batch.count
-            self._fail(batch, error)
+            self.fail(batch, error)
         return records
 
-    def fail(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """Fail one batch that is neither queued nor held by a transport."""
-        self._fail(batch, error)
+    def fail(
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        record_errors: Mapping[int, KafkaError] | None = None,
+        *,
+        now: float | None = None,
+    ) -> None:
+        """Fail one batch that is not queued."""
+        if batch.topic_partition.partition != NO_PARTITION:
+            self._sequencer.on_failed(batch)
+        if self._transactions is not None:
+            self._transactions.on_batch_failed(batch, error)
+        outcome = failure_outcome(batch, error, record_errors, now)
+        if self.accumulator.complete(batch, outcome):
+            where, since = batch.topic_partition, batch.created_at
+            self._stats.on_batch_failed(FailedBatch(where, batch.count, since, str(outcome.error)))
 
     def end_all(self, error: KafkaError, others: Sequence[ProducerBatch]) -> None:
         """Fail every batch without an outcome after an exception interrupted a state change.
@@ -396,7 +410,7 @@ class Sender:
         if error is not None and self.accumulator.has_incomplete:
             unwanted = transactions.may_abandon
             for batch in self.accumulator.withdraw_all(in_flight=False, only=unwanted):
-                self._fail(batch, error)
+                self.fail(batch, error)
 
     def _expire(self, now: float) -> None:
         timeout = self._settings.delivery_timeout
@@ -404,7 +418,7 @@ class Sender:
         self.accumulator.withdraw(batch for batch, _ in expired)
         for batch, wait in expired:
             batch.possibly_persisted |= batch.on_wire
-            self._fail(batch, expiry_of(batch, wait, self._metadata, timeout=timeout, now=now))
+            self.fail(batch, expiry_of(batch, wait, self._metadata, timeout=timeout, now=now))
 
     def _move_leaders(self, answers: Answers, response: ProduceResponse, now: float) -> None:
         """Apply the leader hints of the errors (KIP-951)."""
@@ -488,7 +502,7 @@ class Sender:
         self._stats.batches_split += 1
         parts = batch.split(groups)
         if record_errors:
-            self._fail(parts[0], error, dict(enumerate(record_errors.values())), now=now)
+            self.fail(parts[0], error, dict(enumerate(record_errors.values())), now=now)
             parts = parts[1:]
         for part in parts:
             # Their error if they expire before they are sent again.
@@ -504,7 +518,7 @@ class Sender:
             self._offsets.on_unknown_predecessor(batch.topic_partition, log_start)
         if now - batch.created_at >= self._settings.delivery_timeout:
             error = no_longer_retried(batch, error, self._settings.limit_of_retries(expired=True))
-            self._fail(batch, error, now=now)
+            self.fail(batch, error, now=now)
         else:
             delay = self._settings.retry_backoff.delay(batch.attempts - 1, self._rng)
             self.accumulator.reenqueue(batch, now, delay)
@@ -523,7 +537,7 @@ class Sender:
         batch.last_error = error
         expired = now - batch.created_at >= self._settings.delivery_timeout
         if error.retriable and self._sequencer.is_overtaken(batch):
-            self._fail(batch, overtaken(batch), now=now)
+            self.fail(batch, overtaken(batch), now=now)
             return
         if error.retriable and batch.attempts <= self._settings.retries and not expired:
             backoff = self._settings.retry_backoff
@@ -535,7 +549,7 @@ class Sender:
         if error.retriable:
             limit = self._settings.limit_of_retries(expired=expired)
             error = no_longer_retried(batch, error, limit)
-        self._fail(batch, error, record_errors, now=now)
+        self.fail(batch, error, record_errors, now=now)
 
     @property
     def _awaits_connection(self) -> bool:
@@ -557,24 +571,7 @@ class Sender:
             self._offsets.on_acknowledged(batch, base_offset)
         for elder in self._sequencer.on_acknowledged(batch, now):
             self.accumulator.withdraw((elder,))
-            self._fail(elder, overtaken(elder), now=now)
-
-    def _fail(
-        self,
-        batch: ProducerBatch,
-        error: KafkaError,
-        record_errors: Mapping[int, KafkaError] | None = None,
-        *,
-        now: float | None = None,
-    ) -> None:
-        if batch.topic_partition.partition != NO_PARTITION:
-            self._sequencer.on_failed(batch)
-        if self._transactions is not None:
-            self._transactions.on_batch_failed(batch, error)
-        outcome = failure_outcome(batch, error, record_errors, now)
-        if self.accumulator.complete(batch, outcome):
-            where, since = batch.topic_partition, batch.created_at
-            self._stats.on_batch_failed(FailedBatch(where, batch.count, since, str(outcome.error)))
+            self.fail(elder, overtaken(elder), now=now)
 
     def _on_acknowledged(
         self, batches: Sequence[ProducerBatch], answer: Acknowledgement, now: float

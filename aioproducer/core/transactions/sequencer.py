@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
-from aioproducer.core.sending.obstacles import Obstacle
+from aioproducer.core.sending.reasons import Obstacle
 from aioproducer.errors import FatalTransactionError
 from aioproducer.types import TopicPartition
 

@@ -12,8 +12,7 @@ from aioproducer.core.sending.failures import (
     overtaken,
     refused_because_of_others,
 )
-from aioproducer.core.sending.obstacles import Obstacle, Wait
-from aioproducer.core.sending.reasons import NO_REASON, Reason, all_of
+from aioproducer.core.sending.reasons import NO_REASON, Obstacle, Reason, Wait, all_of
 from aioproducer.errors import (
     BatchRefusedError,
     DeliveryTimeoutError,

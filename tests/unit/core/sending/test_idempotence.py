@@ -19,7 +19,7 @@ from aioproducer.core.sending.idempotence import (
     Sequencer,
     sequence_after,
 )
-from aioproducer.core.sending.obstacles import Obstacle
+from aioproducer.core.sending.reasons import Obstacle
 from aioproducer.errors import (
     BatchRefusedError,
     ClusterAuthorizationFailedError,

@@ -9,7 +9,7 @@ from support.liveness_rule import unattended
 
 from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
-from aioproducer.core.sending.obstacles import Obstacle
+from aioproducer.core.sending.reasons import Obstacle
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.errors import (
     ConcurrentTransactionsError,
