@@ -21,24 +21,20 @@ _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def advised(
-    error: KafkaError,
-    node: Node,
-    bootstrap_hosts: Collection[str],
-    *,
-    answered: bool,
-    is_bootstrap: bool = False,
+    error: KafkaError, node: Node, bootstrap: Collection[tuple[str, int]], *, answered: bool
 ) -> KafkaError:
     """Return the failure of a dial or a connection, with advice if it has none.
 
     Args:
         answered: whether a broker has answered at that address before.
-        is_bootstrap: whether the address is in `bootstrap_servers` too.
+        bootstrap: hosts and ports of the bootstrap servers.
     """
     if error.advice is not None or not isinstance(error, KafkaConnectionError):
         return error
     # If the user configured the address too, the advertised listener is not the cause.
-    advertised = None if node.id < 0 or is_bootstrap else node
-    return error.with_context(advice=_advice(error, advertised, bootstrap_hosts, answered=answered))
+    advertised = None if node.id < 0 or (node.host, node.port) in bootstrap else node
+    hosts = {host for host, _ in bootstrap}
+    return error.with_context(advice=_advice(error, advertised, hosts, answered=answered))
 
 
 def _advice(

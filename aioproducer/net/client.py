@@ -93,7 +93,6 @@ class NetworkClient:
     def set_bootstrap(self, servers: Iterable[tuple[str, int]]) -> None:
         """Set the bootstrap servers; they get the ids -1, -2, ... in their order."""
         nodes = {-i: Node(-i, host, port) for i, (host, port) in enumerate(servers, start=1)}
-        self._around.bootstrap_hosts.update(node.host for node in nodes.values())
         self._around.bootstrap_places.update((node.host, node.port) for node in nodes.values())
         self._replace(self._bootstrap, nodes)
 

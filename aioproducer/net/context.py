@@ -41,9 +41,7 @@ class LinkContext:
     io_stats: IOStats
     context: Context = field(default_factory=copy_context)
     """The context of connections: not that of a `send()` that happens to need one."""
-    bootstrap_hosts: set[str] = field(default_factory=set)
-    """The hosts of the bootstrap servers."""
     bootstrap_places: set[tuple[str, int]] = field(default_factory=set)
-    """Their hosts and ports."""
+    """The hosts and ports of the bootstrap servers."""
     answered: set[tuple[str, int]] = field(default_factory=set)
     """Addresses at which a request after a handshake was answered: the options are right there."""

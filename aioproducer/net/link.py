@@ -619,13 +619,8 @@ class BrokerLink:
         is_healthy: bool = False,
     ) -> None:
         around, node = self._around, self.node
-        error = advised(
-            error,
-            node,
-            around.bootstrap_hosts,
-            answered=self._has_answered(),
-            is_bootstrap=(node.host, node.port) in around.bootstrap_places,
-        )
+        answered = self._has_answered()
+        error = advised(error, node, around.bootstrap_places, answered=answered)
         delay = self._reconnect_backoff.delay(self._failures, around.rng)
         self._failures += 1
         self._retry_at = now + delay
