@@ -101,7 +101,7 @@ async def test_a_cancelled_send_leaves_nothing() -> None:
     health = producer.health()
     assert health.buffer_available == health.buffer_total
     assert producer._engine is not None
-    assert producer._engine.metadata_task._waiters._waiting == {}
+    assert producer._engine.metadata_task.waits._waiting == {}
 
 
 SASL = ListenerSecurity(mechanisms=("PLAIN",), users={"u": "right"})
