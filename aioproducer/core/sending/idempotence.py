@@ -38,8 +38,10 @@ Rules and their reasons
   they have nothing in flight.
 - Sequences outlive metadata: a topic that disappears from it keeps its state.
 - The log of a recreated topic has no state of the producer and would accept any first batch, even
-  out of order: its partitions restart. In another cluster the producer id may belong to another
-  producer, and batches could be mistaken for its duplicates: a new id is requested.
+  out of order: its partitions restart. Before v13 a Produce request has the topic's name, so a batch
+  without an outcome may be in the new log: then its partition keeps the sequences.
+- In another cluster the producer id may belong to another producer, and batches could be mistaken
+  for its duplicates: a new id is requested.
 """
 
 from __future__ import annotations
@@ -318,9 +320,17 @@ class Sequencer:
             self._maybe_restart(partition)
 
     def on_recreated(self, topic: str) -> None:
-        """Restart the topic's partitions as soon as none of their batches is on the wire."""
+        """Restart the topic's partitions as soon as none of their batches is on the wire.
+
+        Not those with a batch that went to the topic's name and may be in the new log: only under
+        its sequence is it no duplicate there.
+        """
         for topic_partition, partition in self._partitions.items():
-            if topic_partition.topic == topic:
+            if topic_partition.topic != topic:
+                continue
+            if any(map(_may_be_in_any_log, partition.in_flight)):
+                partition.acknowledged_at = -inf
+            else:
                 partition.begin_new_log()
 
     def is_outdated(self, batch: ProducerBatch) -> bool:
@@ -404,6 +414,11 @@ class Sequencer:
             raise RuntimeError(f"{batch.topic_partition} has no producer id yet")
         batch.set_producer(identity.producer_id, identity.epoch, partition.next_sequence)
         partition.next_sequence = sequence_after(partition.next_sequence, batch.count)
+
+
+def _may_be_in_any_log(batch: ProducerBatch) -> bool:
+    """Return whether a batch may be written, before Produce v13 to whatever topic has the name."""
+    return not batch.topic_id.int and (batch.on_wire or batch.possibly_persisted)
 
 
 def sequence_after(sequence: int, count: int) -> int:

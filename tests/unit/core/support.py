@@ -156,6 +156,8 @@ class Core:
         )
         self.pool = BufferPool(memory, batch_size, HEADER_SIZE)
         self.sequencer = sequencer or Sequencer(5, idempotent=False)
+        self.topic_id: UUID = UUID(int=1)
+        """The id that requests name; 0 before Produce v13."""
         self.data_losses: list[TopicPartition] = []
         self.expired_producers: list[ExpiredProducer] = []
         self.accumulator = RecordAccumulator(
@@ -236,6 +238,8 @@ class Core:
             if not isinstance(action, Dispatch):
                 continue
             assert _ENCODER.encode_inline(action.batches)
+            for batch in action.batches:
+                batch.topic_id = self.topic_id
             self.sender.on_dispatched(action.node_id, action.batches)
             dispatches.append(action)
         return dispatches

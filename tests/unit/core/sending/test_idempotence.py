@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from math import inf
+from uuid import UUID
 
 import pytest
 from hypothesis import settings
@@ -45,7 +46,7 @@ from aioproducer.wire.messages.produce import (
 
 from ..support import Core
 
-INVALID_ID, UNKNOWN_TOPIC_ID = 49, 100
+NOT_ENOUGH_REPLICAS, INVALID_ID, UNKNOWN_TOPIC_ID = 19, 49, 100
 
 
 def idempotent_core(**options: object) -> Core:
@@ -232,6 +233,38 @@ def test_a_topic_created_anew_starts_over_when_nothing_is_on_the_wire() -> None:
     assert stamps(third) == (9, 1, 1)
     core.append()
     assert len(core.poll()) == 1  # several are in flight, as one has been acknowledged
+
+
+def test_batch_that_may_be_in_the_topic_created_anew_keeps_its_sequence() -> None:
+    core = idempotent_core()
+    core.topic_id = UUID(int=0)
+    acknowledged(core)
+    core.append()
+    (first,) = core.poll()
+    core.sender.on_failure(1, first.batches, NodeDisconnectedError("gone"), core.now)
+    assert core.metadata.on_recreated is not None
+    core.metadata.on_recreated("t")
+    core.now += 1
+    (again,) = core.poll()
+    assert again.batches == first.batches
+    assert stamps(first.batches[0]) == (9, 0, 1)
+
+
+def test_batch_overtaken_in_the_topic_created_anew_is_not_written_after_the_later_one() -> None:
+    core = idempotent_core()
+    core.topic_id = UUID(int=0)
+    acknowledged(core)
+    first = core.append()
+    (earlier,) = core.poll()
+    core.append()
+    (later,) = core.poll()
+    assert core.metadata.on_recreated is not None
+    core.metadata.on_recreated("t")
+    core.sender.on_response(1, earlier.batches, answer(NOT_ENOUGH_REPLICAS), core.now)
+    core.sender.on_response(1, later.batches, answer(), core.now)
+    assert first.done
+    core.now += 1
+    assert core.poll() == []
 
 
 def test_batch_whose_request_was_prepared_for_a_deleted_topic_is_numbered_anew() -> None:
