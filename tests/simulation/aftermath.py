@@ -155,7 +155,7 @@ class Aftermath:
             await self._sent(name, b"k%d" % number)
         cluster.create_partitions(name, count + 1)
         until = self._world.now() + self._config.max_block_ms / 1000
-        if await self._producer.engine.metadata_task.refresh(until):
+        if await self._producer.engine.metadata_task.waits.refresh(until):
             await self._check_keys_of(name, count + 1)
 
     async def _check_linger(self) -> None:

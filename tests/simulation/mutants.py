@@ -1084,8 +1084,8 @@ TRANSACTIONAL_MUTANTS = tuple(
         (
             "ask for no metadata after a refusal by a coordinator",
             "core/transactions/coordinators.py",
-            "                self.on_outdated(now)\n",
-            "                pass\n",
+            "                self._metadata.request_update(now)\n            self._back_off",
+            "                pass\n            self._back_off",
         ),
     )
 )
