@@ -17,6 +17,7 @@ from aioproducer.testing.world.cluster import ReplicationTiming
 from aioproducer.testing.world.faults import Shape
 from aioproducer.testing.world.spec import WorldSpec
 from aioproducer.types import Record
+from aioproducer.wire.api_keys import ApiKey
 from simulation.transactions.plan import OUTPUT_TOPIC, Plan
 
 USERS = {"sim": "secret"}
@@ -47,6 +48,8 @@ _SLOWEST_SERIALIZER_S = 0.025
 
 _SHARE_OF_LARGE_RECORDS = 0.2
 _ROOM_FOR_LARGE_RECORDS = 1 << 20
+_BY_ID = (13, 13)
+"""The versions of Produce that name topics by their ids."""
 
 _MEANINGLESS = ("enable_idempotence", "retries")
 
@@ -102,9 +105,11 @@ class Scenario(WorldSpec):
     def writes_by_id(self) -> bool:
         """Whether a topic created anew gets no record before the producer has seen its id.
 
-        V1 transactions write to topics by their names.
+        V1 transactions write to topics by their names, and so do all clients of older brokers.
         """
-        return self.transactions is None or self.transactions.version > 1
+        _, newest = self.brokers.get("api_versions", {}).get(ApiKey.PRODUCE, _BY_ID)
+        is_v1 = self.transactions is not None and self.transactions.version == 1
+        return newest >= _BY_ID[0] and not is_v1
 
     def clock(self, active_s: float) -> float:
         """The virtual time after so many seconds of activity."""

@@ -38,8 +38,8 @@ Rules and their reasons
   they have nothing in flight.
 - Sequences outlive metadata: a topic that disappears from it keeps its state.
 - The log of a recreated topic has no state of the producer and would accept any first batch, even
-  out of order: its partitions restart. Before v13 a Produce request has the topic's name, so a batch
-  without an outcome may be in the new log: then its partition keeps the sequences.
+  out of order: its partitions restart. Before v13 a Produce request has the topic's name, so a
+  batch without an outcome may be in the new log: then its partition keeps the sequences.
 - In another cluster the producer id may belong to another producer, and batches could be mistaken
   for its duplicates: a new id is requested.
 """
