@@ -28,7 +28,7 @@ _JITTER = 1.2
 
 
 class MetadataSteps:
-    """What follows each metadata response of one producer; `check` it whenever the loop is idle."""
+    """The metadata responses of one producer; `check` it whenever the loop is idle."""
 
     def __init__(self) -> None:
         self._version = 0
