@@ -723,12 +723,6 @@ MUTANTS = (
         "            else:  # the refusal",
     ),
     Mutant(
-        "number anew what may be in a topic created anew",
-        "core/sending/idempotence.py",
-        "            if any(map(_may_be_in_any_log, partition.in_flight)):\n",
-        "            if partition.in_flight is None:\n",
-    ),
-    Mutant(
         "take an acknowledgement of a deleted log for one of the new",
         "core/sending/idempotence.py",
         "        if partition.log_is_new:  # it is in the old log\n"

@@ -405,10 +405,6 @@ TRANSACTIONAL_RECREATIONS = Theme(_unread_recreations, {**_SEVERAL, "metadata_ma
 TRANSACTIONAL_RECREATIONS_SEEN_EARLY = Theme(
     _unread_recreations, {**_SEVERAL, "metadata_max_age_ms": 300}
 )
-RECREATIONS_BY_NAME = replace(
-    RECREATIONS_SEEN_EARLY, brokers={"api_versions": {ApiKey.PRODUCE: (3, 12)}}
-)
-"""A batch may be in the new topic before the producer has seen that."""
 LEADERS_WITHOUT_PRODUCERS = Theme(
     _times(_MOVES, LeaderWithoutProducers.draw),
     {**_IN_ORDER, "retry_backoff_ms": 100},
@@ -480,8 +476,6 @@ OLD_BROKERS = Theme(
 
 _SHARE_OF_LATER = 0.7
 """Of the runs that have no theme then."""
-_SHARE_OF_BY_NAME = 0.3
-"""Of the runs that have no theme then."""
 _LATER_THEMES = (
     REPLACEMENTS,
     RECREATIONS,
@@ -532,9 +526,7 @@ def draw_theme(rng: random.Random) -> Theme | None:
         return MANY_TOPICS
     if rng.random() < _SHARE_OF_IDLE_DAYS:
         return rng.choice(_IDLE_THEMES)
-    if rng.random() < _SHARE_OF_LATER:
-        return rng.choice(_LATER_THEMES)
-    return RECREATIONS_BY_NAME if rng.random() < _SHARE_OF_BY_NAME else None
+    return rng.choice(_LATER_THEMES) if rng.random() < _SHARE_OF_LATER else None
 
 
 def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
