@@ -157,6 +157,7 @@ class Aftermath:
         until = self._world.now() + self._config.max_block_ms / 1000
         if await self._producer.engine.metadata_task.waits.refresh(until):
             await self._check_keys_of(name, count + 1)
+        await self._producer.flush()
 
     async def _check_linger(self) -> None:
         """A record lingers, and a flush does not wait for the end of that."""
