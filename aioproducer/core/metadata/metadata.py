@@ -279,6 +279,8 @@ class Metadata:
         wanted = self._new if early else self._pending if partial else self._topics
         names = self._still_in_use(wanted, now)
         self._new.clear()
+        if not partial:
+            self._wanted = False  # what is wanted from now on is not in the response
         self._fetch = MetadataFetch(names, self._allow_auto_create, partial, early)
         return self._fetch
 
@@ -305,7 +307,6 @@ class Metadata:
             self._enter_other_cluster()
         self.last_answer_is_full = fetch is None or not fetch.partial
         if self.last_answer_is_full:
-            self._wanted = False
             self.refreshed_at = now
         changes = self._update_topics(response.topics, nodes, reliable_epochs=reliable_epochs)
         if self.last_answer_is_full:
@@ -322,6 +323,7 @@ class Metadata:
 
     def on_failure(self, error: KafkaError, now: float) -> None:
         """Handle a request that failed or could not be sent; back off before the next one."""
+        self._wanted |= self._fetch is not None and not self._fetch.partial
         self._fetch = None
         self._last_failure = error
         self._unchanged_answers = 0

@@ -140,6 +140,27 @@ def test_nothing_is_due_while_a_request_is_out():
     assert metadata.next_update_at(99) == inf
 
 
+def test_an_update_that_is_requested_while_one_is_out_follows_its_answer():
+    metadata = ready()
+    metadata.request_update(1)
+    fetch = metadata.start_request(1)
+    metadata.request_update(1.01)  # the response may be older than what was seen now
+    metadata.on_response(response(topic("t", (1, 5), (2, 5))), 1.02)
+    assert not fetch.partial
+    assert metadata.next_update_at(1.02) == pytest.approx(1.12)
+    answer(metadata, 1.12, topic("t", (1, 5), (2, 5)))
+    assert metadata.next_update_at(2) == pytest.approx(301.12)
+
+
+def test_a_full_update_that_fails_is_due_again_after_the_backoff():
+    metadata = ready()
+    metadata.request_update(1)
+    metadata.start_request(1)
+    metadata.on_failure(NodeDisconnectedError("gone"), 1.01)
+    assert metadata.next_update_at(1.01) == pytest.approx(1.11)
+    assert not metadata.start_request(1.11).partial
+
+
 def test_everything_is_asked_for_again_when_the_last_full_answer_is_too_old():
     metadata = ready()
     assert metadata.next_update_at(1) == 300
