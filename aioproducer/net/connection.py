@@ -553,9 +553,10 @@ class Connection:
     def _wake_at(self, when: float, now: float) -> None:
         """Make sure that the timer fires at `when` or before."""
         if self._timer is not None:
-            if now < self._timer_at <= when:  # not one whose callback was interrupted
+            if now < self._timer_at <= when:
                 return
             self._timer.cancel()
+            when = min(when, self._timer_at)  # it is due, or its callback was interrupted
         # Not in the context of a call that sends: the timer would keep it.
         timer = self._loop.call_at(when, self._on_timer, context=self._context)
         self._timer, self._timer_at = timer, when

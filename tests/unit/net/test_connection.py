@@ -327,6 +327,23 @@ async def test_the_earliest_deadline_counts_even_if_it_was_set_last() -> None:
 
 
 @virtual_time
+async def test_a_deadline_holds_although_a_request_is_sent_when_it_is_due() -> None:
+    async with connected() as it:
+        due = it.loop.time() + 5
+        requests = [it.ask(timeout_s=5)]
+
+        def ask_late() -> None:
+            it.clock = lambda: max(due + 1e-9, it.loop.time())
+            requests.append(it.ask(timeout_s=5))
+
+        it.loop.call_at(due - 1e-9, ask_late)
+        await asyncio.wait(requests)
+        assert it.loop.time() == pytest.approx(due)
+        errors = await asyncio.gather(*requests, return_exceptions=True)
+        assert [type(error) for error in errors] == [NodeDisconnectedError] * 2
+
+
+@virtual_time
 async def test_a_deadline_holds_even_if_its_timer_fires_a_moment_early() -> None:
     async with connected() as it:
         began = it.loop.time()
