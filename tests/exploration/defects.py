@@ -136,8 +136,8 @@ OWN = (
     Defect(
         "keep the first of a topic's logs",
         "core/sending/idempotence.py",
-        "            if topic_partition.topic == topic:\n",
-        "            if topic_partition.topic == topic and partition.log_is_new:\n",
+        "            if topic_partition.topic != topic:\n",
+        "            if topic_partition.topic != topic or not partition.log_is_new:\n",
     ),
     Defect(
         "do not wake up for a producer id",

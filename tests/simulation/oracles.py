@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import NamedTuple
 
 from aioproducer.core.sending.idempotence import sequence_after
@@ -366,20 +366,10 @@ def calm_brings_progress(e: Evidence) -> Iterator[str]:
     yield from e.ledger.unrecovered
     yield from _refused_in_calm(e)
     timeout = e.config.delivery_timeout_ms / 1000
-    late = [
-        (entry, entry.error, entry.settled_at)
-        for entry in e.ledger.entries
-        if isinstance(entry.error, DeliveryTimeoutError) and entry.settled_at is not None
-    ]
-    gone = {
-        entry
-        for entry, error, settled in late
-        if not e.cluster.has_had(entry.topic, settled, settled + timeout, error.partition)
-    }
-    # A coordinator adds all partitions of a request, or none.
-    held = {entry.transaction for entry in gone} - {None}
-    for entry, error, settled in late:
-        if entry in gone or entry.transaction in held:
+    held = _held_by_what_is_gone(e)
+    for entry in e.ledger.entries:
+        error, settled = entry.error, entry.settled_at
+        if not isinstance(error, DeliveryTimeoutError) or settled is None or entry in held:
             continue
         progress_at = [*e.append_times(entry.topic, error.partition), *e.cluster.untimely_refused]
         for start, end in e.calm:
@@ -397,6 +387,26 @@ def pending_work_goes_on(e: Evidence) -> Iterator[str]:
     yield from e.stalls
 
 
+def _held_by_what_is_gone(e: Evidence) -> Set[Entry]:
+    """Return the records that timed out as a topic or partition was gone, and all with them.
+
+    A coordinator adds all partitions of a request, or none, so that the others of a transaction
+    wait for one that is gone.
+    """
+    timeout = e.config.delivery_timeout_ms / 1000
+    gone = {
+        entry
+        for entry in e.ledger.entries
+        if isinstance(entry.error, DeliveryTimeoutError)
+        and entry.settled_at is not None
+        and not e.cluster.has_had(
+            entry.topic, entry.settled_at, entry.settled_at + timeout, entry.error.partition
+        )
+    }
+    held = {entry.transaction for entry in gone} - {None}
+    return {each for each in e.ledger.entries if each in gone or each.transaction in held}
+
+
 def healing_brings_deliveries(e: Evidence) -> Iterator[str]:
     """Once everything is healed, no call and no delivery takes longer than the recovery bound."""
     bound = e.recovery_bound
@@ -410,6 +420,7 @@ def recoveries(e: Evidence) -> Iterator[tuple[float, str]]:
     if e.healed_at is None:
         return
     freed_at = max((until for _, until in _waits_for_topics(e)), default=0.0)
+    held = _held_by_what_is_gone(e)
     for what, began, ended in e.ledger.calls:
         yield ended - max(began, e.healed_at, freed_at), what
     for entry in e.ledger.entries:
@@ -423,7 +434,7 @@ def recoveries(e: Evidence) -> Iterator[tuple[float, str]]:
         if not all(e.cluster.has_had(topic, entry.asked_at, until) for topic in topics):
             continue
         at = None if entry.error is None else entry.error.partition
-        if not e.cluster.has_had(entry.topic, settled, until, at):
+        if entry in held or not e.cluster.has_had(entry.topic, settled, until, at):
             continue
         yield settled - max(entry.asked_at, e.healed_at), f"{entry.label}: send()"
         if done_at is not None:

@@ -515,7 +515,7 @@ def test_a_leader_epoch_that_goes_back_while_its_topic_is_missing_is_found_out()
     topic = TopicMetadata("t", UUID(int=1), (partition,))
     older = TopicMetadata("t", UUID(int=1), (partition._replace(leader_epoch=4),))
     producer: Any = Mock()
-    watch = LivenessWatch(lambda: 0.0)
+    watch = LivenessWatch(lambda: 0.0, Mock())
     found = []
     for topics in ({"t": topic}, {}, {"t": older}):
         producer.engine.metadata.cluster.topics = topics
@@ -527,7 +527,7 @@ def test_a_topic_that_expires_may_begin_with_an_older_leader_epoch() -> None:
     topics: dict[str, TopicMetadata] = {}
     producer: Any = Mock()
     producer.engine.metadata.cluster.topics = topics
-    watch = LivenessWatch(lambda: 0.0)
+    watch = LivenessWatch(lambda: 0.0, Mock())
     for epoch in (5, 4):
         partition = PartitionMetadata(0, 1, epoch)
         topics["t"] = TopicMetadata("t", UUID(int=1), (partition,))
