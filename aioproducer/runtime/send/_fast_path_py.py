@@ -121,11 +121,11 @@ class FastPath:
         send_spare: Callable[[], None],
     ) -> None:
         self.waiting = 0
-        self.records_this_turn = 0
-        self.appended = 0
+        self.records_this_turn: int = 0
+        self.appended: int = 0
         self.ceiling = NO_CEILING
         self.check_transaction: Callable[[], object] | None = None
-        self.open = True
+        self.open: bool = True
         self._records_per_turn = records_per_turn
         self._size_limit = size_limit
         self._hashes_keys = hashes_keys

@@ -206,8 +206,7 @@ class SenderTask(TurnTask):
             batches: the affected batches, which may be in no queue.
         """
         self._interrupted += batches
-        self.interrupt = self._died_of(error)
-        self.wake()
+        self.end_by(error)
 
     def end_all(self, error: KafkaError) -> None:
         """Fail every batch without an outcome, in whatever state an exception has left it."""

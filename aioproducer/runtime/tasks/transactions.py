@@ -342,8 +342,7 @@ class TransactionTask(TurnTask):
             self._handle_answer(*self._asked)
             self._asked = None
         except BaseException as error:
-            self.interrupt = self._died_of(error)
-            self._wakeup.wake()
+            self.end_by(error)
             raise
 
     def _handle_answer(

@@ -50,6 +50,11 @@ class TurnTask:
         """Have the next turn at this loop time, unless an earlier one is due."""
         self._wakeup.turn_at(at, now)
 
+    def end_by(self, error: BaseException) -> None:
+        """End the task after an exception outside of its turns."""
+        self.interrupt = self._died_of(error)
+        self._wakeup.wake()
+
     @property
     def sleeping_until(self) -> float:
         """Loop time of the next turn, unless the task is woken before; -inf during one."""
