@@ -310,7 +310,9 @@ def _unreachable_coordinator_kept(engine: ProducerEngine, now: float) -> Iterato
         return
     session, manager = transactions._coordinator_session, transactions.manager
     error = manager.coordinator_error
-    if session._in_flight is not None or error is None or isinstance(error, BrokerError):
+    if session._in_flight is not None or session.wanted is None:  # none is due before it is idle
+        return
+    if error is None or isinstance(error, BrokerError):
         return
     if "left some partitions out" in error.message:  # an answer came, so the pause is for that
         return

@@ -438,19 +438,20 @@ def test_a_lost_request_after_which_no_metadata_are_wanted_is_found_out(
 
 
 @pytest.mark.parametrize(
-    ("error", "ready_at", "found"),
+    ("error", "ready_at", "wanted", "found"),
     [
-        (NodeDisconnectedError("refused"), 101.0, 1),
-        (NodeDisconnectedError("refused"), math.inf, 0),
-        (ConcurrentTransactionsError(), 101.0, 0),
+        (NodeDisconnectedError("refused"), 101.0, Rpc.END, 1),
+        (NodeDisconnectedError("refused"), 101.0, None, 0),
+        (NodeDisconnectedError("refused"), math.inf, Rpc.END, 0),
+        (ConcurrentTransactionsError(), 101.0, Rpc.END, 0),
     ],
 )
 def test_a_coordinator_that_is_kept_out_of_reach_is_found_out(
-    error: KafkaError, ready_at: float, found: int
+    error: KafkaError, ready_at: float, wanted: Rpc | None, found: int
 ) -> None:
     key = CoordinatorKey(CoordinatorKind.TRANSACTION, "tx")
     manager = SimpleNamespace(is_busy=True, coordinator_error=error, transactional_id="tx")
-    session = SimpleNamespace(_in_flight=None, wanted=Rpc.END, _coordinators={key: 1})
+    session = SimpleNamespace(_in_flight=None, wanted=wanted, _coordinators={key: 1})
     engine: Any = SimpleNamespace(
         transactions=SimpleNamespace(manager=manager, _coordinator_session=session),
         client=SimpleNamespace(
