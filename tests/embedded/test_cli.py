@@ -297,8 +297,10 @@ async def test_first_signal_delivers_what_was_accepted_and_resume_goes_on(
     os.mkfifo(pipe)
     writer = os.open(pipe, os.O_RDWR)
     arguments = ("load", "rows.csv", "-t", "t", "--json", "--quiet", *bootstrap(brokers))
+    # `nohup make test` ignores SIGHUP, and children inherit that.
+    default = partial(signal.signal, number, signal.SIG_DFL)
     try:
-        async with command(*arguments, cwd=tmp_path) as running:
+        async with command(*arguments, cwd=tmp_path, preexec_fn=default) as running:
             os.write(writer, b"id\n" + b"".join(b"%d\n" % n for n in range(1, 101)) + b"half")
             await until(lambda: records_in_logs(brokers) == 100)
             running.signal(number)

@@ -129,9 +129,8 @@ OWN = (
     Defect(
         "keep a metadata request that has failed",
         "core/metadata/metadata.py",
-        '"""Handle a request that failed or could not be sent; back off before the next one."""\n'
-        "        self._fetch = None\n",
-        '"""Handle a request that failed or could not be sent; back off before the next one."""\n',
+        "        self._fetch = None\n        self._last_failure = error\n",
+        "        self._last_failure = error\n",
     ),
     Defect(
         "keep the first of a topic's logs",
