@@ -118,6 +118,7 @@ ASAN_TESTS := tests/unit/records $(addprefix tests/unit/runtime/,send delivery b
 ASAN_RUN    = PYTHONPATH=$(ASAN) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
 	LD_PRELOAD=$$(gcc -print-file-name=libasan.so)
 asan: $(STAMP) ## Run the tests of the native code under AddressSanitizer (needs gcc)
+	rm -rf $(ASAN)
 	CC=gcc CFLAGS="-fsanitize=address -fno-omit-frame-pointer -g -O1" LDFLAGS=-fsanitize=address \
 		$(BIN)/python setup.py -q build --build-base build/asan-base --build-lib $(ASAN)
 	$(ASAN_RUN) $(BIN)/python -P -c 'import aioproducer.runtime.send._fast_path as path; assert "$(ASAN)" in path.__file__'
