@@ -1,10 +1,12 @@
 """The producer for synchronous callers: one event loop in a separate daemon thread.
 
-from aioproducer.blocking import Producer
+Example:
 
-with Producer(bootstrap_servers="localhost:9092") as producer:
-    handle = producer.send("orders", b"value", key=b"key")
-    print(handle.result(timeout=10).offset)
+    from aioproducer.blocking import Producer
+
+    with Producer(bootstrap_servers="localhost:9092") as producer:
+        handle = producer.send("orders", b"value", key=b"key")
+        print(handle.result(timeout=10).offset)
 """
 
 from aioproducer.blocking.handle import DeliveryHandle

@@ -1,11 +1,13 @@
 """Groups of options: dataclasses that commands take as one argument each.
 
-@dataclass(frozen=True, kw_only=True)
-class Connection:
-    server: Annotated[str, typer.Option("--server", help="...")] = "localhost"
+Example:
 
-@grouped
-def command(topic: Topic, connection: Connection) -> int: ...
+    @dataclass(frozen=True, kw_only=True)
+    class Connection:
+        server: Annotated[str, typer.Option("--server", help="...")] = "localhost"
+
+    @grouped
+    def command(topic: Topic, connection: Connection) -> int: ...
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """The lifecycle of a producer: from `start()` to `close()`, and which calls are allowed when.
 
-new --start()--> running --close()--> closed
- \\-- start() raises --> closed
+States:
+
+    new --start()--> running --close()--> closed
+     \\-- start() raises --> closed
 """
 
 from __future__ import annotations

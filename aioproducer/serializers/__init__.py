@@ -1,9 +1,11 @@
 """Serializers: what turns keys and values into bytes.
 
-protocol     what a serializer is                json_text    JSON
-calling      how the producer calls it           models       Pydantic's models
-primitives   bytes, text, numbers, UUIDs         threads      blocking ones, in a thread
-registry/    Avro, JSON Schema, Protobuf with a schema registry
+Modules:
+
+    protocol     what a serializer is                json_text    JSON
+    calling      how the producer calls it           models       Pydantic's models
+    primitives   bytes, text, numbers, UUIDs         threads      blocking ones, in a thread
+    registry/    Avro, JSON Schema, Protobuf with a schema registry
 """
 
 from __future__ import annotations

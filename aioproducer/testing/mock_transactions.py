@@ -1,6 +1,8 @@
 """The transactions of a `MockProducer`.
 
-new --init--> ready --begin--> begun --commit, abort--> ready
+States:
+
+    new --init--> ready --begin--> begun --commit, abort--> ready
 """
 
 from __future__ import annotations

@@ -578,8 +578,8 @@ MUTANTS = (
     Mutant(
         "ask for no metadata after a request without a response",
         "core/sending/sender.py",
-        "        self._metadata.request_update(now)\n        if isinstance(error, ProtocolError)",
-        "        if isinstance(error, ProtocolError)",
+        "        self._metadata.request_update(now)\n        error = as_lost_connection(error)",
+        "        error = as_lost_connection(error)",
     ),
     Mutant(
         "repeat a refused batch without a pause",

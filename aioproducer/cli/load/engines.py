@@ -1,9 +1,11 @@
 """The choice of a load's engine: this process, or Spark.
 
-a load that only one of them can do    that one
-folders, patterns, other file systems  Spark
-large inputs that Spark can divide     Spark: it takes some ten seconds to start
-everything else                        this process
+The engine of a load:
+
+    a load that only one of them can do    that one
+    folders, patterns, other file systems  Spark
+    large inputs that Spark can divide     Spark: it takes some ten seconds to start
+    everything else                        this process
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from itertools import starmap
 from typing import Any, Final
 
 from aioproducer.compat.confluent._loop_side import LoopSide
@@ -71,19 +72,17 @@ class Clock:
             "rxmsgs": 0,
             "rxmsg_bytes": 0,
             "connected": producer is not None,
-            "brokers": {
-                f"{each.host}:{each.port}/{node}": _broker(node, each)
-                for node, each in brokers.items()
-            },
+            "brokers": {each["name"]: each for each in starmap(_broker, brokers.items())},
             "topics": {},
         }
 
 
 def _broker(node: int, broker: BrokerStatistics) -> dict[str, Any]:
+    address = f"{broker.host}:{broker.port}"
     return {
-        "name": f"{broker.host}:{broker.port}/{node}",
+        "name": f"{address}/{node}",
         "nodeid": node,
-        "nodename": f"{broker.host}:{broker.port}",
+        "nodename": address,
         "state": "UP" if broker.state == "ready" else "DOWN",
         "waitresp_cnt": broker.in_flight,
         "tx": broker.requests,

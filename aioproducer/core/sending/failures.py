@@ -1,4 +1,4 @@
-"""Errors of failed batches: their messages and the context added to them."""
+"""Errors of failed batches and requests: their messages and the context added to them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,29 @@ from aioproducer.errors import (
     BatchRefusedError,
     DeliveryTimeoutError,
     KafkaError,
+    NodeDisconnectedError,
     OutOfOrderSequenceNumberError,
+    ProtocolError,
 )
 from aioproducer.errors.advice import joined
 
 if TYPE_CHECKING:
     from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.core.sending.reasons import Wait
+
+
+def as_lost_connection(error: KafkaError) -> KafkaError:
+    """Return invalid bytes from a peer as a lost connection, another error as it is.
+
+    A request did not cause them, and may succeed on another connection.
+    """
+    if not isinstance(error, ProtocolError):
+        return error
+    lost = NodeDisconnectedError(
+        f"connection dropped: {error.message}", node_id=error.node_id, advice=error.advice
+    )
+    lost.__cause__ = error
+    return lost
 
 
 def expiry_of(

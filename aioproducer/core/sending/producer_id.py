@@ -21,11 +21,10 @@ from aioproducer.core.sending.actions import (
     RequestIdentity,
     recheck_at,
 )
+from aioproducer.core.sending.failures import as_lost_connection
 from aioproducer.errors import (
     AuthorizationError,
     KafkaError,
-    NodeDisconnectedError,
-    ProtocolError,
     UnsupportedVersionError,
 )
 
@@ -101,9 +100,7 @@ class ProducerIdRequests:
     def on_failure(self, error: KafkaError, now: float) -> IdentityFailure:
         """Handle a failed request, which may not have been sent."""
         self.in_flight = self._outdated = False
-        if isinstance(error, ProtocolError):
-            # An invalid response does not show whether the broker gives producer ids.
-            error = NodeDisconnectedError(f"connection dropped: {error}")
+        error = as_lost_connection(error)
         if isinstance(error, UnsupportedVersionError) and self._sequencer.disable_idempotence():
             self.failures, self.last_error = 0, None
             return IdentityFailure.NOT_NEEDED

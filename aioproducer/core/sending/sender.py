@@ -30,6 +30,7 @@ from aioproducer.core.sending.acknowledged import (
 )
 from aioproducer.core.sending.actions import Action, Connect, Dispatch, NodeView
 from aioproducer.core.sending.failures import (
+    as_lost_connection,
     expiry_of,
     failure_outcome,
     no_longer_retried,
@@ -59,7 +60,6 @@ from aioproducer.errors import (
     ConcurrentTransactionsError,
     KafkaError,
     NodeDisconnectedError,
-    ProtocolError,
     error_for_code,
     error_from_code,
 )
@@ -300,9 +300,7 @@ class Sender:
     ) -> None:
         """Handle a request without a response (disconnect, timeout, garbage): outcome unknown."""
         self._metadata.request_update(now)
-        if isinstance(error, ProtocolError):
-            # The peer sent an invalid response; the records did not cause it.
-            error = NodeDisconnectedError(f"connection dropped: {error}")
+        error = as_lost_connection(error)
         # As in `poll`: an expired batch gets DeliveryTimeoutError even if the request timed out.
         self._expire(now)
         for batch in batches:

@@ -248,14 +248,14 @@ class RecordAppender:
         """
         transaction_number = self._transaction_number()
         topic, key, value, headers, partition, timestamp_ms = parts
-        if partition is not None:
-            partition = partition_index(partition, topic)
         if early and self.early is not None and self.early.takes(topic):
             record = self.early.record(parts)
             delivery = self._try_append_early(self.early, record)
             if delivery is None:
                 raise self._full(topic)
             return delivery
+        if partition is not None:
+            partition = partition_index(partition, topic)
         try:
             meta = self._metadata_nowait(topic, partition)
             record = self._check.record(meta, key, value, headers, partition, timestamp_ms)

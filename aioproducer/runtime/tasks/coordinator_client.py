@@ -19,6 +19,7 @@ from typing import TypeVar
 from aioproducer._checks.event_loop import running_loop
 from aioproducer._util.gather import together
 from aioproducer.config import ProducerConfig
+from aioproducer.core.sending.failures import as_lost_connection
 from aioproducer.core.transactions import coordinator_queries
 from aioproducer.core.transactions.coordinator_queries import CoordinatorQuery
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
@@ -273,7 +274,7 @@ class CoordinatorClient:
         try:
             answer = await self._client.send(node_id, request, timeout_s=timeout_s, now=now)
         except ProtocolError as error:
-            raise _as_lost(error) from error
+            raise as_lost_connection(error) from error
         if answer is None:
             raise NodeDisconnectedError("no answer", node_id=node_id)
         return answer
@@ -294,7 +295,7 @@ class CoordinatorClient:
             errors = [error for error in failures.values() if error is not None]
             are_new = all(error is not before.get(node) for node, error in failures.items())
             if errors and len(errors) == len(failures) and (node_id is None or are_new):
-                raise min(map(_as_lost, errors), key=lambda error: error.retriable)
+                raise min(map(as_lost_connection, errors), key=lambda error: error.retriable)
             if node_id is not None:
                 client.maybe_connect(node_id, now)
             await self._event(min(client.next_chance_at(now) - now, _RECHECK_S))
@@ -309,7 +310,7 @@ class CoordinatorClient:
             client.maybe_connect(node_id, now)
             failure = client.connection_failures(node_id)
             if failure is not None and client.state(node_id) is NodeState.BACKING_OFF:
-                raise _as_lost(failure)
+                raise as_lost_connection(failure)
             await self._event(min(client.ready_at(node_id, now) - now, _RECHECK_S))
 
     async def _event(self, at_most_s: float) -> None:
@@ -324,12 +325,3 @@ class CoordinatorClient:
         if nodes != self._nodes:
             self._nodes = nodes
             self._client.set_nodes(nodes)
-
-
-def _as_lost(error: KafkaError) -> KafkaError:
-    """Return invalid bytes from a peer as a lost connection, as the producer treats them."""
-    if not isinstance(error, ProtocolError):
-        return error
-    lost = NodeDisconnectedError(f"connection dropped: {error.message}", node_id=error.node_id)
-    lost.__cause__ = error
-    return lost

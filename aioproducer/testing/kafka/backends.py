@@ -1,8 +1,10 @@
 """Chooses what kind of real Kafka this machine can offer to tests.
 
-AIOPRODUCER_TEST_BOOTSTRAP   host:port[,host:port] of a cluster to use as it is
-AIOPRODUCER_TEST_BACKEND     jvm or docker, instead of finding out
-AIOPRODUCER_TEST_KAFKA       the version of Kafka, instead of the default
+Variables that decide instead:
+
+    AIOPRODUCER_TEST_BOOTSTRAP   host:port[,host:port] of a cluster to use as it is
+    AIOPRODUCER_TEST_BACKEND     jvm or docker, instead of finding out
+    AIOPRODUCER_TEST_KAFKA       the version of Kafka, instead of the default
 """
 
 from __future__ import annotations
