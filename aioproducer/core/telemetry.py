@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 DEFAULT_INTERVAL_S = 300.0
 """Interval while no broker has set one (Java: `DEFAULT_PUSH_INTERVAL_MS`)."""
 
-_SHORTEST_INTERVAL_S = 0.1
-"""Shortest interval of brokers (Kafka: `ClientMetricsConfigs.MIN_INTERVAL_MS`)."""
+_SHORTEST_INTERVAL_S, _LONGEST_INTERVAL_S = 0.1, 3600.0
+"""Limits of brokers (Kafka: `ClientMetricsConfigs.MIN_INTERVAL_MS`, `MAX_INTERVAL_MS`)."""
 _MOST_PREFIXES = 1_000
 _SHARE_OF_TIME = 0.05
 """A push that takes long to prepare is followed by a pause that is as much longer."""
@@ -200,7 +200,9 @@ class Telemetry:
 
 
 def _interval_s(given_ms: int) -> float:
-    return max(given_ms / 1000, _SHORTEST_INTERVAL_S) if given_ms > 0 else DEFAULT_INTERVAL_S
+    if given_ms <= 0:
+        return DEFAULT_INTERVAL_S
+    return min(max(given_ms / 1000, _SHORTEST_INTERVAL_S), _LONGEST_INTERVAL_S)
 
 
 class PointLedger:

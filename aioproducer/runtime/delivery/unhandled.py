@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from aioproducer._util import log
 from aioproducer.core.batching.batch import ProducerBatch, name_of
 from aioproducer.core.stats import ProducerStats
-from aioproducer.errors import KafkaError
+from aioproducer.errors import KafkaError, TransactionAbortedError
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class UnretrievedFailures:
 
     def report_soon(self, where: TopicPartition, unseen: int, of: int, error: KafkaError) -> None:
         """Report `unseen` failures among `of` records in the loop; callable in any thread."""
+        if isinstance(error, TransactionAbortedError):
+            return  # the application has asked for that, or gets the cause from its transaction
         report = (where, unseen, of, error)
         try:
             self._loop.call_soon_threadsafe(self._report, *report)

@@ -94,6 +94,10 @@ def test_a_broker_cannot_keep_the_client_busy_with_pushes():
     assert subscribed(*["a"] * 500).subscription.prefixes == ("a",)
 
 
+def test_a_broker_cannot_end_the_pushes_with_a_long_interval():
+    assert subscribed(interval_ms=2**31 - 1).subscription.interval == 3600
+
+
 @pytest.mark.parametrize("took_s", [0.5, 0.002])
 def test_pushes_are_prepared_in_a_twentieth_of_the_time(took_s: float):
     telemetry = subscribed(interval_ms=1)

@@ -14,7 +14,7 @@ from support.stage import Stage, play
 
 from aioproducer import TopicPartition
 from aioproducer.core.stats import ProducerStats
-from aioproducer.errors import KafkaError, RecordsFailedError
+from aioproducer.errors import KafkaError, RecordsFailedError, TransactionAbortedError
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.runtime.delivery.unhandled import UnretrievedFailures
 from aioproducer.wire.api_keys import ApiKey
@@ -445,3 +445,25 @@ def test_no_error_is_kept_after_it_was_logged(caplog: pytest.LogCaptureFixture) 
 
     with caplog.at_level(logging.CRITICAL, logger="aioproducer"):  # a log record keeps it, too
         play(act)
+
+
+def test_records_that_an_abort_drops_are_not_reported(caplog: pytest.LogCaptureFixture) -> None:
+    reported: list[tuple[TopicPartition, int, KafkaError]] = []
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.begin_transaction()
+            delivery = await producer.send("t", b"v")
+            await producer.send("t", b"v")
+            await producer.abort_transaction()
+            assert isinstance(delivery.exception(), TransactionAbortedError)
+            await collected()
+
+    play(
+        act,
+        transactional_id="txn",
+        linger_ms=1000,
+        on_delivery_error=lambda *report: reported.append(report),
+    )
+    assert lines(caplog) == []
+    assert reported == []
