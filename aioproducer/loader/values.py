@@ -34,6 +34,8 @@ def to_bytes(value: Any) -> bytes | None:
         return encode_text(value)
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return json.dumps(value).encode()  # as Java and Spark write it; JSON's null is another key
     if is_no_time(value):
         return None
     return encode_text(_plain(value) if isinstance(value, _PLAIN) else to_json(value))

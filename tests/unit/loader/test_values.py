@@ -69,6 +69,16 @@ def test_json_of_what_json_has_not() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(math.nan, b"NaN"), (math.inf, b"Infinity"), (-math.inf, b"-Infinity"), (1.5, b"1.5")],
+)
+def test_a_float_that_json_has_not_is_the_text_that_spark_casts_it_to(
+    value: float, text: bytes
+) -> None:
+    assert to_bytes(value) == text
+
+
 def test_value_without_json_form_is_refused() -> None:
     with pytest.raises(ValueError, match="type object has no JSON form"):
         to_json({"a": object()})
