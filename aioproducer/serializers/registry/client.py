@@ -72,8 +72,8 @@ class SchemaRegistry:
     context manager around them, or call `close()`.
 
     Args:
-        url: where it listens, several separated by commas or as a sequence; credentials in it count
-            as `basic_auth`.
+        url: where it listens, several separated by commas or as a sequence; without `basic_auth`,
+            credentials in one are for this one and for those without any.
         basic_auth: user and password.
         bearer_token: a token, or a (maybe asynchronous) function that gives one per request.
         ssl_context: for `https:`, with client certificates if need be; the system's authorities
@@ -117,7 +117,7 @@ class SchemaRegistry:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         check_login(basic_auth, bearer_token)
-        urls, basic_auth = addresses(url, basic_auth)
+        urls, basic_auth, logins = addresses(url, basic_auth)
         if basic_auth is not None and bearer_token is not None:
             raise ConfigError("a schema registry takes basic_auth or bearer_token, not both")
         _at_least(1, request_timeout_ms=request_timeout_ms, cache_capacity=cache_capacity)
@@ -139,6 +139,7 @@ class SchemaRegistry:
             request_timeout_ms / 1000,
             retries,
             ExponentialBackoff(retry_backoff_ms / 1000, retry_backoff_max_ms / 1000),
+            logins,
         )
         self._urls = urls
         self._rng = random.Random()

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 _log = log.get("producer")
 
 TokenFunction = Callable[[], str | Awaitable[str]]
+Login = tuple[str, str]
+"""User and password."""
 """Gives the bearer token for one request."""
 
 _LARGEST_ANSWER: Final = 2 << 20
@@ -69,25 +71,28 @@ class RegistrySettings(Unpicklable):
         request_timeout: bounds one try.
         retries: tries after the first one; each address is tried once at least.
         backoff: the pause between tries.
+        logins: user and password of the addresses that have others than `basic_auth`.
     """
 
     urls: tuple[str, ...]
-    basic_auth: tuple[str, str] | None = field(default=None, repr=False)
+    basic_auth: Login | None = field(default=None, repr=False)
     bearer_token: str | TokenFunction | None = field(default=None, repr=False)
     ssl_context: ssl.SSLContext | None = None
     headers: dict[str, str] = field(default_factory=dict, repr=False)
     request_timeout: float = 10.0
     retries: int = 3
     backoff: ExponentialBackoff = field(default_factory=lambda: ExponentialBackoff(0.1, 2.0))
+    logins: dict[str, Login] = field(default_factory=dict, repr=False)
 
 
 @hides_arguments
 def addresses(
-    given: object, basic_auth: tuple[str, str] | None
-) -> tuple[tuple[str, ...], tuple[str, str] | None]:
-    """Return the registry's addresses without credentials, and the credentials."""
+    given: object, basic_auth: Login | None
+) -> tuple[tuple[str, ...], Login | None, dict[str, Login]]:
+    """Return the registry's addresses, the credentials, and those of single addresses."""
     texts = given.split(",") if isinstance(given, str) else given
-    urls = []
+    urls: list[str] = []
+    logins: dict[str, Login] = {}
     for text in texts if isinstance(texts, Iterable) else [texts]:
         if not isinstance(text, str):
             kind = type(text).__name__
@@ -95,13 +100,13 @@ def addresses(
                 f"a schema registry's url is a text, not {kind}", advice="give str(url)"
             )
         parts = _parts_of(text)
-        if parts.username is not None and basic_auth is None:
-            basic_auth = (unquote(parts.username), unquote(parts.password or ""))
         place = parts.netloc.rpartition("@")[2]
         urls.append(urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", "")))
+        if parts.username is not None and basic_auth is None:
+            logins[urls[-1]] = (unquote(parts.username), unquote(parts.password or ""))
     if not urls:
         raise ConfigError("a schema registry needs at least one url")
-    return tuple(urls), basic_auth
+    return tuple(urls), next(iter(logins.values()), basic_auth), logins
 
 
 def _parts_of(text: str) -> SplitResult:
@@ -182,7 +187,7 @@ class RegistryConnection:
             url = settings.urls[(self._first + attempt) % len(settings.urls)]
             wait = 0.0
             try:
-                status, answer, headers = await self._ask(method, url + path, body, sent)
+                status, answer, headers = await self._ask(method, url, path, body, sent)
             except (self._httpx.RequestError, TimeoutError) as error:
                 failure = self._failure(what, url, error, sent)
                 if not failure.retriable:
@@ -222,18 +227,19 @@ class RegistryConnection:
         return failure
 
     async def _ask(
-        self, method: str, url: str, body: dict[str, Any] | None, sent: list[str]
+        self, method: str, url: str, path: str, body: dict[str, Any] | None, sent: list[str]
     ) -> tuple[int, bytes, Mapping[str, str]]:
         """Return status, body and headers; `sent` gets what errors must not quote."""
         client = await self._open()
         async with asyncio.timeout(self._settings.request_timeout):
-            headers = await self._headers()
-            sent[:] = self._secrets_in(headers)
+            login = self._settings.logins.get(url, self._settings.basic_auth)
+            headers = await self._headers(login)
+            sent[:] = _secrets_in(headers, login)
             try:
                 status, answer, received = await exchange(
                     client,
                     method,
-                    url,
+                    url + path,
                     headers=headers,
                     content=None if body is None else json.dumps(body).encode(),
                     longest=_LARGEST_ANSWER,
@@ -246,13 +252,6 @@ class RegistryConnection:
             text = without_secrets(answer.decode("utf-8", "replace"), sent)
             answer = text.encode()
         return status, answer, received
-
-    def _secrets_in(self, headers: Mapping[str, str]) -> list[str]:
-        """Return what a refusal must not quote of a request."""
-        sent = [value for name, value in headers.items() if _SECRET_HEADER.search(name)]
-        sent += [value.partition(" ")[2] for value in sent]
-        pair = self._settings.basic_auth
-        return sent if pair is None else [*sent, pair[1]]
 
     async def _open(self) -> httpx.AsyncClient:
         if self._client is not None:
@@ -271,7 +270,7 @@ class RegistryConnection:
             )
         return self._client
 
-    async def _headers(self) -> dict[str, str]:
+    async def _headers(self, login: Login | None) -> dict[str, str]:
         settings = self._settings
         headers = {"Accept": f"{_MEDIA_TYPE}, application/json", "Content-Type": _MEDIA_TYPE}
         # Confluent's registry leaves newer fields out of its answers without this.
@@ -295,10 +294,17 @@ class RegistryConnection:
                     advice="strip line ends and blanks from what bearer_token gives",
                 )
             headers["Authorization"] = f"Bearer {token}"
-        elif settings.basic_auth is not None:
-            pair = ":".join(settings.basic_auth).encode()
+        elif login is not None:
+            pair = ":".join(login).encode()
             headers["Authorization"] = f"Basic {base64.b64encode(pair).decode('ascii')}"
         return headers
+
+
+def _secrets_in(headers: Mapping[str, str], login: Login | None) -> list[str]:
+    """Return what a refusal must not quote of a request."""
+    sent = [value for name, value in headers.items() if _SECRET_HEADER.search(name)]
+    sent += [value.partition(" ")[2] for value in sent]
+    return sent if login is None else [*sent, login[1]]
 
 
 def is_header_value(given: object) -> bool:

@@ -40,11 +40,13 @@ class Linked:
     Attributes:
         content: the schema.
         documents: it and all others, by their URIs.
+        inner: the schemas within them that have an id, by their URIs.
         originals: the original text of each reference.
     """
 
     content: Any
     documents: dict[str, Any]
+    inner: dict[str, Any]
     originals: dict[str, str]
 
 
@@ -75,7 +77,8 @@ def linked(schema: Schema, referenced: Mapping[Place, Schema]) -> Linked:
         for uri, new in each.ids.items():
             uris.places.setdefault(uri, {})[each] = new
     documents = {each.uri: each.rewritten() for each in (main, *others)}
-    return Linked(documents[main.uri], documents, uris.originals)
+    inner = {uri: each for document in (main, *others) for uri, each in document.inner.items()}
+    return Linked(documents[main.uri], documents, inner, uris.originals)
 
 
 class _Uris:
@@ -122,6 +125,8 @@ class _Document:
         """What its relative references are resolved against; None until that is known."""
         self.ids: dict[str, str] = {}
         """The new URI of each resource in it, by the URI it has there."""
+        self.inner: dict[str, Any] = {}
+        """The rewritten content of each resource in it, by its new URI."""
         self.named: dict[str, _Document] = {}
         """What its references mean."""
         self._named_from: dict[str, dict[str, _Document]] = {}
@@ -170,6 +175,7 @@ class _Document:
                 self._uris.originals[made[name]] = each
             elif name == self._id and isinstance(each, str) and not each.startswith("#"):
                 made[name] = self.ids.get(base, each)
+                self.inner[made[name]] = made
             else:
                 made[name] = self._rewrite(each, name, base)
         return made

@@ -184,6 +184,12 @@ def _validator(schema: Schema, referenced: Mapping[Place, Schema]) -> tuple[Any,
             (uri, Resource.from_contents(each, default_specification=DRAFT7))
             for uri, each in found.documents.items()
         ).crawl()
+        # Drafts before 2019-09 have no `$defs`, in which Java's validator finds schemas as well.
+        known = known.with_resources(
+            (uri, DRAFT7.create_resource(each))
+            for uri, each in found.inner.items()
+            if uri not in known
+        )
     return with_bounded_patterns(kind)(found.content, registry=known), found.originals
 
 

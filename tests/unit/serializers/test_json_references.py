@@ -155,6 +155,18 @@ async def test_two_versions_of_a_schema_have_one_id(stub: StubSchemaRegistry) ->
     assert not await accepts(stub, {"old": {"n": "x"}})
 
 
+@pytest.mark.parametrize("place", ["$defs", "definitions", "parts"])
+@pytest.mark.parametrize("root", [{}, {"$id": BASE + "order.json"}])
+async def test_an_inner_id_is_found_wherever_it_is_in_a_schema_without_a_dialect(
+    stub: StubSchemaRegistry, place: str, root: dict[str, str]
+) -> None:
+    inner = {"$id": BASE + "part.json", **field("#/definitions/whole")}
+    inner["definitions"] = {"whole": {"type": "integer"}}
+    registered(stub, "orders-value", field(BASE + "part.json", **root, **{place: {"p": inner}}))
+    assert await accepts(stub, {"n": {"n": 1}})
+    assert not await accepts(stub, {"n": {"n": "x"}})
+
+
 async def test_an_inner_id_is_the_base_of_what_is_within(stub: StubSchemaRegistry) -> None:
     registered(stub, "part", {"type": "integer"})
     schema = {

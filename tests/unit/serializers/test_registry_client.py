@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import gc
 import gzip
@@ -346,6 +347,34 @@ async def test_credentials_are_sent_and_never_shown() -> None:
     assert "credentials" in str(caught.value)
     for text in (repr(registry), str(caught.value), repr(caught.value), repr(vars(registry))):
         assert "cret" not in text
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        (None, {"a": ("me", "1"), "b": ("you", "2"), "c": ("me", "1")}),
+        (("all", "3"), dict.fromkeys("abc", ("all", "3"))),
+    ],
+)
+async def test_credentials_in_an_address_are_sent_to_it_alone_if_others_have_theirs(
+    given: tuple[str, str] | None, sent: dict[str, tuple[str, str]]
+) -> None:
+    seen = {}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        kind, _, login = request.headers["authorization"].partition(" ")
+        assert kind == "Basic"
+        seen[request.url.host] = tuple(base64.b64decode(login).decode().split(":"))
+        return httpx.Response(503)
+
+    urls = "https://me:1@a,https://you:2@b,https://c"
+    transport = httpx.MockTransport(answer)
+    async with SchemaRegistry(
+        urls, basic_auth=given, transport=transport, retry_backoff_ms=1
+    ) as registry:
+        with pytest.raises(SchemaRegistryError):
+            await registry.schema(1)
+    assert seen == sent
 
 
 async def test_an_error_quotes_no_token_although_another_request_has_a_newer_one() -> None:

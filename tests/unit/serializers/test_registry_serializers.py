@@ -751,8 +751,8 @@ async def test_json_schemas_may_refer_to_others_but_fetch_none(
     lonely = JsonSchemaSerializer(registry, outside, auto_register=True)
     with pytest.raises(SerializationError, match=r"refers to 'http://127\.0\.0\.1:1/part\.json'"):
         await made(lonely, {"n": 1})
-    # Draft 7, which is the default, finds no schemas in `$defs` by their `$id`.
-    hidden = {"$defs": {"n": {"$id": "n.json"}}, "properties": {"n": {"$ref": "n.json"}}}
+    # What is data has no schemas.
+    hidden = {"examples": [{"$id": "n.json"}], "properties": {"n": {"$ref": "n.json"}}}
     hiding = JsonSchemaSerializer(registry, hidden, auto_register=True)
     with pytest.raises(SerializationError, match=r"refers to 'n\.json', unknown"):
         await made(hiding, {"n": 1})
