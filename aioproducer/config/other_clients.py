@@ -19,6 +19,10 @@ _SERIALIZERS: Final = (
 )
 _INSIDES: Final = "it tunes the insides of another client"
 
+_TRUE: Final = ("true", "t", "1")
+_FALSE: Final = ("false", "f", "0")
+"""As librdkafka writes them."""
+
 _NAMES_WITHOUT_EFFECT: Final = {
     _CONSUMERS: """
         auto.commit.enable auto.commit.interval.ms auto.offset.reset check.crcs
@@ -201,7 +205,7 @@ _REFUSED: Final[dict[str, Refused]] = {
     "enable.gapless.guarantee": Refused(
         "a batch that fails does not end the producer",
         "set `transactional_id` and send what belongs together in a transaction",
-        ("false",),
+        _FALSE,
     ),
     "interceptors plugin.library.paths": Refused(
         "native plugins are not loaded", "pass objects as `interceptor_classes`"
@@ -212,7 +216,7 @@ _REFUSED: Final[dict[str, Refused]] = {
     "kafka_client": Refused("the network client cannot be replaced", _DIALER),
     "socket_options": Refused("options of sockets are fixed", _DIALER),
     "enable.ssl.certificate.verification": Refused(
-        "brokers' certificates are always verified", _OWN_CONTEXT, ("true",)
+        "brokers' certificates are always verified", _OWN_CONTEXT, _TRUE
     ),
     "security.providers ssl_ca ssl.certificate.verify_cb ssl_certificate ssl.crl.location "
     "ssl_crlfile ssl.curves.list ssl.engine.id ssl.engine.location ssl_key ssl.provider "
@@ -235,7 +239,7 @@ _REFUSED: Final[dict[str, Refused]] = {
     "enable.sasl.oauthbearer.unsecure.jwt": Refused(
         "unsigned tokens are configured as in Java",
         "set `unsecuredLoginStringClaim_sub` in `sasl_jaas_config`",
-        ("false",),
+        _FALSE,
     ),
     "sasl.oauthbearer.assertion.private.key.pem": Refused(
         "the key that signs assertions is read from a file",

@@ -14,15 +14,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
-
+from aioproducer._checks.extras import required
 from aioproducer.errors import IllegalStateError
 from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
 from aioproducer.spark.task import abort, commit, spare_collector, write_task
+
+with required(__name__, "spark"):
+    from pyspark.sql.datasource import (
+        DataSourceArrowWriter,
+        DataSourceStreamArrowWriter,
+        WriterCommitMessage,
+    )
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,7 +42,11 @@ OTHERS = (
 
 def reported(statement: str) -> str:
     """The last line of what Python says of a statement where no extra is installed."""
-    code = WITHOUT.format(names=OTHERS) + statement
+    return run(WITHOUT.format(names=OTHERS) + statement)
+
+
+def run(code: str) -> str:
+    """The last line of what Python says of a program."""
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     last = (done.stderr.strip() or "nothing").splitlines()[-1]
@@ -84,3 +89,28 @@ def test_everything_else_is_imported_without_any_extra() -> None:
     modules = "aioproducer, aioproducer.blocking, aioproducer.compat.aiokafka, aioproducer.loader"
     modules += ", aioproducer.serializers, aioproducer.spark, aioproducer.testing"
     assert reported(f"import {modules}") == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("content", "module", "reason"),
+    [
+        ("sql/__init__.py", "aioproducer.spark.source", "No module named 'pyspark.sql.datasource'"),
+        (
+            "sql/datasource.py",
+            "aioproducer.spark.writers",
+            "cannot import name 'DataSourceArrowWriter' from 'pyspark.sql.datasource'",
+        ),
+    ],
+)
+def test_the_error_of_an_older_package_asks_for_a_newer_one(
+    tmp_path: Path, content: str, module: str, reason: str
+) -> None:
+    file = tmp_path / "pyspark" / content
+    file.parent.mkdir(parents=True)
+    for each in (tmp_path / "pyspark" / "__init__.py", file.with_name("__init__.py"), file):
+        each.touch()
+    last = run(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import {module}")
+    beginning = (
+        f"Error: {module} needs a newer version of pyspark: pip install 'aioproducer[spark]'"
+    )
+    assert f"{beginning} ({reason}" in last

@@ -381,6 +381,8 @@ def test_values_that_ask_for_what_is_done_anyway_are_accepted(
         with pytest.raises(ConfigError, match=re.escape(name)):
             read({name: "something else"})
     assert read({"enable.ssl.certificate.verification": True}, as_text=False) == {}
+    assert read({"enable.ssl.certificate.verification": 1}, as_text=False) == {}
+    assert read({"enable.gapless.guarantee": "f"}) == {}
     with pytest.raises(ConfigError, match=r"always verified.*ssl_context"):
         read({"enable.ssl.certificate.verification": False}, as_text=False)
     assert caplog.records == []
