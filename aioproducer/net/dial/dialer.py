@@ -149,7 +149,11 @@ class TcpDialer:
         unique = list(dict.fromkeys(addresses))
         if not canonical:
             return unique
-        return [address._replace(canonical_name=await self._name_of(address)) for address in unique]
+        names = await asyncio.gather(*map(self._name_of, unique))
+        return [
+            address._replace(canonical_name=name)
+            for address, name in zip(unique, names, strict=True)
+        ]
 
     async def _name_of(self, address: Address) -> str:
         """Return the name of an address, or the address, as Java does, without a usable name."""

@@ -18,7 +18,7 @@ from aioproducer.errors.advice import ADVICE
 from aioproducer.net.dial.dialer import Address, Dialer
 from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.net.security.tls import TlsContexts
-from aioproducer.net.security.tls_failures import not_tls, tls_error_of
+from aioproducer.net.security.tls_failures import is_damage, not_tls, tls_error_of
 from aioproducer.wire.framing import encode_request, frame_size, peek_correlation_id
 from aioproducer.wire.messages.api_versions import ApiVersionsRequest
 
@@ -74,6 +74,8 @@ async def _encrypt(
         refused = tls_error_of(error, server_hostname)
         if refused is not None:
             raise RefusedDialError(refused) from error
+        if is_damage(error):
+            raise
         raise _ClosedByPeerError(_CLOSED_BY_PEER) from error
     except (TypeError, NotImplementedError) as error:
         raise OSError(f"the stream the dialer opened takes no TLS: {error}") from error

@@ -1,7 +1,7 @@
 """Errors of failed TLS handshakes, with advice.
 
 A refusal (certificate, host name, protocol) is final: a retry would be refused again. A closed
-connection is retriable.
+connection is retriable, and so are bytes that were damaged on the way.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ def tls_error_of(error: BaseException | None, host: str) -> TlsError | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return _untrusted(error, host)
     reason = reason_of(error)
+    if is_damage(error):
+        return None
     if any(known in reason for known in _NOT_TLS):
         return not_tls(host)
     if "ALERT" in reason or reason == _UNRECOGNIZED:
@@ -84,6 +86,11 @@ def refusal_of(error: ssl.SSLCertVerificationError) -> str:
 def reason_of(error: ssl.SSLError) -> str:
     """Return OpenSSL's name of a failure; an error that Python code has made has none."""
     return getattr(error, "reason", None) or ""
+
+
+def is_damage(error: BaseException) -> bool:
+    """Return whether one side has found that a TLS record was changed on the way."""
+    return isinstance(error, ssl.SSLError) and "BAD_RECORD_MAC" in reason_of(error)
 
 
 def is_alert(error: ssl.SSLError) -> bool:

@@ -20,6 +20,9 @@ from aioproducer.net.security.tls import TlsContexts, TlsSettings
 from aioproducer.net.security.tls_dialer import TlsDialer
 from aioproducer.wire.api_keys import ApiKey
 
+_APPLICATION_DATA = 23
+"""The type of encrypted records in TLS 1.3."""
+
 
 async def reads_and_closes(peer: Peer) -> None:
     await peer.reader.read(1)
@@ -113,6 +116,41 @@ async def test_a_server_that_closes_and_is_no_broker_without_tls_may_be_dialed_a
         with pytest.raises(ConnectionError, match="closed during the TLS handshake"):
             await dialer(authority).connect(address, server_hostname="broker", limit=65536)
         assert server.accepted == 2
+
+
+async def test_bytes_that_are_damaged_in_the_handshake_are_no_refusal(
+    authority: Authority, tmp_path: Path
+) -> None:
+    context = authority.server_context(authority.issue("broker", "broker"), tmp_path)
+
+    async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(read, "127.0.0.1", 0, ssl=context) as server:
+
+        async def damages_what_is_encrypted(peer: Peer) -> None:
+            place = server.sockets[0].getsockname()
+            reader, writer = await asyncio.open_connection(*place)
+            try:
+                writer.write(await peer.reader.read(65536))  # ClientHello
+                while header := await reader.read(5):
+                    body = bytearray(await reader.readexactly(int.from_bytes(header[3:])))
+                    body[-1] ^= header[0] == _APPLICATION_DATA
+                    peer.raw(header + body)
+                    if header[0] == _APPLICATION_DATA:
+                        break
+                await peer.until_closed()
+            finally:
+                writer.close()
+                await writer.wait_closed()
+
+        async with HostileServer(damages_what_is_encrypted) as between:
+            address = Address(between.host, between.port)
+            with pytest.raises(ssl.SSLError, match="BAD_RECORD_MAC") as caught:
+                await dialer(authority).connect(address, server_hostname="broker", limit=65536)
+            await between.until_idle()
+    assert not isinstance(caught.value, RefusedDialError)
 
 
 class Writer:

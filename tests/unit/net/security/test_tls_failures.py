@@ -39,11 +39,13 @@ def refusal(error: BaseException) -> str:
         failure(kind=ssl.SSLEOFError, number=8),
         failure("UNEXPECTED_EOF_WHILE_READING", kind=ssl.SSLEOFError, number=8),
         failure(kind=ssl.SSLZeroReturnError, number=6),
+        failure("DECRYPTION_FAILED_OR_BAD_RECORD_MAC"),
+        failure("SSLV3_ALERT_BAD_RECORD_MAC"),
         ConnectionResetError(),
         None,
     ],
 )
-def test_a_connection_that_ends_in_the_handshake_is_no_refusal(
+def test_a_connection_that_ends_or_is_damaged_in_the_handshake_is_no_refusal(
     error: BaseException | None,
 ) -> None:
     assert tls_error_of(error, "kafka.example") is None
