@@ -92,6 +92,7 @@ class MockTransactions:
         """`init`, which waits for nothing here."""
         self._producer.raise_scripted("init")
         if self._is_ready:
+            self._check_not_failed()
             raise IllegalStateError("transactions are initialized already")
         self._is_ready = True
 
@@ -101,6 +102,7 @@ class MockTransactions:
         if not self._is_ready:
             raise IllegalStateError("call init_transactions() first")
         if self.is_begun:
+            self._check_not_failed()
             raise IllegalStateError("a transaction is open already")
         self.number += 1
         self.is_begun = True
@@ -110,8 +112,7 @@ class MockTransactions:
         """See `TransactionTask.check_send`."""
         if not self.is_begun or self._is_prepared:
             raise IllegalStateError("no transaction takes records", advice="begin one first")
-        if self._failure is not None:
-            raise self._abortable()
+        self._check_not_failed()
         return self.number
 
     async def send_offsets(
@@ -188,13 +189,12 @@ class MockTransactions:
         if not self.is_begun:
             raise IllegalStateError("no transaction is open")
         self._producer.complete_all()
-        if self._failure is not None:
-            raise self._abortable()
+        self._check_not_failed()
 
-    def _abortable(self) -> TransactionAbortableError:
-        error = TransactionAbortableError(f"a record has failed: {self._failure}")
-        error.__cause__ = self._failure
-        return error
+    def _check_not_failed(self) -> None:
+        if self._failure is not None:
+            error = TransactionAbortableError(f"a record has failed: {self._failure}")
+            raise error from self._failure
 
     def _abort(self) -> None:
         self._producer.drop_transaction()

@@ -332,6 +332,19 @@ async def test_a_transaction_does_not_commit_without_a_record_that_was_refused(
         assert values(producer.history) == [b"2"]
 
 
+async def test_a_failed_transaction_has_to_be_aborted_before_another_call() -> None:
+    async with MockProducer(transactional_id="tx", auto_complete=False) as producer:
+        await producer.begin_transaction()
+        delivery = await producer.send("t", b"1")
+        producer.error_next(KafkaError("late"))
+        assert delivery.exception() is not None
+        for call in (producer.begin_transaction, producer.init_transactions):
+            with pytest.raises(TransactionAbortableError, match="late"):
+                await call()
+        await producer.abort_transaction()
+        await producer.begin_transaction()
+
+
 async def test_a_refusal_outside_of_a_transaction_does_not_concern_the_next_one() -> None:
     async with MockProducer(transactional_id="x") as producer:
         producer.errors["send"] = BufferExhaustedError("full")
