@@ -91,6 +91,7 @@ class Evidence:
         refusals: When dials to each broker were refused.
         restarts: When a producer started over from its bootstrap servers.
         described: When brokers were asked for metadata, where topics are few.
+        failures: Why producers ended that no caller had closed.
     """
 
     config: ProducerConfig
@@ -116,6 +117,7 @@ class Evidence:
     refusals: Mapping[int, Sequence[float]] = field(default_factory=dict)
     restarts: Sequence[float] = ()
     described: Sequence[float] = ()
+    failures: Sequence[BaseException] = ()
 
     @property
     def counts(self) -> Counts:

@@ -22,7 +22,9 @@ from aioproducer.errors import (
     BufferExhaustedError,
     DeliveryTimeoutError,
     DuplicateSequenceNumberError,
+    IllegalStateError,
     InvalidRecordError,
+    KafkaError,
     MetadataTimeoutError,
 )
 from aioproducer.records.batch import DecodedRecord, read_batches
@@ -153,13 +155,16 @@ def the_right_records_are_blamed(e: Evidence) -> Iterator[str]:
 def order_costs_no_record(e: Evidence) -> Iterator[str]:
     """No record fails because a later one of its partition was written before it.
 
-    A topic created anew accepts a later one that was sent to the deleted topic by its name.
+    A topic created anew accepts a later one that was sent to the deleted topic by its name, and a
+    leader that has lost the producer's state accepts any.
     """
     if e.may_lose:
         return
     deleted = set() if e.writes_by_id else {log.where.topic for log in e.deleted_logs}
     for entry in e.ledger.entries:
         if entry.topic in deleted:
+            continue
+        if any(where.topic == entry.topic for where in e.cluster.forgetful):
             continue
         if entry.error is not None and _OUT_OF_ORDER in (entry.error.advice or ""):
             yield f"{entry.label}: was overtaken: {entry.error}"
@@ -481,6 +486,17 @@ def what_calls_return_is_true(e: Evidence) -> Iterator[str]:
     yield from e.ledger.false_reports
 
 
+def no_producer_fails_by_itself(e: Evidence) -> Iterator[str]:
+    """What ends a producer is an answer of a broker, not a state that does not fit its own."""
+    for failure in e.failures:
+        cause: BaseException | None = failure
+        while cause is not None:
+            if isinstance(cause, IllegalStateError) or not isinstance(cause, KafkaError):
+                yield f"a producer ended with {failure!r}, by {cause!r}"
+                break
+            cause = cause.__cause__
+
+
 def send_raises_what_it_documents(e: Evidence) -> Iterator[str]:
     """Whatever happens to the cluster, a call of `send` raises only `KafkaError`."""
     yield from e.ledger.undocumented
@@ -521,6 +537,7 @@ ORACLES = (
     pending_work_goes_on,
     healing_brings_deliveries,
     what_calls_return_is_true,
+    no_producer_fails_by_itself,
     send_raises_what_it_documents,
     nothing_surprising_is_raised,
 )

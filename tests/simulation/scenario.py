@@ -11,12 +11,13 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from aioproducer.records import murmur2_partition
 from aioproducer.testing.broker import ClusterSettings, TopicSpec
 from aioproducer.testing.security import ListenerSecurity
 from aioproducer.testing.world.cluster import ReplicationTiming
 from aioproducer.testing.world.faults import Shape
 from aioproducer.testing.world.spec import WorldSpec
-from aioproducer.types import Record
+from aioproducer.types import Record, TopicMetadata
 from aioproducer.wire.api_keys import ApiKey
 from simulation.transactions.plan import OUTPUT_TOPIC, Plan
 
@@ -53,6 +54,14 @@ _BY_ID = (13, 13)
 
 _MEANINGLESS = ("enable_idempotence", "retries")
 
+_SHARE_OF_SINGLE_RECORDS = 0.3
+_SHARE_OF_EARLY_STARTS = 0.12
+_SHARE_OF_REBOOTSTRAPS = 0.12
+_SHARE_OF_PARTITIONERS = 0.12
+_BOUNDS = ("buffer_max_records", "batch_max_records")
+_SINGLE_RECORDS: Mapping[str, Any] = {"compression_type": "none", "linger_ms": 0}
+"""With these a record that nothing precedes is sent within its call of `send`."""
+
 
 class Pause(NamedTuple):
     """A time in which no task sends.
@@ -85,6 +94,8 @@ class Scenario(WorldSpec):
         longest_turn_s: How long a turn of the event loop takes at most.
         session_ms: How long brokers accept a client's credentials; 0 if they ask for none.
         large_records: Whether some records are larger than what is copied into a request.
+        starts_early: Whether records are sent before the producer has metadata, if it has no
+            transactions.
     """
 
     tasks: int
@@ -100,6 +111,7 @@ class Scenario(WorldSpec):
     longest_turn_s: float = 0.0
     session_ms: int = 0
     large_records: bool = False
+    starts_early: bool = False
 
     @property
     def writes_by_id(self) -> bool:
@@ -189,6 +201,30 @@ def _with_large_records(scenario: Scenario) -> Scenario:
         "max_request_size": _ROOM_FOR_LARGE_RECORDS,
     }
     return replace(scenario, options={**scenario.options, **room}, large_records=True)
+
+
+def with_more_options(scenario: Scenario, rng: random.Random) -> Scenario:
+    """The scenario with options that only some of the runs without transactions have."""
+    options = dict(scenario.options)
+    if rng.random() < _SHARE_OF_SINGLE_RECORDS:
+        options = {name: value for name, value in options.items() if name not in _BOUNDS}
+        options |= _SINGLE_RECORDS
+    if rng.random() < _SHARE_OF_REBOOTSTRAPS:
+        options["metadata_recovery_rebootstrap_trigger_ms"] = rng.choice((1000, 4000))
+    if rng.random() < _SHARE_OF_PARTITIONERS:
+        options["partitioner"] = _choose_partition
+    return replace(scenario, options=options, starts_early=rng.random() < _SHARE_OF_EARLY_STARTS)
+
+
+def _choose_partition(
+    topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata
+) -> int | None:
+    """As the default partitioner for keys; of other records it leaves some to that."""
+    count = len(cluster.partitions)
+    if key is not None:
+        return murmur2_partition(key, count)
+    size = len(value or b"")
+    return size % count if size % 3 else None
 
 
 def with_plan(scenario: Scenario, plan: Plan, rng: random.Random) -> Scenario:

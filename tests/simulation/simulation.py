@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 from aioproducer.errors import BootstrapError, KafkaError
 from aioproducer.runtime.engine import ProducerEngine
+from aioproducer.testing.faults import FaultScript
 from aioproducer.testing.world.faults import Fault
 from aioproducer.testing.world.loop import BusyLoopError, StuckError, VirtualLoop
 from aioproducer.testing.world.producer import SimProducer
@@ -46,7 +47,13 @@ from simulation.faults import draw_schedule
 from simulation.ledger import Alarm, CallState, Entry, Ledger
 from simulation.liveness import LivenessWatch, recovery_bound
 from simulation.oracles import Violation, judge, recoveries
-from simulation.scenario import CHAOS_S, Scenario, draw_scenario, with_plan
+from simulation.scenario import (
+    CHAOS_S,
+    Scenario,
+    draw_scenario,
+    with_more_options,
+    with_plan,
+)
 from simulation.themes import LOST_ENDS, Theme, draw_theme, draw_transactional_theme
 from simulation.transactions.book import TransactionBook
 from simulation.transactions.cast import Cast
@@ -63,6 +70,8 @@ _MOST_TURNS, _MOST_TURNS_PER_INSTANT = 400_000, 2000
 """Of the loop: a run takes up to 15,000, and 80,000 with days of pauses; an instant up to 300."""
 
 _PROBES = 4
+_MOST_LOST, _LOST_FOR_S = 8, 2.0
+"""Requests for metadata that are lost while a producer starts, and records are sent already."""
 T = TypeVar("T")
 
 
@@ -174,6 +183,8 @@ class Simulation:
         themes = chance.of("theme" if plan is None else "transactional theme")
         theme = draw_theme(themes) if plan is None else draw_transactional_theme(themes, plan)
         theme = setup.theme or theme
+        if plan is None:
+            drawn = with_more_options(drawn, chance.of("more options"))
         if theme is not None:
             drawn = theme.applied_to(drawn)
         if plan is not None:
@@ -184,7 +195,9 @@ class Simulation:
         self.world: SimWorld = SimWorld(chance, loop, self.scenario)
         self.trace: Trace = self.world.trace
         shape, times = self.scenario.shape, self.scenario.fault_times
-        faults = draw_schedule(chance.of("faults"), shape, *times)
+        faults: list[Fault] = []
+        if theme is None or not theme.alone:
+            faults += draw_schedule(chance.of("faults"), shape, *times)
         if theme is not None:
             faults += theme.schedule(themes, shape, *times)
         if setup.unclean_elections:
@@ -304,6 +317,13 @@ class Simulation:
         """A user tries again: with a short `max_block_ms` a slow network can be too slow."""
         while True:
             producer = self.make_producer()
+            if self.scenario.starts_early:
+                lost = self.chance.of("lost metadata").randint(1, _MOST_LOST)
+                self.world.disturb(_LOST_FOR_S)
+                faults = FaultScript(self.world.cluster.faults)
+                faults.next("metadata", times=lost).drops_the_connection()
+                await producer.start(wait=False)
+                return producer
             try:
                 await producer.start()
             except BootstrapError as error:
@@ -449,6 +469,7 @@ class Simulation:
             stalls=self._liveness.violations,
             refusals=world.network.refusals,
             described=() if self.scenario.parade else world.trace.times_of(" metadata #"),
+            failures=[each.failure for each in engines if each.failure is not None],
             scripted_codes=frozenset().union(*(b.scripted_codes for b in world.brokers.values())),
         )
 

@@ -25,12 +25,14 @@ from simulation.faults.answers import (
     KeysRequired,
     LateAnswer,
     LateDescription,
+    LeaderForgetsProducers,
     LeaderWithoutProducers,
     LeftOutAnswer,
     LostAnswer,
     LostRequest,
     MetadataError,
     MixedErrors,
+    OddDescription,
     SwallowedRequest,
     Throttle,
     UnansweredInitProducerId,
@@ -99,6 +101,7 @@ class Theme:
         pauses: See `Scenario`.
         brokers: See `Scenario`.
         session_ms: See `Scenario`.
+        alone: Whether only its faults strike.
     """
 
     schedule: Schedule
@@ -109,6 +112,7 @@ class Theme:
     pauses: Sequence[Pause] = ()
     brokers: Mapping[str, Any] = field(default_factory=dict)
     session_ms: int = 0
+    alone: bool = False
 
     def applied_to(self, scenario: Scenario) -> Scenario:
         """The scenario with the theme's options; one that heals early ends in peace."""
@@ -410,6 +414,14 @@ LEADERS_WITHOUT_PRODUCERS = Theme(
     {**_IN_ORDER, "retry_backoff_ms": 100},
     topics=_ONE_PARTITION,
 )
+FORGETFUL_LEADERS = Theme(
+    _times(_MOVES, LeaderForgetsProducers.draw),
+    {**_IN_ORDER, "retry_backoff_ms": 100, "request_timeout_ms": 3000},
+    topics=_ONE_PARTITION,
+    alone=True,
+)
+"""No answer is lost: what follows an unanswered batch may be written before it is written again."""
+ODD_DESCRIPTIONS = Theme(_times(24, OddDescription.draw), {"metadata_max_age_ms": 500})
 REPLACEMENTS = Theme(_replacements, {**_IDEMPOTENT, "metadata_max_age_ms": 500})
 
 
@@ -490,6 +502,9 @@ _LATER_THEMES = (
     REFUSED_IDS,
     OLD_BROKERS,
 )
+_SHARE_OF_LAST = 0.8
+"""Of the runs that have none of these either."""
+_LAST_THEMES = (FORGETFUL_LEADERS, ODD_DESCRIPTIONS)
 
 _THEMES = (
     BAD_RECORDS,
@@ -526,7 +541,9 @@ def draw_theme(rng: random.Random) -> Theme | None:
         return MANY_TOPICS
     if rng.random() < _SHARE_OF_IDLE_DAYS:
         return rng.choice(_IDLE_THEMES)
-    return rng.choice(_LATER_THEMES) if rng.random() < _SHARE_OF_LATER else None
+    if rng.random() < _SHARE_OF_LATER:
+        return rng.choice(_LATER_THEMES)
+    return rng.choice(_LAST_THEMES) if rng.random() < _SHARE_OF_LAST else None
 
 
 def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:

@@ -203,6 +203,13 @@ def _not_asked_after_refusal(engine: ProducerEngine, now: float) -> Iterator[str
         yield f"no metadata are wanted after {error}"
 
 
+def _without_records(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Batches that have no record and are to be sent."""
+    for batch in engine.accumulator.incomplete():
+        if not batch.count:
+            yield f"a batch of {batch.topic_partition} has no record"
+
+
 _RULES = (
     _sleeps_although_woken,
     _several_before_the_first,
@@ -212,4 +219,5 @@ _RULES = (
     _sleeps_past_a_node,
     _placed_elsewhere,
     _not_asked_after_refusal,
+    _without_records,
 )

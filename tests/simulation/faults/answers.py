@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Self
+from uuid import UUID
 
 from aioproducer.testing.broker.faults import ConnectionFault, ErrorAnswer
 from aioproducer.testing.broker.faults import Fault as ScriptedFault
 from aioproducer.testing.world.faults import Fault, Probe, Shape, World, node
+from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.messages.metadata import MetadataResponse
 from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 from simulation.faults.brokers import amid_requests, move_leader, some_partition
 
@@ -41,6 +45,8 @@ _DUPLICATE = 46
 _METADATA_ERRORS = (3, 5, 9, 29)
 
 _INIT_ERRORS = (7, 14, 15, 16, 51)
+
+_FORGETS_AFTER_S = 5.0
 
 _WRONG_ANSWER = (8).to_bytes(4, "big") + b"\x7f" * 8
 """A frame with a correlation id that no request has."""
@@ -276,7 +282,7 @@ class LeaderWithoutProducers(Fault):
         struck: list[Ambush] = []
 
         def succeed() -> None:
-            if not move_leader(world, self.topic, self.partition):
+            if not self._comes(world):
                 return
             cluster.lose_producers(self.topic, self.partition)
             successor = cluster.leader_of(self.topic, self.partition)
@@ -293,11 +299,29 @@ class LeaderWithoutProducers(Fault):
         amid_requests(world, self.topic, self.partition, self.skipped, succeed)
         return lambda: sum(ambush.struck for ambush in struck)
 
+    def _comes(self, world: World) -> bool:
+        return move_leader(world, self.topic, self.partition) > 0
+
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
         """Any partition, mostly amid several requests."""
         topic, partition = some_partition(rng, shape)
         return cls(at, topic, partition, rng.randrange(3), rng.choice((1, 2, 3)))
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderForgetsProducers(LeaderWithoutProducers):
+    """A leader expires its producers while their batches are under way, and refuses the first."""
+
+    kind = "leader forgets producers"
+
+    def _comes(self, world: World) -> bool:
+        """Not twice while a batch is in flight, whose retry would then be accepted out of order."""
+        where, forgetful = TopicPartition(self.topic, self.partition), world.cluster.forgetful
+        if world.now() - forgetful.get(where, -inf) < _FORGETS_AFTER_S:
+            return False
+        forgetful[where] = world.now()
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +338,80 @@ class MetadataError(_CodeAnswered):
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
         """By any broker."""
         return cls(at, node(rng, shape), rng.choice((1, 3, 8)), rng.choice(_METADATA_ERRORS))
+
+
+@dataclass(frozen=True, slots=True)
+class OddDescription(Fault):
+    """A response to Metadata describes a topic as no other response does."""
+
+    kind = "odd description"
+    node_id: int
+    how: str
+
+    def strike(self, world: World) -> Probe:
+        """The broker's next response that has a topic."""
+        struck = 0
+
+        def distort(response: MetadataResponse) -> bool:
+            nonlocal struck
+            if response.topics:
+                _ODDITIES[self.how](response)
+                struck += 1
+                world.disturb(0)
+            return struck > 0
+
+        world.brokers[self.node_id].distort[ApiKey.METADATA] = distort
+        return lambda: struck
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Any way."""
+        return cls(at, node(rng, shape), rng.choice(sorted(_ODDITIES)))
+
+
+def _without_partitions(response: MetadataResponse) -> None:
+    response.topics[0].partitions.clear()
+
+
+def _without_the_topic(response: MetadataResponse) -> None:
+    del response.topics[0]
+
+
+def _twice(response: MetadataResponse) -> None:
+    first = response.topics[0]
+    response.topics.append(replace(first, error_code=_UNKNOWN_TOPIC, partitions=[]))
+
+
+def _invalid_partition(response: MetadataResponse) -> None:
+    for each in response.topics[0].partitions[:1]:
+        each.partition_index = -1
+
+
+def _without_addresses(response: MetadataResponse) -> None:
+    for each in response.brokers:
+        each.host = ""
+
+
+def _unasked(response: MetadataResponse) -> None:
+    first = response.topics[0]
+    response.topics.insert(0, replace(first, name="not-asked-for", topic_id=UUID(int=1)))
+
+
+def _unknown_leaders(response: MetadataResponse) -> None:
+    for each in response.topics[0].partitions:
+        each.leader_id = _NO_SUCH_BROKER
+
+
+_UNKNOWN_TOPIC, _NO_SUCH_BROKER = 3, 77
+_ODDITIES: Mapping[str, Callable[[MetadataResponse], None]] = {
+    "without partitions": _without_partitions,
+    "without the topic": _without_the_topic,
+    "twice": _twice,
+    "invalid partition": _invalid_partition,
+    "without addresses": _without_addresses,
+    "unasked": _unasked,
+    "unknown leaders": _unknown_leaders,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ Rules
 - After a retriable error, or a response that leaves partitions out, the next request to a
   coordinator comes after a pause.
 - After the error that a coordinator has moved, the next request to it comes after a lookup.
+- No commit follows an addition that was refused by a code that is not retriable.
+- In V1 the transaction after one in which a request got no response has a new epoch (KAFKA-17754).
 - Produce v12 does not use an epoch that earlier versions have used: the first transaction after an
   upgrade has a new one.
 """
@@ -73,6 +75,14 @@ _OF_COORDINATORS = frozenset(
         ApiKey.END_TXN,
     }
 )
+_ADDITIONS = (AddOffsetsToTxnResponse, AddPartitionsToTxnResponse, TxnOffsetCommitResponse)
+_LAST_OF_V1 = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+    ApiKey.ADD_OFFSETS_TO_TXN: 4,
+    ApiKey.TXN_OFFSET_COMMIT: 4,
+    ApiKey.END_TXN: 4,
+}
+"""The last version of each request that a V1 transaction uses and that may be carried out late."""
 _WATCHED = _OF_COORDINATORS | {ApiKey.PRODUCE, ApiKey.FIND_COORDINATOR}
 _COORDINATOR_MOVED = frozenset({CoordinatorNotAvailableError.code, NotCoordinatorError.code})
 _FENCED = frozenset({InvalidProducerEpochError.code, ProducerFencedError.code})
@@ -103,6 +113,12 @@ class ClientProtocolChecks:
         self._pauses_until = -inf
         self._moved: set[CoordinatorKind] = set()
         self._used_before_v2: set[ProducerIdentity] = set()
+        self._refused: int = 0
+        """The code that a request for an addition was refused with; 0 for none."""
+        self._in_doubt: set[ProducerIdentity] = set()
+        """Those under which a V1 request got no response."""
+        self._spent: set[ProducerIdentity] = set()
+        """Those of them whose transaction has ended."""
         self.producing: int = 0
         """Number of Produce requests in flight."""
 
@@ -126,6 +142,8 @@ class ClientProtocolChecks:
         if header.api_key == ApiKey.FIND_COORDINATOR:
             lookup = FindCoordinatorRequest.decode(header.body, header.api_version)
             self._moved.discard(CoordinatorKind(lookup.key_type))
+        elif header.api_key == ApiKey.ADD_PARTITIONS_TO_TXN and self._identity in self._spent:
+            self._complain(f"{self._name} goes on under {self._identity} after a lost response")
         elif header.api_key == ApiKey.PRODUCE:
             self._check_produce(header)
         elif header.api_key == ApiKey.END_TXN:
@@ -136,6 +154,8 @@ class ClientProtocolChecks:
                 )
             if (request.producer_id, request.producer_epoch) != self._identity:
                 self._complain(f"{self._name} ends a transaction of another producer id")
+            if self._refused and request.committed:
+                self._complain(f"{self._name} commits although an addition got {self._refused}")
             self._ending = True
             self._aborting = not request.committed
 
@@ -150,6 +170,10 @@ class ClientProtocolChecks:
         kind = CoordinatorKind.GROUP if of_group else CoordinatorKind.TRANSACTION
         self._note_pause(list(_codes(answer)), partitions, kind)
         self._is_fenced |= not _FENCED.isdisjoint(_codes(answer))
+        if isinstance(answer, _ADDITIONS):
+            codes = {*_codes(answer)} - {0, OPERATION_NOT_ATTEMPTED}
+            final = (code for code in sorted(codes) if not error_for_code(code).retriable)
+            self._refused = next(final, self._refused)
         if isinstance(answer, InitProducerIdResponse) and not answer.error_code:
             self._identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
             self._begin_anew()
@@ -179,9 +203,16 @@ class ClientProtocolChecks:
             pause_s = min(_CONCURRENT_S, self._backoff_s) if is_concurrent else self._backoff_s
             self._pauses_until = self._cluster.loop.time() + _SHORTEST * pause_s
 
+    def on_no_answer(self) -> None:
+        """Handle a V1 request without a response, which may be carried out later."""
+        if self._identity is not None:
+            self._in_doubt.add(self._identity)
+
     def _begin_anew(self) -> None:
         self._added.clear()
         self._ending = False
+        self._refused = 0
+        self._spent |= self._in_doubt
 
     def _check_produce(self, header: RequestHeader) -> None:
         request = ProduceRequest.decode(header.body, header.api_version)
@@ -255,6 +286,8 @@ class ConnectionWatch:
     def ended(self) -> None:
         """Handle the end of the connection."""
         self._checks.producing -= sum(each.api is ApiKey.PRODUCE for each in self._asked.values())
+        if any(each.version <= _LAST_OF_V1.get(each.api, -1) for each in self._asked.values()):
+            self._checks.on_no_answer()
         self._asked.clear()
 
 
