@@ -216,7 +216,11 @@ def _broken_rules(engine: ProducerEngine, now: float) -> Iterator[str]:
 
 
 def _overdue(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Requests without an answer after `request_timeout_ms`: their connection had to be closed."""
+    """Requests without an answer after `request_timeout_ms`: their connection had to be closed.
+
+    A deadline is later by the time for which a broker throttles.
+    """
+    longest_s = 2 * (engine.config.request_timeout_ms / 1000 + _LONGEST_THROTTLE_S)
     for link in engine.client._links():
         connection = link._connection
         if connection is None or not connection.is_open:
@@ -225,6 +229,9 @@ def _overdue(engine: ProducerEngine, now: float) -> Iterator[str]:
             if request.deadline < now - _LATE_S:
                 over = now - request.deadline
                 yield f"at {now:.3f}: {request.kind.__name__} is {over:.3f} s past its deadline"
+            if request.deadline > now + longest_s:
+                left = request.deadline - now
+                yield f"at {now:.3f}: {request.kind.__name__} may take another {left:.3f} s"
 
 
 def _without_timer(engine: ProducerEngine, now: float) -> Iterator[str]:

@@ -203,6 +203,15 @@ def _not_asked_after_refusal(engine: ProducerEngine, now: float) -> Iterator[str
         yield f"no metadata are wanted after {error}"
 
 
+def _waits_though_overtaken(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Batches that are not written, and after which a later one is; another leader may take them."""
+    for where, partition in engine.accumulator.sequencer._partitions.items():
+        for batch in partition.in_flight:
+            is_unwritten = not batch.possibly_persisted and not batch.pins
+            if is_unwritten and batch.ordinal < partition.newest:
+                yield f"a batch of {where} waits, and a later one is written"
+
+
 def _without_records(engine: ProducerEngine, now: float) -> Iterator[str]:
     """Batches that have no record and are to be sent."""
     for batch in engine.accumulator.incomplete():
@@ -219,5 +228,6 @@ _RULES = (
     _sleeps_past_a_node,
     _placed_elsewhere,
     _not_asked_after_refusal,
+    _waits_though_overtaken,
     _without_records,
 )
