@@ -204,7 +204,7 @@ def _not_asked_after_refusal(engine: ProducerEngine, now: float) -> Iterator[str
 
 
 def _waits_though_overtaken(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Batches that are not written, and after which a later one is; another leader may take them."""
+    """Batches that are not written although a later one is; another leader might accept them."""
     for where, partition in engine.accumulator.sequencer._partitions.items():
         for batch in partition.in_flight:
             is_unwritten = not batch.possibly_persisted and not batch.pins
