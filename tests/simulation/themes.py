@@ -70,6 +70,7 @@ from simulation.faults.moments import (
     RecreationBeforeAnswer,
 )
 from simulation.faults.network import BlackHole, Reset
+from simulation.faults.processes import Kill
 from simulation.scenario import CHAOS_S, USERS, Pause, Scenario
 from simulation.transactions.plan import OUTPUT_TOPIC, READ_TOPIC, Plan
 
@@ -184,6 +185,22 @@ def _doubted_ends(rng: random.Random, shape: Shape, start: float, end: float) ->
     return faults
 
 
+_REFUSED_INITS = 10
+_INIT_REFUSALS = (31, 50, 53, 120, -1)
+
+
+def _refused_inits(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Producer ids and epochs are refused for good, to new processes and after lost requests."""
+    faults: list[Fault] = []
+    for number in range(_REFUSED_INITS):
+        at = round(rng.uniform(start, end), 3)
+        code = rng.choice(_INIT_REFUSALS)
+        faults.append(FinalCoordinatorError(at, ApiKey.INIT_PRODUCER_ID, 1, code))
+        kind = Kill if number % 2 else LostAddition
+        faults.append(kind.draw(rng, at, shape))
+    return faults
+
+
 _SHORT_BLOCK = {"max_block_ms": 1500}
 """A short limit for position calls; the user then ends the transaction, which has to wait."""
 _SLOW_TO_REPEAT = {"retry_backoff_ms": 1000, "retry_backoff_max_ms": 2000}
@@ -193,6 +210,7 @@ LATE_ENDS = Theme(_times(8, HeldEnd.draw))
 OVERTAKINGS = Theme(_times(8, OvertakenRenewal.draw))
 LOST_ADDITIONS = Theme(_times(12, LostAddition.draw), _SLOW_TO_REPEAT)
 LEFT_OUT = Theme(_times(16, LeftOutByCoordinator.draw), _SLOW_TO_REPEAT)
+REFUSED_INITS = Theme(_refused_inits)
 DOUBTED_ENDS = Theme(_doubted_ends, {"retry_backoff_ms": 10})
 COORDINATOR_MOVES = Theme(_times(24, CoordinatorMovesAt.draw))
 SLOW_ENDS = Theme(_times(8, SlowMarkers.draw))
@@ -357,6 +375,7 @@ def _recreations_before_answers(
     return _recreations(rng, shape, start, end) + amid(rng, shape, start, end - 2.0)
 
 
+_REFUSED_RENEWALS, _NOT_AUTHORIZED = 8, 31
 _SHARE_OF_SAME_LEADERS = 0.7
 
 
@@ -421,6 +440,19 @@ FORGETFUL_LEADERS = Theme(
     alone=True,
 )
 """No answer is lost: what follows an unanswered batch may be written before it is written again."""
+
+
+def _refused_renewals(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Producer ids are refused, and so is the request for another one (authorization)."""
+    faults: list[Fault] = [InitProducerIdError(0.0, 1, 1, _NOT_AUTHORIZED)]
+    for _ in range(_REFUSED_RENEWALS):
+        at = round(rng.uniform(start, end), 3)
+        faults.append(MixedErrors.draw_refused_id(rng, at, shape))
+        faults.append(InitProducerIdError(at, 1, rng.choice((1, 2)), _NOT_AUTHORIZED))
+    return faults
+
+
+REFUSED_RENEWALS = Theme(_refused_renewals, _IDEMPOTENT)
 ODD_DESCRIPTIONS = Theme(_times(24, OddDescription.draw), {"metadata_max_age_ms": 500})
 REPLACEMENTS = Theme(_replacements, {**_IDEMPOTENT, "metadata_max_age_ms": 500})
 
@@ -504,7 +536,7 @@ _LATER_THEMES = (
 )
 _SHARE_OF_LAST = 0.8
 """Of the runs that have none of these either."""
-_LAST_THEMES = (FORGETFUL_LEADERS, ODD_DESCRIPTIONS)
+_LAST_THEMES = (FORGETFUL_LEADERS, ODD_DESCRIPTIONS, REFUSED_RENEWALS)
 
 _THEMES = (
     BAD_RECORDS,
@@ -551,7 +583,9 @@ def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
     reads = any(seat.reads is not None for seat in plan.seats)
     if rng.random() >= _SHARE_OF_TRANSACTIONAL:
         # V2 adds positions, but no partitions.
-        return rng.choice([*_LATER_TRANSACTIONAL, *[LEFT_OUT] * (reads or plan.version == 1)])
+        left_out = [LEFT_OUT] * (reads or plan.version == 1)
+        theme = rng.choice([*_LATER_TRANSACTIONAL, *left_out])
+        return theme or rng.choice((REFUSED_INITS, None))
     if reads and rng.random() < _SHARE_OF_READERS:
         return rng.choice((POSITIONS, LATE_POSITIONS))
     # V2 sends no requests to add partitions.
