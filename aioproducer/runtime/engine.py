@@ -724,8 +724,7 @@ class ProducerEngine:
         if self.client.has_no_live_connections():
             # As Java's client after any disconnect; then `health()` shows whether brokers are left.
             self.metadata.request_update(self.loop.time())
-        direct = self.sender_task.direct
-        acknowledged = None if direct is None else direct.pop_acknowledged()
+        acknowledged = self.sender_task.pop_acknowledged()
         if acknowledged is None or self.sender.waits_for_capacity(self.loop.time()):
             self._on_event()
         else:

@@ -325,7 +325,7 @@ def kept_topics(engine: ProducerEngine, topics: Container[str]) -> list[str]:
         elif isinstance(each, dict | set | frozenset | deque | list):
             count = sum(_names_one(key, topics) for key in each)
             name = names.get(id(each), owner)
-            if count > (_MOST_ROUTES if name == "DirectSends._routes" else 0):
+            if count > (_MOST_ROUTES if name == "SenderTask._routes" else 0):
                 found.add(name)
         elif not isinstance(each, tuple | MethodType | partial):
             continue

@@ -335,9 +335,9 @@ MUTANTS = (
     ),
     Mutant(
         "drop the deadline of a directly sent record",
-        "runtime/send/direct.py",
-        "            self._wakeup.advance(now + self._delivery_timeout)\n",
-        "            self._wakeup.advance(now + 2 * self._delivery_timeout)\n",
+        "runtime/tasks/sender.py",
+        "            self._wakeup.advance(now + accumulator.settings.delivery_timeout)\n",
+        "            self._wakeup.advance(now + 2 * accumulator.settings.delivery_timeout)\n",
     ),
     Mutant(
         "use the memory of the spare batch twice",
@@ -347,7 +347,7 @@ MUTANTS = (
     ),
     Mutant(
         "append to a spare batch whose memory was taken back",
-        "runtime/send/direct.py",
+        "runtime/send/batch_appender.py",
         "            spare.take_buffer()\n",
         "            pass\n",
     ),
@@ -377,9 +377,10 @@ MUTANTS = (
     ),
     Mutant(
         "keep routes although the metadata has changed",
-        "runtime/send/direct.py",
-        "            self._version = self._metadata.version\n            self._routes.clear()\n",
-        "            self._version = self._metadata.version\n",
+        "runtime/tasks/sender.py",
+        "            self._routes_version = self._metadata.version\n"
+        "            self._routes.clear()\n",
+        "            self._routes_version = self._metadata.version\n",
     ),
     Mutant(
         "go on with the partitions that a topic had",
@@ -762,23 +763,23 @@ MUTANTS = (
     ),
     Mutant(
         "send by a route of older metadata",
-        "runtime/send/direct.py",
-        "            or self._version != self._metadata.version\n            or route.link",
+        "runtime/tasks/sender.py",
+        "            or self._routes_version != self._metadata.version\n            or route.link",
         "            or route.link",
     ),
     Mutant(
         "count a single record without a response as not sent",
-        "runtime/send/direct.py",
-        "            if not isinstance(answer, BatchOutcome):\n                self._on_end",
-        "            if failure is not None:\n"
-        "                self._on_failure(node_id, [batch], failure)\n"
-        "                return\n"
-        "            if not isinstance(answer, BatchOutcome):\n"
-        "                self._on_end",
+        "runtime/tasks/sender.py",
+        "            partial(self._on_answer, route.node_id, [batch]),\n",
+        "            lambda answer, failure: (\n"
+        "                self._on_answer(route.node_id, [batch], answer, None)\n"
+        "                if failure is None\n"
+        "                else self._not_dispatched(route.node_id, [batch], failure)\n"
+        "            ),\n",
     ),
     Mutant(
         "number a large single record one too high",
-        "runtime/send/direct.py",
+        "runtime/tasks/sender.py",
         "            batch.encoded = encode_single_record(builder, *numbers)\n",
         "            batch.encoded = encode_single_record(builder, *numbers[:2], numbers[2] + 1)\n",
     ),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aioproducer.runtime.send.direct import _COPIED_BYTES
+from aioproducer.runtime.tasks.sender import _COPIED_BYTES
 from aioproducer.testing.world.spec import Chance
 from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,

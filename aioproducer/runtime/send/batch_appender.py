@@ -63,7 +63,7 @@ class BatchAppender:
         self._check = check
         self._sticky_partitioners = sticky_partitioners
         self._loop = loop
-        self._direct = sender_task.direct
+        self._spare: ProducerBatch | None = None
         self._lingers = accumulator.settings.linger > 0
         self._opened_this_turn = 0
         self._turn_is_counted = False
@@ -229,8 +229,7 @@ class BatchAppender:
         Not while another batch is incomplete: the next record is not likely to be sent directly.
         With linger, there is none: the next record may not be awaited.
         """
-        direct = self._direct
-        if direct is None or self._lingers or not self._accumulator.is_idle:
+        if self._lingers or not self._accumulator.is_idle:
             return
         meta = self._metadata.topic(place.topic)
         if (
@@ -240,7 +239,7 @@ class BatchAppender:
             or not self.fast_path.open
         ):
             return
-        spare = direct.spare_for(place)
+        spare = self._spare_for(place)
         if spare is None:
             return
         sticky = self.sticky_of(place.topic)
@@ -248,9 +247,11 @@ class BatchAppender:
         self.fast_path.use_batch(meta, spare, sticky if sticks else None, True)
 
     def drop_spare(self) -> None:
-        """Keep the next record from being sent directly by the fast path."""
-        if self._direct is not None:
-            self._direct.drop_spare()
+        """Give up the spare: no record is appended to it any more."""
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.take_buffer()
+        self._pool.return_exposed()
 
     def drop_expired_topics(self) -> None:
         """Drop the state of topics that have expired from the metadata."""
@@ -315,10 +316,10 @@ class BatchAppender:
         lingers: bool = False,
     ) -> None:
         """Send a batch that no queue has yet, or put it into its queue."""
-        direct = None if lingers or on_opened is not None else self._direct
-        if direct is not None and direct.send(batch, now):
-            return
-        if on_opened is not None and not batch.full:
+        if on_opened is None:
+            if not lingers and self._sender_task.try_send_directly(batch, now):
+                return
+        elif not batch.full:
             batch.gathering = True
             on_opened(batch)
         self._accumulator.enqueue(batch, now)
@@ -326,15 +327,29 @@ class BatchAppender:
 
     def _send_spare(self) -> None:
         """Send the spare batch, to which the fast path has appended a record."""
-        direct, spare = self._direct, None
-        if direct is None:
-            raise RuntimeError("there is no spare batch")
+        spare, self._spare = self._spare, None
+        if spare is None:
+            raise RuntimeError("a record was appended to a spare batch that was given up")
         try:
-            spare = direct.claim_spare()
+            self._pool.keep_exposed()
             self._send(spare, self._loop.time())
         except BaseException as interrupt:
-            self._sender_task.on_interrupt(interrupt, () if spare is None else (spare,))
+            self._sender_task.on_interrupt(interrupt, (spare,))
             raise
+
+    def _spare_for(self, place: TopicPartition) -> ProducerBatch | None:
+        """Return an empty batch for the next record of a partition; None without memory."""
+        spare = self._spare
+        if spare is not None:
+            if spare.topic_partition == place and not spare.count:
+                return spare
+            self.drop_spare()
+        size = self._accumulator.settings.first_size(0)
+        buffer = self._pool.expose(self.drop_spare) if size == self._pool.poolable else None
+        if buffer is None:
+            return None
+        self._spare = spare = self._accumulator.begin_spare(place, buffer, size)
+        return spare
 
     def _try_append_stickily(self, record: OutgoingRecord) -> ProducerBatch | None:
         sticky = self.sticky_of(record.meta.name)

@@ -3,7 +3,7 @@
 Invariants
 - Responses are handled in the callback that reads them, not in tasks.
 - A batch that is due while nothing is in flight is sent at once, without a turn of the task
-  (`try_send_immediately`, `direct`). As with Nagle's algorithm (RFC 896), later records
+  (`try_send_immediately`, `try_send_directly`). As with Nagle's algorithm (RFC 896), later records
   are gathered until the task's turn. The exception is a record that comes 0.1 ms or
   more after the last action, while only single records are in flight (`_may_leave`).
 - While a loop of sends goes on without a pause, the task rests after its actions (`give_way`), at
@@ -19,11 +19,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from aioproducer._util.tasks import start_later
-from aioproducer.core.batching.batch import ProducerBatch
+from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.core.batching.buffer_pool import NO_CEILING
 from aioproducer.core.sending.actions import Connect, Dispatch, RequestIdentity
 from aioproducer.core.sending.idempotence import ProducerIdentity
@@ -36,20 +36,27 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.net.client import NetworkClient, PreparedRequest
-from aioproducer.net.in_flight import outcome_of
+from aioproducer.net.in_flight import InFlightRequest, outcome_of
+from aioproducer.net.versions import BrokerVersions
+from aioproducer.records import single_record_request
+from aioproducer.records.batch import encode_single_record
+from aioproducer.records.layout import MAGIC
 from aioproducer.records.message_set import magic_for
+from aioproducer.runtime.delivery import decode_plain_acknowledgement
 from aioproducer.runtime.legacy_brokers import without_producer_ids
-from aioproducer.runtime.send.direct import DirectSends
 from aioproducer.runtime.tasks.encoder import BatchEncoder
 from aioproducer.runtime.tasks.turns import TurnTask
+from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
 from aioproducer.wire.messages.produce import ProduceRequest, ProduceResponse
 from aioproducer.wire.produce import (
+    ACKNOWLEDGEMENT_SUFFIX,
     Acknowledgement,
     ProducePartition,
+    ProduceRequestTemplate,
     ProduceTopic,
     encode_produce_request,
 )
@@ -58,17 +65,35 @@ from aioproducer.wire.schema import Message
 if TYPE_CHECKING:
     from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.core.transactions.manager import TransactionManager
+    from aioproducer.net.connection import Connection
+    from aioproducer.net.link import BrokerLink
+    from aioproducer.records.protocol import BatchBuilder
+    from aioproducer.wire.primitives import Buffer
 
+_COPIED_BYTES = 4096
+"""A record up to this size is copied into its request: one piece is written sooner than three."""
 _NO_TOPIC_ID = UUID(int=0)
 _SEQUENCES_SINCE = 3
 _TOPIC_IDS_SINCE = 13
 _TRANSACTIONS_V2_SINCE = 12
-_ANSWERS = (Acknowledgement, ProduceResponse)
+_ANSWERS = (BatchOutcome, Acknowledgement, ProduceResponse)
 _NO_TRANSACTION_TIMEOUT = 2**31 - 1
 _PRODUCER_ID = "producer id"
 _REST = 6.0
 """Rest per time that the actions took. To handle their responses takes as long as the actions; a
 loop of sends needs the remainder to make more batches than have left."""
+
+
+class Route(NamedTuple):
+    """Common parts of the requests for one partition, while metadata and connection are valid."""
+
+    node_id: int
+    link: BrokerLink
+    versions: BrokerVersions
+    version: int
+    topic_id: UUID
+    leader_epoch: int
+    template: ProduceRequestTemplate
 
 
 class SenderTask(TurnTask):
@@ -82,10 +107,6 @@ class SenderTask(TurnTask):
         before_answer: called before a response is handled; the callee has to cause a call of
             `turn_at` afterwards.
         on_end: see `TurnTask`.
-
-    Attributes:
-        direct: sends single records; None with transactions, compression, a limit of records or
-            `acks=0`.
     """
 
     def __init__(
@@ -125,33 +146,19 @@ class SenderTask(TurnTask):
         self._rests_until = -inf
         self._interrupted: list[ProducerBatch] = []
         self._preparing: dict[asyncio.Task[None], tuple[int, list[ProducerBatch]]] = {}
-        self.direct: DirectSends | None = self._make_direct(client_id)
-
-    def _make_direct(self, client_id: str | None) -> DirectSends | None:
-        accumulator = self._sender.accumulator
-        if (
-            not self._acks
-            or self._transactions is not None
-            or self._after_dispatch is not None
+        self._client_id = client_id
+        accumulator = sender.accumulator
+        self._sends_directly = not (
+            not acks
+            or transactions is not None
+            or after_dispatch is not None
             or accumulator.settings.batch_records is not None
             or accumulator.pool.ceiling != NO_CEILING
-            or self._encoder.compresses
-        ):
-            return None
-        return DirectSends(
-            self._sender,
-            self._metadata,
-            client_id=client_id,
-            acks=self._acks,
-            timeout=self._request_timeout,
-            loop_time=self._loop.time,
-            wakeup=self._wakeup,
-            may_leave=self._may_leave,
-            before_answer=self._before_answer,
-            on_end=self._on_answer,
-            on_failure=self._not_dispatched,
-            on_interrupt=self.on_interrupt,
+            or encoder.compresses
         )
+        self._routes: dict[TopicPartition, Route] = {}
+        self._routes_version: int | None = None
+        self._acknowledged: TopicPartition | None = None
 
     def give_way(self) -> None:
         """Let a loop of sends, which pauses only to let other tasks run, go on before the task."""
@@ -378,10 +385,8 @@ class SenderTask(TurnTask):
             self._not_dispatched(node_id, live, error)
             return
         self._sender.on_dispatched(node_id, live)
-        if self.direct is not None and len(live) == 1 and live[0].count == 1:
-            link = self._client.link(node_id)
-            if link is not None:
-                self.direct.learn(node_id, link, live[0], version)
+        if self._sends_directly and len(live) == 1 and live[0].count == 1:
+            self._store_route(node_id, live[0], version)
         if self._after_dispatch is not None:
             self._after_dispatch()
 
@@ -389,7 +394,7 @@ class SenderTask(TurnTask):
         self,
         node_id: int,
         batches: Sequence[ProducerBatch],
-        answer: Message | None,
+        answer: Message | BatchOutcome | None,
         failure: KafkaError | None,
     ) -> None:
         if self.interrupt is not None:
@@ -404,15 +409,19 @@ class SenderTask(TurnTask):
         self,
         node_id: int,
         batches: Sequence[ProducerBatch],
-        answer: Message | None,
+        answer: Message | BatchOutcome | None,
         failure: KafkaError | None,
     ) -> None:
+        now = self._loop.time()
         if isinstance(answer, _ANSWERS):
             self._wakeup.on_acted()
             self._before_answer()
-            self._sender.on_response(node_id, batches, answer, self._now())
+            if isinstance(answer, BatchOutcome):
+                self._sender.on_acknowledged(batches[0], answer, now)
+                self._acknowledged = batches[0].topic_partition
+            else:
+                self._sender.on_response(node_id, batches, answer, now)
             return
-        now = self._now()
         if failure is not None:
             self._sender.on_failure(node_id, batches, failure, now)
         else:
@@ -462,3 +471,100 @@ class SenderTask(TurnTask):
         if self._transactions.uses_v2:
             return max(lowest, _TRANSACTIONS_V2_SINCE), highest
         return lowest, _TRANSACTIONS_V2_SINCE - 1
+
+    # -- direct sends ----------------------------------------------------------------------------
+
+    def try_send_directly(self, batch: ProducerBatch, now: float) -> bool:
+        """Write the request of a new batch with one record; return False if it has to be queued."""
+        route, builder = self._routes.get(batch.topic_partition), batch.builder
+        accumulator = self._sender.accumulator
+        if (
+            route is None
+            or builder is None
+            or builder.count != 1  # an exception came after the spare had got its first
+            or self._routes_version != self._metadata.version
+            or route.link.versions is not route.versions
+            or not self._may_leave()
+        ):
+            return False
+        connection = route.link.ready_connection(now)
+        if connection is None or not accumulator.try_hand_out(batch, now, route.leader_epoch):
+            return False
+        batch.topic_id = route.topic_id
+        try:
+            request = self._direct_request(route, connection, batch, builder, now)
+            batch.on_wire = True
+            connection.begin(request)
+        except Exception as error:
+            self._not_dispatched(route.node_id, [batch], error)
+        else:
+            self._wakeup.advance(now + accumulator.settings.delivery_timeout)
+            self._wakeup.on_acted()
+            self._sender.on_dispatched_directly(route.node_id, batch)
+        return True
+
+    def pop_acknowledged(self) -> TopicPartition | None:
+        """Return the partition of the last direct send acknowledged since the last call, if any."""
+        place, self._acknowledged = self._acknowledged, None
+        return place
+
+    def _store_route(self, node_id: int, batch: ProducerBatch, version: int) -> None:
+        """Store how a batch was sent, for direct sends to the same partition."""
+        link, place = self._client.link(node_id), batch.topic_partition
+        if self._routes_version != self._metadata.version:
+            self._routes_version = self._metadata.version
+            self._routes.clear()
+        if (
+            link is None
+            or link.versions is None
+            or self._metadata.leader_of(place) != node_id
+            or magic_for(version) != MAGIC
+        ):
+            return
+        known = self._routes.get(place)
+        if known is None or known.versions is not link.versions:
+            template = ProduceRequestTemplate(
+                version,
+                self._client_id,
+                acks=self._acks,
+                timeout_ms=round(self._request_timeout * 1000),
+                topic=place.topic,
+                topic_id=batch.topic_id,
+                partition=place.partition,
+            )
+            epoch = self._metadata.leader_epoch(*place)
+            self._routes[place] = Route(
+                node_id, link, link.versions, version, batch.topic_id, epoch, template
+            )
+
+    def _direct_request(
+        self,
+        route: Route,
+        connection: Connection,
+        batch: ProducerBatch,
+        builder: BatchBuilder,
+        now: float,
+    ) -> InFlightRequest:
+        template, correlation_id = route.template, connection.next_correlation_id()
+        expected = template.acknowledgement_prefix(correlation_id)
+        numbers = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
+        frame: Sequence[Buffer]
+        if builder.size <= _COPIED_BYTES:
+            prefix = template.prefix(correlation_id)
+            frame = (
+                single_record_request(
+                    builder, prefix, template.suffix, template.is_flexible, *numbers
+                ),
+            )
+        else:
+            batch.encoded = encode_single_record(builder, *numbers)
+            frame = template.render(correlation_id, batch.encoded.buffers)
+        return InFlightRequest(
+            ProduceRequest,
+            route.version,
+            correlation_id,
+            frame,
+            now + self._request_timeout,
+            partial(self._on_answer, route.node_id, [batch]),
+            recognise=partial(decode_plain_acknowledgement, expected, ACKNOWLEDGEMENT_SUFFIX),
+        )

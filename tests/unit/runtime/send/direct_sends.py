@@ -20,6 +20,6 @@ def transport_of(producer: Producer) -> asyncio.WriteTransport:
 def send_by_queue(producer: Producer) -> None:
     """Keep the producer from sending records directly."""
     assert producer._engine is not None
-    batch_appender = producer._engine.appender.batch_appender
-    batch_appender.drop_spare()
-    batch_appender._direct = None
+    producer._engine.appender.batch_appender.drop_spare()
+    producer._engine.sender_task._sends_directly = False
+    producer._engine.sender_task._routes.clear()

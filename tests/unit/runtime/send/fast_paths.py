@@ -87,7 +87,12 @@ class Bench:
             owner=WakeUps(self.loop),
         )
         self.batches: dict[ProducerBatch, None] = {}
-        self.direct = SimpleNamespace(send=lambda batch, now: False, drop_spare=lambda: None)
+        self.sender_task = SimpleNamespace(
+            sleeping_until=float("-inf"),
+            advance=lambda until: None,
+            give_way=lambda: None,
+            try_send_directly=lambda batch, now: False,
+        )
         self.appender = self._appender()
         self.fast_path = self.appender.fast_path
         if not fast:
@@ -112,12 +117,7 @@ class Bench:
             memory=BufferMemory(self.pool, self.loop, stats, lambda: None),
             metadata=self.metadata,
             waits=Waits(),
-            sender_task=SimpleNamespace(
-                direct=self.direct,
-                sleeping_until=float("-inf"),
-                advance=lambda until: None,
-                give_way=lambda: None,
-            ),
+            sender_task=self.sender_task,
             choose_partition=partition_chooser(
                 config.partitioner, rng, ignore_keys=config.partitioner_ignore_keys
             ),

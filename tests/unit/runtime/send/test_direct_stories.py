@@ -157,7 +157,7 @@ def story(steps: list[Any], options: dict[str, Any], *, alone: bool, fragments: 
         kafka.world.network.fragments = fragments
         async with kafka.producer(**given) as producer:
             assert producer._engine is not None
-            assert producer._engine.sender_task.direct is not None
+            assert producer._engine.sender_task._sends_directly
             if not alone:
                 send_by_queue(producer)
             deliveries = []

@@ -12,7 +12,7 @@ import pytest
 
 from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.core.sending.produce_answers import NO_RECORD_ERRORS
-from aioproducer.runtime.send.direct import DirectSends
+from aioproducer.runtime.tasks.sender import SenderTask
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
 
 from .fast_paths import Bench
@@ -76,16 +76,17 @@ def test_references_to_directly_sent_records_are_given_back():
         kafka.world.network.fragments = False
         async with kafka.producer(linger_ms=0) as producer:
             engine = producer._engine
-            direct, fast_path = engine.sender_task.direct, engine.appender.fast_path
+            batch_appender, fast_path = engine.appender.batch_appender, engine.appender.fast_path
             watched = [
                 value,
                 key,
                 pairs,
                 BatchOutcome,
                 NO_RECORD_ERRORS,
-                direct,
+                batch_appender,
+                engine.sender_task,
                 fast_path,
-                DirectSends.send,
+                SenderTask.try_send_directly,
             ]
             for rounds in (20, 400):
                 gc.collect()
@@ -94,7 +95,7 @@ def test_references_to_directly_sent_records_are_given_back():
                 for _ in range(rounds):
                     await producer.send_and_wait("t", value, key, headers=pairs)
                     await asyncio.sleep(0.001)
-                assert direct._spare is not None
+                assert batch_appender._spare is not None
             gc.collect()
             assert [sys.getrefcount(thing) for thing in watched] == before
             assert len(all_of(ProducerBatch)) == batches

@@ -7,7 +7,6 @@ import itertools
 from contextlib import closing
 from math import inf
 from random import Random
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -321,9 +320,8 @@ async def test_no_task_waits_for_a_record_whose_batch_is_sent_and_fails_at_once(
         return True
 
     bench.appender.batch_appender._lingers = False
-    bench.appender.batch_appender._sender_task = SimpleNamespace(
-        sleeping_until=inf, advance=lambda until: None, try_send_immediately=fail_at_once
-    )
+    bench.sender_task.sleeping_until = inf
+    bench.sender_task.try_send_immediately = fail_at_once
     async with asyncio.timeout(10):
         with pytest.raises(KafkaError, match="refused"):
             await bench.producer.send_and_wait("a", b"v")
@@ -488,14 +486,12 @@ class Spare:
         self.batch = bench.accumulator.begin_spare(TopicPartition("a", 0), buffer, size)
         self.meta = bench.metadata.topic("a")
         self.sticky = BuiltInPartitioner(size, False, Random(1))
-        bench.direct.claim_spare, bench.direct.send = self.take, self.send
+        bench.appender.batch_appender._spare = self.batch
+        bench.sender_task.try_send_directly = self.send
         bench.fast_path.use_batch(self.meta, self.batch, self.sticky, True)
 
-    def take(self) -> ProducerBatch:
-        return self.batch
-
     def send(self, batch: ProducerBatch, now: float) -> bool:
-        """Stands in for `DirectSends.send`."""
+        """Stands in for `SenderTask.try_send_directly`."""
         if batch is self.batch:
             assert batch.count == 1
             self.sent += 1
