@@ -67,7 +67,6 @@ async def test_nothing_is_kept_of_topics_that_are_no_longer_used(
         await until(lambda: engine.metadata.topic(names[0]) is None)
         assert not any(engine.accumulator.queue(name, 0) for name in names)
         assert not engine.appender.batch_appender._sticky_partitioners._partitioners
-        assert not engine.appender.batch_appender._sticky_partitioners._weights_due_at
         monkeypatch.undo()
         assert (await producer.send_and_wait(names[0], b"v")).offset == 1
 

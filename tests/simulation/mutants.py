@@ -365,7 +365,7 @@ MUTANTS = (
     ),
     Mutant(
         "keep the sticky partitioners of expired topics",
-        "runtime/send/sticky.py",
+        "core/batching/partitioners.py",
         "            del self._partitioners[topic]\n",
         "            pass\n",
     ),

@@ -20,7 +20,7 @@ from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.core.batching.accumulator import RecordAccumulator
 from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.core.batching.buffer_pool import BufferPool
-from aioproducer.core.batching.partitioners import BuiltInPartitioner
+from aioproducer.core.batching.partitioners import BuiltInPartitioner, StickyPartitioners
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.acknowledged import AcknowledgedOffsets, LostRecords
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer, _Partition
@@ -36,7 +36,6 @@ from aioproducer.errors import (
     NodeDisconnectedError,
 )
 from aioproducer.net.client import NetworkClient
-from aioproducer.runtime.send.sticky import StickyPartitioners
 from aioproducer.runtime.tasks.sender import SenderTask
 from aioproducer.testing.broker.log import PartitionLog, StoredBatch
 from aioproducer.testing.broker.replication import ReplicatedPartition

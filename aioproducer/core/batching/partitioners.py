@@ -2,7 +2,7 @@
 
 `key_partition` is Java's murmur2; `BuiltInPartitioner` is sticky by bytes and adaptive by queue
 length (KIP-480, KIP-794) and can prefer partitions in the client's rack (KIP-1123); `NodeLatencies`
-excludes the partitions of slow brokers.
+excludes the partitions of slow brokers. `StickyPartitioners` has those of all topics.
 
 Invariants: the partition changes after `sticky_batch_size` to twice as many bytes, so every
 partition gets the same number of bytes over time; every choice ends (no retry loop: KAFKA-14303,
@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from aioproducer.records import murmur2_partition
@@ -21,7 +22,12 @@ from aioproducer.records import murmur2_partition
 if TYPE_CHECKING:
     from random import Random
 
+    from aioproducer.core.batching.accumulator import RecordAccumulator
+    from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.types import Node, TopicMetadata
+
+
+_UPDATE_S, _LEAST_S = 1e-4, 2e-3
 
 
 def key_partition(key: bytes, topic: TopicMetadata) -> int:
@@ -101,6 +107,8 @@ class BuiltInPartitioner:
         self.cumulative_weights: tuple[int, ...] = ()
         """The cumulative frequency table; empty while the choice is uniform."""
         self._weighted_ids: list[int] = []
+        self.weights_due_at: float = -inf
+        """Loop time from which the weights may be updated again."""
 
     @property
     def room(self) -> int:
@@ -202,6 +210,48 @@ class NodeLatencies:
     def retain(self, node_ids: Mapping[int, object]) -> None:
         """Drop nodes that left the cluster."""
         self._waits = {node: times for node, times in self._waits.items() if node in node_ids}
+
+
+class StickyPartitioners:
+    """The built-in partitioners of a producer, one per topic, weighted by queue lengths."""
+
+    def __init__(
+        self,
+        make: Callable[[], BuiltInPartitioner],
+        accumulator: RecordAccumulator,
+        latencies: NodeLatencies,
+    ) -> None:
+        self._make = make
+        self._accumulator = accumulator
+        self._latencies = latencies
+        self._partitioners: dict[str, BuiltInPartitioner] = {}
+
+    def of(self, topic: str) -> BuiltInPartitioner:
+        """Return the topic's built-in partitioner."""
+        found = self._partitioners.get(topic)
+        if found is None:
+            found = self._partitioners[topic] = self._make()
+        return found
+
+    def update_queue_weights(
+        self, sticky: BuiltInPartitioner, meta: TopicMetadata, now: float
+    ) -> None:
+        """Weight the next choice of a partition by queue lengths (KIP-794).
+
+        Weights are updated at most once per 0.1 ms times the number of partitions, and at most once
+        per 2 ms: topics with many partitions cost no more than topics with few.
+        """
+        if len(meta.partitions) > 1 and now >= sticky.weights_due_at:
+            sticky.weights_due_at = now + max(len(meta.partitions) * _UPDATE_S, _LEAST_S)
+            sizes = self._accumulator.queue_sizes(meta.name)
+            near = sticky.rack_preference.partitions_of(meta)
+            load = partition_load(sizes, meta, self._latencies, near)
+            sticky.update_load(*(load or (None, (), 0)))
+
+    def drop_expired_topics(self, metadata: Metadata) -> None:
+        """Drop the partitioners of topics that have expired from the metadata."""
+        for topic in [name for name in self._partitioners if metadata.topic(name) is None]:
+            del self._partitioners[topic]
 
 
 def partition_load(

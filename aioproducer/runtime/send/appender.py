@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioproducer.core.batching.accumulator import RecordAccumulator
 from aioproducer.core.batching.outgoing import OnOpened, OutgoingRecord, RecordParts
-from aioproducer.core.batching.partitioners import BuiltInPartitioner, NodeLatencies
+from aioproducer.core.batching.partitioners import (
+    BuiltInPartitioner,
+    NodeLatencies,
+    StickyPartitioners,
+)
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import (
     AuthorizationError,
@@ -36,7 +40,6 @@ from aioproducer.runtime.send.early import EarlyRecords
 from aioproducer.runtime.send.fast_path import FastPath
 from aioproducer.runtime.send.memory import BufferMemory
 from aioproducer.runtime.send.serialization_queue import Place, SerializationQueue, discard
-from aioproducer.runtime.send.sticky import StickyPartitioners
 from aioproducer.runtime.send.validation import (
     ChoosePartition,
     PartitionChoice,

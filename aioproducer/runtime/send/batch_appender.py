@@ -15,12 +15,11 @@ from aioproducer.core.batching.accumulator import RecordAccumulator
 from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.core.batching.buffer_pool import BufferPool
 from aioproducer.core.batching.outgoing import OnOpened, OutgoingRecord
-from aioproducer.core.batching.partitioners import BuiltInPartitioner
+from aioproducer.core.batching.partitioners import BuiltInPartitioner, StickyPartitioners
 from aioproducer.errors import KafkaError, SerializationError
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.runtime.send.fast_path import FastPath
-from aioproducer.runtime.send.sticky import StickyPartitioners
 from aioproducer.runtime.send.validation import RecordCheck
 from aioproducer.types import HeaderPairs, TopicPartition
 

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from aioproducer.core.batching.partitioners import BuiltInPartitioner, NodeLatencies
-from aioproducer.runtime.send.sticky import StickyPartitioners
+from aioproducer.core.batching.partitioners import (
+    BuiltInPartitioner,
+    NodeLatencies,
+    StickyPartitioners,
+)
 from aioproducer.types import PartitionMetadata, TopicMetadata
 
 
