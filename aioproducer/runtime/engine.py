@@ -22,7 +22,12 @@ from aioproducer._util.tasks import start_later
 from aioproducer.core.batching.accumulator import RecordAccumulator
 from aioproducer.core.batching.batch import NO_PARTITION
 from aioproducer.core.batching.buffer_pool import BufferPool
-from aioproducer.core.batching.partitioners import BuiltInPartitioner, NodeLatencies, RackPreference
+from aioproducer.core.batching.partitioners import (
+    BuiltInPartitioner,
+    NodeLatencies,
+    RackPreference,
+    StickyPartitioners,
+)
 from aioproducer.core.driver import Driver, Turns
 from aioproducer.core.metadata.cluster import ZERO_ID
 from aioproducer.core.metadata.metadata import Metadata
@@ -52,9 +57,11 @@ from aioproducer.runtime.legacy_brokers import are_old, refuse_what_they_lack
 from aioproducer.runtime.observability.interceptors import InterceptorChain
 from aioproducer.runtime.observability.registry import MetricsRegistry
 from aioproducer.runtime.observability.telemetry import TelemetryReporter
+from aioproducer.runtime.send.appender import RecordAppender
+from aioproducer.runtime.send.batch_appender import SendPath
 from aioproducer.runtime.send.fast_path import wall_clock_ms
 from aioproducer.runtime.send.memory import BufferMemory
-from aioproducer.runtime.send.whole_batch import WholeBatchAppender
+from aioproducer.runtime.send.validation import PartitionChoice, RecordCheck
 from aioproducer.runtime.tasks.closing import UserObjects, silence, tasks_named
 from aioproducer.runtime.tasks.flush import Flushing
 from aioproducer.runtime.tasks.metadata import MetadataTask
@@ -234,22 +241,23 @@ class ProducerEngine:
     def _make_appender(self, wall_ms: Callable[[], int]) -> None:
         config, loop = self.config, self.loop
         self.memory: BufferMemory = BufferMemory(self.pool, loop, self.stats, self._on_memory_wait)
-        self.appender: WholeBatchAppender = WholeBatchAppender(
-            config,
-            accumulator=self.accumulator,
-            memory=self.memory,
-            metadata=self.metadata,
-            waits=self.metadata_task.waits,
-            sender_task=self.sender_task,
-            choose_partition=partition_chooser(
-                config.partitioner, self._rng, ignore_keys=config.partitioner_ignore_keys
-            ),
-            make_sticky=self._make_sticky,
-            latencies=self._latencies,
-            loop=loop,
-            wall_ms=wall_ms,
-            stats=self.stats,
+        choose = partition_chooser(
+            config.partitioner, self._rng, ignore_keys=config.partitioner_ignore_keys
         )
+        path = SendPath(
+            config,
+            loop,
+            wall_ms,
+            self.metadata,
+            self.metadata_task.waits,
+            RecordCheck(config.max_request_size, self.pool, PartitionChoice(choose), wall_ms),
+            StickyPartitioners(self._make_sticky, self.accumulator, self._latencies),
+            self.accumulator,
+            self.memory,
+            self.sender_task,
+            self.stats,
+        )
+        self.appender: RecordAppender = RecordAppender(path)
         self._flushing = Flushing(self.accumulator, self.metadata, loop, self.sender_task.wake)
         self.transactions: TransactionTask | None = self._make_transaction_task()
         if self.transactions is not None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aioproducer.core.stats import ProducerStats, TopicStats
     from aioproducer.net.client import NetworkClient
     from aioproducer.net.io_stats import IOStats, NodeIOStats
-    from aioproducer.runtime.send.whole_batch import WholeBatchAppender
+    from aioproducer.runtime.send.appender import RecordAppender
     from aioproducer.runtime.tasks.transactions import TransactionTask
 
 _NS = 1_000_000_000
@@ -36,7 +36,7 @@ class Measured(Protocol):
     metadata: Metadata
     pool: BufferPool
     client: NetworkClient
-    appender: WholeBatchAppender
+    appender: RecordAppender
     transactions: TransactionTask | None
 
     def buffer_wait_ratio(self) -> float:

@@ -11,18 +11,11 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aioproducer.core.batching.accumulator import RecordAccumulator
 from aioproducer.core.batching.outgoing import OnOpened, OutgoingRecord, RecordParts
-from aioproducer.core.batching.partitioners import (
-    BuiltInPartitioner,
-    NodeLatencies,
-    StickyPartitioners,
-)
-from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import (
     AuthorizationError,
     BufferExhaustedError,
@@ -34,32 +27,33 @@ from aioproducer.errors import (
     RecordTooLargeError,
     WouldBlockError,
 )
+from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime.delivery import Delivery
-from aioproducer.runtime.send.batch_appender import RECORDS_PER_TURN, BatchAppender
+from aioproducer.runtime.send.batch_appender import RECORDS_PER_TURN, BatchAppender, SendPath
 from aioproducer.runtime.send.early import EarlyRecords
 from aioproducer.runtime.send.fast_path import FastPath
-from aioproducer.runtime.send.memory import BufferMemory
 from aioproducer.runtime.send.serialization_queue import Place, SerializationQueue, discard
-from aioproducer.runtime.send.validation import (
-    ChoosePartition,
-    PartitionChoice,
-    RecordCheck,
-    partition_index,
-)
+from aioproducer.runtime.send.validation import partition_index
+from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
-    from aioproducer.config import ProducerConfig
-    from aioproducer.core.metadata.metadata import Metadata
+    from aioproducer.core.batching.batch import ProducerBatch
     from aioproducer.runtime.send.serialization_queue import PendingSerialization
-    from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
-    from aioproducer.runtime.tasks.sender import SenderTask
     from aioproducer.runtime.tasks.transactions import TransactionTask
     from aioproducer.types import TopicMetadata
 
 T = TypeVar("T", bound=tuple[Any, ...])
+R = TypeVar("R")
+
+WholeRecord = tuple[bytes | None, bytes | None, HeaderPairs, int | None]
+"""Key, value, headers and timestamp in ms of one record."""
 
 LOSSES = (AuthorizationError, InvalidTopicError, KafkaTimeoutError, RecordTooLargeError)
 """Refusals after which a transaction cannot be committed (Java: the ApiExceptions of `doSend`)."""
+
+
+def _no_batch() -> None:
+    """Return no batch: whole batches share none."""
 
 
 class RecordAppender:
@@ -70,55 +64,25 @@ class RecordAppender:
             topics.
     """
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        *,
-        accumulator: RecordAccumulator,
-        memory: BufferMemory,
-        metadata: Metadata,
-        waits: MetadataWaiters,
-        sender_task: SenderTask,
-        choose_partition: ChoosePartition,
-        make_sticky: Callable[[], BuiltInPartitioner],
-        latencies: NodeLatencies,
-        loop: asyncio.AbstractEventLoop,
-        wall_ms: Callable[[], int],
-        stats: ProducerStats,
-    ) -> None:
-        self._max_block = config.max_block_ms / 1000
-        self._enqueue_ms = config.enqueue_timeout_ms
-        self._memory = memory
-        self._metadata = metadata
-        self._waits = waits
-        choice = PartitionChoice(choose_partition)
-        self._check = RecordCheck(config.max_request_size, memory.pool, choice, wall_ms)
+    def __init__(self, path: SendPath) -> None:
+        self._path = path
+        self._max_block = path.config.max_block_ms / 1000
+        self._memory = path.memory
+        self._metadata = path.metadata
+        self._check = path.check
         self._transactions: TransactionTask | None = None
-        self._accumulator = accumulator
-        self._sender_task = sender_task
         self.early: EarlyRecords | None = None
         """Accepts records of topics without metadata, if `send()` does not wait for metadata."""
         self.refuse_unconnected: Callable[[], None] | None = None
         """If set, raises until the cluster has been reached; no record waits for that then."""
-        self._loop = loop
-        self._stats = stats
-        self.wall_ms: Callable[[], int] = wall_ms
-        self.batch_appender: BatchAppender = BatchAppender(
-            accumulator=accumulator,
-            pool=memory.pool,
-            metadata=metadata,
-            sender_task=sender_task,
-            check=self._check,
-            sticky_partitioners=StickyPartitioners(make_sticky, accumulator, latencies),
-            loop=loop,
-            wall_ms=wall_ms,
-            config=config,
-        )
+        self._loop = path.loop
+        self.wall_ms: Callable[[], int] = path.wall_ms
+        self.batch_appender: BatchAppender = BatchAppender(path)
         self.fast_path: FastPath = self.batch_appender.fast_path
-        self.serializing: SerializationQueue = SerializationQueue(loop, self._max_block)
-        stats.count_appended = lambda: self.fast_path.appended
-        self._on_ceiling(memory.pool.ceiling)
-        memory.pool.on_ceiling = self._on_ceiling
+        self.serializing: SerializationQueue = SerializationQueue(path.loop, self._max_block)
+        path.stats.count_appended = lambda: self.fast_path.appended
+        self._on_ceiling(path.memory.pool.ceiling)
+        path.memory.pool.on_ceiling = self._on_ceiling
 
     def _on_ceiling(self, ceiling: int) -> None:
         self.fast_path.ceiling = ceiling
@@ -157,14 +121,7 @@ class RecordAppender:
 
     def early_records(self) -> EarlyRecords:
         """Return a new object for the attribute `early`."""
-        return EarlyRecords(
-            self._accumulator,
-            self._metadata,
-            self.batch_appender,
-            self._check,
-            self._sender_task,
-            self._loop,
-        )
+        return EarlyRecords(self._path, self.batch_appender)
 
     def close(self, error: KafkaError) -> None:
         """Accept no more records; calls that wait for serializers raise this error."""
@@ -223,14 +180,14 @@ class RecordAppender:
             ):
                 # Fairness: a loop of sends that never suspends would block all other tasks, and
                 # fill the memory before the first byte is sent.
-                self._sender_task.give_way()
+                self._path.sender_task.give_way()
                 await asyncio.sleep(0)
                 self._check_open(transaction_number)
                 if not self._may_append:
                     return await self._append_in_line(record, deadline, transaction_number)
                 batch = batch_appender.try_append(record)
             if batch is None:
-                batch = batch_appender.try_open(record, batch_appender.batch_bytes(record))
+                batch = batch_appender.try_open(record)
             if batch is not None:
                 return batch_appender.delivery(record, batch)
         return await self._append_in_line(record, deadline, transaction_number)
@@ -269,12 +226,47 @@ class RecordAppender:
         if self._may_append:
             batch = self.batch_appender.try_append(record)
             if batch is None:
-                batch = self.batch_appender.try_open(
-                    record, self.batch_appender.batch_bytes(record)
-                )
+                batch = self.batch_appender.try_open(record)
             if batch is not None:
                 return self.batch_appender.delivery(record, batch)
         raise self._full(topic)
+
+    async def append_whole(
+        self, topic: str, records: Sequence[WholeRecord], partition: int | None
+    ) -> ProducerBatch:
+        """Open one batch of these records, at least one, which takes no others.
+
+        It is written whole or not at all: if the broker refuses it for its size, or for one of its
+        records, that is the outcome of all its records. Waits as `append` does. Without a
+        partition, the partitioner chooses as for a record without key and value.
+        """
+        transaction_number = self._transaction_number()
+        try:
+            meta, partition, deadline = await self._metadata_of(
+                topic, partition, transaction_number
+            )
+            chosen = self._check.record(meta, None, None, (), partition, None).partition
+            checked = [
+                self._check.record(meta, key, value, headers, chosen or 0, timestamp_ms)
+                for key, value, headers, timestamp_ms in records
+            ]
+            for record in checked:
+                record.partition = chosen
+            size = HEADER_SIZE + sum(record.size - HEADER_SIZE for record in checked)
+            self._memory.pool.check_size(size)
+            if self._may_append and not self.batch_appender.may_open(size):
+                await asyncio.sleep(0)  # fairness, as in `append`
+                self._check_open(transaction_number)
+            buffer = self._memory.pool.try_allocate(size) if self._may_append else None
+            if buffer is not None:
+                return self.batch_appender.open_whole(checked, buffer, size)
+            open_whole = partial(self.batch_appender.open_whole, checked)
+            return await self._in_line(
+                meta.name, size, deadline, transaction_number, _no_batch, open_whole
+            )
+        except (*LOSSES, IllegalStateError) as error:
+            self._on_refused(transaction_number, error)
+            raise
 
     def _full(self, topic: str) -> BufferFullError:
         return BufferFullError(
@@ -330,7 +322,7 @@ class RecordAppender:
         return f"{self._scarce} is used up"
 
     @property
-    def _in_line(self) -> str:
+    def _waiters(self) -> str:
         """The number of waiting records as text, for the error of one of them."""
         if self.fast_path.waiting == 1:
             return "1 record waits for memory, this one"
@@ -406,10 +398,10 @@ class RecordAppender:
         began = self._loop.time()
         try:
             if partition is None:
-                return await self._waits.wait_for_topic(topic, deadline)
-            return await self._waits.wait_for_partition(topic, partition, deadline)
+                return await self._path.waits.wait_for_topic(topic, deadline)
+            return await self._path.waits.wait_for_partition(topic, partition, deadline)
         finally:
-            self._stats.metadata_wait_time += self._loop.time() - began
+            self._path.stats.metadata_wait_time += self._loop.time() - began
 
     async def _append_early(
         self,
@@ -429,20 +421,21 @@ class RecordAppender:
         delivery = self._try_append_early(early, record)
         if delivery is not None:
             return delivery
-        async with self._in_turn(topic, deadline):
-            await self._memory.wait_for_place(self.fast_path.appended)
-            size = self.batch_appender.batch_bytes(record)
-            buffer = await self._memory.allocate(size)
-            try:
-                self._check_open(transaction_number)
-                delivery = early.try_append(record) if early.takes(topic) else None
-            except KafkaError:
-                self._memory.pool.deallocate(buffer, size)
-                raise
-            if delivery is None and early.takes(topic):
+
+        def open_early(buffer: bytearray, size: int) -> Delivery | None:
+            if early.takes(topic):
                 return early.open(record, buffer, size)
             self._memory.pool.deallocate(buffer, size)
-        return delivery
+            return None
+
+        return await self._in_line(
+            topic,
+            self.batch_appender.batch_bytes(record),
+            deadline,
+            transaction_number,
+            partial(early.try_append, record),
+            open_early,
+        )
 
     def _try_append_early(self, early: EarlyRecords, record: OutgoingRecord) -> Delivery | None:
         """Accept a record of a topic without metadata; None if there is no free memory."""
@@ -458,43 +451,58 @@ class RecordAppender:
     async def _append_in_line(
         self, record: OutgoingRecord, deadline: float | None, transaction_number: int
     ) -> Delivery:
-        size = self.batch_appender.batch_bytes(record)
-        async with self._in_turn(record.meta.name, deadline):
-            await self._memory.wait_for_place(self.fast_path.appended)
-            self._check_open(transaction_number)
-            batch = self.batch_appender.try_append(record)
-            if batch is None:
+        appender = self.batch_appender
+        batch = await self._in_line(
+            record.meta.name,
+            appender.batch_bytes(record),
+            deadline,
+            transaction_number,
+            partial(appender.try_append, record),
+            partial(appender.open, record),
+        )
+        return appender.delivery(record, batch)
+
+    async def _in_line(
+        self,
+        topic: str,
+        size: int,
+        deadline: float | None,
+        transaction_number: int,
+        try_append: Callable[[], R | None],
+        open_batch: Callable[[bytearray, int], R],
+    ) -> R:
+        """Queue for memory until the call is first, for as long as it may wait; then append."""
+        started = self._loop.time()
+        bound, deadline = self._wait_bound(started, deadline, topic)
+        pool = self._memory.pool
+        self.fast_path.waiting += 1
+        try:
+            async with asyncio.timeout_at(deadline), self._memory.lock:
+                await self._memory.wait_for_place(self.fast_path.appended)
+                self._check_open(transaction_number)
+                made = try_append()
+                if made is not None:
+                    return made
                 buffer: bytearray | None = None
                 try:
                     buffer = await self._memory.allocate(size)
                     self._check_open(transaction_number)
                     # The sticky partitioner may have chosen a partition whose batch has room.
-                    batch = self.batch_appender.try_append(record)
+                    made = try_append()
                 except BaseException:
                     if buffer is not None:
-                        self._memory.pool.deallocate(buffer, size)
+                        pool.deallocate(buffer, size)
                     raise
-                if batch is None:
-                    batch = self.batch_appender.open(record, buffer, size)
-                else:
-                    self._memory.pool.deallocate(buffer, size)
-            return self.batch_appender.delivery(record, batch)
-
-    @contextlib.asynccontextmanager
-    async def _in_turn(self, topic: str, deadline: float | None) -> AsyncIterator[None]:
-        """Queue for memory until the call is first, for as long as it may wait."""
-        started = self._loop.time()
-        bound, deadline = self._wait_bound(started, deadline, topic)
-        self.fast_path.waiting += 1
-        try:
-            async with asyncio.timeout_at(deadline), self._memory.lock:
-                yield
+                if made is None:
+                    return open_batch(buffer, size)
+                pool.deallocate(buffer, size)
+                return made
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
-            self._stats.buffer_exhausted += 1
+            self._path.stats.buffer_exhausted += 1
             raise BufferExhaustedError(
-                f"no memory for the record within {bound}: {self._shortage}; {self._in_line}",
+                f"no memory for the record within {bound}: {self._shortage}; {self._waiters}",
                 topic=topic,
                 elapsed_ms=round((self._loop.time() - started) * 1000),
                 advice=f"the cluster takes less than is offered: slow down or raise {self._scarce}",
@@ -510,7 +518,7 @@ class RecordAppender:
         Raises:
             BufferFullError: the call must not wait.
         """
-        allowed = self._enqueue_ms
+        allowed = self._path.config.enqueue_timeout_ms
         if allowed == 0:
             raise BufferFullError(
                 self._shortage,

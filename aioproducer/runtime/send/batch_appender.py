@@ -9,23 +9,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aioproducer.core.batching.accumulator import RecordAccumulator
 from aioproducer.core.batching.batch import ProducerBatch
-from aioproducer.core.batching.buffer_pool import BufferPool
 from aioproducer.core.batching.outgoing import OnOpened, OutgoingRecord
-from aioproducer.core.batching.partitioners import BuiltInPartitioner, StickyPartitioners
+from aioproducer.core.batching.partitioners import BuiltInPartitioner
 from aioproducer.errors import KafkaError, SerializationError
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.runtime.send.fast_path import FastPath
-from aioproducer.runtime.send.validation import RecordCheck
 from aioproducer.types import HeaderPairs, TopicPartition
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
+    from aioproducer.core.batching.accumulator import RecordAccumulator
+    from aioproducer.core.batching.partitioners import StickyPartitioners
     from aioproducer.core.metadata.metadata import Metadata
+    from aioproducer.core.stats import ProducerStats
+    from aioproducer.runtime.send.memory import BufferMemory
+    from aioproducer.runtime.send.validation import RecordCheck
+    from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
     from aioproducer.runtime.tasks.sender import SenderTask
     from aioproducer.types import TopicMetadata
 
@@ -35,6 +39,23 @@ _BYTES_PER_TURN = 512 * 1024
 """Bytes of batches that may be opened in one turn of the loop, not counting the first batch."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SendPath:
+    """The objects that the steps of a `send()` share; `wall_ms` is the clock of timestamps."""
+
+    config: ProducerConfig
+    loop: asyncio.AbstractEventLoop
+    wall_ms: Callable[[], int]
+    metadata: Metadata
+    waits: MetadataWaiters
+    check: RecordCheck
+    sticky_partitioners: StickyPartitioners
+    accumulator: RecordAccumulator
+    memory: BufferMemory
+    sender_task: SenderTask
+    stats: ProducerStats
+
+
 class BatchAppender:
     """Put records into batches.
 
@@ -42,32 +63,21 @@ class BatchAppender:
         size_limit, sticks, hashes_keys: see `FastPath`.
     """
 
-    def __init__(
-        self,
-        *,
-        accumulator: RecordAccumulator,
-        pool: BufferPool,
-        metadata: Metadata,
-        sender_task: SenderTask,
-        check: RecordCheck,
-        sticky_partitioners: StickyPartitioners,
-        loop: asyncio.AbstractEventLoop,
-        wall_ms: Callable[[], int],
-        config: ProducerConfig,
-    ) -> None:
-        self._accumulator = accumulator
-        self._metadata = metadata
-        self._pool = pool
-        self._sender_task = sender_task
-        self._check = check
-        self._sticky_partitioners = sticky_partitioners
-        self._loop = loop
+    def __init__(self, path: SendPath) -> None:
+        config = path.config
+        self._accumulator = path.accumulator
+        self._metadata = path.metadata
+        self._pool = path.memory.pool
+        self._sender_task = path.sender_task
+        self._check = path.check
+        self._sticky_partitioners = path.sticky_partitioners
+        self._loop = path.loop
         self._spare: ProducerBatch | None = None
-        self._lingers = accumulator.settings.linger > 0
+        self._lingers = path.accumulator.settings.linger > 0
         self._opened_this_turn = 0
         self._turn_is_counted = False
         self._on_record_opens: OnOpened = None
-        self.size_limit: int = min(config.max_request_size, pool.total)
+        self.size_limit: int = min(config.max_request_size, self._pool.total)
         self.sticks: bool = config.partitioner == "default"
         self.hashes_keys: bool = self.sticks and not config.partitioner_ignore_keys
         self.fast_path: FastPath = FastPath(
@@ -75,10 +85,10 @@ class BatchAppender:
             size_limit=self.size_limit,
             hashes_keys=self.hashes_keys,
             sticks=self.sticks,
-            metadata=metadata,
-            loop=loop,
-            wall_ms=wall_ms,
-            choice=check.choice,
+            metadata=path.metadata,
+            loop=path.loop,
+            wall_ms=path.wall_ms,
+            choice=path.check.choice,
             on_full_turn=self._count_till_next_turn,
             open_batch=self._append_checked,
             send_spare=self._send_spare,
@@ -120,9 +130,9 @@ class BatchAppender:
         self._notify_sender(may_send=batch is not None and record.on_opened is None)
         return batch
 
-    def try_open(self, record: OutgoingRecord, size: int) -> ProducerBatch | None:
-        """Append to a new batch of `size` bytes; None if there is no free memory."""
-        buffer = None
+    def try_open(self, record: OutgoingRecord) -> ProducerBatch | None:
+        """Append to a new batch; None if there is no free memory."""
+        size = self.batch_bytes(record)
         try:
             buffer = self._pool.try_allocate(size)
             return None if buffer is None else self._open(record, buffer, size)
@@ -286,10 +296,8 @@ class BatchAppender:
             is_awaited=is_awaited,
         )
         batch = self.try_append(record)
-        if batch is None:
-            size = self.batch_bytes(record)
-            if self.may_open(size):
-                batch = self.try_open(record, size)
+        if batch is None and self.may_open(self.batch_bytes(record)):
+            batch = self.try_open(record)
         if batch is None:
             return None
         # The fast path cannot append to a full batch, and has the topic already.

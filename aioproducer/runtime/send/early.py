@@ -24,15 +24,11 @@ from aioproducer.runtime.send.validation import partition_index, partitioner_err
 from aioproducer.types import TopicMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from aioproducer.core.batching.accumulator import AccumulatorSettings, RecordAccumulator
-    from aioproducer.core.metadata.metadata import Metadata
+    from aioproducer.core.batching.accumulator import AccumulatorSettings
     from aioproducer.records.reader import DecodedRecord
     from aioproducer.runtime.delivery import Delivery
-    from aioproducer.runtime.send.batch_appender import BatchAppender
+    from aioproducer.runtime.send.batch_appender import BatchAppender, SendPath
     from aioproducer.runtime.send.validation import RecordCheck
-    from aioproducer.runtime.tasks.sender import SenderTask
 
 _LONGEST_SPAN_S: Final = 1.0
 """Records of one batch share a delivery timeout: later records get a new batch."""
@@ -60,21 +56,13 @@ class _Part:
 class EarlyRecords:
     """The records of a producer that wait for metadata of their topic."""
 
-    def __init__(
-        self,
-        accumulator: RecordAccumulator,
-        metadata: Metadata,
-        batch_appender: BatchAppender,
-        check: RecordCheck,
-        sender_task: SenderTask,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        self._accumulator = accumulator
-        self._metadata = metadata
+    def __init__(self, path: SendPath, batch_appender: BatchAppender) -> None:
+        self._accumulator = path.accumulator
+        self._metadata = path.metadata
         self._batch_appender = batch_appender
-        self._check = check
-        self._sender_task = sender_task
-        self._loop = loop
+        self._check = path.check
+        self._sender_task = path.sender_task
+        self._loop = path.loop
         self._topics: dict[str, deque[_EarlyBatch]] = {}
 
     @property

@@ -17,7 +17,11 @@ from aioproducer.client.producer import NATIVE_SENDS
 from aioproducer.core.batching.accumulator import AccumulatorSettings, RecordAccumulator
 from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.core.batching.buffer_pool import BufferPool
-from aioproducer.core.batching.partitioners import BuiltInPartitioner, NodeLatencies
+from aioproducer.core.batching.partitioners import (
+    BuiltInPartitioner,
+    NodeLatencies,
+    StickyPartitioners,
+)
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.idempotence import Sequencer
 from aioproducer.core.stats import ProducerStats
@@ -28,7 +32,9 @@ from aioproducer.runtime.delivery import WakeUps
 from aioproducer.runtime.observability.interceptors import InterceptorChain
 from aioproducer.runtime.send import batch_appender, fast_path
 from aioproducer.runtime.send.appender import RecordAppender
+from aioproducer.runtime.send.batch_appender import SendPath
 from aioproducer.runtime.send.memory import BufferMemory
+from aioproducer.runtime.send.validation import PartitionChoice, RecordCheck
 from aioproducer.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -111,23 +117,30 @@ class Bench:
     def _appender(self) -> RecordAppender:
         config, stats, rng = self.config, ProducerStats(), Random(2)
         self.stats = stats
-        return RecordAppender(
-            config,
-            accumulator=self.accumulator,
-            memory=BufferMemory(self.pool, self.loop, stats, lambda: None),
-            metadata=self.metadata,
-            waits=Waits(),
-            sender_task=self.sender_task,
-            choose_partition=partition_chooser(
-                config.partitioner, rng, ignore_keys=config.partitioner_ignore_keys
-            ),
-            # Not adaptive: that reads the real clock, which no two runs share.
-            make_sticky=lambda: BuiltInPartitioner(config.batch_size, False, rng),
-            latencies=NodeLatencies(0),
+        choose = partition_chooser(
+            config.partitioner, rng, ignore_keys=config.partitioner_ignore_keys
+        )
+        path = SendPath(
+            config=config,
             loop=self.loop,
             wall_ms=lambda: self.now_ms,
+            metadata=self.metadata,
+            waits=Waits(),
+            check=RecordCheck(
+                config.max_request_size, self.pool, PartitionChoice(choose), lambda: self.now_ms
+            ),
+            sticky_partitioners=StickyPartitioners(
+                # Not adaptive: that reads the real clock, which no two runs share.
+                lambda: BuiltInPartitioner(config.batch_size, False, rng),
+                self.accumulator,
+                NodeLatencies(0),
+            ),
+            accumulator=self.accumulator,
+            memory=BufferMemory(self.pool, self.loop, stats, lambda: None),
+            sender_task=self.sender_task,
             stats=stats,
         )
+        return RecordAppender(path)
 
     def know(self, **partition_counts: int) -> None:
         """New metadata: these topics, led by one node."""

@@ -13,7 +13,7 @@ from aioproducer.errors import (
     RecordTooLargeError,
     TransactionAbortableError,
 )
-from aioproducer.runtime.send.whole_batch import WholeRecord
+from aioproducer.runtime.send.appender import WholeRecord
 
 
 def batch_of(*values: bytes, key: bytes | None = None) -> list[WholeRecord]:
