@@ -105,7 +105,8 @@ class ProducerStats(Sampled):
 
     def on_request_sent(self, batches: Sequence[ProducerBatch]) -> None:
         """Count a Produce request with these batches, sent for the first time or again."""
-        self.tick(batches[0].last_attempt_at)
+        if (now := batches[0].last_attempt_at) >= self._ends_at:
+            self._begin(now)
         self.requests_sent += 1
         for batch in batches:
             self._count_sent(batch)
@@ -131,7 +132,8 @@ class ProducerStats(Sampled):
 
     def on_response(self, batch: ProducerBatch, throttle_ms: int, now: float) -> None:
         """Count the response to the request with this batch."""
-        self.tick(now)
+        if now >= self._ends_at:
+            self._begin(now)
         latency_s = now - batch.last_attempt_at
         self.responses += 1
         self.latency += latency_s

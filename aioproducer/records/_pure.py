@@ -256,8 +256,10 @@ def single_record_request(
         ValueError: the builder has released its buffer.
     """
     encoded = encode_single_record(builder, producer_id, producer_epoch, base_sequence)
-    length = varint(encoded.size + 1) if is_flexible else _INT32.pack(encoded.size)
-    rest = b"".join((prefix[_INT32.size :], length, *encoded.buffers, suffix))
+    header, body = encoded.buffers
+    size = len(header) + len(body)
+    length = varint(size + 1) if is_flexible else _INT32.pack(size)
+    rest = b"".join((prefix[_INT32.size :], length, header, body, suffix))
     return _INT32.pack(len(rest)) + rest
 
 

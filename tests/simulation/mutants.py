@@ -241,7 +241,7 @@ MUTANTS = (
     ),
     Mutant(
         "start the delivery timeout anew with every attempt",
-        "core/batching/incomplete.py",
+        "core/batching/accumulator.py",
         "        return batch.created_at + self._timeout\n",
         "        return batch.last_attempt_at + self._timeout\n",
     ),
@@ -564,7 +564,7 @@ MUTANTS = (
     ),
     Mutant(
         "leave the parts of a batch out of the next expiry",
-        "core/batching/incomplete.py",
+        "core/batching/accumulator.py",
         "        earliest = self._by_age[0][0] if self._by_age else inf\n",
         "        earliest = inf\n",
     ),

@@ -264,8 +264,8 @@ class Sender:
 
     def on_dispatched_directly(self, node_id: int, batch: ProducerBatch) -> None:
         """Handle `on_dispatched` for a batch that was sent without `poll`."""
-        self._latencies.update(node_id, batch.created_at, can_drain=True)
         self.on_dispatched(node_id, (batch,))
+        self._latencies.update(node_id, batch.created_at, can_drain=True)
 
     def without_done(self, node_id: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Release batches that ended while their request was prepared; return the others."""

@@ -173,8 +173,10 @@ class BatchAppender:
             self._pool.deallocate(buffer, size)
             raise SerializationError(str(error), topic=meta.name) from error
         is_full = batch.full
-        lingers = self._lingers and not self._is_alone(record)
-        self._send(batch, now, record.on_opened, lingers=lingers)
+        is_gathered = record.on_opened is not None
+        lingers = is_gathered or (self._lingers and not self._is_alone(record))
+        if lingers or not self._sender_task.try_send_directly(batch, now):
+            self._enqueue(batch, now, record.on_opened)
         if sticky is not None:
             self._sticky_partitioners.update_queue_weights(sticky, meta, now)
             sticky.update(partition, record.size, meta, enable_switch=is_full)
@@ -314,19 +316,8 @@ class BatchAppender:
             and accumulator.is_idle
         )
 
-    def _send(
-        self,
-        batch: ProducerBatch,
-        now: float,
-        on_opened: OnOpened = None,
-        *,
-        lingers: bool = False,
-    ) -> None:
-        """Send a batch that no queue has yet, or put it into its queue."""
-        if on_opened is None:
-            if not lingers and self._sender_task.try_send_directly(batch, now):
-                return
-        elif not batch.full:
+    def _enqueue(self, batch: ProducerBatch, now: float, on_opened: OnOpened = None) -> None:
+        if on_opened is not None and not batch.full:
             batch.gathering = True
             on_opened(batch)
         self._accumulator.enqueue(batch, now)
@@ -339,7 +330,9 @@ class BatchAppender:
             raise RuntimeError("a record was appended to a spare batch that was given up")
         try:
             self._pool.keep_exposed()
-            self._send(spare, self._loop.time())
+            now = self._loop.time()
+            if not self._sender_task.try_send_directly(spare, now):
+                self._enqueue(spare, now)
         except BaseException as interrupt:
             self._sender_task.on_interrupt(interrupt, (spare,))
             raise

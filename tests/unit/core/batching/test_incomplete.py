@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import inf
 from random import Random
 
+from aioproducer.core.batching.accumulator import IncompleteBatches
 from aioproducer.core.batching.batch import ProducerBatch
-from aioproducer.core.batching.incomplete import IncompleteBatches
 from aioproducer.types import TopicPartition
 
 
