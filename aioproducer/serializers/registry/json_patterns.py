@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, Final
 
-from aioproducer.serializers.registry.patterns import PatternError, pattern
+from aioproducer.serializers.registry.patterns import MAX_SIZE, Pattern, PatternError
 
 
 class CheckError(Exception):
@@ -23,11 +23,12 @@ class CheckError(Exception):
 
 
 class _Left:
-    """Steps and time that are left to a check; see `bounded_check`."""
+    """Steps and time that are left to a check, and its patterns; see `bounded_check`."""
 
-    __slots__ = ("references", "steps", "until", "until_check")
+    __slots__ = ("patterns", "references", "steps", "until", "until_check")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, patterns: dict[str, Pattern]) -> None:
+        self.patterns = patterns
         self.references = _REFERENCES + _REFERENCES_PER_BYTE * size
         self.steps = _STEPS + _STEPS_PER_BYTE * size
         self.until_check = _STEPS_PER_CHECK
@@ -49,16 +50,22 @@ class _Left:
         if self.references < 0:
             raise CheckError("the schema refers to schemas too often")
 
+    def is_found(self, text: str, data: str) -> bool:
+        """Return whether a pattern matches anywhere in data."""
+        self.take_step(_STEPS_PER_CHECK)
+        found = self.patterns.get(text)
+        if found is None:
+            found = self.patterns[text] = Pattern(text)
+        return found.is_found_in(data)
 
-_left: ContextVar[_Left | None] = ContextVar("_left", default=None)
+
+_left: ContextVar[_Left] = ContextVar("_left")
 _REFERENCES: Final = 10_000
 _REFERENCES_PER_BYTE: Final = 10
 _STEPS: Final = 200_000
 _STEPS_PER_BYTE: Final = 200
 _STEPS_PER_CHECK: Final = 16
 _CHARACTERS_PER_STEP: Final = 8
-_PATTERN_CHARACTERS: Final = 50_000
-"""How long the different patterns of a schema may be together; one takes 25 us to be made."""
 
 _SECONDS: Final = 1.0
 _SECONDS_PER_BYTE: Final = 60e-6
@@ -66,13 +73,15 @@ _MOST_SECONDS: Final = 20.0
 
 
 @contextmanager
-def bounded_check(size: int) -> Iterator[None]:
+def bounded_check(size: int, patterns: dict[str, Pattern]) -> Iterator[None]:
     """Within, a check takes steps, references and CPU time in proportion to the data in bytes.
+
+    Validators of `with_bounded_patterns` work only within, with the patterns of `check_patterns`.
 
     Schemas that refer to others twice, which do the same, take exponential time and memory, and so
     do `unevaluatedProperties` within one another.
     """
-    token = _left.set(_Left(size))
+    token = _left.set(_Left(size, patterns))
     try:
         yield
     finally:
@@ -95,7 +104,7 @@ def check_schema(kind: Any, schema: Any, size: int, *, formats: bool = True) -> 
     checker = kind.FORMAT_CHECKER if formats else None
     validator = meta(kind.META_SCHEMA, format_checker=checker)
     try:
-        with bounded_check(size):
+        with bounded_check(size, {}):
             error = best_match(validator.iter_errors(schema))
     except CheckError as reason:
         raise PatternError(str(reason)) from None
@@ -126,9 +135,7 @@ def with_bounded_patterns(kind: Any) -> Any:
     evolve = made.evolve
 
     def evolve_bounded(self: Any, **changes: Any) -> Any:
-        left = _left.get()
-        if left is not None:
-            left.take_step()  # what is unevaluated is found through references without keywords
+        _left.get().take_step()  # what is unevaluated is found through references without keywords
         other = evolve(self, **changes)
         if type(other) is made:
             return other
@@ -147,17 +154,19 @@ def with_bounded_patterns(kind: Any) -> Any:
 def _counted(follow: Callable[..., Any], is_reference: bool) -> Callable[..., Any]:
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
         left = _left.get()
-        if left is not None:
-            left.take_step()
-            if is_reference:
-                left.take_reference()
+        left.take_step()
+        if is_reference:
+            left.take_reference()
         return follow(validator, value, instance, schema)
 
     return counted
 
 
-def check_patterns(schemas: Iterable[Any]) -> None:
-    """Refuse schemas whose patterns are malformed, or would be matched by other code than ours."""
+def check_patterns(schemas: Iterable[Any]) -> dict[str, Pattern]:
+    """Return the patterns of schemas.
+
+    Refuse those that are malformed or too large, or would be matched by other code than ours.
+    """
     waiting = list(schemas)
     of_properties: list[str] = []
     texts_seen: set[str] = set()
@@ -174,28 +183,24 @@ def check_patterns(schemas: Iterable[Any]) -> None:
             matched_elsewhere |= "unevaluatedProperties" in schema
             waiting += schema.values()
     texts_seen.update(of_properties)
-    if sum(map(len, texts_seen)) > _PATTERN_CHARACTERS:
-        raise PatternError(f"its patterns have more than {_PATTERN_CHARACTERS} characters together")
+    patterns: dict[str, Pattern] = {}
+    size = 0
     for text in texts_seen:
-        pattern(text)
-    for text in of_properties:
-        if not pattern(text).is_linear and matched_elsewhere:
-            raise PatternError(
-                "unevaluatedProperties goes with simple patternProperties only: one of them cannot "
-                "be matched within bounds"
-            )
+        patterns[text] = made = Pattern(text)
+        size += max(len(text), made.size)
+        if size > MAX_SIZE:
+            raise PatternError(f"its patterns have more than {MAX_SIZE} characters together")
+    if matched_elsewhere and not all(patterns[text].is_linear for text in of_properties):
+        raise PatternError(
+            "unevaluatedProperties goes with simple patternProperties only: one of them cannot "
+            "be matched within bounds"
+        )
+    return patterns
 
 
 def _pattern(validator: Any, text: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    if validator.is_type(instance, "string") and not pattern(text).is_found_in(instance):
+    if validator.is_type(instance, "string") and not _left.get().is_found(text, instance):
         yield _error(f"does not match {text!r}")
-
-
-def _is_found(text: str, name: str) -> bool:
-    left = _left.get()
-    if left is not None:
-        left.take_step()
-    return pattern(text).is_found_in(name)
 
 
 def _pattern_properties(
@@ -203,9 +208,10 @@ def _pattern_properties(
 ) -> Iterator[Any]:
     if not validator.is_type(instance, "object"):
         return
+    left = _left.get()
     for text, inner in properties.items():
         for name, value in instance.items():
-            if _is_found(text, name):
+            if left.is_found(text, name):
                 yield from validator.descend(value, inner, path=name, schema_path=text)
 
 
@@ -216,10 +222,11 @@ def _additional_properties(
         return
     known = schema.get("properties", {})
     patterns = schema.get("patternProperties", {})
+    left = _left.get()
     others = [
         name
         for name in instance
-        if name not in known and not any(_is_found(text, name) for text in patterns)
+        if name not in known and not any(left.is_found(text, name) for text in patterns)
     ]
     if validator.is_type(allowed, "object"):
         for name in others:
@@ -232,9 +239,7 @@ def _unique_items(validator: Any, wanted: Any, instance: Any, schema: Any) -> It
     if not wanted or not validator.is_type(instance, "array"):
         return
     texts = [json.dumps(_identity(each), sort_keys=True) for each in instance]
-    left = _left.get()
-    if left is not None:
-        left.take_step(sum(map(len, texts)) // _CHARACTERS_PER_STEP)
+    _left.get().take_step(sum(map(len, texts)) // _CHARACTERS_PER_STEP)
     if len(set(texts)) < len(texts):
         yield _error("has items that are equal")
 

@@ -36,7 +36,7 @@ from aioproducer.serializers.registry.json_patterns import (
     with_bounded_patterns,
 )
 from aioproducer.serializers.registry.json_references import REFERRING, Place, linked
-from aioproducer.serializers.registry.patterns import PatternError
+from aioproducer.serializers.registry.patterns import Pattern, PatternError
 from aioproducer.serializers.registry.schema import Schema, SchemaReference, schema_error
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
 
@@ -90,6 +90,8 @@ class JsonSchemaSerializer(RegistrySerializer):
         super().__init__(registry, use)
         with needed("jsonschema", "for JsonSchemaSerializer", install=SCHEMA_REGISTRY):
             import jsonschema
+        with needed("regex", "for JsonSchemaSerializer", install=SCHEMA_REGISTRY):
+            import regex  # noqa: F401 - whether it is there
         # The schema of a model has the aliases that its fields are written by.
         is_model = hasattr(schema, "model_json_schema")
         self._json = json_by_alias(library) if is_model else JsonSerializer(library)
@@ -133,12 +135,12 @@ class JsonSchemaSerializer(RegistrySerializer):
             for reference, each in await self._registry.referenced(schema)
         }
         size = len(schema.text) + sum(len(each.text) for each in referenced.values())
-        validator, originals = await prepared(size, _validator, schema, referenced)
+        validator, patterns, originals = await prepared(size, _validator, schema, referenced)
 
         def encode(data: Any, context: SerializationContext) -> bytes:
             made = write(data, context)
             try:
-                with bounded_check(len(made)):
+                with bounded_check(len(made), patterns):
                     error = best_match(validator.iter_errors(json.loads(made)))
             except (PatternError, CheckError) as reason:
                 raise serialization_error(context, f"cannot be checked: {reason}") from None
@@ -162,8 +164,10 @@ class JsonSchemaSerializer(RegistrySerializer):
         return encode
 
 
-def _validator(schema: Schema, referenced: Mapping[Place, Schema]) -> tuple[Any, dict[str, str]]:
-    """Return what validates by a registered schema, and the original text of its references.
+def _validator(
+    schema: Schema, referenced: Mapping[Place, Schema]
+) -> tuple[Any, dict[str, Pattern], dict[str, str]]:
+    """Return what validates by a schema, its patterns, and the original text of its references.
 
     Raises:
         SchemaRegistryError: it is no JSON Schema.
@@ -177,7 +181,7 @@ def _validator(schema: Schema, referenced: Mapping[Place, Schema]) -> tuple[Any,
         found = linked(schema, referenced)
         kind = validator_for(found.content, _default_dialect())
         check_schema(kind, found.content, len(schema.text))
-        check_patterns(found.documents.values())
+        patterns = check_patterns(found.documents.values())
         # What schemas refer to is given; the only others that it finds are JSON Schema's own. The
         # registry is searched for inner schemas now, and not again at each reference.
         known: Registry[Any] = REGISTRY.with_resources(
@@ -190,7 +194,8 @@ def _validator(schema: Schema, referenced: Mapping[Place, Schema]) -> tuple[Any,
             for uri, each in found.inner.items()
             if uri not in known
         )
-    return with_bounded_patterns(kind)(found.content, registry=known), found.originals
+    validator = with_bounded_patterns(kind)(found.content, registry=known)
+    return validator, patterns, found.originals
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Regular expressions of schemas, matched by either way of ours.
+"""Regular expressions of schemas.
 
 Input: a pattern and the text it is searched in, separated by a zero byte.
 """
@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
-from re import _parser as sre_parser  # type: ignore[attr-defined]
 
-from aioproducer.serializers.registry.patterns import Pattern, PatternError, _Machine
+from aioproducer.serializers.registry.patterns import Pattern, PatternError
 from fuzz.guard import Target, require
 
 _SHORT = 12
@@ -29,13 +28,8 @@ def run(data: bytes) -> None:
     require(isinstance(found, bool), "{!r} gave {}", pattern, found)
     if not 0 < len(text) <= _SHORT or len(pattern) > _SHORT:
         return
-    try:
-        machine = _Machine(sre_parser.parse(pattern), made._compiled.flags)
-        simulated = machine.is_found_in(text)
-    except PatternError:
-        return
     matched = re.search(pattern, text) is not None
-    require(simulated == matched, "{!r} in {!r}: {}", pattern, text, simulated)
+    require(made.is_found_in(text) == matched, "{!r} in {!r}: {}", pattern, text, not matched)
 
 
 def seeds() -> Iterator[bytes]:

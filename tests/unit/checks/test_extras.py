@@ -33,6 +33,7 @@ OTHERS = (
     "pyarrow",
     "pydantic",
     "pyspark",
+    "regex",
     "rich",
     "starlette",
     "typer",
