@@ -19,54 +19,39 @@ from aioproducer.serializers.registry.patterns import MAX_SIZE, Pattern, Pattern
 
 
 class CheckError(Exception):
-    """A check of data takes more steps or time than fit its size."""
+    """A check of data takes more time than fits its size."""
 
 
-class _Left:
-    """Steps and time that are left to a check, and its patterns; see `bounded_check`."""
+class _Check:
+    """The CPU time until which a check may take, and its patterns; see `bounded_check`."""
 
-    __slots__ = ("patterns", "references", "steps", "until", "until_check")
+    __slots__ = ("_steps", "_until", "patterns")
 
     def __init__(self, size: int, patterns: dict[str, Pattern]) -> None:
         self.patterns = patterns
-        self.references = _REFERENCES + _REFERENCES_PER_BYTE * size
-        self.steps = _STEPS + _STEPS_PER_BYTE * size
-        self.until_check = _STEPS_PER_CHECK
-        self.until = time.thread_time() + min(_MOST_SECONDS, _SECONDS + _SECONDS_PER_BYTE * size)
+        self._steps = 0
+        self._until = time.thread_time() + min(_MOST_SECONDS, _SECONDS + _SECONDS_PER_BYTE * size)
 
-    def take_step(self, weight: int = 1) -> None:
-        self.steps -= weight
-        if self.steps < 0:
-            raise CheckError("the schema takes too many steps")
-        self.until_check -= weight
-        if self.until_check > 0:
-            return
-        self.until_check = _STEPS_PER_CHECK
-        if time.thread_time() > self.until:
+    def count_step(self) -> None:
+        self._steps += 1
+        if self._steps % _STEPS_PER_LOOK == 0:
+            self.check_time()
+
+    def check_time(self) -> None:
+        if time.thread_time() > self._until:
             raise CheckError("the schema takes too long")
-
-    def take_reference(self) -> None:
-        self.references -= 1
-        if self.references < 0:
-            raise CheckError("the schema refers to schemas too often")
 
     def is_found(self, text: str, data: str) -> bool:
         """Return whether a pattern matches anywhere in data."""
-        self.take_step(_STEPS_PER_CHECK)
+        self.check_time()
         found = self.patterns.get(text)
         if found is None:
             found = self.patterns[text] = Pattern(text)
         return found.is_found_in(data)
 
 
-_left: ContextVar[_Left] = ContextVar("_left")
-_REFERENCES: Final = 10_000
-_REFERENCES_PER_BYTE: Final = 10
-_STEPS: Final = 200_000
-_STEPS_PER_BYTE: Final = 200
-_STEPS_PER_CHECK: Final = 16
-_CHARACTERS_PER_STEP: Final = 8
-
+_check: ContextVar[_Check] = ContextVar("_check")
+_STEPS_PER_LOOK: Final = 16
 _SECONDS: Final = 1.0
 _SECONDS_PER_BYTE: Final = 60e-6
 _MOST_SECONDS: Final = 20.0
@@ -74,18 +59,17 @@ _MOST_SECONDS: Final = 20.0
 
 @contextmanager
 def bounded_check(size: int, patterns: dict[str, Pattern]) -> Iterator[None]:
-    """Within, a check takes steps, references and CPU time in proportion to the data in bytes.
+    """Within, a check takes CPU time in proportion to the data in bytes.
 
     Validators of `with_bounded_patterns` work only within, with the patterns of `check_patterns`.
-
     Schemas that refer to others twice, which do the same, take exponential time and memory, and so
     do `unevaluatedProperties` within one another.
     """
-    token = _left.set(_Left(size, patterns))
+    token = _check.set(_Check(size, patterns))
     try:
         yield
     finally:
-        _left.reset(token)
+        _check.reset(token)
 
 
 def check_schema(kind: Any, schema: Any, size: int, *, formats: bool = True) -> None:
@@ -120,7 +104,6 @@ def with_bounded_patterns(kind: Any) -> Any:
     """
     from jsonschema.validators import extend
 
-    references = ("$ref", "$dynamicRef", "$recursiveRef")
     keywords = {
         **kind.VALIDATORS,
         "pattern": _pattern,
@@ -129,13 +112,11 @@ def with_bounded_patterns(kind: Any) -> Any:
         "uniqueItems": _unique_items,
     }
     keywords |= dict.fromkeys({"multipleOf", "divisibleBy"} & keywords.keys(), _multiple_of)
-    made = extend(
-        kind, {name: _counted(keyword, name in references) for name, keyword in keywords.items()}
-    )
+    made = extend(kind, {name: _counted(keyword) for name, keyword in keywords.items()})
     evolve = made.evolve
 
     def evolve_bounded(self: Any, **changes: Any) -> Any:
-        _left.get().take_step()  # what is unevaluated is found through references without keywords
+        _check.get().count_step()  # what is unevaluated is found without keywords
         other = evolve(self, **changes)
         if type(other) is made:
             return other
@@ -151,12 +132,9 @@ def with_bounded_patterns(kind: Any) -> Any:
     return made
 
 
-def _counted(follow: Callable[..., Any], is_reference: bool) -> Callable[..., Any]:
+def _counted(follow: Callable[..., Any]) -> Callable[..., Any]:
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-        left = _left.get()
-        left.take_step()
-        if is_reference:
-            left.take_reference()
+        _check.get().count_step()
         return follow(validator, value, instance, schema)
 
     return counted
@@ -199,7 +177,7 @@ def check_patterns(schemas: Iterable[Any]) -> dict[str, Pattern]:
 
 
 def _pattern(validator: Any, text: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    if validator.is_type(instance, "string") and not _left.get().is_found(text, instance):
+    if validator.is_type(instance, "string") and not _check.get().is_found(text, instance):
         yield _error(f"does not match {text!r}")
 
 
@@ -208,10 +186,10 @@ def _pattern_properties(
 ) -> Iterator[Any]:
     if not validator.is_type(instance, "object"):
         return
-    left = _left.get()
+    check = _check.get()
     for text, inner in properties.items():
         for name, value in instance.items():
-            if left.is_found(text, name):
+            if check.is_found(text, name):
                 yield from validator.descend(value, inner, path=name, schema_path=text)
 
 
@@ -222,11 +200,11 @@ def _additional_properties(
         return
     known = schema.get("properties", {})
     patterns = schema.get("patternProperties", {})
-    left = _left.get()
+    check = _check.get()
     others = [
         name
         for name in instance
-        if name not in known and not any(left.is_found(text, name) for text in patterns)
+        if name not in known and not any(check.is_found(text, name) for text in patterns)
     ]
     if validator.is_type(allowed, "object"):
         for name in others:
@@ -239,7 +217,6 @@ def _unique_items(validator: Any, wanted: Any, instance: Any, schema: Any) -> It
     if not wanted or not validator.is_type(instance, "array"):
         return
     texts = [json.dumps(_identity(each), sort_keys=True) for each in instance]
-    _left.get().take_step(sum(map(len, texts)) // _CHARACTERS_PER_STEP)
     if len(set(texts)) < len(texts):
         yield _error("has items that are equal")
 

@@ -223,7 +223,7 @@ async def test_references_that_multiply_are_bounded(word: str) -> None:
     levels["d18"] = {"type": "integer" if word == "allOf" else "string"}
     encode = await encoder({"definitions": levels, "items": {"$ref": "#/definitions/d0"}})
     began = time.process_time()
-    with pytest.raises(SerializationError, match=r"refers to schemas too often|takes too long"):
+    with pytest.raises(SerializationError, match="takes too long"):
         encode([1], CONTEXT)
     assert time.process_time() - began < 6
 
@@ -240,7 +240,7 @@ async def test_what_is_left_unevaluated_within_bounds(word: str) -> None:
     """Each level is checked twice by the one above."""
     encode = await encoder(nested(word, 40))
     began = time.process_time()
-    with pytest.raises(SerializationError, match="cannot be checked: the schema takes too"):
+    with pytest.raises(SerializationError, match="cannot be checked: the schema takes too long"):
         encode({}, CONTEXT)
     assert time.process_time() - began < 4
     encode = await encoder(nested(word, 3))
@@ -261,7 +261,7 @@ async def test_references_to_what_is_evaluated_are_followed_within_bounds(draft:
     }
     encode = await encoder(schema)
     began = time.process_time()
-    with pytest.raises(SerializationError, match="cannot be checked: the schema takes too"):
+    with pytest.raises(SerializationError, match="cannot be checked: the schema takes too long"):
         encode({"p": 1, "q": 1}, CONTEXT)
     assert time.process_time() - began < 4
 
