@@ -9,11 +9,7 @@ from aioproducer.errors.advice import ADVICE
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
-    """Return the loop that runs here.
-
-    Raises:
-        IllegalStateError: none does, as in a program of trio.
-    """
+    """Return the loop that runs here."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -12,13 +12,7 @@ SCHEMA_REGISTRY = "aioproducer[schema-registry]"
 
 @contextmanager
 def needed(package: str, purpose: str, *, install: str) -> Iterator[None]:
-    """Make an import that fails in this block a `ConfigError`.
-
-    Args:
-        package: what is imported.
-        purpose: what it is needed for, as in "to do this" or "for that".
-        install: the argument of `pip install`.
-    """
+    """Make an import that fails in this block a `ConfigError`."""
     try:
         yield
     except ImportError as error:

@@ -12,12 +12,7 @@ _LONGEST_TEXT: Final = 32_767
 
 
 def timeout_of(timeout: float | None, name: str = "timeout") -> float | None:
-    """Return the seconds a call may wait, or None for no bound; infinity means None.
-
-    Raises:
-        ValueError: it is negative or NaN.
-        TypeError: it is no number.
-    """
+    """Return the seconds a call may wait, or None for no bound; infinity means None."""
     if timeout is None:
         return None
     if not _number(timeout, name) >= 0:
@@ -28,12 +23,7 @@ def timeout_of(timeout: float | None, name: str = "timeout") -> float | None:
 
 
 def seconds_of(seconds: float, name: str) -> float:
-    """Return the seconds of a wait that always has a bound.
-
-    Raises:
-        ValueError: it is negative, NaN or infinite.
-        TypeError: it is no number.
-    """
+    """Return the seconds of a wait that always has a bound."""
     if not 0 <= _number(seconds, name) < inf:
         raise ValueError(f"{name} must be a finite number of seconds from 0, not {seconds!r}")
     return seconds
@@ -67,12 +57,7 @@ def check_text(name: str, text: str) -> None:
 
 
 def check_integer(name: str, number: int, bits: int) -> None:
-    """Raise unless a number fits a signed integer of so many bits.
-
-    Raises:
-        TypeError: it is no whole number.
-        ValueError: it is too large or too small.
-    """
+    """Raise unless a number fits a signed integer of so many bits."""
     if not -1 << (bits - 1) <= index_of(number) < 1 << (bits - 1):
         raise ValueError(f"{name} must be a {bits}-bit integer")
 

@@ -14,12 +14,7 @@ ENVIRONMENT_VARIABLE: Final = "AIOPRODUCER_IMPL"
 
 
 def core_implementation(core: str) -> str:
-    """Return `native` or `pure`: the implementation of the native core, the module `core`.
-
-    Raises:
-        ImportError: `AIOPRODUCER_IMPL` has another value, or asks for a core that cannot be
-            imported.
-    """
+    """Return `native` or `pure`: the implementation of the native core, the module `core`."""
     wanted = os.environ.get(ENVIRONMENT_VARIABLE)
     if wanted not in {None, "", "native", "pure"}:
         raise ImportError(f"{ENVIRONMENT_VARIABLE} must be 'native' or 'pure', not {wanted!r}")

@@ -134,13 +134,7 @@ class RateLimitedLog:
         return True
 
     def recovered(self, now: float, node: int | str | None, what: str) -> None:
-        """Write for how long something failed, if there was a warning about this node.
-
-        Args:
-            now: As for `warning`.
-            node: As for `warning`; all its causes are over.
-            what: What works again, such as "node 1 (a:9092) is reachable again".
-        """
+        """Write for how long something failed, if there was a warning about this node."""
         over = [
             entry
             for key, entry in self._recent.items()

@@ -124,11 +124,7 @@ class Unpicklable:
     __slots__ = ()
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        """Refuse, so that no secret gets into a file or a message by accident.
-
-        Raises:
-            TypeError: Always.
-        """
+        """Refuse, so that no secret gets into a file or a message by accident."""
         raise TypeError(
             f"{type(self).__name__} is not pickled: it holds a secret; pass on where the secret is "
             "found instead"

@@ -68,11 +68,7 @@ def show_options(
 
 
 def _meaning_of(name: str) -> dict[str, Any]:
-    """Return the meaning of a name of any client.
-
-    Raises:
-        ConfigError: No client has an option of this name.
-    """
+    """Return the meaning of a name of any client."""
     row = ROWS.get(name.replace(".", "_"))
     if row is not None:
         return {"given": name, "verdict": "option", "options": [_described(row)]}

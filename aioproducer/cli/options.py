@@ -39,11 +39,7 @@ def choices(*values: str) -> Any:
 
 
 def kafka_text(text: str | None) -> str | None:
-    """Return an argument that goes to Kafka.
-
-    Raises:
-        ConfigError: It has bytes that are no UTF-8, as an argument may.
-    """
+    """Return an argument that goes to Kafka; one that is no UTF-8 is refused."""
     if text is not None and utf8_size(text) < 0:
         raise ConfigError(f"{text!r} is not valid UTF-8, and Kafka has no other text")
     return text
@@ -195,12 +191,7 @@ class Connection:
 
 
 def without_transactions(config: ProducerConfig, *, otherwise: str = "") -> ProducerConfig:
-    """Return the configuration of a command that sends without transactions.
-
-    Args:
-        config: The configuration.
-        otherwise: What the advice names besides leaving the option out.
-    """
+    """Return the configuration of a command that sends without transactions."""
     if config.transactional_id is None:
         return config
     raise ConfigError(

@@ -55,10 +55,6 @@ def registry_options(
         url: The argument, which overrules what is written elsewhere.
         given: The keys of the file and of `-X`, which overrule the environment.
         environ: The environment.
-
-    Raises:
-        ConfigError: user and password are malformed, or those of the environment would go to an
-            address that a file has chosen, which the command line does not allow.
     """
     keys = {name.replace("_", "."): value for name, value in given.items()}
     found = {key: environ[name] for key, name in VARIABLES.items() if environ.get(name)}

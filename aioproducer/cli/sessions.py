@@ -84,11 +84,7 @@ class _SessionLink:
 
 
 def link_opener(config: ProducerConfig) -> OpenLink:
-    """Return the dialer that connects as the producer would with these options: proxy, TLS, SASL.
-
-    Raises:
-        ConfigError: a store of certificates or a library is of no use.
-    """
+    """Return the dialer that connects as the producer would: by proxy, TLS and SASL."""
     settings, dialer = made.net_settings(config), made.make_dialer(config)
 
     async def open_link(address: Address) -> Link:

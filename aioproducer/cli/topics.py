@@ -163,12 +163,7 @@ def delete(
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster, and how to connect to it.
-
-    Attributes:
-        servers: where to start from.
-        open_link: connects as the producer would, by TLS and SASL where they are asked for.
-    """
+    """A cluster, and how to connect to it."""
 
     servers: str
     open_link: OpenLink

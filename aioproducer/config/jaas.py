@@ -65,12 +65,7 @@ class JaasLogin(Unpicklable):
 
 @hides_arguments
 def parse_jaas(line: str, mechanism: str) -> JaasLogin:
-    """Read one line such as `...PlainLoginModule required username="me" password="...";`.
-
-    Raises:
-        ConfigError: it is malformed, names an unknown module or option, or a module that is not the
-            mechanism's.
-    """
+    """Read one line such as `...PlainLoginModule required username="me" password="...";`."""
     tokens = _tokens(line)
     if len(tokens) < 3 or tokens[1].lower() not in _FLAGS or tokens[-1] != ";":
         raise ConfigError(

@@ -135,12 +135,7 @@ def whole(value: object) -> object:
 
 
 def int_of(value: object) -> int:
-    """Return the whole number that a value is, or that text says.
-
-    Raises:
-        ValueError: the text is no number.
-        TypeError: it is no whole number, or a truth value.
-    """
+    """Return the whole number that a value is, or that text says."""
     number = plain(value)
     if isinstance(number, str):
         try:

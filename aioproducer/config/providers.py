@@ -37,11 +37,7 @@ _Lookup = Callable[[str, str], str]
 
 @hides_arguments
 def with_values(properties: Mapping[Any, object], permissions: Permissions) -> dict[Any, object]:
-    """Return the properties with placeholders looked up, without those that declare the providers.
-
-    Raises:
-        ConfigError: a provider is unknown, or has no such value or may not show it.
-    """
+    """Return the properties with placeholders looked up, without those of the providers."""
     providers = _providers(properties, permissions)
     return {
         name: _with_lookups(name, value, providers)

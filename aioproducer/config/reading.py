@@ -26,10 +26,6 @@ def options_of(
         rows: Our options by every name of ours, with underscores.
         as_text: Whether values that are a str are text to be read, as those of files are.
         codec: The compression type in force, if these options are not all.
-
-    Raises:
-        ConfigError: A name is unknown or refused, or a value is of the wrong type, or two names
-            contradict each other.
     """
     reading = _Reading(rows, as_text=as_text)
     for name, value in given.items():
@@ -38,11 +34,7 @@ def options_of(
 
 
 def codec_of(given: Mapping[Any, object], rows: Mapping[str, Option]) -> object:
-    """Return the compression type that options set under any name; None if they do not.
-
-    Raises:
-        ConfigError: as `options_of`.
-    """
+    """Return the compression type that options set under any name; None if they do not."""
     named = {
         name: value
         for name, value in given.items()

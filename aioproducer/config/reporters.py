@@ -22,9 +22,6 @@ def reporters_of(given: Iterable[object]) -> tuple[object, ...]:
     """Return the reporters that were asked for: objects, or names such as `package.module.Class`.
 
     Java's JMX reporter is left out with a line in the log: there is no JMX here.
-
-    Raises:
-        ConfigError: a name leads nowhere, or what it names, or an object, is no reporter.
     """
     reporters = []
     for each in given:

@@ -57,12 +57,7 @@ def acks_number(acks: str | int) -> int:
 
 
 def idempotence_requested(values: Values, chosen: frozenset[str]) -> bool:
-    """Return whether Kafka's producer would be idempotent with these options (KIP-679).
-
-    Raises:
-        ConfigError: the user asked for idempotence and for something that excludes it, or has more
-            requests in flight than an idempotent producer may have.
-    """
+    """Return whether Kafka's producer would be idempotent with these options (KIP-679)."""
     asked = "enable_idempotence" in chosen
     if asked and not values["enable_idempotence"]:
         return False
@@ -213,15 +208,7 @@ def _warn_of_seconds(values: Values, chosen: frozenset[str]) -> None:
 
 
 def apply_rules(values: Values, chosen: frozenset[str]) -> None:
-    """Check all values against each other and adjust the defaults among them.
-
-    Args:
-        values: Every option's value, changed in place.
-        chosen: The options the user set.
-
-    Raises:
-        ConfigError: two values contradict each other.
-    """
+    """Check all values against each other, and adjust those that the user has not chosen."""
     parse_servers(values["bootstrap_servers"])
     _check_way(values)
     _check_callables(values)

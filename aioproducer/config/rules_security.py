@@ -24,11 +24,7 @@ def jaas_login(line: str | None, mechanism: str) -> JaasLogin:
 
 
 def check_security(values: dict[str, Any], chosen: frozenset[str]) -> None:
-    """Refuse security options that do not go together.
-
-    Raises:
-        ConfigError: as `apply_rules`.
-    """
+    """Refuse security options that do not go together."""
     _check_paths(values)
     _check_texts(values)
     _check_protocol(chosen)

@@ -61,12 +61,7 @@ class _Member(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Unpack into a buffer.
-
-        Raises:
-            EOFError: The archive ends within the member.
-            BadZipFile: The content is not what was packed.
-        """
+        """Unpack into a buffer."""
         view = memoryview(buffer).cast("B")
         data = self._unpacked(min(len(view), self._left))
         view[: len(data)] = data

@@ -38,9 +38,6 @@ class DeadLetterFile:
         path: Where to. An existing dead-letter file is emptied first, but for what `keep_bytes`
             says; any other file that has content is refused.
         keep_bytes: The length of the part that an earlier, resumed run wrote for good.
-
-    Raises:
-        DeadLetterError: The file cannot be written, or is something else.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, keep_bytes: int = 0) -> None:

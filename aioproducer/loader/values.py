@@ -100,11 +100,7 @@ def partition_number(value: Any) -> int | None:
 
 
 def number_text(text: str) -> str:
-    """Return a text to be read as a number.
-
-    Raises:
-        ValueError: Only Python reads it as one, such as `1_000` or digits of other scripts.
-    """
+    """Return a text to be read as a number; refuse `1_000`, which only Python reads."""
     if "_" in text or not text.isascii():
         raise ValueError(f"{_shown(text)} is no number")
     return text

@@ -31,13 +31,7 @@ class Point(NamedTuple):
 
 
 def encode_metrics(points: Iterable[Point], resource: Mapping[str, str], time_ns: int) -> bytes:
-    """Return a `MetricsData` with one resource and one scope.
-
-    Args:
-        points: one per metric and set of attributes.
-        resource: what the client is, by attribute.
-        time_ns: when the values were read, ns since the epoch.
-    """
+    """Return a `MetricsData` with one resource and one scope."""
     scope_metrics = _message(1, _text(1, _SCOPE)) + b"".join(
         _message(2, _metric(point, time_ns)) for point in points
     )

@@ -32,12 +32,7 @@ _NEW: Final = (
 
 
 def check_folder(folder: str, process: str) -> None:
-    """Raise unless this process can make files in a directory.
-
-    Args:
-        folder: `dead.letter.path`.
-        process: What the error calls this process.
-    """
+    """Raise unless this process can make files in a directory."""
     if not (is_folder(folder) and os.access(folder, os.W_OK | os.X_OK)):
         raise DeadLetterError(
             f"dead.letter.path {folder!r} is no directory that {process} can write to",
@@ -46,13 +41,7 @@ def check_folder(folder: str, process: str) -> None:
 
 
 class RefusedRecord(NamedTuple):
-    """A row that was refused.
-
-    Attributes:
-        row: It as a record; None where it cannot be read.
-        failed: Its number in the task and the reason.
-        is_converted: Whether it could become a record.
-    """
+    """A row that was refused; `row` is None where it cannot be read."""
 
     row: Row | None
     failed: FailedRecord
@@ -60,11 +49,7 @@ class RefusedRecord(NamedTuple):
 
 
 class DeadLetterPart:
-    """The file of one pass of a task attempt; a context that removes what was not published.
-
-    Raises:
-        DeadLetterError: The directory is missing, or no file can be made in it.
-    """
+    """The file of one pass of a task attempt; a context that removes what was not published."""
 
     def __init__(self, folder: str, topic: str | None, spark_partition: int, attempt: int) -> None:
         self._folder = Path(folder)

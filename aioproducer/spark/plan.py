@@ -84,11 +84,7 @@ class SinkPlan:
     def of_batch(
         cls, given: Mapping[str, str], fields: Sequence[tuple[str, str]], *, overwrite: bool
     ) -> Self:
-        """Return the plan of `df.write`.
-
-        Raises:
-            ConfigError, SerializationError: it cannot work.
-        """
+        """Return the plan of `df.write`."""
         if overwrite:
             raise ConfigError(
                 "records in Kafka cannot be overwritten, only appended",

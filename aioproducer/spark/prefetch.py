@@ -24,11 +24,7 @@ _T = TypeVar("_T")
 
 
 class PrefetchIterator(Generic[_T]):
-    """Reads from now on, until its `with` block ends.
-
-    Args:
-        items: read in another thread, and there alone.
-    """
+    """Reads from now on, until its `with` block ends."""
 
     def __init__(self, items: Iterator[_T]) -> None:
         self._items = items

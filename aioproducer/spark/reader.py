@@ -67,11 +67,7 @@ def _named_columns(options: SourceOptions) -> dict[str, str]:
 
 
 def check_kinds(fields: Sequence[tuple[str, str]]) -> None:
-    """Refuse types that Spark would make of records without a word: `b'...'` for text.
-
-    Args:
-        fields: The columns of a read and their types, as `simpleString()` writes them.
-    """
+    """Refuse types that Spark would make of records without a word: `b'...'` for text."""
     for name, kind in fields:
         wanted = _COLUMNS.get(name)
         if wanted is not None and not re.fullmatch(_ALLOWED[wanted], kind):
@@ -123,11 +119,7 @@ class OffsetRange(InputPartition):
 
 
 class TopicReader(DataSourceReader):
-    """Reads a topic.
-
-    Raises:
-        ConfigError: an option is missing or has a wrong value.
-    """
+    """Reads a topic."""
 
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
         if options.topic is None:

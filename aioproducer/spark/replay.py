@@ -100,9 +100,6 @@ def written_without_refused(write: Callable[[Refused], _R], rewind: Callable[[],
     Args:
         write: Writes all rows but these in a new transaction.
         rewind: Makes the rows readable again; False if that is impossible.
-
-    Raises:
-        RowError: The rows cannot be read again, or too many of them are refused.
     """
     refused: dict[int, Refusal] = {}
     for _ in range(_MOST_PASSES):

@@ -79,11 +79,7 @@ class RefusedRow(NamedTuple):
 
 
 def read_row(batch: pa.RecordBatch, number: int, columns: ArrowColumns) -> Row | None:
-    """Return a row of a batch, without headers if these are no headers; None if there is none.
-
-    Raises:
-        KafkaError: It cannot be read.
-    """
+    """Return a row of a batch, without headers if these are no headers; None if there is none."""
     single = batch.slice(number, 1)
     try:
         return _first_row(single, columns)
@@ -106,14 +102,7 @@ def _first_row(batch: pa.RecordBatch, columns: ArrowColumns) -> Row | None:
 
 
 class RowWindow:
-    """The last batches of a task.
-
-    Args:
-        columns: what makes up a record.
-        bounded: whether old batches make room for new ones; else the caller limits them.
-    Attributes:
-        size: bytes of the batches that are kept.
-    """
+    """The last batches of a task; unless `bounded`, the caller limits them."""
 
     def __init__(self, columns: ArrowColumns, *, bounded: bool = True) -> None:
         self.size: int = 0

@@ -55,12 +55,7 @@ _tasks = 0
 def write_task(
     plan: SinkPlan, place: TaskPlace, epoch: Epoch, batches: Iterator[pa.RecordBatch]
 ) -> TaskReport:
-    """Send the rows; return when all are acknowledged, and ended as the guarantee wants it.
-
-    Raises:
-        RowError: rows were not delivered.
-        KafkaError: the producer could not start or go on.
-    """
+    """Send the rows; return when all are acknowledged, and ended as the guarantee wants it."""
     spare_collector()
     with option_errors(plan.options.kafka):
         return replace(_written(plan, place, epoch, batches), query=epoch.owner)
@@ -96,11 +91,7 @@ def send_rows(
     batches: Iterator[pa.RecordBatch],
     refused: Refused,
 ) -> TaskReport:
-    """Send all rows but the refused ones by a producer of the caller's, in its transaction.
-
-    Raises:
-        RowsRefusedError: See `send_batches`.
-    """
+    """Send all rows but the refused ones by a producer of the caller's, in its transaction."""
     with PrefetchIterator(_encoded(plan, place, batches)) as prefetched:
         return _send_rows(producer, plan, place, prefetched, refused)
 

@@ -34,11 +34,7 @@ async def wait_for_topic(producer: Producer, topic: str, within_s: float) -> Non
 async def wait_for_partition(
     producer: Producer, topic: str, partition: int, within_s: float
 ) -> None:
-    """Return once the topic has that partition; in the loop of the producer.
-
-    Raises:
-        MetadataTimeoutError: It does not have it, and did not within `within_s`.
-    """
+    """Return once the topic has that partition; in the loop of the producer."""
     engine = producer._usable()
     latest = producer._block_deadline(engine)
     deadline = min(asyncio.get_running_loop().time() + within_s, latest)

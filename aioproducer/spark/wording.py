@@ -30,11 +30,7 @@ _SHORTEST: Final = 4
 
 @contextmanager
 def option_errors(kafka: Mapping[str, str]) -> Iterator[None]:
-    """Rewrite the errors that leave this block.
-
-    Args:
-        kafka: The producer's options, without the prefix `kafka.`, as given.
-    """
+    """Rewrite the errors that leave this block; `kafka` are options without that prefix."""
     try:
         yield
     except KafkaError as error:

@@ -116,11 +116,7 @@ class ProducerLifespan:
 
     @asynccontextmanager
     async def __call__(self, app: Starlette) -> AsyncIterator[Mapping[str, Any]]:
-        """Run the producer for the lifetime of one application in one process.
-
-        Raises:
-            KafkaError: the producer could not be started: the server does not start either.
-        """
+        """Run the producer for the lifetime of one application in one process."""
         overrides = getattr(app, "dependency_overrides", {})
         if producer_of in overrides:
             async with self._inner(app) as state:

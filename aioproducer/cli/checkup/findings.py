@@ -33,17 +33,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The outcome of one check.
-
-    Attributes:
-        check: What was examined: name, port, tls, ...
-        about: Where: a broker's address, a topic.
-        code: A key of `CODES`, or `ok` and `skipped`.
-        found: What was found.
-        advice: What to do about it.
-        details: More lines, as those of a certificate chain.
-        exit_code: The exit code of the command after this failure.
-    """
+    """The outcome of one check; `code` is a key of `CODES`, or `ok` and `skipped`."""
 
     check: str
     about: str

@@ -23,15 +23,7 @@ READ_AHEAD_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ProbeContext:
-    """The common dependencies of every probe.
-
-    Attributes:
-        settings: the network's, SASL included.
-        plain: connects without TLS.
-        dialer: connects as the producer does.
-        uses_tls: whether that means TLS.
-        step_s: the bound of each step.
-    """
+    """The common dependencies of every probe; `plain` connects without TLS."""
 
     settings: NetSettings
     plain: Dialer

@@ -26,10 +26,6 @@ def avro_encoder(
     """Return the encoder of rows; None where Avro is not requested.
 
     `given` has the registry's options in the configuration, see `registry_login`.
-
-    Raises:
-        ConfigError: an option is missing, has no meaning here, or names no schema.
-        SchemaRegistryError: the registry has no such schema, or cannot be reached.
     """
     if wanted is None:
         if url is not None or register or ignore_rules:

@@ -46,14 +46,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The facts of a command that the choice depends on.
-
-    Attributes:
-        files: the inputs.
-        format: their format, if it is named.
-        member: which members of archives are wanted.
-        master: where Spark is to run.
-    """
+    """The facts of a command that the choice depends on."""
 
     files: Sequence[str]
     format: str | None = None

@@ -149,11 +149,7 @@ def _may_be_replaced(path: Path) -> bool:
 def draw_picture(
     path: Path, plan: PerfPlan, latencies_s: Sequence[float], percentiles: Mapping[str, float]
 ) -> None:
-    """Draw how many records took how long, on a logarithmic scale.
-
-    Raises:
-        FileError: the file cannot be written.
-    """
+    """Draw how many records took how long, on a logarithmic scale."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -70,14 +70,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The figures between two reports.
-
-    Attributes:
-        until_s: When it ended, in seconds since the start.
-        rate: Acknowledged records per second in it.
-        failed: Failed records since the start.
-        latencies_ms: Percentiles of what was acknowledged in it, by name.
-    """
+    """The figures between two reports; `failed` counts since the start."""
 
     until_s: float
     rate: float

@@ -118,13 +118,7 @@ def _is_known(name: str) -> bool:
 
 
 def parts_after(skip: int, batches: Iterable[Any], first_row: int = 1) -> Iterator[Any]:
-    """Yield the rows of record batches after the first `skip`, as record batches of bounded size.
-
-    Args:
-        skip: how many rows are left out.
-        batches: record batches, none of them larger than one wants in memory.
-        first_row: the number of the first row they have.
-    """
+    """Yield the rows after the first `skip`, as record batches of bounded size."""
     for batch in batches:
         wanted = batch.slice(max(0, min(batch.num_rows, skip - first_row + 1)))
         if wanted.num_rows:
@@ -143,11 +137,7 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def rows_at_once(columns: int) -> int:
-    """Return how many rows of a file with so many columns are read together.
-
-    Raises:
-        SourceError: there are no columns, so that any number of rows takes no bytes.
-    """
+    """Return how many rows of a file with so many columns are read together."""
     if columns == 0:
         raise SourceError("it has no columns")
     return max(1, min(_MAX_ROWS, _MAX_VALUES // columns))

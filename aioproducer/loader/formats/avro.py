@@ -111,11 +111,7 @@ class _Decoder:
         return self._parse(_with_logical_types(self._schema, {}))
 
     def bad_row(self, data: io.BytesIO, start: int, error: Exception) -> BadRow:
-        """Return a row with a value that its logical type does not have, such as a year 10000.
-
-        Raises:
-            Exception: The file is damaged: the row cannot be read without logical types either.
-        """
+        """Return a row with a value that its logical type does not have, such as a year 10000."""
         data.seek(start)
         try:
             row = self._read(data, self._plain, None)
@@ -151,11 +147,7 @@ def _with_logical_types(schema: Any, ours: Mapping[str, str]) -> Any:
 
 
 def _decimal(data: bytes, schema: dict[str, Any], _: object = None) -> Decimal:
-    """Return the decimal that bytes are.
-
-    Raises:
-        SourceError: It is longer than any real one, and would take quadratic time.
-    """
+    """Return the decimal that bytes are; one that is longer than any real one is refused."""
     if len(data) > _MAX_DECIMAL_BYTES:
         raise SourceError(f"not readable as Avro: a decimal of {len(data)} bytes")
     context = Context(prec=_MAX_DECIMAL_DIGITS)

@@ -49,14 +49,6 @@ async def open_stream(
     Addresses are tried in the resolver's order, rotated so that `unproven` is last: it was the last
     one of the attempt before, which failed or whose connection failed without a response. Those
     that this attempt tries are appended to `tried`.
-
-    Raises:
-        ConnectionSetupTimeoutError: an address (or the resolver) did not answer in time.
-        NameResolutionError: the name has no address.
-        ProxyError: the proxy cannot be reached, or does not connect to the broker.
-        KafkaConnectionError: all addresses refused.
-        TlsError: an address refused TLS, or its certificate was refused.
-        ProxyAuthenticationError: the proxy requires other credentials.
     """
     started = loop_time()
     deadline = started + timeout_s

@@ -27,14 +27,7 @@ _ADVICE: Final = {401: ADVICE["registry-credentials-refused"], 403: ADVICE["regi
 
 
 def registry_error(status: int, body: bytes, what: str, leads_to: str = "") -> SchemaRegistryError:
-    """Return the error for a response without success.
-
-    Args:
-        status: the HTTP status.
-        body: the answer's body, which may be anything.
-        what: what was asked for.
-        leads_to: the header `Location`.
-    """
+    """Return the error for a response without success; a redirect leads to `leads_to`."""
     answer = decoded_object(body, _LONGEST_ANSWER)
     code, text = answer.get("error_code"), answer.get("message")
     reason = text[:_LONGEST_TEXT] if isinstance(text, str) else f"HTTP {status}"

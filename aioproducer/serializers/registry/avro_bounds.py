@@ -46,12 +46,7 @@ class _Size:
 
 
 def bounds_of(schema: Any) -> Bounds:
-    """Return the bounds of a schema, as `resolve` returned it.
-
-    Raises:
-        AvroSchemaError: Its types are nested too deeply, or a few bytes of it make any number of
-            values.
-    """
+    """Return the bounds of a schema, as `resolve` returned it."""
     measurement = _Measurement()
     size = measurement.size_of(schema, 0)
     return Bounds(size.min_bytes, size.values, measurement.per_byte, measurement.recursive)

@@ -73,14 +73,7 @@ def bounded_check(size: int, patterns: dict[str, Pattern]) -> Iterator[None]:
 
 
 def check_schema(kind: Any, schema: Any, size: int, *, formats: bool = True) -> None:
-    """Check a schema of so many bytes against its metaschema, within bounds.
-
-    Args:
-        kind: The class of its validators.
-        schema: Its JSON.
-        size: How long it is.
-        formats: Whether its patterns must be regular expressions of Python.
-    """
+    """Check a schema of so many bytes against its metaschema, within bounds."""
     from jsonschema.exceptions import SchemaError, best_match
     from jsonschema.validators import validator_for
 

@@ -51,11 +51,7 @@ class Linked:
 
 
 def linked(schema: Schema, referenced: Mapping[Place, Schema]) -> Linked:
-    """Return the schema with its references resolved.
-
-    Raises:
-        ValueError: one is no JSON, has a URI that is too long, or there are too many to resolve.
-    """
+    """Return the schema with its references resolved."""
     uris = _Uris()
     main = _Document("http://0.schema.invalid/", schema, uris)
     known = {

@@ -167,11 +167,7 @@ class JsonSchemaSerializer(RegistrySerializer):
 def _validator(
     schema: Schema, referenced: Mapping[Place, Schema]
 ) -> tuple[Any, dict[str, Pattern], dict[str, str]]:
-    """Return what validates by a schema, its patterns, and the original text of its references.
-
-    Raises:
-        SchemaRegistryError: it is no JSON Schema.
-    """
+    """Return what validates by a schema, its patterns, and the original text of its references."""
     from jsonschema.validators import validator_for
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
     from referencing import Registry, Resource

@@ -41,9 +41,6 @@ class Pattern:
     Attributes:
         size: How many characters it has with its repeats written out, as `regex` compiles it.
         is_linear: Whether `re` takes linear time for it.
-
-    Raises:
-        PatternError: It is malformed or too large.
     """
 
     def __init__(self, text: str) -> None:
@@ -67,11 +64,7 @@ class Pattern:
             self.is_linear = _ways(tree) <= _LINEAR
 
     def is_found_in(self, text: str) -> bool:
-        """Return whether the pattern matches anywhere in a text.
-
-        Raises:
-            PatternError: That cannot be decided within bounds.
-        """
+        """Return whether the pattern matches anywhere in a text."""
         try:
             return self._compiled.search(text, timeout=_SEARCH_S) is not None
         except (TimeoutError, MemoryError):

@@ -55,15 +55,7 @@ class SchemaSize:
 
 
 def check_file(file: memoryview, size: SchemaSize) -> None:
-    """Check a `FileDescriptorProto`, in linear time and without recursion.
-
-    Args:
-        file: Its bytes.
-        size: The files of the same schema that were checked before.
-
-    Raises:
-        ProtobufSchemaError: This is no file of a schema, or it is beyond the limits.
-    """
+    """Check a `FileDescriptorProto`, in linear time and without recursion."""
     size.add(file)
     last = min(size.fields + _MOST_IN_FILE, _MOST_IN_FILES)
     waiting = [(file, _FILE, 0, 1)]
@@ -87,11 +79,7 @@ def check_file(file: memoryview, size: SchemaSize) -> None:
 
 
 def files_in_set(files: memoryview) -> list[memoryview]:
-    """Return the files of a `FileDescriptorSet`.
-
-    Raises:
-        ProtobufSchemaError: This is no set, or it has too many files.
-    """
+    """Return the files of a `FileDescriptorSet`."""
     return [each for number, each in fields_in(files, MOST_FILES) if number == _FILE_IN_SET]
 
 

@@ -126,11 +126,6 @@ def encode_batches(
 
     With a `dead.letter.topic` or `dead.letter.path`, a row that does not fit the schema is yielded
     by itself, between the rows around it; `columns` are those of the encoded batches.
-
-    Raises:
-        RowError: A row does not fit the schema.
-        ConfigError: No row can fit, since a column does not.
-        SchemaRegistryError: The schema is not in the registry, or the registry cannot be reached.
     """
     first = 0
     for batch in batches:
@@ -238,12 +233,7 @@ def _column(batch: pa.RecordBatch, part: EncodedPart) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class _Unreadable:
-    """A row with a value that Python has not.
-
-    Attributes:
-        path: The field of it; None where the column is no struct.
-        reason: What is wrong.
-    """
+    """A row with a value that Python has not; `path` is its field in a struct."""
 
     path: str | None
     reason: str

@@ -38,9 +38,6 @@ class RowProtobufSerializer(RegistrySerializer):
         message: The full name of the message; None for the schema's first one.
         subject: Names the subject.
         auto_register: Whether `schema` is registered.
-
-    Raises:
-        ConfigError: The schema is none, or the columns do not fit it.
     """
 
     _format = "serialized"

@@ -76,9 +76,6 @@ class RowWriter:
         message: The class of the messages.
         columns: The types of the columns.
         path: Names the struct in errors; empty for the columns themselves.
-
-    Raises:
-        ConfigError: A column has no field, or one that cannot hold it.
     """
 
     def __init__(self, message: type[Message], columns: pa.StructType, path: str = "") -> None:

@@ -110,10 +110,6 @@ def message_in(
         imports: Other files, by the names that imports have. Google's own and Confluent's decimal
             are not taken from here.
         name: The message's full name; None for the first one.
-
-    Raises:
-        ConfigError: The files contradict each other, one is missing, there is no such message, or
-            types refer to each other in a chain that is too long.
     """
     try:
         return _message_in(file, imports, name)

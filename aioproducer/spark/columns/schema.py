@@ -49,12 +49,7 @@ _OF_READS: Final = ("offset", "timestampType")
 
 
 def plan_columns(fields: Sequence[tuple[str, str]], topic: str | None) -> ArrowColumns:
-    """Assign the columns.
-
-    Args:
-        fields: names and types, the latter as `DataType.simpleString()` writes them.
-        topic: the topic of all rows; it overrules a column `topic`.
-    """
+    """Assign the columns; types are as `DataType.simpleString()` writes them."""
     fields = [field for field in fields if field[0] not in _OF_READS]
     names = [name for name, _ in fields]
     for name, kind in fields:

@@ -68,11 +68,7 @@ class Plan:
         return True
 
     def attempt_id(self, epoch: int, owner: str, numbers: AttemptNumbers | None = None) -> str:
-        """Return a transactional id for an attempt of this process, or for these `numbers`.
-
-        Raises:
-            IllegalStateError: this process has worked for a later epoch since.
-        """
+        """Return a transactional id for an attempt of this process, or for these `numbers`."""
         decided = self.decided if self.decided_by == owner else None
         worker, number = (numbers or _numbers).next(self.prefix, owner, epoch, decided)
         return TransactionNames(self.prefix).attempt(worker, epoch, number)

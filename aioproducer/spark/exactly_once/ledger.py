@@ -129,11 +129,7 @@ class Ledger(TransactionAdmin):
         return replace(driver, producer_id=renewed.producer_id, epoch=renewed.epoch)
 
     async def partition_count(self) -> int:
-        """Return the number of partitions of the marker topic; wait for it to exist.
-
-        Raises:
-            UnknownTopicOrPartitionError: it does not, and a time limit is given.
-        """
+        """Return the number of partitions of the marker topic; wait for it to exist."""
         may_create = self._config.allow_auto_create_topics
         query = coordinator_queries.partition_count(self._topic, may_create=may_create)
         if self._topic_timeout_s is None:

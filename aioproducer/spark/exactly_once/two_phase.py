@@ -65,13 +65,7 @@ class CommitReport:
 
 
 class TwoPhaseCommit:
-    """The driver of one query or job; its only state is what brokers keep.
-
-    Args:
-        ledger: open.
-        accept_lost: an epoch whose loss has been accepted.
-        clock: seconds, for the report.
-    """
+    """The driver of one query or job; its only state is what brokers keep."""
 
     def __init__(
         self,

@@ -49,12 +49,7 @@ SETTINGS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A way to read files.
-
-    Attributes:
-        name: one of the loader's `FORMATS`.
-        format: what that name means.
-    """
+    """A way to read files; `name` is one of the loader's `FORMATS`."""
 
     name: str
     format: Format

@@ -47,13 +47,7 @@ class _StoppedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SparkLoadResult:
-    """The result of a load.
-
-    Attributes:
-        progress: what this run did.
-        state: what is loaded, by all runs.
-        skipped: how many steps had been written by an earlier run.
-    """
+    """The progress of this run, and the state after all; `skipped` counts steps of earlier ones."""
 
     progress: Progress
     state: SparkLoadState
@@ -61,12 +55,7 @@ class SparkLoadResult:
 
 
 class SparkLoad:
-    """Loads files into a topic; runs once, and waits for Spark meanwhile.
-
-    Args:
-        spark: the session; the settings that records depend on are made for it.
-        options: what to load.
-    """
+    """Loads files into a topic; runs once, and waits for Spark meanwhile."""
 
     def __init__(self, spark: SparkSession, options: SparkLoadOptions) -> None:
         self._spark = spark

@@ -76,12 +76,7 @@ class SparkLoadState:
         write_state(path, {"version": _VERSION, "engine": "spark", **asdict(self)})
 
     def resumed(self, path: str | os.PathLike[str], *, goes_on: bool = True) -> SparkLoadState:
-        """Return the state in the file at `path`; itself where there is no file.
-
-        Args:
-            path: The state file.
-            goes_on: Whether the load goes on there; if not, the file is going to be replaced.
-        """
+        """Return the state in the file at `path`; itself without one, or unless `goes_on`."""
         found = read_state(path, _decoded, of="a load by Spark")
         if found is None or not goes_on:
             return self

@@ -1,4 +1,4 @@
-"""Parquet files with many pages, and with a page whose header lies."""
+"""Parquet files with many pages, and with a page whose header is wrong."""
 
 from __future__ import annotations
 
