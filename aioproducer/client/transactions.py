@@ -280,11 +280,7 @@ class Transaction:
 
 
 def offsets_of(offsets: OffsetsInput) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return offsets in our types, from ours, aiokafka's or confluent-kafka's.
-
-    Raises:
-        TypeError, ValueError: something is no partition or no offset.
-    """
+    """Return offsets in our types, from ours, aiokafka's or confluent-kafka's."""
     pairs = offsets.items() if isinstance(offsets, Mapping) else ((each, each) for each in offsets)
     result: dict[TopicPartition, OffsetAndMetadata] = {}
     for place, position in pairs:

@@ -23,12 +23,7 @@ _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 def advised(
     error: KafkaError, node: Node, bootstrap: Collection[tuple[str, int]], *, answered: bool
 ) -> KafkaError:
-    """Return the failure of a dial or a connection, with advice if it has none.
-
-    Args:
-        answered: whether a broker has answered at that address before.
-        bootstrap: hosts and ports of the bootstrap servers.
-    """
+    """Return the failure of a dial or a connection, with advice if it has none."""
     if error.advice is not None or not isinstance(error, KafkaConnectionError):
         return error
     # If the user configured the address too, the advertised listener is not the cause.
@@ -67,12 +62,7 @@ def _advice(
 
 
 def advertised_advice(node: Node, bootstrap_hosts: Collection[str], *, unresolved: bool) -> str:
-    """Return advice for an advertised address that cannot be used from here.
-
-    Args:
-        bootstrap_hosts: the hosts of the bootstrap servers, which can be reached.
-        unresolved: whether the name has no address here.
-    """
+    """Return advice for an advertised address that cannot be used from here."""
     if node.host in _HERE and not _HERE.intersection(bootstrap_hosts):
         return (
             f"{node.host} means this machine, not the broker's: set advertised.listeners there to "

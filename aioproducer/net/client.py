@@ -215,20 +215,11 @@ class NetworkClient:
     def api_version(
         self, node_id: int, kind: type[Message], lowest: int = 0, highest: int | None = None
     ) -> int:
-        """Return the version in which a request of this kind would be sent.
-
-        Raises:
-            NodeNotReady: the node is not connected, so its versions are not known.
-            UnsupportedVersionError: there is no common version.
-        """
+        """Return the version in which a request of this kind would be sent."""
         return self._versions(node_id).choose(kind, lowest, highest, node_id=node_id)
 
     def version_ranges(self, node_id: int) -> Mapping[int, tuple[int, int]]:
-        """Return the lowest and highest version of each API key that the node supports.
-
-        Raises:
-            NodeNotReady: The node is not connected, so its versions are not known.
-        """
+        """Return the lowest and highest version of each API key that the node supports."""
         return self._versions(node_id).ranges
 
     def _versions(self, node_id: int) -> BrokerVersions:

@@ -32,11 +32,7 @@ ANSWERS_TO_BE_SURE: Final = 3
 
 
 def check_kafka(prefix: bytes) -> None:
-    """Check the first bytes of a frame.
-
-    Raises:
-        NotKafkaError: another service sends them.
-    """
+    """Refuse the first bytes of a frame that another service sends."""
     start = bytes(prefix)
     service = _BEGINNINGS.get(start)
     if service is None and _TEXT.issuperset(start):

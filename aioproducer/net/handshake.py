@@ -134,11 +134,7 @@ async def _ask_for_versions(session: Session) -> None:
 
 
 def _check_broker(ranges: Mapping[int, tuple[int, int]]) -> None:
-    """Check that the APIs are not those of a controller (KRaft), which answers ApiVersions as well.
-
-    Raises:
-        NotKafkaError: they are.
-    """
+    """Refuse the APIs of a controller (KRaft), which answers ApiVersions as well."""
     if ApiKey.BROKER_REGISTRATION in ranges and ApiKey.METADATA not in ranges:
         raise NotKafkaError(
             "a Kafka controller answers there, not a broker",
@@ -148,11 +144,7 @@ def _check_broker(ranges: Mapping[int, tuple[int, int]]) -> None:
 
 
 async def probe_sasl(session: Session) -> None:
-    """Check whether a listener that closes connections requires SASL.
-
-    Raises:
-        AuthenticationError: it does; the error names its mechanisms.
-    """
+    """Raise if a listener that closes connections requires SASL; the error names its mechanisms."""
     if session.settings.sasl is not None or not session.may_want_sasl:
         return
     try:

@@ -482,11 +482,7 @@ class BrokerLink:
             )
 
     async def _check_plaintext(self, session: Session, error: NodeDisconnectedError) -> None:
-        """Check once per bootstrap server whether its port requires TLS.
-
-        Raises:
-            TlsError: it does.
-        """
+        """Check once per bootstrap server whether its port requires TLS; raise if it does."""
         address = self._unproven_address
         if (
             address is None

@@ -36,11 +36,7 @@ class UndecodedAnswer(Message):
 
 
 def decode_answer(kind: type[Message], version: int, correlation_id: int, frame: bytes) -> Message:
-    """Return the response to a request of this kind, version and correlation id.
-
-    Raises:
-        ProtocolError: the frame is not a valid response to it.
-    """
+    """Return the response to a request of this kind, version and correlation id."""
     if kind is BareFrame:
         return BareFrame(frame)
     if kind is ProduceRequest:

@@ -100,11 +100,7 @@ class BrokerVersions:
         *,
         node_id: int | None = None,
     ) -> int:
-        """Return the highest version that the broker, the client and the caller support.
-
-        Raises:
-            UnsupportedVersionError: there is none.
-        """
+        """Return the highest version that the broker, the client and the caller support."""
         key = request_type.API_KEY
         ours_low, ours_high = request_type.VALID_VERSIONS
         low = max(ours_low, lowest)

@@ -251,9 +251,6 @@ def single_record_request(
         suffix: the bytes after the batch.
         is_flexible: whether the length is a compact one (KIP-482).
         producer_id, producer_epoch, base_sequence: as in `encode_batch`.
-
-    Raises:
-        ValueError: the builder has released its buffer.
     """
     encoded = encode_single_record(builder, producer_id, producer_epoch, base_sequence)
     header, body = encoded.buffers

@@ -146,12 +146,7 @@ _WANTED = {
 
 
 def plan_columns(schema: Field, columns: ArrowColumns) -> Plan:
-    """Find the columns.
-
-    Raises:
-        SerializationError: a column does not exist, exists twice, or has a type that cannot be
-            sent; the text names it.
-    """
+    """Find the columns."""
     if schema.format != "+s":
         raise SerializationError(
             f"Arrow data has to have columns (a table, record batch or struct), but this is "

@@ -45,11 +45,7 @@ class Codec(Protocol):
         ...
 
     def decompress(self, data: _Data, max_bytes: int) -> bytes:
-        """Undo `compress`.
-
-        Raises:
-            ProtocolError: `data` is malformed, or would become larger than `max_bytes`.
-        """
+        """Undo `compress`."""
         ...
 
 
@@ -295,16 +291,7 @@ _CODECS: dict[CompressionType, _Entry] = {
 
 @lru_cache(maxsize=64, typed=True)
 def codec_for(type_or_name: CompressionType | str, level: int | None = None) -> Codec:
-    """Return the codec of that type or Kafka name (`gzip`), with its library imported.
-
-    Args:
-        type_or_name: a `CompressionType`, or `none`, `gzip`, `snappy`, `lz4`, `zstd`.
-        level: Kafka's `compression.<codec>.level`; None for Java's default.
-
-    Raises:
-        ConfigError: no such codec, or a level it does not have.
-        UnsupportedCodecError: the codec's library cannot be imported.
-    """
+    """Return the codec of that type or Kafka name (`gzip`), with its library imported."""
     codec = _compression_type(type_or_name)
     entry = _CODECS[codec]
     if level is None or level == entry.default_level:

@@ -37,9 +37,6 @@ def batches_between(
     """Yield the batches of a Fetch response with their records from `start` up to before `end`.
 
     Batches before `start` are left out; markers and aborted batches come without records.
-
-    Raises:
-        ProtocolError: A batch is corrupt.
     """
     view = CommittedView(data.aborted_transactions or [])
     for batch in read_batches(data.records or b"", allow_partial=True):

@@ -68,11 +68,7 @@ class EncodedMessageSet:
     def restamped(
         self, producer_id: int, producer_epoch: int, base_sequence: int
     ) -> EncodedMessageSet:
-        """Raise: a set has no place for a producer id.
-
-        Raises:
-            IllegalStateError: always.
-        """
+        """Raise: a set has no place for a producer id."""
         raise IllegalStateError("a batch in a format before 0.11 got a sequence number")
 
 
@@ -91,11 +87,7 @@ def records_of(builder: BatchBuilder) -> list[DecodedRecord]:
 def encode_message_set(
     records: Sequence[DecodedRecord], magic: int, codec: Codec | None = None
 ) -> EncodedMessageSet:
-    """Encode records in an old format, compressed where that makes them smaller.
-
-    Raises:
-        UnsupportedVersionError: a record has headers, or the codec came later than the format.
-    """
+    """Encode records in an old format, compressed where that makes them smaller."""
     if any(record.headers for record in records):
         raise UnsupportedVersionError(
             "brokers before Kafka 0.11 cannot store record headers",

@@ -72,12 +72,7 @@ class BatchBuilder(Protocol):
         ...
 
     def move_to(self, buffer: bytearray) -> None:
-        """Go on in a larger buffer, with the records so far copied, and let go of the old one.
-
-        Raises:
-            TypeError: it is no bytearray.
-            ValueError: it is smaller than the one there is, or the builder was closed.
-        """
+        """Go on in a larger buffer, with the records so far copied, and let go of the old one."""
         ...
 
     def close(self) -> None:

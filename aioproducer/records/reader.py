@@ -109,11 +109,7 @@ class RecordBatch:
         return bool(self.attributes & CONTROL)
 
     def check_crc(self) -> None:
-        """Compare the CRC with the bytes it covers.
-
-        Raises:
-            ProtocolError: they differ.
-        """
+        """Raise `ProtocolError` unless the CRC is that of the bytes it covers."""
         # Imported when needed: `import aioproducer` loads no third-party package.
         from crc32c import crc32c
 
@@ -138,11 +134,7 @@ class RecordBatch:
 
 
 def parse_header(data: _Data) -> RecordBatch:
-    """Read the header of the batch `data` begins with; what follows that batch is ignored.
-
-    Raises:
-        ProtocolError: the header is malformed, or `data` ends before the batch does.
-    """
+    """Read the header of the batch `data` begins with; what follows that batch is ignored."""
     view = memoryview(data)
     if len(view) < HEADER_SIZE:
         raise ProtocolError(f"{len(view)} bytes are too few for a batch header ({HEADER_SIZE})")
@@ -177,9 +169,6 @@ def read_batches(data: _Data, *, allow_partial: bool = False) -> Iterator[Record
         data: batches without gaps.
         allow_partial: end quietly where the last batch is cut off, as brokers cut it off in a
             Fetch response at the size limit (KIP-74).
-
-    Raises:
-        ProtocolError: a batch is malformed.
     """
     view = memoryview(data)
     while view:

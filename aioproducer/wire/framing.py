@@ -71,12 +71,7 @@ REQUEST_TYPES: Mapping[ApiKey, type[Message]] = _RequestTypes()
 
 
 def frame_size(prefix: Buffer) -> int:
-    """Return the size announced by a frame's first four bytes.
-
-    Raises:
-        ProtocolError: it is negative or above `MAX_FRAME_BYTES`, as it is from a peer that is no
-            Kafka broker.
-    """
+    """Return the size announced by a frame's first four bytes."""
     try:
         (size,) = _SIZE.unpack(prefix)
     except MALFORMED as error:
@@ -133,9 +128,6 @@ def decode_response(
         request_type: the class of the request that is answered.
         version: the version the request was sent in.
         frame: correlation id, header tags if any, and body; `records` fields keep a view of it.
-
-    Raises:
-        ProtocolError: the bytes are not such a response.
     """
     response_type = request_type.RESPONSE
     try:
@@ -149,11 +141,7 @@ def decode_response(
 
 
 def peek_correlation_id(frame: Buffer) -> int:
-    """Return the correlation id of a response frame, whatever its body.
-
-    Raises:
-        ProtocolError: the frame is shorter than that.
-    """
+    """Return the correlation id of a response frame, whatever its body."""
     try:
         return int(CORRELATION_ID.unpack_from(frame)[0])
     except MALFORMED as error:

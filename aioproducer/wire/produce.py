@@ -110,13 +110,7 @@ def encode_produce_request(
     timeout_ms: int,
     topics: Sequence[ProduceTopic],
 ) -> list[Buffer]:
-    """Return the frame of a Produce request, size included, as buffers to be written in order.
-
-    Raises:
-        UnsupportedVersionError: no such version, or one without transactions for a
-            `transactional_id`.
-        ValueError: a value does not fit its field.
-    """
+    """Return the frame of a Produce request, size included, as buffers to be written in order."""
     try:
         head = bytearray(_head(version, client_id, transactional_id, acks, timeout_ms))
         CORRELATION_ID.pack_into(head, CORRELATION_ID_AT, correlation_id)
@@ -135,9 +129,6 @@ class ProduceRequestTemplate:
     Attributes:
         suffix: the bytes after the batch.
         is_flexible: whether the batch's length is a compact one.
-
-    Raises:
-        UnsupportedVersionError, ValueError: as `encode_produce_request`.
     """
 
     __slots__ = (
@@ -239,13 +230,7 @@ class Acknowledgement(Message):
 def decode_acknowledgement(
     frame: bytes, version: int, correlation_id: int
 ) -> Acknowledgement | None:
-    """Return the outcome of a plain acknowledgement, None for any other response.
-
-    Args:
-        frame: the response without its size, as `decode_response` takes it.
-        version: that of the request.
-        correlation_id: that of the request.
-    """
+    """Return the outcome of a plain acknowledgement, None for any other response."""
     name, topic_id = "", _NO_ID
     if version >= _FIRST_BY_TOPIC_ID:
         at = _TOPIC_AT + _UUID_SIZE

@@ -103,12 +103,7 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, data: Buffer, version: int) -> Self:
-        """Return the message that `data` is, from its first byte to its last.
-
-        Raises:
-            ProtocolError: the bytes are not such a message.
-            UnsupportedVersionError: the message never had this version.
-        """
+        """Return the message that `data` is, from its first byte to its last."""
         return cls.decode_from(data, 0, version)
 
     @classmethod

@@ -36,11 +36,7 @@ class AssertionSettings(Unpicklable):
 
 
 def signed_assertions(settings: AssertionSettings) -> Callable[[], Awaitable[str]]:
-    """Return a function that creates a new assertion on each call.
-
-    Raises:
-        ConfigError: PyJWT or `cryptography` is not installed.
-    """
+    """Return a function that creates a new assertion on each call."""
     with needed("PyJWT", "to sign assertions", install="aioproducer[oauth]"):
         import jwt  # noqa: F401
     with needed("cryptography", "to sign assertions", install="aioproducer[oauth]"):
@@ -63,11 +59,7 @@ def assertion_file(path: str) -> Callable[[], Awaitable[str]]:
 
 @hides_arguments
 def make_assertion(settings: AssertionSettings, now: float) -> str:
-    """Return a signed JWT.
-
-    Raises:
-        AuthenticationError: a file cannot be used.
-    """
+    """Return a signed JWT."""
     template = _template(settings.template_file)
     header = {"typ": "JWT", **template.get("header", {}), "alg": settings.algorithm}
     issued = int(now)

@@ -48,11 +48,7 @@ class Certificate:
 
 
 def read_certificate(der: bytes) -> Certificate:
-    """Read a certificate.
-
-    Raises:
-        ValueError: the bytes are not a certificate.
-    """
+    """Read a certificate."""
     try:
         return _read(der)
     except (IndexError, UnicodeDecodeError) as error:

@@ -73,15 +73,7 @@ class EndpointSettings(Unpicklable):
 
 
 class TokenEndpoint:
-    """Client of a token endpoint.
-
-    Args:
-        extensions: SASL extensions to send with each token.
-        assertions: Creates assertions, if they replace a secret.
-
-    Raises:
-        ConfigError: `httpx` is not installed.
-    """
+    """Client of a token endpoint."""
 
     def __init__(
         self,

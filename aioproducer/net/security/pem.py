@@ -67,9 +67,6 @@ def read_store(path: str, password: str | None, kind: str | None = None) -> PemS
     """Return the content of a PEM or PKCS12 file; `kind` is the configured type.
 
     As in Java, a file of the type JKS may be PKCS12: keytool has made these since Java 9.
-
-    Raises:
-        ConfigError: the file cannot be read, or has another type.
     """
     try:
         # A pipe without a writer would otherwise block the thread that opens it.

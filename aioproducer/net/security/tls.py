@@ -70,11 +70,7 @@ class TlsSettings(Unpicklable):
 
 
 class TlsContexts:
-    """The context of the next connection; reads the files again when they changed.
-
-    Raises:
-        ConfigError: the stores, versions or cipher suites are of no use.
-    """
+    """The context of the next connection; reads the files again when they changed."""
 
     def __init__(self, settings: TlsSettings) -> None:
         self._settings = settings
@@ -102,11 +98,7 @@ class TlsContexts:
 
 @hides_arguments
 def make_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Create an `ssl.SSLContext` for these settings; reads files.
-
-    Raises:
-        ConfigError: the stores, versions or cipher suites are of no use.
-    """
+    """Create an `ssl.SSLContext` for these settings; reads files."""
     if settings.context is not None:
         return settings.context
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -257,12 +249,7 @@ def _identity(settings: TlsSettings) -> PemStore | None:
 
 
 def client_subject(settings: TlsSettings) -> str | None:
-    """Return the subject of the client's certificate; None without one. Reads files.
-
-    Raises:
-        ConfigError: a store is of no use.
-        ValueError: the certificate is malformed.
-    """
+    """Return the subject of the client's certificate; None without one. Reads files."""
     store = _identity(settings)
     if store is None or not store.certificates:
         return None

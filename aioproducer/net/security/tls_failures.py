@@ -114,11 +114,7 @@ def tls_required_error(host: str) -> TlsError:
 
 
 def check_not_tls(prefix: bytes) -> None:
-    """Check the first bytes of a frame on a connection without TLS.
-
-    Raises:
-        TlsError: they are a TLS alert.
-    """
+    """Refuse the first bytes of a frame that are a TLS alert, on a connection without TLS."""
     if prefix.startswith(_ALERT):
         raise TlsError("the broker answers in TLS on this port", advice=ADVICE["tls-expected"])
 

@@ -19,11 +19,7 @@ def unverified_context() -> ssl.SSLContext:
 
 
 async def uses_tls(dialer: Dialer, address: Address, host: str) -> bool:
-    """Return whether the peer accepts a TLS handshake; verifies nothing.
-
-    Args:
-        host: the name of the broker, for SNI.
-    """
+    """Return whether the peer accepts a TLS handshake; verifies nothing."""
     try:
         _, writer = await dialer.connect(address, server_hostname=host, limit=_READ_BYTES)
     except OSError:

@@ -37,15 +37,7 @@ _REFRESH_AGAIN_S = 10.0
 
 
 def as_token(given: object, extensions: Mapping[str, str] | None = None) -> OAuthToken:
-    """Return the token from a user's function, which may return an OAuthToken or a str.
-
-    Args:
-        given: What the function has returned.
-        extensions: Those of the options, for a token without its own.
-
-    Raises:
-        AuthenticationError: the value has another type, or an impossible end.
-    """
+    """Return the token from a user's function, which may return an OAuthToken or a str."""
     if isinstance(given, OAuthToken):
         if given.expires_at not in (None, inf) and seconds_in(given.expires_at) is None:
             raise AuthenticationError(

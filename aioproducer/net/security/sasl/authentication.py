@@ -66,12 +66,7 @@ _Carry = Callable[[bytes], Awaitable[bytes]]
 
 @hides_arguments
 async def authenticate(session: Session) -> None:
-    """Authenticate, if the settings have a mechanism.
-
-    Raises:
-        AuthenticationError: the broker or the client refused.
-        KafkaConnectionError: it failed with a retriable error.
-    """
+    """Authenticate, if the settings have a mechanism."""
     mechanism = session.settings.sasl
     if mechanism is None:
         return

@@ -14,11 +14,7 @@ from aioproducer.types import SaslCredentials
 
 
 def default_chain(profile: str | None = None) -> CredentialsSource:
-    """Return a source that gets the credentials from botocore on each call.
-
-    Raises:
-        ConfigError: botocore is not installed.
-    """
+    """Return a source that gets the credentials from botocore on each call."""
     try:
         from botocore.session import Session
     except ImportError:

@@ -40,11 +40,7 @@ class KerberosSettings:
 
 
 class Gssapi:
-    """The mechanism GSSAPI.
-
-    Raises:
-        ConfigError: the package `gssapi` cannot be imported.
-    """
+    """The mechanism GSSAPI."""
 
     name: str = "GSSAPI"
 
