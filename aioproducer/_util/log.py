@@ -157,11 +157,7 @@ class RateLimitedLog:
             entry.left_out = 0
 
     def flush(self, now: float) -> None:
-        """Write how many lines were left out since the last one of their kind.
-
-        Args:
-            now: As for `warning`.
-        """
+        """Write how many lines were left out since the last one of their kind."""
         for entry in self._recent.values():
             self._log_left_out(entry, now)
         self._recent.clear()

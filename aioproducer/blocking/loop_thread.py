@@ -54,11 +54,7 @@ class LoopThread:
         """Done when a guest has ended; None if this is a host."""
 
     def start(self) -> None:
-        """Return when the loop runs.
-
-        Raises:
-            IllegalStateError: No thread of the system was made, and another loop runs in this one.
-        """
+        """Return when the loop runs."""
         # Made here: after a fork CPython takes every thread that existed for one that has ended.
         thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         thread.start()

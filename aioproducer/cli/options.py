@@ -133,11 +133,7 @@ class Connection:
     ] = None
 
     def config(self, **defaults: Any) -> ProducerConfig:
-        """Return the producer's configuration; `defaults` hold where the user chose nothing.
-
-        Raises:
-            ConfigError: an option is wrong, or the file cannot be read.
-        """
+        """Return the producer's configuration; `defaults` hold where the user chose nothing."""
         config = ProducerConfig.from_properties(self.given(), allow=self.allowed())
         chosen = config.explicitly_set
         return config.replace(
@@ -149,11 +145,7 @@ class Connection:
         return {name: value for name, value in self._given().items() if not is_of_registry(name)}
 
     def registry(self) -> dict[str, str]:
-        """Return the options of a schema registry that the file and the arguments have.
-
-        Raises:
-            ConfigError: the file cannot be read, or a placeholder cannot be looked up.
-        """
+        """Return the options of a schema registry that the file and the arguments have."""
         given: Mapping[str, object] = self._given()
         permissions = Permissions(self.allowed())
         if "config.providers" in given:

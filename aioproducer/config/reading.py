@@ -171,13 +171,7 @@ def _converted(name: str, value: object, alias: Alias, row: Option) -> object:
 
 
 def unknown(name: str, rows: Mapping[str, Option], *, dotted: bool) -> ConfigError:
-    """Return the error for a name that no client has, with the nearest one.
-
-    Args:
-        name: As it was given.
-        rows: As `options_of`.
-        dotted: Whether names with dots are what is wanted.
-    """
+    """Return the error for a name that no client has, with the nearest one."""
     from difflib import get_close_matches
 
     shown = shown_name(name)

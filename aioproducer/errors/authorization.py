@@ -62,16 +62,7 @@ def with_access(
     group: str | None = None,
     transactional_id: str | None = None,
 ) -> _Error:
-    """Return the error, with principal and permission if authorization failed.
-
-    Args:
-        error: What a broker answered.
-        request: The request's name in Kafka's protocol, such as `Produce`.
-        principal: The client's identity for the broker.
-        topic: The topic asked about; the error's own when left out.
-        group: The consumer group of the request.
-        transactional_id: The transactional id of the request.
-    """
+    """Return the error, with principal and permission if authorization failed."""
     if not isinstance(error, AuthorizationError) or error.principal is not None:
         return error
     topic, user = error.topic or topic, principal()

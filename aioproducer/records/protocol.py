@@ -84,9 +84,5 @@ class BatchBuilder(Protocol):
         ...
 
     def body(self) -> memoryview:
-        """Return the bytes of the records appended so far, a view of the buffer.
-
-        Raises:
-            ValueError: the buffer was released.
-        """
+        """Return the bytes of the records appended so far, a view of the buffer."""
         ...

@@ -121,11 +121,7 @@ class RecordBatch:
             )
 
     def records(self, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> list[DecodedRecord]:
-        """Decompress and decode the records.
-
-        Raises:
-            ProtocolError: they are malformed, or decompress to more than `max_bytes`.
-        """
+        """Decompress and decode the records."""
         if self.codec is CompressionType.NONE:
             data = bytes(self.body)
         else:

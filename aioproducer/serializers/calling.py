@@ -46,11 +46,7 @@ class RecordSerializers:
     def prepare(
         self, topic: str, key: Any, value: Any, headers: HeadersInput
     ) -> Prepared | PendingRecord:
-        """Return the record's parts, or an awaitable for them.
-
-        Raises:
-            SerializationError: a serializer failed, or the headers are no headers.
-        """
+        """Return the record's parts, or an awaitable for them."""
         pairs = list(header_pairs(topic, headers))
         if self._value is None:
             value = unchanging(value)

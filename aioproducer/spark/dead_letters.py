@@ -43,15 +43,7 @@ def dead_letter(
     spark_partition: int,
     stage: str = "TASK_PUT",
 ) -> DeadLetter:
-    """Make the record.
-
-    Args:
-        row: the row as a record; None where it cannot be read.
-        failed: its number and why it was refused.
-        topic: where it was to go, if it does not say.
-        spark_partition: where it comes from.
-        stage: Kafka Connect's name of the step that failed.
-    """
+    """Make the record; `row` is None where it cannot be read, `stage` is Kafka Connect's."""
     error = failed.error
     named = topic if row is None or row.topic is None else row.topic
     facts = {

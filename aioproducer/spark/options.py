@@ -238,12 +238,7 @@ class SourceOptions:
     @classmethod
     @hides_arguments
     def parse(cls, options: Mapping[str, str], use: str) -> Self:
-        """Sort and check the options.
-
-        Args:
-            options: as Spark gives them.
-            use: `write`, `stream`, `read` or `TABLE`.
-        """
+        """Sort and check the options, for the use `write`, `stream`, `read` or `TABLE`."""
         own: dict[str, str] = {}
         kafka: dict[str, str] = {}
         for given, value in _texts(options).items():
@@ -331,11 +326,7 @@ class SourceOptions:
 
     @hides_arguments
     def config(self, **options: Any) -> ProducerConfig:
-        """Return the producer's options in this process; `options` overrule them.
-
-        Raises:
-            ConfigError: a variable of the environment is missing, or options contradict.
-        """
+        """Return the producer's options in this process; `options` overrule them."""
         return self._config(os.environ).replace(**options)
 
     def _config(self, environ: Mapping[str, str]) -> ProducerConfig:

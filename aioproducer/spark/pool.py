@@ -117,12 +117,7 @@ class ProducerPool(Pool[Producer]):
 
     @contextmanager
     def producer(self, options: SourceOptions, id_prefix: str | None = None) -> Iterator[Producer]:
-        """Yield a running producer.
-
-        Args:
-            options: what it is made with.
-            id_prefix: the common start of its transactional ids; the rest is unique.
-        """
+        """Yield a running producer; its transactional id, if any, begins with `id_prefix`."""
         kind = Kind(frozenset(options.kafka.items()), id_prefix)
         producer = self.take(kind)
         if producer is None:

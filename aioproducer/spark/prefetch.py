@@ -41,11 +41,7 @@ class PrefetchIterator(Generic[_T]):
         self.stop()
 
     async def next(self) -> _T | None:
-        """Return the next item; None at the end, also when asked again.
-
-        Raises:
-            Exception: what the iterator raised.
-        """
+        """Return the next item; None at the end, also when asked again."""
         await asyncio.sleep(0)
         while not self._found:
             # Set before the second check: a thread that adds an item after that check sees it, and

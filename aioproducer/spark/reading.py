@@ -85,12 +85,7 @@ class TopicRange:
         await self._client.close()
 
     async def offsets(self, time: int) -> dict[int, int]:
-        """Return the earliest or latest offset of each partition.
-
-        Raises:
-            UnknownTopicOrPartitionError: there is no such topic.
-            KafkaTimeoutError: no answer within `max_block_ms`.
-        """
+        """Return the earliest or latest offset of each partition."""
 
         async def asked() -> dict[int, int]:
             self._leaders = await self._client.ask(_leaders(self._topic))
@@ -104,12 +99,7 @@ class TopicRange:
         return await self._repeated(asked)
 
     async def records(self, partition: int, start: int, end: int) -> AsyncIterator[Fetched]:
-        """Yield the records from `start` up to, not including, `end`.
-
-        Raises:
-            OffsetOutOfRangeError: some of them are deleted.
-            KafkaTimeoutError: no progress within `max_block_ms`.
-        """
+        """Yield the records from `start` up to, not including, `end`."""
         loop = asyncio.get_running_loop()
         position, moved = start, loop.time()
         while position < end:

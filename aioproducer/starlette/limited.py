@@ -16,16 +16,7 @@ _lines: Final[dict[int, dict[int, log.RateLimitedLog]]] = {}
 def write(
     owner: object, level: int, about: str | None, cause: str, msg: str, *args: object
 ) -> None:
-    """Write a line unless one like it was written a short time ago.
-
-    Args:
-        owner: The application or the producer, whose lines are limited together.
-        level: That of `logging`.
-        about: What it is about, such as a topic.
-        cause: What makes two lines the same, such as the error's class name.
-        msg: The message in `logging`'s %-style.
-        args: Its arguments.
-    """
+    """Write a line unless one of the same owner, subject and cause was written a short time ago."""
     lines = _lines.get(id(owner))
     if lines is None:
         lines = _lines[id(owner)] = {}

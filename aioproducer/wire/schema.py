@@ -81,13 +81,7 @@ class Message(Struct):
         return cls.FLEXIBLE_FROM is not None and version >= cls.FLEXIBLE_FROM
 
     def encode(self, version: int) -> bytes:
-        """Return the message as bytes, without header and frame.
-
-        Raises:
-            UnsupportedVersionError: the message never had this version, or a field that is set
-                does not exist in it and may not be left out.
-            ValueError: a value does not fit its field.
-        """
+        """Return the message as bytes, without header and frame."""
         out = bytearray()
         self.encode_into(out, version)
         return bytes(out)

@@ -38,14 +38,7 @@ _MOST_PARTITIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The scope of an examination.
-
-    Attributes:
-        topic: A topic; None for none.
-        write: Whether one record may be written there.
-        step_s: The bound of each step.
-        total_s: The bound of all of it.
-    """
+    """The scope of an examination; the bounds are in seconds."""
 
     topic: str | None = None
     write: bool = False

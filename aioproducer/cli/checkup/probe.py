@@ -167,12 +167,7 @@ class BrokerProbe:
     # -- questions -------------------------------------------------------------------------------
 
     async def ask(self, query: CoordinatorQuery[_T]) -> _T:
-        """Return the answer to a question.
-
-        Raises:
-            CheckFailedError: none came.
-            KafkaError: the error it is.
-        """
+        """Return the answer to a question."""
         session = self._renewed_session()
         if session.versions is None:
             raise TypeError("a question comes after the versions")

@@ -33,11 +33,7 @@ class ProbeContext:
 
     @classmethod
     def of(cls, config: ProducerConfig, step_s: float) -> ProbeContext:
-        """Made from the options.
-
-        Raises:
-            ConfigError: a store of certificates or a library is of no use.
-        """
+        """Make it from the options."""
         return cls(
             made.net_settings(config),
             made.make_plain_dialer(config),
@@ -48,11 +44,7 @@ class ProbeContext:
 
     @asynccontextmanager
     async def shown(self, address: Address, name: str) -> AsyncIterator[Any]:
-        """Yield the `ssl` object of a connection on which anything was accepted, for inspection.
-
-        Raises:
-            OSError: no TLS came about.
-        """
+        """Yield the `ssl` object of a connection on which anything was accepted, for inspection."""
         async with asyncio.timeout(self.step_s):
             _, writer = await self.plain.connect(
                 address, server_hostname=name, limit=READ_AHEAD_BYTES

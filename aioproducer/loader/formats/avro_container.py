@@ -28,11 +28,7 @@ _VARINT_BYTES: Final = 10
 
 
 class Container:
-    """The schema of a container file, and its blocks.
-
-    Raises:
-        SourceError: This is no such file, or its header is too long.
-    """
+    """The schema of a container file, and its blocks."""
 
     def __init__(self, stream: io.BufferedIOBase) -> None:
         self._stream = stream

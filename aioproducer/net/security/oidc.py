@@ -93,12 +93,7 @@ class TokenEndpoint:
 
     @hides_arguments
     async def fetch(self) -> OAuthToken:
-        """Fetch a new token.
-
-        Raises:
-            AuthenticationError: the endpoint refused the request.
-            KafkaConnectionError: the endpoint cannot be reached or is not available.
-        """
+        """Fetch a new token."""
         import httpx
 
         settings = self._settings

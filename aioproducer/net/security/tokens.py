@@ -118,13 +118,7 @@ class CachedTokens:
         self._fetched_at = 0.0
 
     async def token(self) -> OAuthToken:
-        """Return the current token, or a new one if that is due.
-
-        Raises:
-            AuthenticationError: the fetch was refused, or the new token has expired already.
-            KafkaConnectionError: the fetch failed with a retriable error, and the last token has
-                expired.
-        """
+        """Return the current token, or a new one if that is due."""
         async with self._lock:
             current = self._current
             if current is None or self._has_ended(current):

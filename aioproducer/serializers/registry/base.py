@@ -228,14 +228,7 @@ class RegistrySerializer(ABC):
 async def prepared(
     characters: int, prepare: Callable[P, T], *arguments: P.args, **named: P.kwargs
 ) -> T:
-    """Return what `prepare` makes of schemas, in a thread if they are large.
-
-    Args:
-        characters: How long the schemas are together.
-        prepare: Needs no event loop.
-        arguments: Its arguments.
-        named: Its arguments by name.
-    """
+    """Return what `prepare` makes of schemas of so many characters, in a thread if many."""
     if characters > _LARGE:
         return await asyncio.to_thread(prepare, *arguments, **named)
     return prepare(*arguments, **named)

@@ -168,17 +168,7 @@ class RegistryConnection:
     async def request(
         self, method: str, path: str, what: str, body: dict[str, Any] | None = None
     ) -> Any:
-        """Return one request's answer, decoded.
-
-        Args:
-            method: GET or POST.
-            path: what follows the registry's address, quoted.
-            what: what is asked, for errors.
-            body: to be sent as JSON.
-
-        Raises:
-            SchemaRegistryError: the registry refuses, or cannot be asked.
-        """
+        """Return one request's answer, decoded; errors say what is asked, `what`."""
         settings = self._settings
         retries = max(settings.retries, len(settings.urls) - 1)  # each address is tried
         attempt = 0

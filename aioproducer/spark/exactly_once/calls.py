@@ -60,13 +60,7 @@ class CallerPool(Pool[Caller]):
         config: ProducerConfig,
         work: Callable[[CoordinatorClient], Coroutine[Any, Any, _T]],
     ) -> _T:
-        """Run `work` over connections that an earlier call of this kind has left, or new ones.
-
-        Args:
-            kind: what `config` was made of; None to leave nothing.
-            config: connection and time limits.
-            work: has its time limits.
-        """
+        """Run `work` over connections that an earlier call of this kind has left, or new ones."""
         caller = (None if kind is None else self.take(kind)) or Caller(config)
         try:
             result = caller.call(work)

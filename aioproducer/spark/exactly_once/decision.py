@@ -73,13 +73,7 @@ class TransactionNames:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The contribution of one task to an epoch.
-
-    Attributes:
-        partition: the Spark partition.
-        rows: how many rows it wrote.
-        transaction: what makes them visible.
-    """
+    """The contribution of one task to an epoch."""
 
     partition: int
     rows: int

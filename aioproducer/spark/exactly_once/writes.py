@@ -171,11 +171,7 @@ class TaskAttempt:
         return TaskResult(self._plan.driver, self._epoch, self._owner, skipped=True)
 
     def prepare(self, *, rows: int) -> TaskResult:
-        """Wait for every record; what it returns is for the driver's `commit`.
-
-        Raises:
-            TransactionAbortableError: some record was lost.
-        """
+        """Wait for every record; what it returns is for the driver's `commit`."""
         transaction = self.producer.prepare_transaction()
         self._is_prepared = True
         part = None if transaction.empty else Part(self._partition, rows, transaction)

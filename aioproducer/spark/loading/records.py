@@ -66,11 +66,7 @@ class RowsToRecords:
         return ", ".join(f"{name} {_SQL[name]}" for name in self._columns)
 
     def check(self, columns: Sequence[str]) -> None:
-        """Refuse a mapping that no row of these columns can fulfil.
-
-        Raises:
-            MappingError: there is no such column.
-        """
+        """Refuse a mapping that no row of these columns can fulfil."""
         if self.files.name in {"avro", "ndjson"}:
             return  # each row has its own
         known = tuple(name for name in columns if name not in {FILE, BROKEN})
