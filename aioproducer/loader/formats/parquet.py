@@ -17,6 +17,7 @@ from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.arrow_process import ArrowFormat
 from aioproducer.loader.formats.arrow_rows import import_pyarrow, parts_after, rows_at_once
 from aioproducer.loader.formats.chunks import too_few_rows
+from aioproducer.loader.formats.parquet_pages import check_pages
 
 _MAX_LIST_VALUES = 100_000_000
 """Of one column of a row group: encoded, any number of equal ones takes a few bytes."""
@@ -42,10 +43,10 @@ def read_parquet(file: io.BufferedIOBase, skip: int) -> Iterator[Any]:
     file.seek(0)
     texts = _texts(metadata)
     with parquet.ParquetFile(file, metadata=metadata, read_dictionary=texts) as opened:
-        yield from _rows(opened, skip)
+        yield from _rows(opened, file, skip)
 
 
-def _rows(file: Any, skip: int) -> Iterator[Any]:
+def _rows(file: Any, source: Any, skip: int) -> Iterator[Any]:
     groups = file.metadata
     if groups.num_rows < skip:
         raise too_few_rows(groups.num_rows, skip)
@@ -57,13 +58,14 @@ def _rows(file: Any, skip: int) -> Iterator[Any]:
         else:
             _check(file.schema, groups.row_group(group))
             wanted.append(group)
-    yield from parts_after(skip, _batches(file, wanted), first_row)
+    yield from parts_after(skip, _batches(file, source, wanted), first_row)
 
 
-def _batches(file: Any, wanted: list[int]) -> Iterator[Any]:
+def _batches(file: Any, source: Any, wanted: list[int]) -> Iterator[Any]:
     most = rows_at_once(file.metadata.num_columns)
     for number in wanted:
         group = file.metadata.row_group(number)
+        check_pages(source, group)
         yield from file.iter_batches(
             batch_size=_rows_in_memory(group, most), row_groups=[number], use_threads=False
         )
