@@ -801,6 +801,30 @@ MUTANTS = (
         "        if isinstance(error, UnknownTopicOrPartitionError) and without_id:\n",
         "        if isinstance(error, UnknownTopicOrPartitionError):\n",
     ),
+    Mutant(
+        "wait for the response to a single record as long as for its delivery",
+        "runtime/send/direct.py",
+        "            now + self._timeout,\n            partial",
+        "            now + self._delivery_timeout,\n            partial",
+    ),
+    Mutant(
+        "let a new topic wait for the backoff of the others",
+        "core/metadata/metadata.py",
+        "        if self._new and not self._failures:\n            return now\n",
+        "",
+    ),
+    Mutant(
+        "drop a request for all topics that has failed",
+        "core/metadata/metadata.py",
+        "        self._wanted |= self._fetch is not None and not self._fetch.partial\n",
+        "",
+    ),
+    Mutant(
+        "split a batch without sequences although the whole may be written",
+        "core/sending/sender.py",
+        "            if batch.possibly_persisted and not batch.has_sequence:\n",
+        "            if batch.done:\n",
+    ),
 )
 
 
@@ -1087,6 +1111,25 @@ TRANSACTIONAL_MUTANTS = tuple(
             "core/transactions/coordinators.py",
             "                self._metadata.request_update(now)\n            self._back_off",
             "                pass\n            self._back_off",
+        ),
+        (
+            "let a lost topic fail a commit that was sent",
+            "core/transactions/manager.py",
+            "        decided = self.is_prepared or self.contents.may_have_ended\n",
+            "        decided = self.is_prepared\n",
+        ),
+        (
+            "say that a commit without an outcome is not persisted",
+            "runtime/tasks/transactions.py",
+            "            persistence = Persistence.POSSIBLY_PERSISTED\n",
+            "            persistence = Persistence.NOT_PERSISTED\n",
+        ),
+        (
+            "let no call repeat a commit without an outcome",
+            "runtime/tasks/transactions.py",
+            "        except TimeoutError:\n            raise self._timeout_of",
+            "        except TimeoutError:\n            self.manager.on_seen(operation)\n"
+            "            raise self._timeout_of",
         ),
     )
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,9 @@ import pytest
 
 from aioproducer.errors import (
     ConcurrentTransactionsError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
     NotCoordinatorError,
     ProducerFencedError,
 )
@@ -28,7 +32,7 @@ from aioproducer.testing.world.cluster import ReplicationTiming, SimCluster
 from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.testing.world.network import SimConnection, SimNetwork
 from aioproducer.testing.world.trace import Trace
-from aioproducer.types import ConsumerGroupMetadata, TopicPartition
+from aioproducer.types import ConsumerGroupMetadata, Persistence, TopicPartition
 from aioproducer.wire.framing import encode_request
 from aioproducer.wire.messages.find_coordinator import FindCoordinatorRequest
 from aioproducer.wire.messages.init_producer_id import (
@@ -52,7 +56,9 @@ from aioproducer.wire.messages.transactions import (
 )
 from aioproducer.wire.schema import Message
 from simulation.evidence import Log
+from simulation.ledger import Ledger
 from simulation.transactions.book import Outcome, TransactionBook
+from simulation.transactions.caller import Caller
 from simulation.transactions.consumer import SimConsumer
 from simulation.transactions.line import Line
 from simulation.transactions.protocol_checks import ClientProtocolChecks, ConnectionWatch
@@ -395,3 +401,36 @@ def test_a_new_member_makes_a_new_generation_that_the_old_one_cannot_learn() -> 
     first.rejoin()
     assert first.metadata == ConsumerGroupMetadata("g", 1, "m1")
     assert second.metadata == ConsumerGroupMetadata("g", 2, "m2")
+
+
+def _reports_of_a_call(*outcomes: KafkaError | None) -> list[str]:
+    """Return what is complained about when a call has these outcomes, one after the other."""
+    ledger, left = Ledger(), list(outcomes)
+
+    async def commit() -> None:
+        outcome = left.pop(0)
+        if outcome is not None:
+            raise outcome
+
+    async def run() -> None:
+        steady: Any = SimpleNamespace(random=lambda: 0.9)
+        caller = Caller("a", 1.0, steady, ledger, Trace(lambda: 0.0))
+        with suppress(IllegalStateError):
+            await caller.call("commit", commit)
+
+    loop = VirtualLoop(random.Random(1))
+    loop.run_until_complete(run())
+    loop.close()
+    return ledger.false_reports
+
+
+def test_a_commit_without_an_outcome_that_is_said_not_to_be_persisted_is_found_out() -> None:
+    wrong = KafkaTimeoutError(persistence=Persistence.NOT_PERSISTED)
+    right = KafkaTimeoutError(persistence=Persistence.POSSIBLY_PERSISTED)
+    assert len(_reports_of_a_call(wrong, None)) == 1
+    assert _reports_of_a_call(right, None) == []
+
+
+def test_a_call_that_cannot_be_repeated_after_a_timeout_is_found_out() -> None:
+    assert len(_reports_of_a_call(KafkaTimeoutError(), IllegalStateError())) == 1
+    assert _reports_of_a_call(IllegalStateError()) == []

@@ -18,7 +18,9 @@ from aioproducer.testing.broker.transactions.states import Transaction
 from aioproducer.testing.world.faults import Shape
 from aioproducer.testing.world.spec import Chance
 from simulation import run_seed
+from simulation.faults.brokers import LeaderMove
 from simulation.faults.coordinators import ErrorAfterWork, FinalCoordinatorError
+from simulation.faults.moments import RecreationBeforeEnd
 from simulation.themes import (
     COORDINATOR_MOVES,
     DOUBTED_ENDS,
@@ -132,6 +134,13 @@ def test_an_end_in_doubt_is_refused_when_it_is_requested_again() -> None:
     assert kinds[:2] == [ErrorAfterWork, FinalCoordinatorError]
     assert kinds[2:] == kinds[:-2]
     assert all(first.at < then.at for first, then in zip(faults[::2], faults[1::2], strict=True))
+
+
+def test_topics_are_created_anew_before_the_response_to_an_end() -> None:
+    shape = Shape((1, 2, 3), {"t": 1})
+    faults = TRANSACTIONAL_RECREATIONS_SEEN_EARLY.schedule(random.Random(1), shape, 1.0, 50.0)
+    assert any(isinstance(fault, RecreationBeforeEnd) for fault in faults)
+    assert not any(isinstance(fault, LeaderMove) for fault in faults)
 
 
 def test_a_cluster_that_commits_what_was_aborted_is_found_out(

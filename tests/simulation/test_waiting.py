@@ -21,13 +21,18 @@ from simulation.waiting import (
     MetadataSteps,
     Numbers,
     SentBatches,
+    _awaited_too_long,
+    _new_topic_waits,
     _not_asked_after_refusal,
     _not_dialed,
     _placed_elsewhere,
+    _placed_without_batches,
     _renewed_late,
     _several_before_the_first,
     _sleeps_although_woken,
     _sleeps_past_a_node,
+    _split_in_doubt,
+    _waits_for_free_memory,
     _waits_though_leader_changed,
     numbers_on_wire,
 )
@@ -194,6 +199,7 @@ def _described(topic: TopicMetadata, **state: Any) -> Any:
         "version": 1,
         "_allowed_at": 1.1,
         "_failures": 0,
+        "_fetch": None,
         "cluster": SimpleNamespace(topics={"t": topic}, nodes={}),
         "last_answer_is_full": True,
         "is_awaited": False,
@@ -276,3 +282,93 @@ def test_a_batch_that_counts_as_not_written_without_a_response_is_found_out(
     batch.on_wire, batch.last_error = on_wire, error
     batch.possibly_persisted = possibly_persisted
     assert len(list(sent.check(engine, 2.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("deadline", "throttled_until", "found"),
+    [(2.0, -math.inf, 0), (3.0, -math.inf, 1), (3.0, 1.5, 0)],
+)
+def test_a_response_that_is_awaited_too_long_is_found_out(
+    deadline: float, throttled_until: float, found: int
+) -> None:
+    request = SimpleNamespace(kind=int, sent_at=1.0, deadline=deadline)
+    connection = SimpleNamespace(is_open=True, _awaiting=[request], _unflushed=[])
+    link = SimpleNamespace(_connection=connection, throttled_until=throttled_until)
+    engine: Any = SimpleNamespace(
+        config=SimpleNamespace(request_timeout_ms=1000),
+        client=SimpleNamespace(_links=lambda: [link]),
+    )
+    assert len(list(_awaited_too_long(engine, 1.2))) == found
+
+
+@pytest.mark.parametrize(
+    ("asked", "failures", "can_ask", "found"),
+    [(False, 0, True, 1), (True, 0, True, 0), (False, 1, True, 0), (False, 0, False, 0)],
+)
+def test_a_new_topic_that_waits_for_a_backoff_is_found_out(
+    asked: bool, failures: int, can_ask: bool, found: int
+) -> None:
+    live = SimpleNamespace(asked=asked)
+    engine: Any = SimpleNamespace(
+        metadata=SimpleNamespace(_fetch=None, _failures=failures, _topics={"t": live}),
+        client=SimpleNamespace(
+            least_loaded_node=lambda now: 7, can_ask=lambda node_id, now: can_ask
+        ),
+    )
+    assert len(list(_new_topic_waits(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(("batches", "found"), [((), 1), ((_batch(),), 0)])
+@pytest.mark.parametrize("has_leader", [True, False])
+def test_a_partition_that_is_placed_without_a_batch_is_found_out(
+    batches: tuple[Any, ...], found: int, has_leader: bool
+) -> None:
+    queue = SimpleNamespace(topic_partition=_WHERE, batches=batches)
+    readiness = SimpleNamespace(
+        _ready={7: [queue] if has_leader else []}, leaderless=[] if has_leader else [queue]
+    )
+    engine: Any = SimpleNamespace(accumulator=SimpleNamespace(readiness=readiness))
+    assert len(list(_placed_without_batches(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("partial", "is_awaited", "failures", "found"),
+    [(False, False, 1, 1), (True, False, 1, 0), (False, True, 1, 0), (False, False, 0, 0)],
+)
+def test_a_failed_request_for_all_topics_that_is_not_repeated_is_found_out(
+    partial: bool, is_awaited: bool, failures: int, found: int
+) -> None:
+    steps = MetadataSteps()
+    fetch = SimpleNamespace(partial=partial)
+    assert not list(steps.check(_described(_topic(1), _fetch=fetch), 1.0))
+    later = _described(_topic(1), _failures=failures, is_awaited=is_awaited)
+    assert len(list(steps.check(later, 2.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("available", "ceiling", "found"), [(99, 5, 0), (100, 5, 1), (100, 6, 0), (100, 0, 1)]
+)
+def test_a_call_that_waits_for_memory_that_is_free_is_found_out(
+    available: int, ceiling: int, found: int
+) -> None:
+    head = SimpleNamespace(size=300, granted=200, ceiling=ceiling)
+    engine: Any = SimpleNamespace(
+        pool=SimpleNamespace(_queue=[head], available=available, ceiling=5)
+    )
+    assert len(list(_waits_for_free_memory(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("parts", "possibly_persisted", "has_sequence", "found"),
+    [(1, True, False, 1), (0, True, False, 0), (1, False, False, 0), (1, True, True, 0)],
+)
+def test_a_batch_without_sequences_that_is_split_in_doubt_is_found_out(
+    parts: int, possibly_persisted: bool, has_sequence: bool, found: int
+) -> None:
+    batch = _batch(
+        parts=[_batch()] * parts,
+        possibly_persisted=possibly_persisted,
+        has_sequence=has_sequence,
+    )
+    engine: Any = SimpleNamespace(accumulator=SimpleNamespace(pinned=[batch]))
+    assert len(list(_split_in_doubt(engine, 1.0))) == found

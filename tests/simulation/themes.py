@@ -68,6 +68,7 @@ from simulation.faults.moments import (
     OvertakenRenewal,
     PositionsRefused,
     RecreationBeforeAnswer,
+    RecreationBeforeEnd,
 )
 from simulation.faults.network import BlackHole, Reset
 from simulation.faults.processes import Kill
@@ -397,6 +398,18 @@ def _unread_recreations(rng: random.Random, shape: Shape, start: float, end: flo
     ]
 
 
+def _unread_recreations_amid_ends(
+    rng: random.Random, shape: Shape, start: float, end: float
+) -> list[Fault]:
+    """Recreations, some between the end of a transaction and its response."""
+    faults = _unread_recreations(rng, shape, start, end)
+    topics = dict(shape.topics)
+    if OUTPUT_TOPIC in topics:
+        del topics[READ_TOPIC]
+    amid = _times(_RECREATIONS, RecreationBeforeEnd.draw)
+    return faults + amid(rng, shape._replace(topics=topics), start, end - 2.0)
+
+
 def _replacements(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
     """Clusters are replaced, and again while a producer id is awaited; metadata may come late.
 
@@ -426,7 +439,7 @@ RECREATIONS_SEEN_EARLY = Theme(
 _SEVERAL = {**_SMALL_BATCHES, "max_in_flight_requests_per_connection": 5}
 TRANSACTIONAL_RECREATIONS = Theme(_unread_recreations, {**_SEVERAL, "metadata_max_age_ms": 300_000})
 TRANSACTIONAL_RECREATIONS_SEEN_EARLY = Theme(
-    _unread_recreations, {**_SEVERAL, "metadata_max_age_ms": 300}
+    _unread_recreations_amid_ends, {**_SEVERAL, "metadata_max_age_ms": 300}
 )
 LEADERS_WITHOUT_PRODUCERS = Theme(
     _times(_MOVES, LeaderWithoutProducers.draw),

@@ -14,6 +14,7 @@ from aioproducer.errors import BrokerError, UnknownTopicOrPartitionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aioproducer.core.metadata.metadata import MetadataFetch
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.types import Node, TopicMetadata
 
@@ -36,10 +37,15 @@ class MetadataSteps:
         self._allowed_at = 0.0
         self._topics: Mapping[str, TopicMetadata] = {}
         self._nodes: Mapping[int, Node] = {}
+        self._fetch: MetadataFetch | None = None
 
     def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
         """Yield which consequences the last response should have had, and has not."""
         metadata = engine.metadata
+        fetch, self._fetch = self._fetch, metadata._fetch
+        has_failed = metadata._failures > 0 and metadata._fetch is None
+        if fetch is not None and has_failed and not (fetch.partial or metadata.is_awaited):
+            yield "a request for all topics has failed, and is not repeated"
         if metadata.version == self._version:
             yield from self._sent_by_old_metadata(engine)
             return
@@ -219,6 +225,59 @@ def _without_records(engine: ProducerEngine, now: float) -> Iterator[str]:
             yield f"a batch of {batch.topic_partition} has no record"
 
 
+def _awaited_too_long(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Requests whose response is awaited for longer than `request_timeout_ms`.
+
+    Not those during which the broker has asked for a pause.
+    """
+    timeout_s = engine.config.request_timeout_ms / 1000
+    for link in engine.client._links():
+        connection = link._connection
+        if connection is None or not connection.is_open:
+            continue
+        for request in (*connection._awaiting, *connection._unflushed):
+            awaited_s = request.deadline - request.sent_at
+            if awaited_s > timeout_s + _LATE_S and request.sent_at > link.throttled_until:
+                yield f"{request.kind.__name__} may be without a response for {awaited_s:.3f} s"
+
+
+def _new_topic_waits(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Topics that were in no request yet, while metadata could be requested (Java does at once)."""
+    metadata, client = engine.metadata, engine.client
+    if metadata._fetch is not None or metadata._failures:
+        return
+    new = [name for name, live in metadata._topics.items() if not live.asked]
+    node_id = client.least_loaded_node(now)
+    if new and node_id is not None and client.can_ask(node_id, now):
+        yield f"{new} could be asked for"
+
+
+def _placed_without_batches(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Partitions without batches that cause dials and requests for metadata."""
+    readiness = engine.accumulator.readiness
+    placed = [queue for queues in readiness._ready.values() for queue in queues]
+    for queue in (*placed, *readiness.leaderless):
+        if not queue.batches:
+            yield f"{queue.topic_partition} has no batch, and waits for its leader"
+
+
+def _waits_for_free_memory(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Calls that wait for memory or for places of records, and could have them."""
+    pool = engine.pool
+    head = pool._queue[0] if pool._queue else None
+    if head is not None and head.ceiling <= pool.ceiling:
+        missing = head.size - head.granted
+        if missing <= pool.available:
+            yield f"a call waits for {missing} bytes, {pool.available} are free"
+
+
+def _split_in_doubt(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Batches without sequences that may be written, and whose records are sent again in parts."""
+    for batch in engine.accumulator.pinned:
+        if batch.parts and batch.possibly_persisted and not batch.has_sequence:
+            yield f"a batch of {batch.topic_partition} may be written, and is split"
+
+
 _RULES = (
     _sleeps_although_woken,
     _several_before_the_first,
@@ -230,4 +289,9 @@ _RULES = (
     _not_asked_after_refusal,
     _waits_though_overtaken,
     _without_records,
+    _awaited_too_long,
+    _new_topic_waits,
+    _placed_without_batches,
+    _waits_for_free_memory,
+    _split_in_doubt,
 )

@@ -75,6 +75,7 @@ from simulation.faults.moments import (
     OvertakenRenewal,
     PositionsRefused,
     RecreationBeforeAnswer,
+    RecreationBeforeEnd,
 )
 from simulation.faults.network import (
     BlackHole,
@@ -180,6 +181,7 @@ THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (
     TopicRecreation,
     RecreationBeforeAnswer,
     LeaderForgetsProducers,
+    RecreationBeforeEnd,
     LeaderWithoutProducers,
     OddDescription,
     ReplacedCluster,

@@ -163,17 +163,32 @@ class RecreationBeforeAnswer(Fault):
                 cluster.recreate_topic(self.topic)
 
         action = ConnectionFault(delay_ms=self.milliseconds)
-        ambush = Ambush(action, ApiKey.PRODUCE, cluster.leader_of(self.topic, 0), times=1)
+        ambush = Ambush(action, *self._request(world), times=1)
         ambush.world = world
         ambush.lasts_s = self.milliseconds / 1000
         ambush.then = lambda: world.later(_REPLICATED_AFTER_S, recreate)
         cluster.faults.add(ambush)
         return lambda: len(cluster.deleted) - before
 
+    def _request(self, world: World) -> tuple[ApiKey, int | None]:
+        """Return which request it waits for, and at which broker."""
+        return ApiKey.PRODUCE, world.cluster.leader_of(self.topic, 0)
+
     @classmethod
     def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
         """Long enough for metadata to be requested meanwhile."""
         return cls(at, rng.choice(sorted(shape.topics)), rng.choice((600, 1000, 1500)))
+
+
+@dataclass(frozen=True, slots=True)
+class RecreationBeforeEnd(RecreationBeforeAnswer):
+    """A topic is created anew after a transaction has ended, and the response comes later."""
+
+    kind = "recreation before end"
+
+    def _request(self, world: World) -> tuple[ApiKey, int | None]:
+        """The next end, at any broker."""
+        return ApiKey.END_TXN, None
 
 
 def _transactional_id(header: RequestHeader) -> str:

@@ -11,8 +11,9 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from aioproducer.errors import KafkaError, KafkaTimeoutError
+from aioproducer.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from aioproducer.testing.world.trace import Trace
+from aioproducer.types import Persistence
 from simulation.ledger import Ledger
 from simulation.scenario import CHAOS_S
 
@@ -52,16 +53,21 @@ class Caller:
             GaveUpError: it had none several times.
             KafkaError: what the call raises.
         """
-        tries = 0
+        tries, is_repeated = 0, False
         while True:
             try:
                 if self._rng.random() < 0.1 and self._loop.time() < CHAOS_S:
                     if await self.cut_short(method()):
                         return
+                    is_repeated = True
                     continue
                 await self.bounded(what, method(), self._max_block)
+            except IllegalStateError as error:
+                if is_repeated:
+                    self._ledger.false_reports.append(f"{self._name}: {what} is repeated: {error}")
+                raise
             except KafkaTimeoutError:
-                tries += 1
+                tries, is_repeated = tries + 1, True
                 self._trace(f"{self._name}: {what} has no outcome yet")
                 if self._loop.time() > CHAOS_S or (tries > 1 and self._rng.random() < 0.3):
                     raise GaveUpError(f"{what} takes too long") from None
@@ -87,6 +93,10 @@ class Caller:
         began = self._loop.time()
         try:
             await work
+        except KafkaTimeoutError as error:
+            if error.persistence is Persistence.NOT_PERSISTED:
+                self._ledger.false_reports.append(f"{self._name}: {what} goes on, and yet {error}")
+            raise
         finally:
             self._check(what, began, limit)
 
