@@ -18,7 +18,7 @@ _TOTALS: Final = {
     "tx_bytes": "outgoing_byte_total",
     "rx": "response_total",
     "rx_bytes": "incoming_byte_total",
-    "txmsgs": "record_send_total",
+    "txmsgs": "record_acknowledged_total",
     "txmsg_bytes": "batch_byte_total",
 }
 """librdkafka's names of this producer's metrics."""
