@@ -32,8 +32,11 @@ from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import (
     ConcurrentTransactionsError,
     DuplicateSequenceNumberError,
+    FatalTransactionError,
+    IllegalStateError,
     KafkaError,
     NodeDisconnectedError,
+    ProducerFencedError,
 )
 from aioproducer.net.client import NetworkClient
 from aioproducer.runtime.tasks.sender import SenderTask
@@ -46,13 +49,14 @@ from simulation.liveness import (
     LivenessWatch,
     _aborted_additions_kept,
     _not_asked_after_failure,
+    _overdue,
     _oversleeps_expiry,
     _parts_expire_late,
     _repeated_too_often,
     _successor_not_asked_for,
     _unreachable_coordinator_kept,
 )
-from simulation.oracles import a_duplicate_is_written
+from simulation.oracles import a_duplicate_is_written, no_producer_fails_by_itself
 from simulation.scenario import Pause
 from simulation.themes import (
     IDLE_DAYS,
@@ -398,6 +402,29 @@ def _engine_with(batch: object, **parts: object) -> Any:
         incomplete=lambda: [batch], settings=SimpleNamespace(delivery_timeout=30.0)
     )
     return SimpleNamespace(accumulator=accumulator, **parts)
+
+
+@pytest.mark.parametrize(("deadline", "found"), [(99.0, 1), (100.0, 0), (103.0, 0), (108.1, 1)])
+def test_a_request_that_may_take_too_long_is_found_out(deadline: float, found: int) -> None:
+    request = SimpleNamespace(deadline=deadline, kind=object)
+    connection = SimpleNamespace(is_open=True, _awaiting=[request], _unflushed=[])
+    links = [SimpleNamespace(_connection=connection)]
+    engine: Any = SimpleNamespace(
+        client=SimpleNamespace(_links=lambda: links),
+        config=SimpleNamespace(request_timeout_ms=1000),
+    )
+    assert len(list(_overdue(engine, 100.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("cause", "found"),
+    [(IllegalStateError("not possible"), 1), (IndexError(), 1), (ProducerFencedError(), 0)],
+)
+def test_a_producer_that_fails_by_itself_is_found_out(cause: Exception, found: int) -> None:
+    failure = FatalTransactionError("the producer cannot go on")
+    failure.__cause__ = cause
+    evidence: Any = SimpleNamespace(failures=[failure])
+    assert len(list(no_producer_fails_by_itself(evidence))) == found
 
 
 @pytest.mark.parametrize(("until", "found"), [(130.0, 0), (130.05, 0), (130.2, 1), (math.inf, 1)])

@@ -18,6 +18,7 @@ from aioproducer.errors import (
     KafkaTimeoutError,
     NotCoordinatorError,
     ProducerFencedError,
+    TopicAuthorizationFailedError,
 )
 from aioproducer.net.dial.dialer import Address
 from aioproducer.records import RecordBatchBuilder
@@ -214,8 +215,11 @@ class _Process:
         )
         self.asks(request, 3, answer)
 
-    def ends(self, epoch: int, answer: EndTxnResponse | None) -> None:
-        self.asks(EndTxnRequest("x", 1, epoch, committed=True), 5, answer)
+    def ends(self, epoch: int, answer: EndTxnResponse | None, version: int = 5) -> None:
+        self.asks(EndTxnRequest("x", 1, epoch, committed=True), version, answer)
+
+    def disconnects(self) -> None:
+        self._watch.ended()
 
 
 def test_a_well_behaved_process_is_not_complained_of() -> None:
@@ -264,6 +268,23 @@ def test_a_well_behaved_process_is_not_complained_of() -> None:
         (
             lambda process: (process.adds(), process.produces(0, _BEFORE_V2), process.produces(0)),
             "after an upgrade",
+        ),
+        (
+            lambda process: (
+                process.adds(TopicAuthorizationFailedError.code),
+                process.ends(0, None),
+            ),
+            "commits although an addition got 29",
+        ),
+        (
+            lambda process: (
+                process.adds(),
+                process.ends(0, None, 4),
+                process.disconnects(),
+                process.ends(0, EndTxnResponse(), 4),
+                process.adds(),
+            ),
+            "after a lost response",
         ),
     ],
 )

@@ -34,6 +34,8 @@ from simulation.waiting import (
     _split_in_doubt,
     _waits_for_free_memory,
     _waits_though_leader_changed,
+    _waits_though_overtaken,
+    _without_records,
     numbers_on_wire,
 )
 
@@ -372,3 +374,27 @@ def test_a_batch_without_sequences_that_is_split_in_doubt_is_found_out(
     )
     engine: Any = SimpleNamespace(accumulator=SimpleNamespace(pinned=[batch]))
     assert len(list(_split_in_doubt(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("ordinal", "pins", "possibly_persisted", "found"),
+    [((3,), 0, False, 1), ((3,), 1, False, 0), ((3,), 0, True, 0), ((5,), 0, False, 0)],
+)
+def test_a_batch_that_waits_although_a_later_one_is_written_is_found_out(
+    ordinal: tuple[int, ...], pins: int, possibly_persisted: bool, found: int
+) -> None:
+    sequencer = Sequencer(5)
+    partition = sequencer._partition(_WHERE)
+    partition.newest = (4,)
+    partition.in_flight.append(
+        _batch(ordinal=ordinal, pins=pins, possibly_persisted=possibly_persisted)
+    )
+    engine: Any = SimpleNamespace(accumulator=SimpleNamespace(sequencer=sequencer))
+    assert len(list(_waits_though_overtaken(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(("count", "found"), [(0, 1), (1, 0)])
+def test_a_batch_without_records_is_found_out(count: int, found: int) -> None:
+    batch = _batch(count=count)
+    engine: Any = SimpleNamespace(accumulator=SimpleNamespace(incomplete=lambda: [batch]))
+    assert len(list(_without_records(engine, 1.0))) == found
