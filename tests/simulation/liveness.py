@@ -172,7 +172,8 @@ class LivenessWatch:
     def _acknowledged_by_a_deleted_log(self, producer: SimProducer) -> Iterator[str]:
         """Partitions of a transaction that may get several batches, and have none of the producer.
 
-        A log without its state would accept the second one after the first was refused.
+        A log without its state would accept the second one after the first was refused. Not where
+        a leader has lost that state: no client can notice that before.
         """
         engine = producer.engine
         sequencer, metadata = engine.accumulator.sequencer, engine.metadata
@@ -181,6 +182,8 @@ class LivenessWatch:
         for where, partition in sequencer._partitions.items():
             identity = partition.identity
             if partition.newest or partition.log_is_new or not partition.was_acknowledged:
+                continue
+            if where in self._cluster.forgetful:
                 continue
             topic, described = self._cluster.topics.get(where.topic), metadata.topic(where.topic)
             if topic is None or described is None or topic.topic_id != described.topic_id:

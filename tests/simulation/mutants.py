@@ -1135,6 +1135,75 @@ TRANSACTIONAL_MUTANTS = tuple(
 )
 
 
+# Kinds that mechanical changes of single expressions have shown to be missed.
+MUTANTS += tuple(
+    Mutant(*each)
+    for each in (
+        (
+            "keep a batch that a later one has overtaken",
+            "core/sending/idempotence.py",
+            "        if partition.in_flight and partition.in_flight[0].ordinal < batch.ordinal:\n",
+            "        if not partition.in_flight:\n",
+        ),
+        (
+            "renumber a batch that a later one has overtaken",
+            "core/sending/idempotence.py",
+            "        if batch.ordinal < partition.newest:\n            return False\n"
+            "        is_first",
+            "        is_first",
+        ),
+        (
+            "give a request for metadata the delivery timeout",
+            "runtime/tasks/metadata.py",
+            "config.request_timeout_ms / 1000",
+            "config.delivery_timeout_ms / 1000",
+        ),
+        (
+            "queue the records before the metadata in reverse",
+            "runtime/send/early.py",
+            "        for part, batch in made.items():\n            if part.error is None:\n",
+            "        for part, batch in reversed(made.items()):\n            if part.error is None:\n",
+        ),
+        (
+            "do not fail what waits for a producer id that is not authorized",
+            "core/sending/sender.py",
+            "                self.abort(error, in_flight=False)\n",
+            "                pass\n",
+        ),
+        (
+            "take the second description of a topic in one response",
+            "core/metadata/metadata.py",
+            "            if live is None or live.name in updated:\n",
+            "            if live is None:\n",
+        ),
+    )
+)
+TRANSACTIONAL_MUTANTS += tuple(
+    Mutant(*each, transactional=True)
+    for each in (
+        (
+            "call partitions that were not attempted the cause of a refusal",
+            "core/transactions/coordinators.py",
+            "if answer.code != OPERATION_NOT_ATTEMPTED]",
+            "if answer.code == OPERATION_NOT_ATTEMPTED]",
+        ),
+        (
+            "go on under an epoch after a lost response",
+            "core/transactions/manager.py",
+            "        if rpc in _MAY_APPLY_LATE and not self.uses_v2:\n"
+            "            self._renew_to_be_sure = True\n",
+            "",
+        ),
+        (
+            "keep the state of a producer whose epoch is refused for good",
+            "core/transactions/manager.py",
+            "            case _ if self.state is _S.INITIALIZING:\n",
+            "            case _ if self.state is _S.UNINITIALIZED:\n",
+        ),
+    )
+)
+
+
 def hunt(mutant: Mutant, seeds: int) -> str | None:
     """The first seed that finds the mutant, with its oracles; None when none does."""
     with tempfile.TemporaryDirectory() as folder:

@@ -598,7 +598,7 @@ def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
         # V2 adds positions, but no partitions.
         left_out = [LEFT_OUT] * (reads or plan.version == 1)
         theme = rng.choice([*_LATER_TRANSACTIONAL, *left_out])
-        return theme or rng.choice((REFUSED_INITS, None))
+        return theme or rng.choice((REFUSED_INITS, FORGETFUL_LEADERS, None))
     if reads and rng.random() < _SHARE_OF_READERS:
         return rng.choice((POSITIONS, LATE_POSITIONS))
     # V2 sends no requests to add partitions.
