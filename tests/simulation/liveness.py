@@ -183,7 +183,7 @@ class LivenessWatch:
             identity = partition.identity
             if partition.newest or partition.log_is_new or not partition.was_acknowledged:
                 continue
-            if where in self._cluster.forgetful:
+            if where in self._cluster.producers_lost_at:
                 continue
             topic, described = self._cluster.topics.get(where.topic), metadata.topic(where.topic)
             if topic is None or described is None or topic.topic_id != described.topic_id:

@@ -1161,8 +1161,8 @@ MUTANTS += tuple(
         (
             "queue the records before the metadata in reverse",
             "runtime/send/early.py",
-            "        for part, batch in made.items():\n            if part.error is None:\n",
-            "        for part, batch in reversed(made.items()):\n            if part.error is None:\n",
+            "        for part, batch in made.items():\n            if part.error",
+            "        for part, batch in reversed(made.items()):\n            if part.error",
         ),
         (
             "do not fail what waits for a producer id that is not authorized",

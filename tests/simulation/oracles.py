@@ -165,7 +165,7 @@ def order_costs_no_record(e: Evidence) -> Iterator[str]:
     for entry in e.ledger.entries:
         if entry.topic in deleted:
             continue
-        if any(where.topic == entry.topic for where in e.cluster.forgetful):
+        if any(where.topic == entry.topic for where in e.cluster.producers_lost_at):
             continue
         if entry.error is not None and _OUT_OF_ORDER in (entry.error.advice or ""):
             yield f"{entry.label}: was overtaken: {entry.error}"

@@ -25,7 +25,7 @@ from simulation.faults.answers import (
     KeysRequired,
     LateAnswer,
     LateDescription,
-    LeaderForgetsProducers,
+    LeaderLosesProducers,
     LeaderWithoutProducers,
     LeftOutAnswer,
     LostAnswer,
@@ -446,8 +446,8 @@ LEADERS_WITHOUT_PRODUCERS = Theme(
     {**_IN_ORDER, "retry_backoff_ms": 100},
     topics=_ONE_PARTITION,
 )
-FORGETFUL_LEADERS = Theme(
-    _times(_MOVES, LeaderForgetsProducers.draw),
+LOST_STATES = Theme(
+    _times(_MOVES, LeaderLosesProducers.draw),
     {**_IN_ORDER, "retry_backoff_ms": 100, "request_timeout_ms": 3000},
     topics=_ONE_PARTITION,
     alone=True,
@@ -549,7 +549,7 @@ _LATER_THEMES = (
 )
 _SHARE_OF_LAST = 0.8
 """Of the runs that have none of these either."""
-_LAST_THEMES = (FORGETFUL_LEADERS, ODD_DESCRIPTIONS, REFUSED_RENEWALS)
+_LAST_THEMES = (LOST_STATES, ODD_DESCRIPTIONS, REFUSED_RENEWALS)
 
 _THEMES = (
     BAD_RECORDS,
@@ -598,7 +598,7 @@ def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
         # V2 adds positions, but no partitions.
         left_out = [LEFT_OUT] * (reads or plan.version == 1)
         theme = rng.choice([*_LATER_TRANSACTIONAL, *left_out])
-        return theme or rng.choice((REFUSED_INITS, FORGETFUL_LEADERS, None))
+        return theme or rng.choice((REFUSED_INITS, LOST_STATES, None))
     if reads and rng.random() < _SHARE_OF_READERS:
         return rng.choice((POSITIONS, LATE_POSITIONS))
     # V2 sends no requests to add partitions.

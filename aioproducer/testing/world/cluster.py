@@ -66,7 +66,7 @@ class SimCluster(ClusterState):
         unaware_answers: Lists without any broker.
         producers_lost: How many leaders came without state of producers, so that what they had
             written and not acknowledged may be written again.
-        forgetful: When a leader has lost that state while it led, by partition.
+        producers_lost_at: When a leader has lost that state while it led, by partition.
         number: How many clusters there have been before at these addresses.
         ids_given: The number of the cluster that has given each producer id.
     """
@@ -99,7 +99,7 @@ class SimCluster(ClusterState):
         self.unaware: set[int] = set()
         self.unaware_answers: int = 0
         self.producers_lost: int = 0
-        self.forgetful: dict[TopicPartition, float] = {}
+        self.producers_lost_at: dict[TopicPartition, float] = {}
         self.number: int = 0
         self.ids_given: dict[int, int] = {}
         self._created_at: dict[UUID, float] = {}

@@ -46,7 +46,7 @@ _METADATA_ERRORS = (3, 5, 9, 29)
 
 _INIT_ERRORS = (7, 14, 15, 16, 51)
 
-_FORGETS_AFTER_S = 5.0
+_LOST_AGAIN_AFTER_S = 5.0
 
 _WRONG_ANSWER = (8).to_bytes(4, "big") + b"\x7f" * 8
 """A frame with a correlation id that no request has."""
@@ -310,17 +310,17 @@ class LeaderWithoutProducers(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderForgetsProducers(LeaderWithoutProducers):
+class LeaderLosesProducers(LeaderWithoutProducers):
     """A leader expires its producers while their batches are under way, and refuses the first."""
 
-    kind = "leader forgets producers"
+    kind = "leader loses producers"
 
     def _comes(self, world: World) -> bool:
         """Not twice while a batch is in flight, whose retry would then be accepted out of order."""
-        where, forgetful = TopicPartition(self.topic, self.partition), world.cluster.forgetful
-        if world.now() - forgetful.get(where, -inf) < _FORGETS_AFTER_S:
+        where, lost_at = TopicPartition(self.topic, self.partition), world.cluster.producers_lost_at
+        if world.now() - lost_at.get(where, -inf) < _LOST_AGAIN_AFTER_S:
             return False
-        forgetful[where] = world.now()
+        lost_at[where] = world.now()
         return True
 
 
