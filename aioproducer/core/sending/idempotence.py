@@ -39,7 +39,8 @@ Rules and their reasons
 - Sequences outlive metadata: a topic that disappears from it keeps its state.
 - The log of a recreated topic has no state of the producer and would accept any first batch, even
   out of order: its partitions restart. Before v13 a Produce request has the topic's name, so a
-  batch without an outcome may be in the new log: then its partition keeps the sequences.
+  batch without an outcome may be in the new log: then its partition keeps the sequences. As the new
+  log may have a later batch without an earlier one, a refusal of that proves nothing about it.
 - In another cluster the producer id may belong to another producer, and batches could be mistaken
   for its duplicates: a new id is requested.
 """
@@ -82,6 +83,7 @@ class _Partition:
         "identity",
         "in_flight",
         "log_is_new",
+        "log_may_be_new",
         "newest",
         "next_sequence",
         "unknown_gap",
@@ -104,6 +106,8 @@ class _Partition:
         """The youngest batch that failed, or was split, and may have been written."""
         self.log_is_new: bool = False
         """Assigned sequences belong to the log of a deleted topic."""
+        self.log_may_be_new: bool = False
+        """Those in flight belong to that log, to the new one, or to both."""
 
     def begin_new_log(self) -> None:
         self.unwritten_from, self.unknown_gap = _FIRST_OF_ALL, None
@@ -126,6 +130,12 @@ class _Partition:
 
     def must_fail(self, batch: ProducerBatch) -> bool:
         return batch.ordinal < self.newest and not batch.possibly_persisted
+
+    def may_have_later(self, batch: ProducerBatch) -> bool:
+        """Return whether a later batch may be written although this one is not."""
+        return self.log_may_be_new and any(
+            each.ordinal > batch.ordinal and _may_be_in_any_log(each) for each in self.in_flight
+        )
 
 
 class Sequencer:
@@ -205,6 +215,7 @@ class Sequencer:
         """Assign a sequence to a batch that is sent for the first time."""
         if not batch.has_sequence and self.is_idempotent:
             partition = self._partition(batch.topic_partition)
+            partition.log_may_be_new &= bool(partition.in_flight)
             self._stamp(partition, batch)
             partition.in_flight.append(batch)
 
@@ -248,7 +259,7 @@ class Sequencer:
             return
         if batch.ordinal < partition.newest:
             return  # the next batch follows a later one
-        if batch.possibly_persisted:
+        if batch.possibly_persisted or partition.may_have_later(batch):
             partition.doubt(batch)
         else:
             partition.unwritten_from = min(partition.unwritten_from or batch.ordinal, batch.ordinal)
@@ -258,10 +269,10 @@ class Sequencer:
 
         False if neither outcome is known: the broker may still process both requests of a closed
         connection, and with another sequence the batch would be written twice. False also after a
-        later batch was acknowledged.
+        later batch was acknowledged, or if one may be the first one in a recreated topic.
         """
         partition = self._partition(batch.topic_partition)
-        if batch.ordinal < partition.newest:
+        if batch.ordinal < partition.newest or partition.may_have_later(batch):
             return False
         is_first = partition.in_flight[:1] == [batch]
         return not (is_first and batch.possibly_persisted and partition.unknown_gap is not None)
@@ -329,7 +340,7 @@ class Sequencer:
             if topic_partition.topic != topic:
                 continue
             if any(map(_may_be_in_any_log, partition.in_flight)):
-                partition.acknowledged_at = -inf
+                partition.acknowledged_at, partition.log_may_be_new = -inf, True
             else:
                 partition.begin_new_log()
 
@@ -392,7 +403,7 @@ class Sequencer:
         partition.identity = self.identity
         partition.next_sequence, partition.newest = 0, ()
         partition.unwritten_from = partition.unknown_gap = None
-        partition.log_is_new = False
+        partition.log_is_new = partition.log_may_be_new = False
         for batch in partition.in_flight:
             self._stamp(partition, batch)
 

@@ -267,6 +267,41 @@ def test_batch_overtaken_in_the_topic_created_anew_is_not_written_after_the_late
     assert core.poll() == []
 
 
+@pytest.mark.parametrize("refused_before", [False, True])
+def test_batch_that_may_be_the_first_one_in_the_topic_created_anew_is_not_written_twice(
+    refused_before: bool,
+) -> None:
+    core = idempotent_core()
+    core.topic_id = UUID(int=0)
+    acknowledged(core)
+    first = core.append()
+    (earlier,) = core.poll()
+    second = core.append()
+    (later,) = core.poll()
+    if refused_before:
+        core.sender.on_response(1, earlier.batches, answer(NOT_ENOUGH_REPLICAS), core.now)
+    else:
+        core.sender.on_failure(1, earlier.batches, NodeDisconnectedError("gone"), core.now)
+    core.sender.on_failure(1, later.batches, NodeDisconnectedError("gone"), core.now)
+    assert core.metadata.on_recreated is not None
+    core.metadata.on_recreated("t")
+    core.now += 1
+    (again,) = core.poll()
+    assert again.batches == earlier.batches
+    core.sender.on_response(1, again.batches, answer(45), core.now)
+    assert first.done  # a later one is in the log
+    core.now += 1
+    (again,) = core.poll()
+    assert again.batches == later.batches
+    assert stamps(second) == (9, 0, 2)
+    core.sender.on_response(1, again.batches, answer(46), core.now)
+    assert second.outcome is not None
+    assert second.outcome.error is None
+    third = core.append()
+    core.poll()
+    assert stamps(third) == (9, 0, 3)
+
+
 def test_batch_whose_request_was_prepared_for_a_deleted_topic_is_numbered_anew() -> None:
     core = idempotent_core()
     acknowledged(core)
