@@ -31,7 +31,7 @@ def test_nothing_is_left_after_exceptions_at_random_lines() -> None:
 @pytest.mark.parametrize(
     ("trial", "place", "hit"),
     [
-        ("batches/KeyboardInterrupt/net/in_flight.py", "self.is_ended = True", 7),
+        ("batches/KeyboardInterrupt/net/connection.py", "self.is_ended = True", 7),
         ("one by one/SystemExit/net/connection.py", "self.error = error\ntry:", 1),
         ("memory is full/MemoryError/runtime/bulk/run.py", "batch.add_listener(tracked", 4),
         ("memory is full/MemoryError/runtime/bulk/run.py", "self._outstanding[batch] = tracked", 1),

@@ -26,7 +26,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.metrics.otlp import encode_metrics
-from aioproducer.net.in_flight import outcome_of
+from aioproducer.net.connection import outcome_of
 from aioproducer.records.codecs import CompressionType, codec_for
 from aioproducer.wire.messages.telemetry import (
     GetTelemetrySubscriptionsRequest,

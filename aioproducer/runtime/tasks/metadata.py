@@ -30,7 +30,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.errors.advice import ADVICE, joined
-from aioproducer.net.in_flight import outcome_of
+from aioproducer.net.connection import outcome_of
 from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
 from aioproducer.runtime.tasks.turns import TurnTask
 from aioproducer.types import Node

@@ -36,7 +36,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.net.client import NetworkClient, PreparedRequest
-from aioproducer.net.in_flight import InFlightRequest, outcome_of
+from aioproducer.net.connection import Connection, InFlightRequest, outcome_of
 from aioproducer.net.versions import BrokerVersions
 from aioproducer.records import single_record_request
 from aioproducer.records.batch import encode_single_record
@@ -65,7 +65,6 @@ from aioproducer.wire.schema import Message
 if TYPE_CHECKING:
     from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.core.transactions.manager import TransactionManager
-    from aioproducer.net.connection import Connection
     from aioproducer.net.link import BrokerLink
     from aioproducer.records.protocol import BatchBuilder
     from aioproducer.wire.primitives import Buffer

@@ -30,7 +30,7 @@ from aioproducer.errors import (
 )
 from aioproducer.errors.advice import joined
 from aioproducer.net.client import NetworkClient, PreparedRequest
-from aioproducer.net.in_flight import outcome_of
+from aioproducer.net.connection import outcome_of
 from aioproducer.runtime.tasks.turns import TurnTask
 from aioproducer.types import (
     ConsumerGroupMetadata,

@@ -23,8 +23,12 @@ from aioproducer.errors import (
     NodeDisconnectedError,
     ProtocolError,
 )
-from aioproducer.net.connection import WRITE_HIGH_WATER, Connection, IdleConnectionError
-from aioproducer.net.in_flight import InFlightRequest
+from aioproducer.net.connection import (
+    WRITE_HIGH_WATER,
+    Connection,
+    IdleConnectionError,
+    InFlightRequest,
+)
 from aioproducer.net.io_stats import NodeIOStats
 from aioproducer.testing.framing import encode_response
 from aioproducer.wire.framing import encode_request

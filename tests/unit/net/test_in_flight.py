@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aioproducer.errors import KafkaError, NodeDisconnectedError, ProducerFailedError
-from aioproducer.net.in_flight import InFlightRequest, outcome_of
+from aioproducer.net.connection import InFlightRequest, outcome_of
 from aioproducer.wire.messages.metadata import MetadataRequest, MetadataResponse
 from aioproducer.wire.schema import Message
 from net.virtual import virtual_time
