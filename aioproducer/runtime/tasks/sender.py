@@ -63,6 +63,7 @@ from aioproducer.wire.produce import (
 from aioproducer.wire.schema import Message
 
 if TYPE_CHECKING:
+    from aioproducer.config import ProducerConfig
     from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.core.transactions.manager import TransactionManager
     from aioproducer.net.link import BrokerLink
@@ -99,10 +100,8 @@ class SenderTask(TurnTask):
     """Run a `Sender` on the producer's loop.
 
     Args:
-        request_timeout: seconds for a response; also the timeout in the Produce request.
         after_turn: called when a turn may have ended batches.
         on_event: called when a request has ended without a response.
-        after_dispatch: called when a request was sent.
         before_answer: called before a response is handled; the callee has to cause a call of
             `turn_at` afterwards.
         on_end: see `TurnTask`.
@@ -114,43 +113,40 @@ class SenderTask(TurnTask):
         client: NetworkClient,
         metadata: Metadata,
         encoder: BatchEncoder,
+        config: ProducerConfig,
         *,
-        client_id: str | None,
-        acks: int,
-        request_timeout: float,
         loop: asyncio.AbstractEventLoop,
         after_turn: Callable[[], None],
         on_event: Callable[[], None],
         on_end: Callable[[KafkaError | None], None],
-        transactions: TransactionManager | None = None,
-        after_dispatch: Callable[[], None] | None = None,
-        before_answer: Callable[[], None] = lambda: None,
+        transactions: TransactionManager | None,
+        before_answer: Callable[[], None],
     ) -> None:
         super().__init__("sender", loop, on_end)
         self._sender = sender
         self._client = client
         self._metadata = metadata
         self._encoder = encoder
-        self._acks = acks
+        self._acks = config.acks_value
         self._encode_request = partial(
-            encode_produce_request, acks=acks, timeout_ms=round(request_timeout * 1000)
+            encode_produce_request, acks=self._acks, timeout_ms=config.request_timeout_ms
         )
-        self._request_timeout = request_timeout
+        self._request_timeout = config.request_timeout_ms / 1000
         self._after_turn = after_turn
         self._on_event = on_event
-        self._after_dispatch = after_dispatch
+        self._refreshes_always = not config.metadata_max_age_ms
         self._before_answer = before_answer
         self._transactions = transactions
         self._gives_way = False
         self._rests_until = -inf
         self._interrupted: list[ProducerBatch] = []
         self._preparing: dict[asyncio.Task[None], tuple[int, list[ProducerBatch]]] = {}
-        self._client_id = client_id
+        self._client_id = config.client_id
         accumulator = sender.accumulator
         self._sends_directly = not (
-            not acks
+            not self._acks
             or transactions is not None
-            or after_dispatch is not None
+            or self._refreshes_always
             or accumulator.settings.batch_records is not None
             or accumulator.pool.ceiling != NO_CEILING
             or encoder.compresses
@@ -386,8 +382,8 @@ class SenderTask(TurnTask):
         self._sender.on_dispatched(node_id, live)
         if self._sends_directly and len(live) == 1 and live[0].count == 1:
             self._store_route(node_id, live[0], version)
-        if self._after_dispatch is not None:
-            self._after_dispatch()
+        if self._refreshes_always:
+            self._metadata.invalidate()
 
     def _on_answer(
         self,

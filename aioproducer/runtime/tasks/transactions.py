@@ -42,6 +42,7 @@ from aioproducer.types import (
 from aioproducer.wire.schema import Message
 
 if TYPE_CHECKING:
+    from aioproducer.config import ProducerConfig
     from aioproducer.core.batching.accumulator import RecordAccumulator
     from aioproducer.core.transactions.coordinators import CoordinatorSession
     from aioproducer.core.transactions.requests import TransactionalRequest
@@ -63,8 +64,6 @@ class TransactionTask(TurnTask):
     """Run a `TransactionManager` on the producer's loop.
 
     Args:
-        timeout_s: seconds a call waits for its outcome.
-        bound: the option of that timeout, for messages.
         on_event: called when a call or a response may have caused work for another task.
         open_gate: called with whether records are accepted.
         on_end: see `TurnTask`.
@@ -76,10 +75,8 @@ class TransactionTask(TurnTask):
         coordinator_session: CoordinatorSession,
         client: NetworkClient,
         accumulator: RecordAccumulator,
+        config: ProducerConfig,
         *,
-        timeout_s: float,
-        bound: str,
-        request_timeout: float,
         loop: asyncio.AbstractEventLoop,
         on_event: Callable[[], None],
         open_gate: Callable[[bool], None],
@@ -90,9 +87,9 @@ class TransactionTask(TurnTask):
         self._coordinator_session = coordinator_session
         self._client = client
         self._accumulator = accumulator
-        self._timeout_s = timeout_s
-        self._bound = bound
-        self._request_timeout = request_timeout
+        self._timeout_s = config.call_timeout_ms / 1000
+        self._bound = config.call_bound
+        self._request_timeout = config.request_timeout_ms / 1000
         self._on_event = on_event
         self._open_gate = open_gate
         self.seconds: dict[OperationKind, float] = dict.fromkeys(OperationKind, 0.0)
