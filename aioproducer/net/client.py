@@ -336,37 +336,31 @@ class NetworkClient:
             UnsupportedVersionError: nothing was sent; the node supports no version of the request.
         """
         future: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
-        self._send(node_id, request, timeout_s, now, future=future, reserve=RESERVE)
+        if timeout_s is None:
+            timeout_s = self._settings.request_timeout_s
+        self.begin(node_id, request, timeout_s=timeout_s, now=now, future=future, reserve=RESERVE)
         return future
 
     def begin(
         self,
         node_id: int,
-        request: PreparedRequest,
+        request: Message | PreparedRequest,
         *,
         timeout_s: float,
         now: float,
-        on_end: OnEnd,
+        on_end: OnEnd | None = None,
+        future: asyncio.Future[Message | None] | None = None,
+        reserve: int = 0,
     ) -> None:
-        """Send a Produce request; `on_end` is called with the response or the error.
+        """Send a request whose response or error ends `future`, or is the argument of `on_end`.
+
+        Args:
+            reserve: requests above the limit that may be in flight; 0 for Produce requests.
 
         Raises:
             NodeNotReady: nothing was sent; see `is_ready`.
             UnsupportedVersionError: as for `send`.
         """
-        self._send(node_id, request, timeout_s, now, on_end=on_end)
-
-    def _send(
-        self,
-        node_id: int,
-        request: Message | PreparedRequest,
-        timeout_s: float | None,
-        now: float,
-        *,
-        future: asyncio.Future[Message | None] | None = None,
-        on_end: OnEnd | None = None,
-        reserve: int = 0,
-    ) -> None:
         link = self.link(node_id)
         connection = None if link is None else link.ready_connection(now, reserve)
         if link is None or link.versions is None or connection is None:
@@ -383,7 +377,7 @@ class NetworkClient:
                 version,
                 correlation_id,
                 request.build(version, correlation_id, self._settings.client_id),
-                now + (self._settings.request_timeout_s if timeout_s is None else timeout_s),
+                now + timeout_s,
                 on_end,
                 future,
             ),

@@ -151,7 +151,7 @@ MUTANTS = (
     ),
     Mutant(
         "sleep through a turn that is due at once",
-        "runtime/tasks/wakeup.py",
+        "runtime/tasks/turns.py",
         "        if at <= now:\n            self.wake()\n        elif at < self.until:\n",
         "        if now < at < self.until:\n",
     ),
@@ -480,7 +480,7 @@ MUTANTS = (
     ),
     Mutant(
         "keep a timer that has fired between two steps of a turn",
-        "runtime/tasks/wakeup.py",
+        "runtime/tasks/turns.py",
         "            self._timer, self._timer_at = None, inf\n"
         "            if self._future is None:\n"
         "                return  #",
@@ -655,7 +655,7 @@ MUTANTS = (
     ),
     Mutant(
         "sleep although a turn has woken the task",
-        "runtime/tasks/wakeup.py",
+        "runtime/tasks/turns.py",
         "        if self._woken:\n            return\n        self._future",
         "        self._future",
     ),

@@ -41,7 +41,7 @@ def test_nothing_is_left_after_exceptions_at_random_lines() -> None:
             "are needed.\nself.result.delivered",
             4,
         ),
-        ("transactions/MemoryError/runtime/tasks/wakeup.py", "self._timer_at = until", 7),
+        ("transactions/MemoryError/runtime/tasks/turns.py", "self._timer_at = until", 7),
     ],
 )
 @pytest.mark.parametrize("ending", [[], ["--asyncio-run"]])

@@ -1,7 +1,7 @@
 """Readiness: when partitions are ready to be sent, and to which broker.
 
 It keeps a heap of partitions by the time at which they become ready, the lingering ones, a queue of
-ready ones per node, and those without a leader.
+ready ones per node, and those without a leader. `AdaptiveLinger` ends lingers early.
 
 A partition with batches is in exactly one of these states:
 
@@ -27,7 +27,6 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING
 
-from aioproducer.core.batching.adaptive_linger import AdaptiveLinger
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
 _NOWHERE = None
 _LEADERLESS = -(1 << 40)  # no node id: bootstrap servers count down from -1
 _SMALLEST_HEAP = 64
+EARLY_FLUSH_RECORDS = 500
+_MOST_BATCHES = 64
 
 
 class PartitionQueue:
@@ -63,6 +64,56 @@ class PartitionQueue:
     def is_full_up(self) -> bool:
         """Return whether the next record needs a new batch (Java: `allBatchesFull`)."""
         return not self.batches or self.batches[-1].full
+
+
+class AdaptiveLinger:
+    """Batches are sent early when every task that sends is waiting for a response.
+
+    When every buffered record is awaited, as by tasks that call `send_and_wait` in a loop, no task
+    can add more. The number of such tasks is learned when a linger ends by the clock. From then on
+    linger ends as soon as that many records are awaited, queued or in flight. When more records
+    come, the number is learned again. The record of a single task does not linger at all: if it is
+    sent by `send_and_wait`, it is sent in that call (`has_one_sender`, `BatchAppender`).
+
+    With many tasks, half of them should be served while the other half sends:
+    `EARLY_FLUSH_RECORDS` records are sent at once while no request is in flight.
+
+    `linger_ms` is the upper bound, and is kept if any record is not awaited. The cost of a check is
+    bounded: with more than `_MOST_BATCHES` batches it returns False.
+    """
+
+    def __init__(self) -> None:
+        self._size: float = inf
+
+    @property
+    def has_one_sender(self) -> bool:
+        """Whether one task sends, which waits for the outcome of each record: no other follows."""
+        return self._size == 1
+
+    def should_flush(
+        self, incomplete: Collection[ProducerBatch], lingering: int, *, lingered: bool
+    ) -> bool:
+        """Return whether the lingering batches should be sent now.
+
+        Args:
+            lingering: how many of them linger.
+            lingered: whether a linger ends by the clock now.
+        """
+        if len(incomplete) > _MOST_BATCHES:
+            return False
+        records = 0
+        for batch in incomplete:
+            if batch.watchers < batch.count:
+                return False
+            records += batch.count
+        if lingered:
+            self._size = records
+        elif records > self._size:
+            self._size = records
+            return False
+        if records == self._size:
+            return True
+        return self._size < inf and records >= EARLY_FLUSH_RECORDS and lingering == len(incomplete)
 
 
 class Readiness:

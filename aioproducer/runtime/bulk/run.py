@@ -16,8 +16,6 @@ Invariants
 - The number of full batches is limited to the requests that all connections may have in flight,
   plus one request for each: records written earlier would leave the processor's caches before they
   are sent.
-- Without linger, a batch that the call opens is sent when it is full, or when the call has to wait
-  or ends. Yielding to the event loop is not a wait.
 - Rows are written directly up to `buffer_max_records`; the next one waits as in `send()`.
 - All rows belong to the transaction that was open when the call began. When that accepts no more
   records, the call ends.
@@ -47,7 +45,6 @@ from aioproducer.runtime.bulk.result import (
 from aioproducer.runtime.bulk.target import BulkTarget
 from aioproducer.runtime.send.appender import LOSSES
 from aioproducer.runtime.send.batch_appender import RECORDS_PER_TURN
-from aioproducer.runtime.send.gathering import Gathering
 from aioproducer.runtime.send.serialization_queue import discard
 from aioproducer.runtime.send.validation import refusal_of
 from aioproducer.types import TopicPartition
@@ -64,6 +61,49 @@ Awaited = TypeVar("Awaited")
 
 _TURN_BYTES = 1 << 20
 _REFUSALS_PER_TURN = 100
+
+
+class Gathering:
+    """The batches that a call fills without linger; `add` is an `OutgoingRecord.on_opened`.
+
+    Without linger, a record that is sent while nothing is in flight leaves at once. In a bulk call,
+    that would send the first record alone. So the batches of a bulk call are due when they are
+    full, or when the call waits for something or ends. Yielding to the event loop is not a wait.
+    """
+
+    def __init__(self, engine: ProducerEngine) -> None:
+        self._engine = engine
+        self._open: dict[TopicPartition, ProducerBatch] = {}
+        self._goes_on: bool = False
+        self._is_watched = False
+
+    def add(self, batch: ProducerBatch) -> None:
+        """Add a batch that was opened for a record of the call; the one before it is full."""
+        self._open[batch.topic_partition] = batch
+
+    def resume(self) -> None:
+        """Keep the batches open: the call has more records."""
+        self._goes_on = True
+
+    def pause(self) -> None:
+        """Make the batches due if the call still waits in the next turn of the loop."""
+        self._goes_on = False
+        loop = self._engine.loop
+        if self._open and not self._is_watched and not loop.is_closed():
+            self._is_watched = True
+            loop.call_soon(self._on_turn)
+
+    def end(self) -> None:
+        """Make the batches due: the call adds nothing more to them."""
+        if self._open:
+            batches, self._open = self._open, {}
+            self._engine.accumulator.end_gathering(batches.values())
+            self._engine.sender_task.wake()
+
+    def _on_turn(self) -> None:
+        self._is_watched = False
+        if not self._goes_on:
+            self.end()
 
 
 class BulkRun:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from aioproducer.core.batching.adaptive_linger import EARLY_FLUSH_RECORDS
 from aioproducer.core.batching.batch import ProducerBatch
+from aioproducer.core.batching.readiness import EARLY_FLUSH_RECORDS
 
 from ..support import Core
 

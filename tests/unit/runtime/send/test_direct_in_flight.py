@@ -17,7 +17,7 @@ from aioproducer import Producer
 from aioproducer.errors import KafkaError
 from aioproducer.net.response_protocol import ResponseProtocol
 from aioproducer.records.batch import read_batches
-from aioproducer.runtime.tasks.wakeup import _NAGLE_WINDOW_S
+from aioproducer.runtime.tasks.turns import _NAGLE_WINDOW_S
 from aioproducer.testing import TopicSpec
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
 

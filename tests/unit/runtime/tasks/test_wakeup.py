@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from net.virtual import virtual_time
 
-from aioproducer.runtime.tasks.wakeup import WakeupTimer
+from aioproducer.runtime.tasks.turns import WakeupTimer
 from aioproducer.testing.world.loop import VirtualLoop
 
 
