@@ -54,7 +54,7 @@ class Pattern:
             if self.size > MAX_SIZE:
                 raise PatternError("a pattern is too large to be matched within bounds")
             source = _BRACE.sub(lambda found: found[1] or r"\{", text)
-            self._compiled = regex.compile(source, cache_pattern=False)
+            self._compiled = regex.compile(source, regex.VERSION0, cache_pattern=False)
         except (re.error, regex.error, RecursionError, OverflowError, MemoryError):
             raise PatternError("a pattern is malformed") from None
         is_anchored = len(tree) and tree[0] == (sre.AT, sre.AT_BEGINNING)

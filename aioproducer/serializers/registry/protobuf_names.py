@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from aioproducer.serializers.registry.protobuf_bounds import LONGEST_NAME, fields_in
+from aioproducer.serializers.registry.protobuf_bounds import LONGEST_NAME, SchemaSize, check_file
 
 _TOKEN: Final = re.compile(
     r"""
@@ -32,49 +32,30 @@ _DEEPEST: Final = 100
 
 def path_in(text: str, wanted: str) -> list[int] | None:
     """Return the path to a message type, from the outermost type inwards; None without the type."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.message import DecodeError
+
     try:
-        file = memoryview(base64.b64decode(text, validate=True))
-        packages = [_text(each) for number, each in fields_in(file) if number == _PACKAGE]
-        return _path_in_file(file, packages[-1] if packages else "", wanted)
-    except ValueError:
+        content = base64.b64decode(text, validate=True)
+        check_file(content, SchemaSize())
+        file = FileDescriptorProto.FromString(content)
+    except (ValueError, DecodeError):
         return _path_in_source(text, wanted)
+    path: list[int] = []
+    outer, types = file.package, file.message_type
+    while True:
+        names = [_joined(outer, each.name) for each in types]
+        around = (n for n, name in enumerate(names) if f"{wanted}.".startswith(f"{name}."))
+        number = next(around, None)
+        if number is None:
+            return None
+        path.append(number)
+        if names[number] == wanted:
+            return path
+        outer, types = names[number], types[number].nested_type
 
 
-# -- the binary form -------------------------------------------------------------------------------
-# It is read here and not by the package protobuf, which takes some 200 bytes for one of two bytes.
-
-_PACKAGE: Final = 2
-_MESSAGE_TYPE: Final = 4
-"""Fields of a `FileDescriptorProto`."""
-_NAME: Final = 1
-_NESTED_TYPE: Final = 3
-"""Fields of a `DescriptorProto`."""
-
-
-def _path_in_file(file: memoryview, package: str, wanted: str) -> list[int] | None:
-    scope: memoryview | None = file
-    outer, tag, path = package, _MESSAGE_TYPE, list[int]()
-    while scope is not None:
-        inside = scope
-        scope = None
-        types = (each for number, each in fields_in(inside) if number == tag)
-        for number, each in enumerate(types):
-            name = _joined(outer, _name_of(each))
-            if name is not None and f"{wanted}.".startswith(f"{name}."):
-                path.append(number)
-                if name == wanted:
-                    return path
-                scope, outer, tag = each, name, _NESTED_TYPE
-                break
-    return None
-
-
-def _name_of(message_type: memoryview) -> str:
-    return next((_text(each) for number, each in fields_in(message_type) if number == _NAME), "")
-
-
-def _text(data: memoryview) -> str:
-    return str(data[: 4 * LONGEST_NAME], "utf-8")
+# -- the text --------------------------------------------------------------------------------------
 
 
 def _joined(outer: str | None, name: str) -> str | None:
@@ -91,9 +72,6 @@ class _Scope:
     name: str | None
     path: list[int]
     count: int = 0
-
-
-# -- the text --------------------------------------------------------------------------------------
 
 
 def _path_in_source(text: str, wanted: str) -> list[int] | None:

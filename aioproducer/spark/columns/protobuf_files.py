@@ -63,7 +63,7 @@ def files_in(text: str) -> list[FileDescriptorProto]:
         contents, size = files_in_set(_decoded(text)), SchemaSize()
         for each in contents:
             check_file(each, size)
-        files = [FileDescriptorProto.FromString(bytes(each)) for each in contents]
+        files = [FileDescriptorProto.FromString(each) for each in contents]
         is_set = all(each.name for each in files) and bool(files and files[-1].message_type)
     except SchemaLimitError as error:
         raise ConfigError(f"the Protobuf schema is refused: {error}") from None
@@ -84,7 +84,7 @@ def file_of(text: str, size: SchemaSize | None = None) -> FileDescriptorProto:
     try:
         content = _decoded(text)
         check_file(content, SchemaSize() if size is None else size)
-        return FileDescriptorProto.FromString(bytes(content))
+        return FileDescriptorProto.FromString(content)
     except SchemaLimitError as error:
         raise ConfigError(f"the Protobuf schema is refused: {error}") from None
     except (ValueError, DecodeError):
@@ -94,10 +94,10 @@ def file_of(text: str, size: SchemaSize | None = None) -> FileDescriptorProto:
         ) from None
 
 
-def _decoded(text: str) -> memoryview:
+def _decoded(text: str) -> bytes:
     if len(text) > 2 * MOST_BYTES:
         raise SchemaLimitError(f"the schema has more than {MOST_BYTES} bytes")
-    return memoryview(base64.b64decode(text, validate=True))
+    return base64.b64decode(text, validate=True)
 
 
 def message_in(
