@@ -6,7 +6,7 @@ A display whose stream was closed goes silent; the load continues.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from rich.live import Live
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
@@ -16,10 +16,11 @@ from aioproducer.cli.console import err, say
 from aioproducer.loader import Progress
 
 _LINE_EVERY_S = 1.0
+_Moment = TypeVar("_Moment")
 
 
-class Display:
-    """Shows a load while the context is open; this one shows nothing."""
+class Display(Generic[_Moment]):
+    """Shows what runs while the context is open; this one shows nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -27,18 +28,18 @@ class Display:
     def __exit__(self, *exc: object) -> None:
         return
 
-    def show(self, progress: Progress) -> None:
+    def show(self, moment: _Moment, /) -> None:
         """Show this moment."""
 
 
-class LineDisplay(Display):
+class LineDisplay(Display[Progress]):
     """One line per second, for logs."""
 
     def __init__(self, title: str) -> None:
         self._title = title
         self._next_at = _LINE_EVERY_S
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: Progress, /) -> None:
         """See `Display`."""
         if progress.elapsed_s < self._next_at:
             return
@@ -72,7 +73,7 @@ class Drawing:
                 self._is_read = False
 
 
-class BarDisplay(Drawing, Display):
+class BarDisplay(Drawing, Display[Progress]):
     """A bar with rate, ETA and counts."""
 
     def __init__(self, title: str) -> None:
@@ -88,7 +89,7 @@ class BarDisplay(Drawing, Display):
         super().__init__(self._bar)
         self._task = self._bar.add_task(title, total=None, counts="", eta="-")
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: Progress, /) -> None:
         """See `Display`."""
         self._bar.update(
             self._task,
@@ -100,7 +101,7 @@ class BarDisplay(Drawing, Display):
         self._guarded(self._bar.refresh)
 
 
-def display_for(title: str, *, quiet: bool) -> Display:
+def display_for(title: str, *, quiet: bool) -> Display[Progress]:
     """Return the display that fits standard error."""
     if quiet:
         return Display()

@@ -23,6 +23,7 @@ from aioproducer.cli.options import Connection
 from aioproducer.cli.pointers import doctor_command, pointed_to_doctor
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaError
+from aioproducer.loader import Progress
 from aioproducer.spark.loading.options import SparkLoadOptions
 from aioproducer.spark.session import session_at
 
@@ -81,7 +82,7 @@ async def run_spark_load(job: SparkJob, interrupts: Interrupts) -> int:
 class _Running:
     """A load in another thread: Spark's calls block."""
 
-    def __init__(self, job: SparkJob, display: Display) -> None:
+    def __init__(self, job: SparkJob, display: Display[Progress]) -> None:
         self.result: SparkLoadResult | None = None
         self.error: KafkaError | None = None
         self._job = job

@@ -13,14 +13,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Self
 
 from rich.live import Live
 from rich.table import Table
 
 from aioproducer._util.paths import is_folder
 from aioproducer.cli.console import FileError, err, megabytes, say
-from aioproducer.cli.display import Drawing
+from aioproducer.cli.display import Display, Drawing
 from aioproducer.cli.perf.run import Interval, PerfPlan
 from aioproducer.errors import ConfigError
 
@@ -30,7 +29,7 @@ _BINS = 80
 _COLUMNS = ("p50", "p95", "p99", "p99.9", "max")
 
 
-class PerfDisplay:
+class PerfDisplay(Display[Interval]):
     """Shows a run while the context is open; this one shows nothing."""
 
     every_s: float = float("inf")
@@ -38,23 +37,14 @@ class PerfDisplay:
     def __init__(self, plan: PerfPlan) -> None:
         self._plan = plan
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        return
-
-    def show(self, interval: Interval) -> None:
-        """Show what was seen since the last time."""
-
 
 class PerfLines(PerfDisplay):
     """A line now and then, for logs."""
 
     every_s: float = 5.0
 
-    def show(self, interval: Interval) -> None:
-        """See `PerfDisplay`."""
+    def show(self, interval: Interval, /) -> None:
+        """See `Display`."""
         latencies = ", ".join(
             f"{name} {interval.latencies_ms[name]:,.1f} ms"
             for name in _COLUMNS
@@ -78,8 +68,8 @@ class PerfTable(Drawing, PerfDisplay):
         self._plan = plan
         self._intervals: deque[Interval] = deque(maxlen=_ROWS)
 
-    def show(self, interval: Interval) -> None:
-        """See `PerfDisplay`."""
+    def show(self, interval: Interval, /) -> None:
+        """See `Display`."""
         self._intervals.append(interval)
         self._guarded(lambda: self._live.update(self.table(), refresh=True))
 
