@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -88,7 +88,16 @@ class LoadOptions:
         Raises:
             ConfigError: two of the paths are the same file, maybe by a link.
         """
-        check_paths(inputs, self.dead_letter, self.state)
+        named = [("the input", path) for path in inputs]
+        for name, given in (("the dead-letter file", self.dead_letter), ("the state", self.state)):
+            if given is None:
+                continue
+            path = Path(given)
+            for other_name, other in named:
+                if _is_same(path, other):
+                    shown = "standard input" if str(other) == STDIN else other
+                    raise ConfigError(f"{name} {path} is the same file as {other_name} {shown}")
+            named.append((name, path))
 
     def __post_init__(self) -> None:
         if self.exactly_once and (self.resume or self.state is not None):
@@ -103,24 +112,6 @@ class LoadOptions:
         if self.resume and self.state is None:
             raise ConfigError("to resume, a load needs its state file")
         refuse_coroutine_function("on_progress", self.on_progress)
-
-
-def check_paths(
-    inputs: Iterable[Path],
-    dead_letter: str | os.PathLike[str] | None,
-    state: str | os.PathLike[str] | None,
-) -> None:
-    """Refuse a load that would write over what it reads, or one file for two purposes."""
-    named = [("the input", path) for path in inputs]
-    for name, given in (("the dead-letter file", dead_letter), ("the state", state)):
-        if given is None:
-            continue
-        path = Path(given)
-        for other_name, other in named:
-            if _is_same(path, other):
-                shown = "standard input" if str(other) == STDIN else other
-                raise ConfigError(f"{name} {path} is the same file as {other_name} {shown}")
-        named.append((name, path))
 
 
 def _is_same(one: Path, other: Path) -> bool:

@@ -91,6 +91,7 @@ def load(spark: Any, embedded: EmbeddedKafka) -> Load:
 
     def run(inputs: Any, topic: str, **options: Any) -> SparkLoadResult:
         names = (inputs,) if isinstance(inputs, str | Path) else inputs
+        own = {name: options.pop(name) for name in ("load_id", "step_bytes") if name in options}
         return SparkLoad(
             spark,
             SparkLoadOptions(
@@ -98,7 +99,8 @@ def load(spark: Any, embedded: EmbeddedKafka) -> Load:
                 topic,
                 {"bootstrap.servers": embedded.servers},
                 options.pop("formats", FORMATS),
-                **options,
+                load=LoadOptions(**options),
+                **own,
             ),
         ).run()
 

@@ -21,7 +21,6 @@ from aioproducer.cli.pointers import run_connected
 from aioproducer.config import ProducerConfig
 from aioproducer.config.permissions import pass_on
 from aioproducer.errors import ConfigError
-from aioproducer.loader import LoadOptions
 from aioproducer.spark.loading.files import is_remote
 from aioproducer.spark.loading.options import SparkLoadOptions
 
@@ -79,7 +78,16 @@ def load(
     if choice.engine is Engine.SPARK:
         spark_job = SparkJob(
             config=config,
-            options=_for_spark(files, given, connection, named, wanted, topic),
+            options=SparkLoadOptions(
+                inputs=tuple(files),
+                topic=topic,
+                kafka=for_tasks(connection.given()),
+                formats=given.formats(),
+                format=given.format_,
+                load=wanted,
+                load_id=named.transactional_id if run.exactly_once else None,
+                topic_timeout_s=topic_timeout,
+            ),
             connection=connection,
             master=work.master or "local[*]",
             settings=work.settings(),
@@ -102,31 +110,6 @@ def load(
         as_json=as_json,
     )
     return run_connected(partial(run_load, job), connection)
-
-
-def _for_spark(
-    files: Sequence[str],
-    given: InputOptions,
-    connection: options.Connection,
-    named: ProducerConfig,
-    wanted: LoadOptions,
-    topic: str,
-) -> SparkLoadOptions:
-    return SparkLoadOptions(
-        inputs=tuple(files),
-        topic=topic,
-        kafka=for_tasks(connection.given()),
-        formats=given.formats(),
-        format=given.format_,
-        mapping=wanted.mapping,
-        load_id=named.transactional_id if wanted.exactly_once else None,
-        dead_letter=wanted.dead_letter,
-        state=wanted.state,
-        resume=wanted.resume,
-        topic_timeout_s=options.TOPIC_TIMEOUT_S
-        if wanted.topic_timeout_s is None
-        else wanted.topic_timeout_s,
-    )
 
 
 def transactional(config: ProducerConfig, files: Sequence[str], topic: str) -> ProducerConfig:

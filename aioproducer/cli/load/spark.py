@@ -86,7 +86,8 @@ class _Running:
         self.result: SparkLoadResult | None = None
         self.error: KafkaError | None = None
         self._job = job
-        self._options = replace(job.options, on_progress=display.show)
+        load = replace(job.options.load, on_progress=display.show)
+        self._options = replace(job.options, load=load)
         self._load: SparkLoad | None = None
         self._is_stopped = False
 
@@ -131,8 +132,8 @@ def _report(job: SparkJob, running: _Running, signal: ExitCode | None) -> int:
         code = ExitCode.SOME_FAILED if rejected else ExitCode.OK
     if result is None:
         return code
-    if complete and not job.keep_state and job.options.state is not None:
-        Path(job.options.state).unlink(missing_ok=True)
+    if complete and not job.keep_state and job.options.load.state is not None:
+        Path(job.options.load.state).unlink(missing_ok=True)
     for remark in _remarks(job, result, complete=complete):
         say(remark)
     if job.as_json:
@@ -145,12 +146,12 @@ def _report(job: SparkJob, running: _Running, signal: ExitCode | None) -> int:
 def _remarks(job: SparkJob, result: SparkLoadResult, *, complete: bool) -> Iterator[str]:
     state, options = result.state, job.options
     if result.progress.rejected:
-        yield f"rejected rows and their reasons are in {options.dead_letter}"
+        yield f"rejected rows and their reasons are in {options.load.dead_letter}"
     if not complete and state.steps > 0:
         yield f"{state.done} of {state.steps} steps are loaded"
         if options.load_id is not None:
             yield "the same command resumes after them"
-        elif options.state is not None:
+        elif options.load.state is not None:
             yield "resume after them with --resume"
     elif complete and not result.progress.read and options.load_id is not None:
         yield "it was loaded before; -X transactional.id=NAME makes it another load"

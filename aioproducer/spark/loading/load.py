@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final
 
 from aioproducer.client.producer import Producer
 from aioproducer.errors import KafkaError
-from aioproducer.loader.options import check_paths
 from aioproducer.loader.progress import Progress
 from aioproducer.loader.rejects import DeadLetterFile
 from aioproducer.loader.rows import Position
@@ -118,17 +117,17 @@ class SparkLoad:
             self._spark.conf.set(name, value)
         steps = list_steps(self._spark, options.inputs, options.step_bytes)
         read = [path for step in steps for path in step.local_paths]
-        check_paths(read, options.dead_letter, options.state)
+        options.load.check_paths(read)
         name = options.format or format_of(steps)
         files = Input(name, options.formats[name])
         self._state = SparkLoadState.begin(options.topic, steps)
         if options.load_id is not None:
             asyncio.run(_check_files(config, options.load_id, self._state))
-        elif options.state is not None:
-            self._state = self._state.resumed(options.state, goes_on=options.resume)
-            self._state.write(options.state)  # to find out now whether it can be written
-        keeps = options.dead_letter is not None
-        to_records = RowsToRecords(files, options.mapping, partitions, keeps)
+        elif options.load.state is not None:
+            self._state = self._state.resumed(options.load.state, goes_on=options.load.resume)
+            self._state.write(options.load.state)  # to find out now whether it can be written
+        keeps = options.load.dead_letter is not None
+        to_records = RowsToRecords(files, options.load.mapping, partitions, keeps)
         self._progress = Progress(input_total=sum(step.size for step in steps))
         with self._dead_letter() as dead_letter:
             for number, step in enumerate(steps):
@@ -177,8 +176,8 @@ class SparkLoad:
         )
         kept = 0 if dead_letter is None else dead_letter.size
         self._state = self._state.with_step(sent, rejected, kept)
-        if self._options.state is not None:
-            self._state.write(self._options.state)
+        if self._options.load.state is not None:
+            self._state.write(self._options.load.state)
 
     def _write_once(self, records: DataFrame, step: Step) -> tuple[int, int]:
         """Write a step, unless an earlier run has; how many records and bytes are new."""
@@ -215,7 +214,7 @@ class SparkLoad:
         return SourceOptions.parse(self._options.sink, "write").config()
 
     def _dead_letter(self) -> AbstractContextManager[DeadLetterFile | None]:
-        path = self._options.dead_letter
+        path = self._options.load.dead_letter
         if path is None:
             return nullcontext()
         return closing(DeadLetterFile(path, keep_bytes=self._state.dead_letter_bytes))
@@ -229,7 +228,7 @@ class SparkLoad:
             while not over.wait(_REPORT_INTERVAL_S):
                 self._report(step.size * _share_done(self._spark))
 
-        if self._options.on_progress is None or _is_connect(self._spark):
+        if self._options.load.on_progress is None or _is_connect(self._spark):
             yield
             return
         thread = threading.Thread(
@@ -243,9 +242,11 @@ class SparkLoad:
             thread.join()
 
     def _report(self, more_bytes: float = 0) -> None:
-        if self._options.on_progress is not None:
+        if self._options.load.on_progress is not None:
             now = self.result.progress
-            self._options.on_progress(replace(now, input_bytes=now.input_bytes + int(more_bytes)))
+            self._options.load.on_progress(
+                replace(now, input_bytes=now.input_bytes + int(more_bytes))
+            )
 
 
 def _bury(records: DataFrame, dead_letter: DeadLetterFile) -> int:
