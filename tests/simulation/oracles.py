@@ -200,8 +200,7 @@ def nothing_is_lost_silently(e: Evidence) -> Iterator[str]:
     if e.config.acks_value != -1 or e.may_lose:
         return
     missing = sum(
-        entry.name not in e.copies and _must_be_written(e, entry)
-        for entry in e.ledger.dropped
+        entry.name not in e.copies and _must_be_written(e, entry) for entry in e.ledger.dropped
     )
     reported = e.counts.unretrieved_failures
     if missing > reported:
