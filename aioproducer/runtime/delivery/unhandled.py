@@ -8,6 +8,7 @@ Invariants
   is logged at once again. `close()` logs the rest and the totals of the producer, so that every
   failure is in the log.
 - `on_delivery_error` is called once per batch.
+- Records that an aborted transaction drops are only counted.
 - Reports are made in the loop, although the garbage collector may run in any thread.
 """
 
@@ -64,8 +65,6 @@ class UnretrievedFailures:
 
     def report_soon(self, where: TopicPartition, unseen: int, of: int, error: KafkaError) -> None:
         """Report `unseen` failures among `of` records in the loop; callable in any thread."""
-        if isinstance(error, TransactionAbortedError):
-            return  # the application has asked for that, or gets the cause from its transaction
         report = (where, unseen, of, error)
         try:
             self._loop.call_soon_threadsafe(self._report, *report)
@@ -101,6 +100,8 @@ class UnretrievedFailures:
 
     def _report(self, where: TopicPartition, unseen: int, of: int, error: KafkaError) -> None:
         self._stats.unretrieved_failures += unseen
+        if isinstance(error, TransactionAbortedError):
+            return  # the application has asked for that, or gets the cause from its transaction
         self._totals[where] += unseen
         now = self._loop.time()
         if now - self._seen_at >= log.LONGEST_INTERVAL_S:
