@@ -803,9 +803,9 @@ MUTANTS = (
     ),
     Mutant(
         "wait for the response to a single record as long as for its delivery",
-        "runtime/send/direct.py",
-        "            now + self._timeout,\n            partial",
-        "            now + self._delivery_timeout,\n            partial",
+        "runtime/tasks/sender.py",
+        "            now + self._request_timeout,\n            partial",
+        "            now + self._sender.accumulator.settings.delivery_timeout,\n            partial",
     ),
     Mutant(
         "let a new topic wait for the backoff of the others",
@@ -1148,8 +1148,8 @@ MUTANTS += tuple(
         (
             "renumber a batch that a later one has overtaken",
             "core/sending/idempotence.py",
-            "        if batch.ordinal < partition.newest:\n            return False\n"
-            "        is_first",
+            "        if batch.ordinal < partition.newest or partition.may_have_later(batch):\n"
+            "            return False\n        is_first",
             "        is_first",
         ),
         (

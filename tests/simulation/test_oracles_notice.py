@@ -604,7 +604,7 @@ def test_an_acknowledgement_of_a_deleted_log_that_counts_for_the_new_one_is_foun
     producer: Any = Mock()
     producer.engine.accumulator.sequencer = sequencer
     producer.engine.metadata.topic.return_value = Mock(topic_id=topic_id)
-    cluster: Any = Mock(topics={"t": Mock(topic_id=1)})
+    cluster: Any = Mock(topics={"t": Mock(topic_id=1)}, producers_lost_at={})
     cluster.topics["t"].partition.return_value.producers.epoch_of.return_value = epoch
     watch = LivenessWatch(lambda: 0.0, cluster)
     assert len(list(watch._acknowledged_by_a_deleted_log(producer))) == found
