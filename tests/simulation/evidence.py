@@ -218,11 +218,18 @@ class Evidence:
 
 
 def names_lost(cluster: SimCluster, where: TopicPartition) -> frozenset[bytes]:
-    """The records that leaders of a partition had and their successors did not, so far."""
-    found = cluster.partition(*where)
-    if not isinstance(found, TracedPartition):
-        return frozenset()
-    return frozenset(name_of(record) for record in _records(found.lost))
+    """The records that leaders of a partition had and their successors did not, so far.
+
+    Also in earlier topics of the name: a loss can be noticed after its topic was deleted.
+    """
+    topics = [each for each in cluster.deleted if each.name == where.topic]
+    found = [*(topic.partition(where.partition) for topic in topics), cluster.partition(*where)]
+    return frozenset(
+        name_of(record)
+        for partition in found
+        if isinstance(partition, TracedPartition)
+        for record in _records(partition.lost)
+    )
 
 
 def names_deleted(cluster: SimCluster, where: TopicPartition) -> frozenset[bytes]:
