@@ -805,7 +805,8 @@ MUTANTS = (
         "wait for the response to a single record as long as for its delivery",
         "runtime/tasks/sender.py",
         "            now + self._request_timeout,\n            partial",
-        "            now + self._sender.accumulator.settings.delivery_timeout,\n            partial",
+        "            now + self._sender.accumulator.settings.delivery_timeout,\n"
+        "            partial",
     ),
     Mutant(
         "let a new topic wait for the backoff of the others",

@@ -50,7 +50,7 @@ class Pattern:
             raise PatternError(f"a pattern of {len(text)} characters is too long")
         try:
             tree = sre_parser.parse(text)
-            self.size = _size(tree)
+            self.size: int = _size(tree)
             if self.size > MAX_SIZE:
                 raise PatternError("a pattern is too large to be matched within bounds")
             source = _BRACE.sub(lambda found: found[1] or r"\{", text)
@@ -59,9 +59,10 @@ class Pattern:
             raise PatternError("a pattern is malformed") from None
         is_anchored = len(tree) and tree[0] == (sre.AT, sre.AT_BEGINNING)
         if not is_anchored or tree.state.flags & re.MULTILINE:
-            self.is_linear = _ways(tree) + log10(_ENDLESS) <= _LINEAR  # it is tried at each place
+            ways = _ways(tree) + log10(_ENDLESS)  # it is tried at each place
         else:
-            self.is_linear = _ways(tree) <= _LINEAR
+            ways = _ways(tree)
+        self.is_linear: bool = ways <= _LINEAR
 
     def is_found_in(self, text: str) -> bool:
         """Return whether the pattern matches anywhere in a text."""
