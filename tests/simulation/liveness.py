@@ -145,7 +145,8 @@ class LivenessWatch:
     def _older_leaders(self, producer: SimProducer) -> Iterator[str]:
         """Leader epochs that go back while a topic in use keeps its id, maybe missing for a while.
 
-        A topic that expires and is used again begins with any epoch.
+        A topic that expires and is used again begins with any epoch. An epoch that the topic has
+        not reached is that of a deleted one.
         """
         metadata = producer.engine.metadata
         in_use, topics = metadata._topics, metadata.cluster.topics.values()
@@ -166,7 +167,8 @@ class LivenessWatch:
         self._epochs[producer] = before | now
         for where, (epoch, live) in before.items():
             epoch_now, _ = now.get(where, (epoch, live))
-            if epoch_now < epoch:
+            partition = self._cluster.partition(where.topic, where.partition)
+            if epoch_now < epoch and (partition is None or epoch <= partition.leader_epoch):
                 yield f"at {self._now():.3f}: epoch {epoch} of {where} is {epoch_now} again"
 
     def _acknowledged_by_a_deleted_log(self, producer: SimProducer) -> Iterator[str]:

@@ -173,7 +173,8 @@ def order_costs_no_record(e: Evidence) -> Iterator[str]:
 def alarms_are_true(e: Evidence) -> Iterator[str]:
     """`on_data_loss` is called if an acknowledged offset is assigned again, and only for a loss."""
     reported = {entry.name for entry in e.ledger.entries if entry.is_acknowledged}
-    unreported = {entry.name for entry in e.ledger.dropped} if e.may_lose else set()
+    may_lose = e.may_lose or not e.writes_by_id
+    unreported = {entry.name for entry in e.ledger.dropped} if may_lose else set()
     for alarm in e.ledger.alarms:
         if not alarm.lost & (reported | unreported):
             yield f"at {alarm.at:.3f} a loss in {alarm.where} is reported, and there was none"

@@ -48,8 +48,7 @@ class LiveTopic:
         unsettled: whether another request is needed soon.
         partition_errors: error codes of partitions in the last response.
         last_seen: the topic in the last response without an error.
-        older_answers: number of responses in a row with lower leader epochs than known, without
-            topic ids.
+        older_answers: number of responses in a row with lower leader epochs than known.
     """
 
     name: str
@@ -83,7 +82,7 @@ class LiveTopic:
             self._fail(described.error_code)
             return None
         previous = self.last_seen
-        if previous is not None and self._is_recreated(described, previous):
+        if previous is not None and self._is_superseded(described, previous):
             self.older_answers = 0
             previous = None
         try:
@@ -107,14 +106,16 @@ class LiveTopic:
         self.last_seen = current if current == topic else topic
         return self.last_seen
 
-    def _is_recreated(self, described: MetadataResponseTopic, previous: TopicMetadata) -> bool:
-        """Return whether the topic has another log than before.
+    def _is_superseded(self, described: MetadataResponseTopic, previous: TopicMetadata) -> bool:
+        """Return whether a response is believed although its leader epochs are lower than known.
 
-        Without topic ids (Kafka before 2.8) only lower leader epochs show that. One response may
-        come from a lagging broker; a newer one corrects what several of them have changed.
+        It is if the topic was created anew. Without topic ids (Kafka before 2.8) only the epochs
+        show that, and a known epoch may come from a deleted topic: Produce before version 13 names
+        leaders without the topic's id. One response may come from a lagging broker; a newer one
+        corrects what several of them have changed.
         """
-        if not described.topic_id == previous.topic_id == ZERO_ID:
-            return described.topic_id not in {ZERO_ID, previous.topic_id}
+        if described.topic_id not in {ZERO_ID, previous.topic_id}:
+            return True
         known = previous.partitions
         is_older = any(
             0 <= each.partition_index < len(known)

@@ -613,31 +613,39 @@ def test_without_topic_ids_a_denied_topic_is_believed_to_be_created_anew():
     assert (metadata.cluster.leader("t", 0), metadata.leader_epoch("t", 0)) == (2, 0)
 
 
+@pytest.mark.parametrize("topic_id", [ZERO_ID, ID_A], ids=["no-id", "id"])
 @pytest.mark.parametrize("newer_between", [False, True])
-def test_without_topic_ids_lower_epochs_are_believed_after_five_answers_in_a_row(newer_between):
+def test_lower_epochs_are_believed_after_five_answers_in_a_row(newer_between, topic_id):
     metadata = new_metadata()
     metadata.add_topic("t", 0)
-    answer(metadata, 0, topic("t", (1, 5), (1, 1), topic_id=ZERO_ID))
+    answer(metadata, 0, topic("t", (1, 5), (1, 1), topic_id=topic_id))
     leaders = []
     for now in range(2, 14, 2):
         if now == 8 and newer_between:
             metadata.request_update(now - 1)
-            answer(metadata, now - 1, topic("t", (1, 5), (1, 1), topic_id=ZERO_ID))
+            answer(metadata, now - 1, topic("t", (1, 5), (1, 1), topic_id=topic_id))
         metadata.request_update(now)
-        answer(metadata, now, topic("t", (2, 0), (2, 1), topic_id=ZERO_ID))
+        answer(metadata, now, topic("t", (2, 0), (2, 1), topic_id=topic_id))
         leaders.append(metadata.cluster.leader("t", 0))
     assert leaders == [1] * 6 if newer_between else [1] * 4 + [2] * 2
     metadata.request_update(20)
-    answer(metadata, 20, topic("t", (3, 6), (2, 1), topic_id=ZERO_ID))
+    answer(metadata, 20, topic("t", (3, 6), (2, 1), topic_id=topic_id))
     assert (metadata.cluster.leader("t", 0), metadata.leader_epoch("t", 0)) == (3, 6)
 
 
-def test_with_topic_ids_lower_epochs_are_never_believed():
+def test_a_leader_that_only_a_deleted_topic_had_is_given_up():
     metadata = ready()
-    for now in range(2, 40, 2):
+    seen = recreations(metadata)
+    metadata.request_update(1)
+    answer(metadata, 1, topic("t", (3, 0), topic_id=ID_B))
+    late_hint = {TopicPartition("t", 0): (2, 9)}
+    assert metadata.on_leader_hints(late_hint, ())
+    for now in range(2, 7):
+        assert metadata.cluster.leader("t", 0) == 2
         metadata.request_update(now)
-        answer(metadata, now, topic("t", (3, 4), (2, 5)))
-        assert metadata.cluster.leader("t", 0) == 1
+        answer(metadata, now, topic("t", (3, 0), topic_id=ID_B))
+    assert (metadata.cluster.leader("t", 0), metadata.leader_epoch("t", 0)) == (3, 0)
+    assert seen == ["t"]
 
 
 def recreations(metadata: Metadata) -> list[str]:
