@@ -1165,41 +1165,17 @@ MUTANTS += tuple(
             "        for part, batch in made.items():\n            if part.error",
             "        for part, batch in reversed(made.items()):\n            if part.error",
         ),
-        (
-            "do not fail what waits for a producer id that is not authorized",
-            "core/sending/sender.py",
-            "                self.abort(error, in_flight=False)\n",
-            "                pass\n",
-        ),
-        (
-            "take the second description of a topic in one response",
-            "core/metadata/metadata.py",
-            "            if live is None or live.name in updated:\n",
-            "            if live is None:\n",
-        ),
     )
 )
 TRANSACTIONAL_MUTANTS += tuple(
     Mutant(*each, transactional=True)
     for each in (
         (
-            "call partitions that were not attempted the cause of a refusal",
-            "core/transactions/coordinators.py",
-            "if answer.code != OPERATION_NOT_ATTEMPTED]",
-            "if answer.code == OPERATION_NOT_ATTEMPTED]",
-        ),
-        (
             "go on under an epoch after a lost response",
             "core/transactions/manager.py",
             "        if rpc in _MAY_APPLY_LATE and not self.uses_v2:\n"
             "            self._renew_to_be_sure = True\n",
             "",
-        ),
-        (
-            "keep the state of a producer whose epoch is refused for good",
-            "core/transactions/manager.py",
-            "            case _ if self.state is _S.INITIALIZING:\n",
-            "            case _ if self.state is _S.UNINITIALIZED:\n",
         ),
     )
 )

@@ -488,7 +488,7 @@ def what_calls_return_is_true(e: Evidence) -> Iterator[str]:
 
 
 def no_producer_fails_by_itself(e: Evidence) -> Iterator[str]:
-    """A producer ends by an answer of a broker, not by a state that does not fit its own."""
+    """A producer ends by an answer of a broker, not by an exception of its code or its states."""
     for failure in e.failures:
         cause: BaseException | None = failure
         while cause is not None:
