@@ -528,7 +528,9 @@ def test_a_leader_epoch_that_goes_back_is_found_out() -> None:
     topics: dict[str, TopicMetadata] = {}
     producer: Any = Mock()
     producer.engine.metadata.cluster.topics = topics
-    watch = LivenessWatch(lambda: 0.0, Mock())
+    cluster: Any = Mock()
+    cluster.partition.return_value = Mock(leader_epoch=6)
+    watch = LivenessWatch(lambda: 0.0, cluster)
     found = []
     for topic_id, epoch in [(1, 5), (1, 6), (2, 0), (2, 3), (2, 2)]:
         partition = PartitionMetadata(0, 1, epoch)
@@ -542,12 +544,24 @@ def test_a_leader_epoch_that_goes_back_while_its_topic_is_missing_is_found_out()
     topic = TopicMetadata("t", UUID(int=1), (partition,))
     older = TopicMetadata("t", UUID(int=1), (partition._replace(leader_epoch=4),))
     producer: Any = Mock()
-    watch = LivenessWatch(lambda: 0.0, Mock())
+    cluster: Any = Mock()
+    cluster.partition.return_value = Mock(leader_epoch=6)
+    watch = LivenessWatch(lambda: 0.0, cluster)
     found = []
     for topics in ({"t": topic}, {}, {"t": older}):
         producer.engine.metadata.cluster.topics = topics
         found.append(len(list(watch._older_leaders(producer))))
     assert found == [0, 0, 1]
+
+
+def test_a_leader_epoch_that_the_topic_has_not_reached_may_go_back() -> None:
+    producer, cluster = Mock(), Mock()
+    cluster.partition.return_value = Mock(leader_epoch=1)
+    watch = LivenessWatch(lambda: 0.0, cluster)
+    for epoch in (5, 1):
+        topic = TopicMetadata("t", UUID(int=1), (PartitionMetadata(0, 1, epoch),))
+        producer.engine.metadata.cluster.topics = {"t": topic}
+        assert not list(watch._older_leaders(producer))
 
 
 def test_a_topic_that_expires_may_begin_with_an_older_leader_epoch() -> None:

@@ -49,6 +49,7 @@ class LiveTopic:
         partition_errors: error codes of partitions in the last response.
         last_seen: the topic in the last response without an error.
         older_answers: number of responses in a row with lower leader epochs than known.
+        hinted_by_name: whether a leader epoch may be that of a deleted topic of the same name.
     """
 
     name: str
@@ -59,6 +60,7 @@ class LiveTopic:
     partition_errors: Mapping[int, int] = field(default_factory=dict)
     last_seen: TopicMetadata | None = None
     older_answers: int = 0
+    hinted_by_name: bool = False
     principal: Callable[[], str] = this_principal
 
     @property
@@ -83,7 +85,7 @@ class LiveTopic:
             return None
         previous = self.last_seen
         if previous is not None and self._is_superseded(described, previous):
-            self.older_answers = 0
+            self.older_answers, self.hinted_by_name = 0, False
             previous = None
         try:
             partitions = merge_partitions(
@@ -109,10 +111,10 @@ class LiveTopic:
     def _is_superseded(self, described: MetadataResponseTopic, previous: TopicMetadata) -> bool:
         """Return whether a response is believed although its leader epochs are lower than known.
 
-        It is if the topic was created anew. Without topic ids (Kafka before 2.8) only the epochs
-        show that, and a known epoch may come from a deleted topic: Produce before version 13 names
-        leaders without the topic's id. One response may come from a lagging broker; a newer one
-        corrects what several of them have changed.
+        It is if the topic was created anew, which only the epochs show without topic ids (Kafka
+        before 2.8). Or the known one is that of a deleted topic, from a late response by name. One
+        response may come from a lagging broker, so several in a row are needed; a newer one
+        corrects what they have changed.
         """
         if described.topic_id not in {ZERO_ID, previous.topic_id}:
             return True
@@ -123,7 +125,9 @@ class LiveTopic:
             for each in described.partitions
         )
         self.older_answers = self.older_answers + 1 if is_older else 0
-        return self.older_answers >= _OLDER_ANSWERS_TO_BE_SURE
+        self.hinted_by_name &= is_older
+        is_in_doubt = self.hinted_by_name or described.topic_id == previous.topic_id == ZERO_ID
+        return is_in_doubt and self.older_answers >= _OLDER_ANSWERS_TO_BE_SURE
 
     def explain_absence(self, *, allow_auto_create: bool) -> Reason:
         """Return why the cluster does not have the topic."""

@@ -336,11 +336,14 @@ class Metadata:
         self,
         hints: Mapping[TopicPartition, tuple[int, int]],
         nodes: Iterable[NodeEndpoint],
+        *,
+        by_name: bool = False,
     ) -> bool:
         """Apply the leader hints of a Produce response (KIP-951); return whether a leader moved.
 
-        A hint is applied only if its epoch is newer than the known one and its node is known or
-        included: a hint with the current leader would cause a retry loop without a backoff.
+        Hints `by_name` have no topic id, so they may be about a deleted topic. A hint is applied
+        only if its epoch is newer than the known one and its node is known or included: a hint
+        with the current leader would cause a retry loop without a backoff.
         """
         leaders = {leader for leader, _ in hints.values()}
         described = usable_nodes(each for each in nodes if each.node_id in leaders)
@@ -365,6 +368,7 @@ class Metadata:
         for name, topic in topics.items():
             if name in self._topics:
                 self._topics[name].last_seen = topic
+                self._topics[name].hinted_by_name |= by_name
         self._update(topics, all_nodes, self.cluster.cluster_id, self.cluster.controller_id)
         self._notify()
         return True

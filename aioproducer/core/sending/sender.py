@@ -420,8 +420,9 @@ class Sender:
 
     def _move_leaders(self, answers: Answers, response: ProduceResponse, now: float) -> None:
         """Apply the leader hints of the errors (KIP-951)."""
-        hints = leader_hints(answers)
-        if hints and self._metadata.on_leader_hints(hints, response.node_endpoints):
+        hints, nodes = leader_hints(answers), response.node_endpoints
+        by_name = any(topic.name for topic in response.responses)
+        if hints and self._metadata.on_leader_hints(hints, nodes, by_name=by_name):
             self.accumulator.on_metadata_update(now)
 
     def _on_answer(

@@ -613,39 +613,50 @@ def test_without_topic_ids_a_denied_topic_is_believed_to_be_created_anew():
     assert (metadata.cluster.leader("t", 0), metadata.leader_epoch("t", 0)) == (2, 0)
 
 
-@pytest.mark.parametrize("topic_id", [ZERO_ID, ID_A], ids=["no-id", "id"])
 @pytest.mark.parametrize("newer_between", [False, True])
-def test_lower_epochs_are_believed_after_five_answers_in_a_row(newer_between, topic_id):
+def test_without_topic_ids_lower_epochs_are_believed_after_five_answers_in_a_row(newer_between):
     metadata = new_metadata()
     metadata.add_topic("t", 0)
-    answer(metadata, 0, topic("t", (1, 5), (1, 1), topic_id=topic_id))
+    answer(metadata, 0, topic("t", (1, 5), (1, 1), topic_id=ZERO_ID))
     leaders = []
     for now in range(2, 14, 2):
         if now == 8 and newer_between:
             metadata.request_update(now - 1)
-            answer(metadata, now - 1, topic("t", (1, 5), (1, 1), topic_id=topic_id))
+            answer(metadata, now - 1, topic("t", (1, 5), (1, 1), topic_id=ZERO_ID))
         metadata.request_update(now)
-        answer(metadata, now, topic("t", (2, 0), (2, 1), topic_id=topic_id))
+        answer(metadata, now, topic("t", (2, 0), (2, 1), topic_id=ZERO_ID))
         leaders.append(metadata.cluster.leader("t", 0))
     assert leaders == [1] * 6 if newer_between else [1] * 4 + [2] * 2
     metadata.request_update(20)
-    answer(metadata, 20, topic("t", (3, 6), (2, 1), topic_id=topic_id))
+    answer(metadata, 20, topic("t", (3, 6), (2, 1), topic_id=ZERO_ID))
     assert (metadata.cluster.leader("t", 0), metadata.leader_epoch("t", 0)) == (3, 6)
 
 
-def test_a_leader_that_only_a_deleted_topic_had_is_given_up():
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_leader_that_a_deleted_topic_may_have_had_is_given_up(by_name):
     metadata = ready()
     seen = recreations(metadata)
     metadata.request_update(1)
     answer(metadata, 1, topic("t", (3, 0), topic_id=ID_B))
     late_hint = {TopicPartition("t", 0): (2, 9)}
-    assert metadata.on_leader_hints(late_hint, ())
+    assert metadata.on_leader_hints(late_hint, (), by_name=by_name)
     for now in range(2, 7):
         assert metadata.cluster.leader("t", 0) == 2
         metadata.request_update(now)
         answer(metadata, now, topic("t", (3, 0), topic_id=ID_B))
-    assert (metadata.cluster.leader("t", 0), metadata.leader_epoch("t", 0)) == (3, 0)
+    assert metadata.cluster.leader("t", 0) == (3 if by_name else 2)
     assert seen == ["t"]
+
+
+def test_a_leader_that_metadata_have_confirmed_is_not_given_up():
+    metadata = ready()
+    assert metadata.on_leader_hints({TopicPartition("t", 0): (2, 9)}, (), by_name=True)
+    metadata.request_update(1)
+    answer(metadata, 1, topic("t", (2, 9), (2, 5)))
+    for now in range(2, 40, 2):
+        metadata.request_update(now)
+        answer(metadata, now, topic("t", (3, 4), (2, 5)))
+        assert metadata.cluster.leader("t", 0) == 2
 
 
 def recreations(metadata: Metadata) -> list[str]:
