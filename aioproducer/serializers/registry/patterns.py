@@ -27,8 +27,13 @@ _LINEAR: Final = log10(_ENDLESS) + 2.0
 """The logarithm of the ways that linear time allows: one repeat without end, and 100 others."""
 
 _REPEATS: Final = (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT)
-_BRACE: Final = re.compile(r"(\\N\{[^}]*\}|\\.)|\{(?!\d*,?\d*\})", re.DOTALL)
-"""What is escaped, or a brace that begins no repeat; to `regex`, `{e<=1}` allows an error."""
+_ESCAPED: Final = r"\\N\{[^}]*\}|\\."
+_SET: Final = r"\[\^?\]?(?:\\.|[^\\\]])*\]"
+_BRACE: Final = r"\{(?!\d*,?\d*\})"
+"""One that begins no repeat; to `regex`, `{e<=1}` allows an error."""
+_SPECIAL: Final = re.compile(f"({_ESCAPED})|({_SET})|{_BRACE}", re.DOTALL)
+_BRACKET: Final = re.compile(rf"({_ESCAPED})|\[", re.DOTALL)
+"""Within a set; to `regex`, `[:alpha:]` is a set of letters there."""
 
 
 class PatternError(Exception):
@@ -53,8 +58,7 @@ class Pattern:
             self.size: int = _size(tree)
             if self.size > MAX_SIZE:
                 raise PatternError("a pattern is too large to be matched within bounds")
-            source = _BRACE.sub(lambda found: found[1] or r"\{", text)
-            self._compiled = regex.compile(source, regex.VERSION0, cache_pattern=False)
+            self._compiled = regex.compile(_SPECIAL.sub(_plain, text), cache_pattern=False)
         except (re.error, regex.error, RecursionError, OverflowError, MemoryError):
             raise PatternError("a pattern is malformed") from None
         is_anchored = len(tree) and tree[0] == (sre.AT, sre.AT_BEGINNING)
@@ -70,6 +74,13 @@ class Pattern:
             return self._compiled.search(text, timeout=_SEARCH_S) is not None
         except (TimeoutError, MemoryError):
             raise PatternError("a text is too long for a pattern of this kind") from None
+
+
+def _plain(found: re.Match[str]) -> str:
+    """Return a part of a pattern in which `regex` finds nothing that `re` does not."""
+    if found[2]:
+        return "[" + _BRACKET.sub(lambda inner: inner[1] or r"\[", found[2][1:])
+    return found[1] or r"\{"
 
 
 def _size(tree: Any) -> int:

@@ -120,6 +120,15 @@ def test_a_brace_means_what_it_means_to_re(text: str, data: str) -> None:
     assert Pattern(text).is_found_in(data) == bool(re.search(text, data))
 
 
+@pytest.mark.parametrize("data", ["a", ":]", "l]", "[", "]", "\\"])
+@pytest.mark.parametrize(
+    "text", ["^[[:alpha:]]$", "^[^[:alpha:]]$", "^[:a]$", r"^[]a[:b\]]$", r"^\[$", r"^[\\][[:]?$"]
+)
+@pytest.mark.filterwarnings("ignore:Possible nested set")
+def test_a_bracket_within_a_set_means_what_it_means_to_re(text: str, data: str) -> None:
+    assert Pattern(text).is_found_in(data) == bool(re.search(text, data))
+
+
 @pytest.mark.parametrize(
     "text", ["(", "[", "a{2,1}", "(?P<", "x" * 20_000, "(" * 5000 + ")" * 5000]
 )
