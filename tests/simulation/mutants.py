@@ -826,6 +826,14 @@ MUTANTS = (
         "            if batch.possibly_persisted and not batch.has_sequence:\n",
         "            if batch.done:\n",
     ),
+    Mutant(
+        "refuse a record of send_nowait after it was appended",
+        "runtime/send/appender.py",
+        "                return self.batch_appender.delivery(record, batch)\n"
+        "        raise self._full(topic)\n",
+        "                self.batch_appender.delivery(record, batch)\n"
+        "        raise self._full(topic)\n",
+    ),
 )
 
 

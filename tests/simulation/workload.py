@@ -4,7 +4,7 @@ Owns: the tasks, and the books they keep. Not here: faults, the cluster, what is
 
     one by one      send, await the delivery, next
     together        send some, gather the deliveries, sometimes giving up waiting
-    dropping        send some, throw the deliveries away
+    dropping        send some, every second one by `send_nowait`, throw the deliveries away
     called back     send some, use nothing but callbacks
     in bulk         send_many
     hesitating      cancel `send` itself, at any await
@@ -156,8 +156,9 @@ class Workload:
         await asyncio.gather(*waits, return_exceptions=True)
 
     async def _dropping(self, draft: list[Entry], rng: random.Random) -> None:
-        for entry in draft:
-            if await self.send(entry):
+        for number, entry in enumerate(draft):
+            accepted = number % 2 == 0 and self._send_nowait(entry)
+            if accepted or await self.send(entry):
                 entry.delivery = None
                 self._ledger.dropped.append(entry)
 
@@ -290,6 +291,20 @@ class Workload:
         finally:
             entry.settled_at = self._loop.time()
         entry.state = CallState.ACCEPTED
+        self._sent.append(entry)
+        return True
+
+    def _send_nowait(self, entry: Entry) -> bool:
+        """Sends one record unless `send` would have to wait; whether it was accepted."""
+        try:
+            entry.delivery = self._producer.send_nowait(**entry.arguments)
+        except KafkaError as error:
+            # The caller uses `send` instead, which waits, or refuses the record as well.
+            self._trace(f"send_nowait {entry.label} raises {type(error).__name__}")
+            return False
+        entry.transaction, entry.state = self.transaction, CallState.ACCEPTED
+        entry.asked_at = entry.settled_at = self._loop.time()
+        self._ledger.entries.append(entry)
         self._sent.append(entry)
         return True
 
