@@ -1185,6 +1185,18 @@ TRANSACTIONAL_MUTANTS += tuple(
             "            self._renew_to_be_sure = True\n",
             "",
         ),
+        (
+            "abort for a new epoch although the transaction may be committed",
+            "core/transactions/rules.py",
+            "    if may_be_committed and reaction is Reaction.BUMP:\n",
+            "    if False:\n",
+        ),
+        (
+            "take an end that is refused by NOT_COORDINATOR for one without effect",
+            "core/transactions/rules.py",
+            "frozenset({3, 29,",
+            "frozenset({3, 16, 29,",
+        ),
     )
 )
 

@@ -182,7 +182,7 @@ def _doubted_ends(rng: random.Random, shape: Shape, start: float, end: float) ->
         at = round(rng.uniform(start, end), 3)
         faults.append(ErrorAfterWork(at, ApiKey.END_TXN, 1, rng.choice((7, 14, 15, 16))))
         then = round(at + _NEXT_S, 3)
-        faults.append(FinalCoordinatorError(then, ApiKey.END_TXN, 1, rng.choice((48, 120))))
+        faults.append(FinalCoordinatorError(then, ApiKey.END_TXN, 1, rng.choice((48, 59, 120))))
     return faults
 
 

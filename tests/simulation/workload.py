@@ -35,8 +35,8 @@ from simulation.ledger import CallState, Entry, Ledger
 _KEYS = 12
 _SIZES = (0, 10, 100, 100, 400, 1000, 2000)
 _FOCUSED = 0.35
-_ABREAST = 12
 _GIVEN_UP_EACH = 7
+_ABREAST = 12
 """How many topics of a parade are used at a time."""
 _LARGE_EACH, _LARGE_BYTES = 5, 5000
 """So many records are followed by a large one, where some are."""
