@@ -242,17 +242,19 @@ class ProducerEngine:
             config.partitioner, self._rng, ignore_keys=config.partitioner_ignore_keys
         )
         path = SendPath(
-            config,
-            loop,
-            wall_ms,
-            self.metadata,
-            self.metadata_task.waits,
-            RecordCheck(config.max_request_size, self.pool, PartitionChoice(choose), wall_ms),
-            StickyPartitioners(self._make_sticky, self.accumulator, self._latencies),
-            self.accumulator,
-            self.memory,
-            self.sender_task,
-            self.stats,
+            config=config,
+            loop=loop,
+            wall_ms=wall_ms,
+            metadata=self.metadata,
+            waits=self.metadata_task.waits,
+            check=RecordCheck(config.max_request_size, self.pool, PartitionChoice(choose), wall_ms),
+            sticky_partitioners=StickyPartitioners(
+                self._make_sticky, self.accumulator, self._latencies
+            ),
+            accumulator=self.accumulator,
+            memory=self.memory,
+            sender_task=self.sender_task,
+            stats=self.stats,
         )
         self.appender: RecordAppender = RecordAppender(path)
         self._flushing = Flushing(self.accumulator, self.metadata, loop, self.sender_task.wake)
