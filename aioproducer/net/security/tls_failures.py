@@ -89,7 +89,10 @@ def reason_of(error: ssl.SSLError) -> str:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return whether one side has found that a TLS record was changed on the way."""
+    """Return whether one side has found that a TLS record was changed on the way.
+
+    Within the handshake OpenSSL 3.2 and later says RECORD_LAYER_FAILURE, as for a peer without TLS.
+    """
     return isinstance(error, ssl.SSLError) and "BAD_RECORD_MAC" in reason_of(error)
 
 
