@@ -19,9 +19,10 @@ _SERIALIZERS: Final = (
 )
 _INSIDES: Final = "it tunes the insides of another client"
 
-_TRUE: Final = ("true", "t", "1")
-_FALSE: Final = ("false", "f", "0")
-"""As librdkafka writes them."""
+TRUTHS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+"""The truth values of librdkafka, in small letters."""
+_TRUE: Final = tuple(text for text, truth in TRUTHS.items() if truth)
+_FALSE: Final = tuple(text for text, truth in TRUTHS.items() if not truth)
 
 _NAMES_WITHOUT_EFFECT: Final = {
     _CONSUMERS: """

@@ -105,8 +105,7 @@ class ProducerStats(Sampled):
 
     def on_request_sent(self, batches: Sequence[ProducerBatch]) -> None:
         """Count a Produce request with these batches, sent for the first time or again."""
-        if (now := batches[0].last_attempt_at) >= self._ends_at:
-            self._begin(now)
+        self.tick(batches[0].last_attempt_at)
         self.requests_sent += 1
         for batch in batches:
             self._count_sent(batch)
@@ -132,8 +131,7 @@ class ProducerStats(Sampled):
 
     def on_response(self, batch: ProducerBatch, throttle_ms: int, now: float) -> None:
         """Count the response to the request with this batch."""
-        if now >= self._ends_at:
-            self._begin(now)
+        self.tick(now)
         latency_s = now - batch.last_attempt_at
         self.responses += 1
         self.latency += latency_s

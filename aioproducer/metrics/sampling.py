@@ -4,8 +4,8 @@ Counting is an addition to a plain attribute, paid per batch or request; what a 
 beyond that is a copy of the totals per sample (Java: `SampledStat`, with `metrics.num.samples` and
 `metrics.sample.window.ms`).
 
-Invariants: totals never fall; `tick(now)`, or in what every request calls its condition, comes
-before any counting or reading; at most `Sampling.samples` samples are kept.
+Invariants: totals never fall; `tick(now)` is called before any counting or reading; at most
+`Sampling.samples` samples are kept.
 """
 
 from __future__ import annotations

@@ -31,16 +31,14 @@ class NodeIOStats(Sampled):
 
     def on_request(self, size: int, now: float) -> None:
         """Count a request that was handed to the transport."""
-        if now >= self._ends_at:
-            self._begin(now)
+        self.tick(now)
         self.requests += 1
         self.bytes_out += size
         self.request_size_max = max(self.request_size_max, size)
 
     def on_response(self, size: int, latency_s: float, now: float) -> None:
         """Count a response."""
-        if now >= self._ends_at:
-            self._begin(now)
+        self.tick(now)
         self.responses += 1
         self.bytes_in += size
         self.latency += latency_s

@@ -25,6 +25,7 @@ from simulation.waiting import (
     SentBatches,
     broken_while_waiting,
     numbers_on_wire,
+    requests_in_flight,
 )
 from simulation.workload import LARGEST_BURST
 
@@ -226,17 +227,13 @@ def _overdue(engine: ProducerEngine, now: float) -> Iterator[str]:
     A deadline is later by the time for which a broker throttles.
     """
     longest_s = 2 * (engine.config.request_timeout_ms / 1000 + _LONGEST_THROTTLE_S)
-    for link in engine.client._links():
-        connection = link._connection
-        if connection is None or not connection.is_open:
-            continue
-        for request in (*connection._awaiting, *connection._unflushed):
-            if request.deadline < now - _LATE_S:
-                over = now - request.deadline
-                yield f"at {now:.3f}: {request.kind.__name__} is {over:.3f} s past its deadline"
-            if request.deadline > now + longest_s:
-                left = request.deadline - now
-                yield f"at {now:.3f}: {request.kind.__name__} may take another {left:.3f} s"
+    for _, request in requests_in_flight(engine):
+        if request.deadline < now - _LATE_S:
+            over = now - request.deadline
+            yield f"at {now:.3f}: {request.kind.__name__} is {over:.3f} s past its deadline"
+        if request.deadline > now + longest_s:
+            left = request.deadline - now
+            yield f"at {now:.3f}: {request.kind.__name__} may take another {left:.3f} s"
 
 
 def _without_timer(engine: ProducerEngine, now: float) -> Iterator[str]:

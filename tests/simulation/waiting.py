@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aioproducer.core.metadata.metadata import MetadataFetch
+    from aioproducer.net.connection import InFlightRequest
+    from aioproducer.net.link import BrokerLink
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.types import Node, TopicMetadata
 
@@ -225,20 +227,25 @@ def _without_records(engine: ProducerEngine, now: float) -> Iterator[str]:
             yield f"a batch of {batch.topic_partition} has no record"
 
 
+def requests_in_flight(engine: ProducerEngine) -> Iterator[tuple[BrokerLink, InFlightRequest]]:
+    """The requests on open connections, with their links."""
+    for link in engine.client._links():
+        connection = link._connection
+        if connection is not None and connection.is_open:
+            for request in (*connection._awaiting, *connection._unflushed):
+                yield link, request
+
+
 def _awaited_too_long(engine: ProducerEngine, now: float) -> Iterator[str]:
     """Requests whose response is awaited for longer than `request_timeout_ms`.
 
     Not those during which the broker has asked for a pause.
     """
     timeout_s = engine.config.request_timeout_ms / 1000
-    for link in engine.client._links():
-        connection = link._connection
-        if connection is None or not connection.is_open:
-            continue
-        for request in (*connection._awaiting, *connection._unflushed):
-            awaited_s = request.deadline - request.sent_at
-            if awaited_s > timeout_s + _LATE_S and request.sent_at > link.throttled_until:
-                yield f"{request.kind.__name__} may be without a response for {awaited_s:.3f} s"
+    for link, request in requests_in_flight(engine):
+        awaited_s = request.deadline - request.sent_at
+        if awaited_s > timeout_s + _LATE_S and request.sent_at > link.throttled_until:
+            yield f"{request.kind.__name__} may be without a response for {awaited_s:.3f} s"
 
 
 def _new_topic_waits(engine: ProducerEngine, now: float) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioproducer.compat._idempotence import excludes_idempotence
 from aioproducer.config import OPTIONS, ROWS, Kind, Option
 from aioproducer.config.option import int_of, plain
+from aioproducer.config.other_clients import TRUTHS
 from aioproducer.config.reading import option_set_by
 from aioproducer.errors import ConfigError
 
@@ -23,8 +24,6 @@ _SERVERS: Final = "bootstrap.servers"
 _LEVEL: Final = "compression.level"
 _LEVELS: Final = {"gzip": (1, 9), "lz4": (1, 12), "zstd": (1, 22)}
 """The levels of librdkafka's codecs that are levels here; its 0 is the lowest."""
-_TRUTHS: Final = {"1": True, "t": True, "0": False, "f": False}
-_WRITTEN_TRUTHS: Final = _TRUTHS | {"true": True, "false": False}
 _UNSET_IF_EMPTY: Final = frozenset(
     [
         "https.ca.location",
@@ -101,7 +100,7 @@ def truth_of(name: str, value: Any) -> bool:
     Raises:
         ConfigError: It is neither.
     """
-    truth = _WRITTEN_TRUTHS.get(str(plain(value)).strip().lower())
+    truth = TRUTHS.get(str(plain(value)).strip().lower())
     if truth is None:
         raise ConfigError(f"{name} must be true or false, not {value!r}")
     return truth
@@ -141,7 +140,7 @@ def _value(row: Option, value: Any) -> Any:
     if row.kind in (Kind.STRING, Kind.PASSWORD):
         return _text(value)
     if row.kind is Kind.BOOLEAN:
-        return _TRUTHS.get(str(plain(value)).strip().lower(), value)
+        return TRUTHS.get(str(plain(value)).strip().lower(), value)
     return value
 
 

@@ -143,13 +143,13 @@ class SenderTask(TurnTask):
         self._preparing: dict[asyncio.Task[None], tuple[int, list[ProducerBatch]]] = {}
         self._client_id = config.client_id
         accumulator = sender.accumulator
-        self._sends_directly = not (
-            not self._acks
-            or transactions is not None
-            or self._refreshes_always
-            or accumulator.settings.batch_records is not None
-            or accumulator.pool.ceiling != NO_CEILING
-            or encoder.compresses
+        self._sends_directly = (
+            self._acks != 0
+            and transactions is None
+            and not self._refreshes_always
+            and accumulator.settings.batch_records is None
+            and accumulator.pool.ceiling == NO_CEILING
+            and not encoder.compresses
         )
         self._routes: dict[TopicPartition, Route] = {}
         self._routes_version: int | None = None

@@ -71,6 +71,19 @@ def acknowledged(core: Core) -> None:
     core.sender.on_response(1, dispatch.batches, answer(), core.now)
 
 
+def core_that_writes_by_name() -> Core:
+    """A core with an acknowledged batch, whose requests have no topic ids."""
+    core = idempotent_core()
+    core.topic_id = UUID(int=0)
+    acknowledged(core)
+    return core
+
+
+def recreate(core: Core, topic: str) -> None:
+    assert core.metadata.on_recreated is not None
+    core.metadata.on_recreated(topic)
+
+
 def stamps(batch: ProducerBatch) -> tuple[int, int, int]:
     return batch.producer_id, batch.producer_epoch, batch.base_sequence
 
@@ -218,8 +231,7 @@ def test_a_topic_created_anew_starts_over_when_nothing_is_on_the_wire() -> None:
     (first,) = core.poll()
     core.append()
     (second,) = core.poll()
-    assert core.metadata.on_recreated is not None
-    core.metadata.on_recreated("t")
+    recreate(core, "t")
     third = core.append()
     assert core.poll() == []
     core.sender.on_response(1, first.batches, answer(), core.now)  # in the log that is gone
@@ -236,14 +248,11 @@ def test_a_topic_created_anew_starts_over_when_nothing_is_on_the_wire() -> None:
 
 
 def test_batch_that_may_be_in_the_topic_created_anew_keeps_its_sequence() -> None:
-    core = idempotent_core()
-    core.topic_id = UUID(int=0)
-    acknowledged(core)
+    core = core_that_writes_by_name()
     core.append()
     (first,) = core.poll()
     core.sender.on_failure(1, first.batches, NodeDisconnectedError("gone"), core.now)
-    assert core.metadata.on_recreated is not None
-    core.metadata.on_recreated("t")
+    recreate(core, "t")
     core.now += 1
     (again,) = core.poll()
     assert again.batches == first.batches
@@ -251,15 +260,12 @@ def test_batch_that_may_be_in_the_topic_created_anew_keeps_its_sequence() -> Non
 
 
 def test_batch_overtaken_in_the_topic_created_anew_is_not_written_after_the_later_one() -> None:
-    core = idempotent_core()
-    core.topic_id = UUID(int=0)
-    acknowledged(core)
+    core = core_that_writes_by_name()
     first = core.append()
     (earlier,) = core.poll()
     core.append()
     (later,) = core.poll()
-    assert core.metadata.on_recreated is not None
-    core.metadata.on_recreated("t")
+    recreate(core, "t")
     core.sender.on_response(1, earlier.batches, answer(NOT_ENOUGH_REPLICAS), core.now)
     core.sender.on_response(1, later.batches, answer(), core.now)
     assert first.done
@@ -271,9 +277,7 @@ def test_batch_overtaken_in_the_topic_created_anew_is_not_written_after_the_late
 def test_batch_that_may_be_the_first_one_in_the_topic_created_anew_is_not_written_twice(
     refused_before: bool,
 ) -> None:
-    core = idempotent_core()
-    core.topic_id = UUID(int=0)
-    acknowledged(core)
+    core = core_that_writes_by_name()
     first = core.append()
     (earlier,) = core.poll()
     second = core.append()
@@ -283,8 +287,7 @@ def test_batch_that_may_be_the_first_one_in_the_topic_created_anew_is_not_writte
     else:
         core.sender.on_failure(1, earlier.batches, NodeDisconnectedError("gone"), core.now)
     core.sender.on_failure(1, later.batches, NodeDisconnectedError("gone"), core.now)
-    assert core.metadata.on_recreated is not None
-    core.metadata.on_recreated("t")
+    recreate(core, "t")
     core.now += 1
     (again,) = core.poll()
     assert again.batches == earlier.batches
@@ -311,8 +314,7 @@ def test_batch_whose_request_was_prepared_for_a_deleted_topic_is_numbered_anew()
     (prepared,) = core.sender.poll(core.now, core.nodes)
     assert isinstance(prepared, Dispatch)
     assert prepared.batches == [later]
-    assert core.metadata.on_recreated is not None
-    core.metadata.on_recreated("t")
+    recreate(core, "t")
     core.sender.on_response(1, first.batches, answer(UNKNOWN_TOPIC_ID), core.now)
     assert core.sender.without_outdated(1, prepared.batches, core.now) == []
     core.now += 1
@@ -327,16 +329,14 @@ def test_prepared_requests_of_other_topics_keep_their_batches() -> None:
     core.append()
     (prepared,) = core.sender.poll(core.now, core.nodes)
     assert isinstance(prepared, Dispatch)
-    assert core.metadata.on_recreated is not None
-    core.metadata.on_recreated("u")
+    recreate(core, "u")
     assert core.sender.without_outdated(1, prepared.batches, core.now) == prepared.batches
 
 
 def test_another_topic_created_anew_changes_nothing() -> None:
     core = idempotent_core()
     acknowledged(core)
-    assert core.metadata.on_recreated is not None
-    core.metadata.on_recreated("u")
+    recreate(core, "u")
     batch = core.append()
     core.poll()
     assert stamps(batch) == (9, 0, 1)
@@ -654,8 +654,7 @@ def test_a_new_producer_id_is_requested_once_the_log_that_is_gone_has_no_batch_o
 ):
     core = with_the_last_epoch()
     first, second = sent(core), sent(core)
-    assert core.metadata.on_recreated is not None
-    core.metadata.on_recreated("t")
+    recreate(core, "t")
     core.answer(second, UNKNOWN_TOPIC_ID)
     core.poll()
     assert core.identity_requests == 0

@@ -33,6 +33,12 @@ def dialer(authority: Authority, below: Any = None) -> TlsDialer:
     return TlsDialer(TcpDialer() if below is None else below, contexts)
 
 
+async def accept_and_read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Serve a client until it closes the connection."""
+    await reader.read()
+    writer.close()
+
+
 @pytest.mark.parametrize("name", ["broker.example", "broker.example."])
 async def test_the_name_is_verified_and_sent_without_a_final_dot(
     authority: Authority, tmp_path: Path, name: str
@@ -41,11 +47,7 @@ async def test_the_name_is_verified_and_sent_without_a_final_dot(
     context = authority.server_context(authority.issue("broker", "broker.example"), tmp_path)
     context.sni_callback = lambda _socket, name, _context: sent.append(name)
 
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
-
-    async with await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context) as server:
+    async with await asyncio.start_server(accept_and_read, "127.0.0.1", 0, ssl=context) as server:
         address = Address(*server.sockets[0].getsockname())
         _, writer = await dialer(authority).connect(address, server_hostname=name, limit=65536)
         assert isinstance(writer.get_extra_info("ssl_object"), ssl.SSLObject)
@@ -60,11 +62,7 @@ async def test_an_ipv6_address_is_verified_without_its_zone(
     """A zone is a number or name of an interface of this machine: no certificate has it."""
     context = authority.server_context(authority.issue("broker", "::1"), tmp_path)
 
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
-
-    async with await asyncio.start_server(accept, "::1", 0, ssl=context) as server:
+    async with await asyncio.start_server(accept_and_read, "::1", 0, ssl=context) as server:
         address = Address("::1", server.sockets[0].getsockname()[1], socket.AF_INET6)
         for name in ("::1%1", "::1%eth0.5"):
             _, writer = await dialer(authority).connect(address, server_hostname=name, limit=65536)
@@ -126,11 +124,7 @@ async def test_bytes_that_are_damaged_in_the_handshake_are_no_refusal(
 ) -> None:
     context = authority.server_context(authority.issue("broker", "broker"), tmp_path)
 
-    async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
-
-    async with await asyncio.start_server(read, "127.0.0.1", 0, ssl=context) as server:
+    async with await asyncio.start_server(accept_and_read, "127.0.0.1", 0, ssl=context) as server:
 
         async def damages_what_is_encrypted(peer: Peer) -> None:
             place = server.sockets[0].getsockname()

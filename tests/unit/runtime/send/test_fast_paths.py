@@ -491,7 +491,7 @@ class Spare:
         bench.fast_path.use_batch(self.meta, self.batch, self.sticky, True)
 
     def send(self, batch: ProducerBatch, now: float) -> bool:
-        """Stands in for `SenderTask.try_send_directly`."""
+        """As `SenderTask.try_send_directly`, without a request."""
         if batch is self.batch:
             assert batch.count == 1
             self.sent += 1
