@@ -18,7 +18,7 @@ from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKi
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.core.transactions.states import TransactionState
-from aioproducer.errors import BrokerError, NodeDisconnectedError
+from aioproducer.errors import BrokerError, NodeDisconnectedError, error_for_code
 from simulation.waiting import (
     MetadataSteps,
     Numbers,
@@ -248,13 +248,18 @@ def _without_timer(engine: ProducerEngine, now: float) -> Iterator[str]:
 
 
 def _not_asked_for(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Partitions with records and without a leader, whose topics are not requested again."""
+    """Topics that are not requested again, and have records without a leader, or such errors."""
     metadata = engine.metadata
-    if metadata._wanted or metadata._fetch is not None:
+    if metadata.is_awaited:
         return
     for queue in engine.accumulator.readiness.leaderless:
         if queue.topic_partition.topic not in metadata._pending:
             yield f"at {now:.3f}: {queue.topic_partition} has no leader, and none is asked for"
+    for name, live in metadata._topics.items():
+        errors = map(error_for_code, live.partition_errors.values())
+        is_unsettled = live.error is None and any(each.refreshes_metadata for each in errors)
+        if is_unsettled and name not in metadata._pending:
+            yield f"at {now:.3f}: {name} was described with errors, and is not asked for again"
 
 
 def _coordinator_not_asked_for(engine: ProducerEngine, now: float) -> Iterator[str]:

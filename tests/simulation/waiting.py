@@ -86,17 +86,28 @@ class SentBatches:
 
     def __init__(self) -> None:
         self._on_wire: frozenset[tuple[int, ...]] = frozenset()
+        self._described_at = 0.0
 
     def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
-        """Yield the batches whose request got no response, and that count as not written."""
-        before, accumulator = self._on_wire, engine.accumulator
+        """Yield the batches that came back, and what should follow from it and does not.
+
+        Without a response a batch may be written. After some errors the topic's metadata are
+        requested again, unless a response about them came in the same moment.
+        """
+        before, accumulator, metadata = self._on_wire, engine.accumulator, engine.metadata
         self._on_wire = frozenset(each.ordinal for each in accumulator.pinned if each.on_wire)
+        is_described = metadata._allowed_at != self._described_at
+        self._described_at = metadata._allowed_at
         for batch in accumulator.incomplete() if before - self._on_wire else ():
-            was_sent = batch.ordinal in before and batch.ordinal not in self._on_wire
-            error = batch.last_error
-            is_lost = was_sent and error is not None and not isinstance(error, BrokerError)
-            if is_lost and not batch.possibly_persisted:
-                yield f"a batch of {batch.topic_partition} counts as not written after {error}"
+            error, where = batch.last_error, batch.topic_partition
+            if error is None or batch.ordinal not in before or batch.ordinal in self._on_wire:
+                continue
+            is_wanted = is_described or metadata.is_awaited or where.topic in metadata._pending
+            if not isinstance(error, BrokerError):
+                if not batch.possibly_persisted:
+                    yield f"a batch of {where} counts as not written after {error}"
+            elif error.refreshes_metadata and not is_wanted:
+                yield f"no metadata of {where} are wanted after {error}"
 
 
 class Numbers(NamedTuple):
@@ -285,6 +296,26 @@ def _split_in_doubt(engine: ProducerEngine, now: float) -> Iterator[str]:
             yield f"a batch of {batch.topic_partition} may be written, and is split"
 
 
+def _not_asked_after_last_connection(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """No metadata are wanted although the last connection was lost (`health` shows the brokers)."""
+    client, metadata = engine.client, engine.metadata
+    if client.has_no_live_connections() and not metadata.is_awaited:
+        lost_at = max(link.lost_at for link in client._links())
+        if lost_at > metadata.refreshed_at:
+            yield f"the last connection was lost at {lost_at:.3f}, and no metadata are wanted"
+
+
+def _pauses_outlive_success(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Failures that still make pauses longer after a request that has succeeded."""
+    requests, transactions = engine.driver.sender.producer_id, engine.transactions
+    if requests.failures and requests.last_error is None:
+        yield f"there is a producer id, and {requests.failures} failures count"
+    if transactions is not None and transactions.manager.coordinator_error is None:
+        failures = transactions._coordinator_session.failures
+        if failures:
+            yield f"the coordinator has answered, and {failures} failures count"
+
+
 _RULES = (
     _sleeps_although_woken,
     _several_before_the_first,
@@ -301,4 +332,6 @@ _RULES = (
     _placed_without_batches,
     _waits_for_free_memory,
     _split_in_doubt,
+    _not_asked_after_last_connection,
+    _pauses_outlive_success,
 )
