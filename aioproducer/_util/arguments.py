@@ -30,11 +30,7 @@ def seconds_of(seconds: float, name: str) -> float:
 
 
 def index_of(number: SupportsIndex) -> int:
-    """Return a whole number, as `operator.index` has it, but not a bool.
-
-    Raises:
-        TypeError: it is a bool, or no whole number.
-    """
+    """Return a whole number, as `operator.index` has it, but not a bool."""
     if isinstance(number, bool):
         raise TypeError(f"a bool is no number, got {number!r}")
     return index(number)

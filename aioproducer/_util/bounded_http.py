@@ -37,11 +37,8 @@ async def exchange(
 ) -> tuple[int, bytes, Mapping[str, str]]:
     """Return the status, the body and the headers of one response; the caller bounds the time.
 
-    The body of an error that is compressed or too long is left out.
-
-    Raises:
-        UnboundedAnswerError: the body is compressed, or has more than `longest` bytes.
-        httpx.RequestError: the request could not be made.
+    A body that is compressed or has more than `longest` bytes raises `UnboundedAnswerError`; that
+    of an error is left out.
     """
     import httpx
 

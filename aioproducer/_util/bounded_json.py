@@ -20,10 +20,7 @@ class JsonLimitError(ValueError):
 def decoded_json(data: bytes | str, longest: int, most_values: int = 50_000) -> Any:
     """Return the value of a JSON document in UTF-8.
 
-    Raises:
-        JsonLimitError: It is too long, or has too many values.
-        ValueError: It is no JSON in UTF-8.
-        RecursionError: It is nested too deeply.
+    Raise `JsonLimitError` or `ValueError`; `RecursionError` if it is nested too deeply.
     """
     if len(data) > longest:
         raise JsonLimitError(f"the JSON is longer than {longest}")

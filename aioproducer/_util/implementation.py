@@ -34,11 +34,9 @@ def core_implementation(core: str) -> str:
 
 
 def implementation_with(implementation: str, module: str) -> str:
-    """Return the implementation of native `module`, which is built on others.
+    """Return the implementation of native `module`, which is built on others' `implementation`.
 
-    Args:
-        implementation: `native` or `pure`, of those others.
-        module: Its full name. Native modules are compiled one by one, so it may be missing.
+    Native modules are compiled one by one, so it may be missing.
     """
     if implementation != "native":
         return "pure"

@@ -97,15 +97,8 @@ class RateLimitedLog:
     ) -> bool:
         """Write a warning unless one with the same node and cause came a short time ago.
 
-        Args:
-            now: Seconds of any monotonic clock, the same one for every call.
-            node: The broker concerned, None for none.
-            cause: What makes two warnings the same, such as the error's class name.
-            msg: The message in `logging`'s %-style.
-            args: Its arguments.
-
-        Returns:
-            Whether the line was written.
+        Return whether it was written. `now` is in seconds of any monotonic clock, the same one for
+        every call.
         """
         key = (node, cause)
         entry = self._recent.pop(key, None)

@@ -22,11 +22,7 @@ def printable(text: str, limit: int = MAX_CHARACTERS) -> str:
     r"""Return a text in which everything that is not printable is an escape such as `\x1b`.
 
     That includes line ends, C1 controls, bidirectional controls, invisible characters and lone
-    surrogates.
-
-    Args:
-        text: Text from anywhere.
-        limit: How many characters are shown; of a longer text the beginning, and how long it is.
+    surrogates. Of a text with more than `limit` characters, the beginning and its length are shown.
     """
     if len(text) <= limit and text.isprintable():
         return text

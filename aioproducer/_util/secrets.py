@@ -76,11 +76,8 @@ def cleared(error: E, outer: BaseException | None = None) -> E:
     """Drop the locals of all frames that an error and its chain went through; return it.
 
     Frames that still run keep theirs. A context that `raise ... from None` hides is dropped, and so
-    is the text that errors of decoders hold.
-
-    Args:
-        error: What is about to leave code that handles secrets.
-        outer: An exception that was being handled before, which stays as it is.
+    is the text that errors of decoders hold. `outer`, which was being handled before, stays as it
+    is.
     """
     from traceback import clear_frames
 
@@ -150,11 +147,8 @@ def without_secrets(text: str, sent: Iterable[str | None]) -> str:
     """Return a peer's text without the secrets that it was sent, however it has encoded them.
 
     Servers quote the request in their refusals. Secrets of less than four characters are kept, as
-    their absence from the text would give them away.
-
-    Args:
-        text: All of it: the beginning of a secret at its end would not be found.
-        sent: Passwords, tokens, contents of headers.
+    their absence from the text would give them away. It has to be the whole text: the beginning of
+    a secret at its end would not be found.
     """
     for form in sorted({form for secret in sent for form in _forms(secret or "")}, key=len)[::-1]:
         if len(form) > _RECOGNISED:  # it may have been shortened

@@ -86,12 +86,7 @@ class Subscription:
 
 
 class Telemetry:
-    """The telemetry state machine of one client.
-
-    Args:
-        codecs: ids of the usable compression codecs, besides none.
-        rng: spreads the first push.
-    """
+    """The telemetry state machine of one client; `codecs` are the ids of its compression codecs."""
 
     def __init__(self, codecs: Collection[int], rng: Random) -> None:
         self.client_instance_id: UUID = _NO_ID
@@ -206,11 +201,7 @@ def _interval_s(given_ms: int) -> float:
 
 
 class PointLedger:
-    """Totals that were pushed before, to compute deltas.
-
-    Args:
-        now_ns: start of the counting, nanoseconds since the epoch.
-    """
+    """Totals that were pushed before, to compute deltas; `now_ns` is the start of the counting."""
 
     def __init__(self, now_ns: int) -> None:
         self._started_ns = self._accepted_ns = now_ns

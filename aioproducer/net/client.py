@@ -329,11 +329,8 @@ class NetworkClient:
         """Send in the highest common version; return a future of the response.
 
         Not for Produce requests, which leave one request in flight to this method (`begin`). With
-        `expect_response=False` the result is None, once the bytes are written.
-
-        Raises:
-            NodeNotReady: nothing was sent; see `can_ask`.
-            UnsupportedVersionError: nothing was sent; the node supports no version of the request.
+        `expect_response=False` the result is None, once the bytes are written. If it raises, for
+        example `NodeNotReady` (see `can_ask`), nothing was sent.
         """
         future: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
         if timeout_s is None:
@@ -354,12 +351,8 @@ class NetworkClient:
     ) -> None:
         """Send a request whose response or error ends `future`, or is the argument of `on_end`.
 
-        Args:
-            reserve: requests above the limit that may be in flight; 0 for Produce requests.
-
-        Raises:
-            NodeNotReady: nothing was sent; see `is_ready`.
-            UnsupportedVersionError: as for `send`.
+        `reserve` requests above the limit may be in flight; 0 for Produce requests. If it raises,
+        for example `NodeNotReady` (see `is_ready`), nothing was sent.
         """
         link = self.link(node_id)
         connection = None if link is None else link.ready_connection(now, reserve)

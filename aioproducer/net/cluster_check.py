@@ -28,11 +28,9 @@ CHECKING_VERSION = 5
 class ClusterCheck:
     """Cluster id and check results, shared by all links of a client.
 
-    Attributes:
-        enabled: `metadata.cluster.check.enable`; False without rebootstrapping.
-        cluster_id: the cluster of the metadata, None while it is unknown.
-        latest_version: the highest ApiVersions version of the last broker that reported versions.
-        rebootstrap_error: the error of a broker that requires a rebootstrap, until it is done.
+    `metadata.cluster.check.enable` without rebootstrapping is not `enabled`. `latest_version` is
+    the highest ApiVersions version of the last broker that reported versions. `rebootstrap_error`
+    is of a broker that requires a rebootstrap, until it is done.
     """
 
     enabled: bool

@@ -74,16 +74,12 @@ raise: otherwise it is called again with an error."""
 
 @dataclass(slots=True, eq=False)
 class InFlightRequest:
-    """A request that is being written, or has no response yet.
+    """A request that is being written, or has no response yet; it keeps `buffers` alive.
 
-    Attributes:
-        buffers: kept alive until the response.
-        deadline: loop time in seconds, as is `sent_at`.
-        on_end: called with the outcome, for a response at once (a future's callback runs one loop
-            iteration later). Either this or `future` is set.
-        end: position of its last byte in the byte stream of the connection.
-        recognise: decodes the received bytes if they are exactly a plain response; returns None for
-            any other, which is decoded fully. This is faster than decoding.
+    Either `on_end` or `future` is set: `on_end` is called with the outcome of a response at once, a
+    future's callback one loop iteration later. `end` is the position of its last byte in the byte
+    stream of the connection. `recognise` decodes the received bytes if they are exactly a plain
+    response; it returns None for any other, which is decoded fully. This is faster than decoding.
     """
 
     kind: type[Message]
@@ -259,10 +255,8 @@ class Connection:
         """Hand a framed request to the transport; return a future of the response.
 
         Without an expected response (acks=0) the future gets None as soon as the bytes have left
-        the process. The buffers must not change until the future is done.
-
-        Raises:
-            KafkaConnectionError: the connection has failed; nothing was written.
+        the process. The buffers must not change until the future is done. If it raises, nothing was
+        written.
         """
         future: asyncio.Future[Message | None] = self._loop.create_future()
         request = InFlightRequest(
@@ -275,9 +269,6 @@ class Connection:
         """Send a request with its own completion (`InFlightRequest.on_end` or `future`).
 
         An exception of the transport fails the connection: some bytes may have been sent.
-
-        Raises:
-            KafkaConnectionError: as `send`.
         """
         if self.error is not None:
             raise self.error.with_context()

@@ -40,11 +40,7 @@ class BrokerGeneration(Enum):
 
 
 def ranges_of_old_broker(release: str) -> Ranges | None:
-    """Return the versions of a release before 0.10; None for later ones, which report them.
-
-    Raises:
-        ValueError: not a release such as `0.9.0`.
-    """
+    """Return the versions of a release before 0.10; None for later ones, which report them."""
     number = tuple(map(int, release.split(".")))
     if number >= _FIRST_WITH_API_VERSIONS:
         return None

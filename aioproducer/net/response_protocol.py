@@ -22,11 +22,8 @@ _ROOM_BYTES = 64 * 1024
 class ResponseProtocol(asyncio.Protocol):
     """Passes received bytes to `on_data` before the streams get them.
 
-    Args:
-        on_data: handles bytes; returns how many it used, from the first one on.
-
-    Attributes:
-        unread: number of bytes that the streams have received and their reader has not read.
+    `on_data` returns how many it used, from the first one on. `unread` is the number of bytes that
+    the streams have received and their reader has not read.
     """
 
     def __init__(self, streams: asyncio.Protocol, on_data: Callable[[bytes], int]) -> None:

@@ -246,11 +246,8 @@ def single_record_request(
 ) -> bytes:
     """Return the Produce request of a builder's one record, not compressed and of no transaction.
 
-    Args:
-        prefix: the bytes before the length of the batch; the first four are for the frame's size.
-        suffix: the bytes after the batch.
-        is_flexible: whether the length is a compact one (KIP-482).
-        producer_id, producer_epoch, base_sequence: as in `encode_batch`.
+    `prefix` are the bytes before the length of the batch; the first four are for the frame's size.
+    The length is a compact one if `is_flexible` (KIP-482).
     """
     encoded = encode_single_record(builder, producer_id, producer_epoch, base_sequence)
     header, body = encoded.buffers

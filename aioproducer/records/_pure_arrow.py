@@ -147,12 +147,7 @@ class ArrowChunk(UnfilledRows):
 
 
 class ArrowSource:
-    """See `aioproducer.records.arrow`.
-
-    Raises:
-        TypeError: the data are not Arrow data.
-        SerializationError: a column does not exist or cannot be sent, or the stream failed.
-    """
+    """See `aioproducer.records.arrow`."""
 
     def __init__(self, data: Any, columns: ArrowColumns) -> None:
         self._stream = _Stream()

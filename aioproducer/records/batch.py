@@ -101,19 +101,9 @@ def encode_batch(
     transactional: bool = False,
     leader_epoch: int = -1,
 ) -> EncodedBatch:
-    """Put a header in front of `body`.
+    """Put a header in front of `body`, the records of a builder, compressed by `codec`.
 
-    Args:
-        body: the records as `RecordBatchBuilder.body()` gives them, compressed by `codec`.
-        count: how many records there are, at least one.
-        base_timestamp: the first record's timestamp in ms.
-        max_timestamp: the highest timestamp in ms.
-        codec: what `body` is compressed with.
-        producer_id: -1 without idempotence, as are `producer_epoch` and `base_sequence`.
-        producer_epoch: the producer id's epoch.
-        base_sequence: the sequence number of the first record.
-        transactional: whether the batch belongs to a transaction.
-        leader_epoch: producers leave it at -1; the broker sets it.
+    Producers leave `leader_epoch` at -1; the broker sets it. Timestamps are in ms.
     """
     if count < 1:
         raise ValueError("a batch needs at least one record")

@@ -45,12 +45,8 @@ class Rows(Protocol):
     def fill(self, batches: list[OpenBatches | None], *bounds: *Bounds) -> tuple[int, bool]:
         """Write rows, in order, as long as nothing has to be decided.
 
-        Args:
-            batches: the open batches of each topic of the last `topics()`, as those are numbered.
-            bounds: see `_pure_bulk.Bounds`.
-
-        Returns:
-            The first row that was not written, and whether that one has to go another way.
+        `batches` are the open ones of each topic of the last `topics()`, as those are numbered.
+        Return the first row that was not written, and whether that one has to go another way.
         """
         ...
 

@@ -65,9 +65,7 @@ class BatchBuilder(Protocol):
     ) -> int:
         """Append one record and return its index in the batch, -1 when the buffer is full.
 
-        Raises:
-            TypeError: key, value or headers are of a type that cannot be sent as it is.
-            ValueError: the timestamp is outside 0..2**63-1, or a header name is not encodable.
+        Raise `TypeError` or `ValueError` for a value that cannot be encoded.
         """
         ...
 

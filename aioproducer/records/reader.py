@@ -161,10 +161,8 @@ def parse_header(data: _Data) -> RecordBatch:
 def read_batches(data: _Data, *, allow_partial: bool = False) -> Iterator[RecordBatch]:
     """Read the batches of `data` one after the other; CRCs are checked by `check_crc` only.
 
-    Args:
-        data: batches without gaps.
-        allow_partial: end quietly where the last batch is cut off, as brokers cut it off in a
-            Fetch response at the size limit (KIP-74).
+    With `allow_partial` it ends quietly where the last batch is cut off, as brokers cut it off in a
+    Fetch response at the size limit (KIP-74).
     """
     view = memoryview(data)
     while view:

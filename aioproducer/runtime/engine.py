@@ -99,11 +99,8 @@ def _was_cut_off(closer: asyncio.Task[None]) -> bool:
 class ProducerEngine:
     """The implementation of a started `Producer`.
 
-    Args:
-        dialer: opens connections; made from the options when left out.
-        rng: for jitter and partition choice; a seeded one makes a run repeatable.
-        wall_ms: the clock for record timestamps, ms.
-        registry: metrics for telemetry and reporters; the producer's own metrics when left out.
+    `dialer` and `registry` are made from the options when left out. A seeded `rng`, for jitter and
+    the choice of partitions, makes a run repeatable. `wall_ms` is the clock for record timestamps.
     """
 
     def __init__(
@@ -322,11 +319,8 @@ class ProducerEngine:
 
         That takes at most `call_timeout_ms`, or `bootstrap_resolve_timeout_ms` if that is longer.
         With `init_transactions`, a transactional producer is initialized as well, which takes at
-        most another `call_timeout_ms`.
-
-        Raises:
-            BootstrapError: no bootstrap server could be reached in time.
-            AuthenticationError, UnsupportedVersionError: a longer wait would not help.
+        most another `call_timeout_ms`. Errors that a longer wait would not change are raised at
+        once.
         """
         self._begin(in_background=False)
         timeout_ms = max(self.config.call_timeout_ms, self.config.bootstrap_resolve_timeout_ms)
@@ -443,12 +437,7 @@ class ProducerEngine:
     async def wait_until_started(self, *, initialized: bool = True) -> None:
         """Wait for a start in the background, at most `call_timeout_ms`.
 
-        Args:
-            initialized: whether to wait until a transactional producer is initialized, too.
-
-        Raises:
-            BootstrapError: no broker has answered in time.
-            KafkaError: a longer wait would not help.
+        `initialized`: until a transactional producer is initialized, too.
         """
         if self._connector is None:
             return

@@ -27,11 +27,7 @@ def are_old(produce_version: int | None) -> bool:
 def refuse_what_they_lack(config: ProducerConfig, produce_version: int | None) -> None:
     """Raise if the connected brokers do not support an option.
 
-    Args:
-        produce_version: the highest version of Produce they support; None if not known.
-
-    Raises:
-        UnsupportedVersionError: the brokers do not support an option.
+    `produce_version` is the highest version they support; None if not known.
     """
     if produce_version is None:
         return

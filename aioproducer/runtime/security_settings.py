@@ -50,11 +50,7 @@ _UNSECURED_LIFE = "unsecuredLoginLifetimeSeconds"
 
 @hides_arguments
 def tls_contexts(config: ProducerConfig) -> TlsContexts | None:
-    """Return the source of TLS contexts; None without TLS.
-
-    Raises:
-        ConfigError: a store cannot be used.
-    """
+    """Return the source of TLS contexts; None without TLS."""
     if "SSL" not in config.security_protocol:
         return None
     from aioproducer.net.security.tls import TlsContexts
@@ -131,11 +127,7 @@ def _sasl_principal(config: ProducerConfig) -> str:
 
 @hides_arguments
 def sasl_mechanism(config: ProducerConfig) -> Mechanism | None:
-    """Return the SASL mechanism; None without SASL.
-
-    Raises:
-        ConfigError: a library is missing, or a file cannot be used.
-    """
+    """Return the SASL mechanism; None without SASL."""
     if "SASL" not in config.security_protocol:
         return None
     name = config.sasl_mechanism

@@ -107,11 +107,7 @@ def make_plain_dialer(config: ProducerConfig) -> Dialer:
 
 
 def make_dialer(config: ProducerConfig) -> Dialer:
-    """Return the dialer, with TLS if the options ask for it.
-
-    Raises:
-        ConfigError: a file of the TLS options cannot be used.
-    """
+    """Return the dialer, with TLS if the options ask for it."""
     dialer = make_plain_dialer(config)
     contexts = tls_contexts(config)
     if contexts is None:
@@ -194,11 +190,7 @@ def _warn_without_idempotence() -> None:
 
 
 def make_encoder(config: ProducerConfig) -> BatchEncoder:
-    """Make the encoder of batches.
-
-    Raises:
-        UnsupportedCodecError: the compression's library cannot be imported.
-    """
+    """Make the encoder of batches."""
     codec = None
     if config.compression_type != "none":
         codec = codec_for(config.compression_type, config.compression_level)

@@ -122,12 +122,9 @@ def has_header_tags(response_type: type[Message], version: int) -> bool:
 def decode_response(
     request_type: type[Message], version: int, frame: Buffer
 ) -> tuple[int, Message]:
-    """Correlation id and message of a received response frame, given without its size.
+    """Return correlation id and message of a response frame, given without its size.
 
-    Args:
-        request_type: the class of the request that is answered.
-        version: the version the request was sent in.
-        frame: correlation id, header tags if any, and body; `records` fields keep a view of it.
+    `records` fields keep a view of the frame.
     """
     response_type = request_type.RESPONSE
     try:

@@ -126,9 +126,7 @@ def encode_produce_request(
 class ProduceRequestTemplate:
     """A Produce request for one batch of one partition, outside a transaction, without the batch.
 
-    Attributes:
-        suffix: the bytes after the batch.
-        is_flexible: whether the batch's length is a compact one.
+    `suffix` are the bytes after the batch, whose length is a compact one if `is_flexible`.
     """
 
     __slots__ = (

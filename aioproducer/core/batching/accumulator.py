@@ -59,11 +59,8 @@ class AccumulatorSettings:
 class RecordAccumulator:
     """Collects records into batches and hands out those that are due.
 
-    Args:
-        owner: stored in each batch for the runtime.
-
-    Attributes:
-        pinned: the batches that a transport holds or is about to get.
+    `owner` is stored in each batch for the runtime. `pinned` has the batches that a transport holds
+    or is about to get.
     """
 
     def __init__(
@@ -454,13 +451,9 @@ class RecordAccumulator:
     def end_all(
         self, others: Iterable[ProducerBatch], outcome_of: Callable[[ProducerBatch], BatchOutcome]
     ) -> None:
-        """End every batch and drop the memory, in whatever state an exception left them.
+        """End every batch, also `others` that may be missing, and drop the memory.
 
-        Call it only when nothing is appended or sent any more.
-
-        Args:
-            others: batches that may be missing from the incomplete ones.
-            outcome_of: returns the outcome for a batch that has none.
+        For the state that an exception left, when nothing is appended or sent any more.
         """
         for batch in [*others, *self.pinned, *self.incomplete()]:
             if not batch.done:
@@ -592,9 +585,6 @@ class IncompleteBatches:
     Batches are added in the order of their creation and share one timeout: the first one expires
     first. The parts of other batches are older than their position. A heap has them by age: there
     can be thousands, those of early records. Its first entry is never one that was removed.
-
-    Args:
-        delivery_timeout: seconds from a batch's creation to its expiry.
     """
 
     def __init__(self, delivery_timeout: float) -> None:

@@ -73,18 +73,14 @@ class SerializedRecord(Protocol):
 class ProducerBatch:
     """Records of one partition that are sent, acknowledged and failed together.
 
-    Args:
-        topic_partition: the partition of the records.
-        buffer: their memory; filled by `try_append`, never resized, replaced by `move_to`.
-        size: bytes accounted for the buffer in the pool.
-        now: loop time of the creation, seconds; the delivery timeout counts from here.
-        ordinal: position among all batches of the producer; the parts of a split batch sort into
-            its place, and a retry returns to it. `begin` sets `now` and `ordinal` again.
-        owner: opaque to the core; the runtime resumes awaiting tasks with it. `receipt` has the
-            result that the deliveries of an acknowledged batch share.
-        on_unretrieved: called when a failed batch is garbage collected although the errors of some
-            of its deliveries were never retrieved.
-        most: record count that makes it full; None for no limit.
+    Its buffer is filled by `try_append`, never resized, and replaced by `move_to`. `size` is what
+    the pool accounts for it. The delivery timeout counts from `now`, the loop time of the creation.
+    `ordinal` is the position among all batches of the producer, also of a retry; the parts of a
+    split batch sort into its place. `begin` sets both again. `owner` is opaque to the core: the
+    runtime resumes awaiting tasks with it. `receipt` has the result that the deliveries of an
+    acknowledged batch share. `on_unretrieved` is called when a failed batch is garbage collected
+    although the errors of some of its deliveries were never retrieved. `most` records make it full;
+    None for no limit.
     """
 
     __slots__ = (
@@ -327,12 +323,9 @@ class ProducerBatch:
         self.buffer = self.builder = self.encoded = None
 
     def split(self, groups: Sequence[Sequence[int]]) -> Sequence[ProducerBatch]:
-        """Return one batch for each group of records, to replace this one.
+        """Return one batch for each group of indexes of records, in order, to replace this one.
 
         The batch itself is done when its parts are; its deliveries use `outcome_of`.
-
-        Args:
-            groups: The indexes of their records, in order; each record is in one group.
         """
         builder = self.builder
         if builder is None:

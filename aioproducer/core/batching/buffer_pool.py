@@ -45,15 +45,9 @@ class MemoryRequest:
 class BufferPool:
     """Bounded memory for batches (Java: `BufferPool`).
 
-    Args:
-        total: `buffer_memory`, bytes.
-        poolable: `batch_size`, bytes; buffers accounted with this size are kept for reuse.
-        overhead: bytes of every allocation without a buffer (the batch header is built apart).
-        most_records: `buffer_max_records`; None for no limit.
-
-    Attributes:
-        ceiling: total number of records that may have been buffered until now.
-        on_ceiling: called when `ceiling` has changed.
+    Buffers of `poolable` bytes (`batch_size`) are kept for reuse. Every allocation takes `overhead`
+    bytes without a buffer: the batch header is built apart. `ceiling` is the total number of
+    records that may have been buffered until now; `on_ceiling` is called when it has changed.
     """
 
     def __init__(
@@ -86,12 +80,7 @@ class BufferPool:
         return len(self._queue)
 
     def try_allocate(self, size: int) -> bytearray | None:
-        """Allocate `size` bytes, or return None if the caller has to queue.
-
-        Raises:
-            RecordTooLargeError: `size` exceeds the whole pool.
-            MemoryError: the process has less memory than the pool may use.
-        """
+        """Allocate `size` bytes, or return None if the caller has to queue."""
         if size == self.poolable and self._free and not self._queue and self._closed is None:
             return self._pop_free()  # the common case
         self._check(size)
@@ -107,10 +96,8 @@ class BufferPool:
     def expose(self, reclaim: Callable[[], None]) -> bytearray | None:
         """Hand over a buffer of `poolable` bytes that still counts as free; None if there is none.
 
-        Only one buffer is handed over at a time, until it is kept or taken back.
-
-        Args:
-            reclaim: called when the pool needs the buffer; it must not be used afterwards.
+        Only one buffer is handed over at a time, until it is kept or taken back: the pool calls
+        `reclaim` when it needs the buffer, which must not be used afterwards.
         """
         if not self._free or self._reclaim_exposed is not None or self._closed is not None:
             return None

@@ -42,11 +42,7 @@ def uniform_partition(topic: TopicMetadata, rng: Random, preferred: Sequence[int
 
 
 class RackPreference:
-    """The partitions of one topic that are led in the client's rack (KIP-1123).
-
-    Args:
-        rack: the client's rack; empty for no preference.
-    """
+    """The partitions of one topic that are led in the client's rack (KIP-1123), if it has one."""
 
     def __init__(self, rack: str = "", nodes: Callable[[], Mapping[int, Node]] = dict) -> None:
         self._rack = rack
@@ -81,12 +77,7 @@ class PartitionLoad(NamedTuple):
 
 
 class BuiltInPartitioner:
-    """Sticky partitioner of one topic.
-
-    Args:
-        sticky_batch_size: bytes for one partition before the next one; at least 1, hence
-            `max(1, batch_size)`.
-    """
+    """Sticky partitioner of one topic; at least 1 byte (`sticky_batch_size`) for each partition."""
 
     def __init__(
         self,
@@ -132,10 +123,9 @@ class BuiltInPartitioner:
     ) -> None:
         """Count appended bytes, and choose another partition when there are enough.
 
-        Args:
-            partition: the record's partition from `peek`; ignored if no longer current.
-            enable_switch: whether the partition's batch is ready to be sent. If not, the change
-                waits up to twice the size, to avoid partly filled batches.
+        `partition` is the one from `peek`; it is ignored if no longer current. Without
+        `enable_switch`, if the partition's batch is not ready to be sent, the change waits up to
+        twice the size, to avoid partly filled batches.
         """
         if partition != self.current:
             return
@@ -156,12 +146,8 @@ class BuiltInPartitioner:
         """Set the weights: partitions with shorter queues are chosen more often.
 
         Queue sizes (0, 3, 1) become the weights (4, 1, 3), cumulated (4, 5, 8). None, equal queues
-        and too few partitions make the choice uniform again.
-
-        Args:
-            queue_sizes: batches queued per partition, without leaderless partitions.
-            partition_ids: the partitions in the same order.
-            length: number of entries that count; the others are excluded for their node's latency.
+        and too few partitions make the choice uniform again. Leaderless partitions are not among
+        them; those after the first `length` are excluded for their node's latency.
         """
         self.cumulative_weights, self._weighted_ids = (), []
         if not self._adaptive or queue_sizes is None or length < 1 or len(queue_sizes) < 2:
@@ -184,11 +170,7 @@ class BuiltInPartitioner:
 
 
 class NodeLatencies:
-    """Nodes that have taken no data for longer than `partitioner_availability_timeout_ms`.
-
-    Args:
-        timeout_s: the timeout in seconds; 0 disables the check.
-    """
+    """Nodes that have taken no data for `partitioner_availability_timeout_ms`; 0 for no limit."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout = timeout_s

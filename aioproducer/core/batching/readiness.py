@@ -95,9 +95,7 @@ class AdaptiveLinger:
     ) -> bool:
         """Return whether the lingering batches should be sent now.
 
-        Args:
-            lingering: how many of them linger.
-            lingered: whether a linger ends by the clock now.
+        `lingered`: a linger ends by the clock now.
         """
         if len(incomplete) > _MOST_BATCHES:
             return False
@@ -119,13 +117,7 @@ class AdaptiveLinger:
 class Readiness:
     """Schedule of the partitions with batches.
 
-    Args:
-        linger: seconds that a batch with room waits for records.
-        leader_of: returns the leader of a partition, or None without a leader.
-        is_expedited: returns whether batches must not linger now.
-
-    Attributes:
-        adaptive_linger: the number of records that tasks await at once.
+    A batch with room waits `linger` seconds for records, unless `is_expedited`.
     """
 
     def __init__(

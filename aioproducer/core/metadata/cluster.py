@@ -73,11 +73,8 @@ def too_many_brokers(described: int) -> ProtocolError:
 class Cluster:
     """The current metadata of the cluster.
 
-    Attributes:
-        cluster_id: the last id from a broker, if any.
-        controller_id: the controller's node id, -1 when unknown.
-        nodes: the brokers by id; replaced by another object when any broker changes.
-        topics: a live view of the topics by name.
+    `nodes` is replaced by another object when any broker changes; `topics` is a live view.
+    `controller_id` is -1 when unknown.
     """
 
     __slots__ = ("_changed", "_table", "cluster_id", "controller_id", "nodes", "topics")
@@ -158,12 +155,7 @@ class Cluster:
 
 
 def check_topic_name(name: object) -> None:
-    """Raise for a topic name that brokers refuse (Kafka: `Topic.validate`).
-
-    Raises:
-        InvalidTopicError: the name is not a str, is empty, too long, `.` or `..`, or has invalid
-            characters.
-    """
+    """Raise for a topic name that brokers refuse (Kafka: `Topic.validate`)."""
     if not isinstance(name, str):
         raise InvalidTopicError(
             f"a topic's name is a str, not {type(name).__name__}", advice="give the name as text"
@@ -195,9 +187,6 @@ def merge_partitions(
 
     A partition with an older leader epoch than the known one is not changed: the response comes
     from a lagging broker (KIP-320). `previous` is None for a new topic or one that was recreated.
-
-    Raises:
-        ProtocolError: the partition ids are invalid.
     """
     known = previous.partitions if previous is not None else ()
     count = max((entry.partition_index for entry in described), default=-1) + 1

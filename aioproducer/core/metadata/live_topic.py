@@ -41,15 +41,10 @@ _OLDER_ANSWERS_TO_BE_SURE = 5
 class LiveTopic:
     """A topic in use.
 
-    Attributes:
-        used_at: loop time of its last use.
-        asked: whether a request has included it.
-        error: the error of the last response, None after a good one.
-        unsettled: whether another request is needed soon.
-        partition_errors: error codes of partitions in the last response.
-        last_seen: the topic in the last response without an error.
-        older_answers: number of responses in a row with lower leader epochs than known.
-        hinted_by_name: whether a leader epoch may be that of a deleted topic of the same name.
+    `asked`: a request has included it. `unsettled`: another request is needed soon.
+    `older_answers`: number of responses in a row with lower leader epochs than known.
+    `hinted_by_name`: a leader epoch may be that of a deleted topic of the same name. `last_seen` is
+    from the last response without an error.
     """
 
     name: str

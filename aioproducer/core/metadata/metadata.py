@@ -56,9 +56,8 @@ _FATAL = (AuthenticationError, UnsupportedVersionError)
 class MetadataFetch:
     """Content of a metadata request.
 
-    Attributes:
-        partial: whether these are only some of the topics in use.
-        early: whether these are new topics, which do not wait for the backoff of the others.
+    `partial`: only some of the topics in use. `early`: new topics, which do not wait for the
+    backoff of the others.
     """
 
     topics: list[str]
@@ -74,10 +73,8 @@ NEVER_S = 1e12
 class Metadata:
     """The metadata state machine.
 
-    Args:
-        max_age_s: refresh all topics when the last full response is older.
-        max_idle_s: expire a topic that was not used for longer.
-        backoff: the pause after requests that fail or change nothing.
+    All topics are refreshed when the last full response is older than `max_age_s`; a topic that was
+    not used for `max_idle_s` expires.
     """
 
     __slots__ = (
@@ -291,9 +288,7 @@ class Metadata:
     ) -> bool:
         """Apply a response; return False if it counts as a failure.
 
-        Args:
-            reliable_epochs: False for responses below v9, whose leader epochs may be stale
-                (KAFKA-9212).
+        Leader epochs of responses below v9 may be stale (KAFKA-9212): `reliable_epochs` is False.
         """
         nodes = usable_nodes(response.brokers[:MAX_BROKERS])
         refusal = _refusal(response, nodes)

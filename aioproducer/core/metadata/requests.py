@@ -37,9 +37,8 @@ class MetadataNodes(NodeView, Protocol):
 class MetadataRequests:
     """Chooses the broker for each metadata request; at most one is in flight.
 
-    Args:
-        rebootstrap_after: seconds without metadata from known brokers before a rebootstrap; None
-            for never.
+    Without metadata from known brokers for `rebootstrap_after` seconds, it rebootstraps; None for
+    never.
     """
 
     def __init__(self, metadata: Metadata, rebootstrap_after: float | None) -> None:

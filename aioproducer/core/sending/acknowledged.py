@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 class LostRecords(NamedTuple):
-    """An acknowledged offset was assigned again.
-
-    Attributes:
-        acknowledged: The last offset that had been acknowledged.
-        assigned: The offset that was assigned now.
-    """
+    """An acknowledged offset was assigned again; with the last acknowledged one."""
 
     topic_partition: TopicPartition
     acknowledged: int
@@ -41,9 +36,7 @@ class LostRecords(NamedTuple):
 class ExpiredProducer(NamedTuple):
     """A broker refused the next sequence although it had acknowledged the previous one.
 
-    Attributes:
-        acknowledged: The last acknowledged offset, or None if unknown.
-        log_start: The log start offset of the broker, or None if unknown.
+    `acknowledged` is the last acknowledged offset, `log_start` the broker's; None if unknown.
     """
 
     topic_partition: TopicPartition
@@ -80,12 +73,7 @@ class _Last(NamedTuple):
 
 
 class AcknowledgedOffsets:
-    """The last acknowledged offset of each partition of an idempotent producer.
-
-    Args:
-        on_data_loss: called when a loss is proven.
-        on_producer_expired: called when a broker does not have a batch that it acknowledged.
-    """
+    """The last acknowledged offset of each partition of an idempotent producer."""
 
     def __init__(
         self,
@@ -111,8 +99,7 @@ class AcknowledgedOffsets:
     def on_unknown_predecessor(self, place: TopicPartition, log_start: int) -> None:
         """Report that a broker does not have the last batch that it acknowledged.
 
-        Args:
-            log_start: its log start offset; negative if the broker reported none.
+        Its log start offset is negative if it reported none.
         """
         last = self._last.get(place)
         acknowledged = None if last is None else last.offset

@@ -78,12 +78,7 @@ def failure_outcome(
     record_errors: Mapping[int, KafkaError] | None,
     now: float | None,
 ) -> BatchOutcome:
-    """Return the outcome of a failed batch.
-
-    Args:
-        record_errors: The errors of the records that caused the failure; None if the batch failed
-            as a whole.
-    """
+    """Return the outcome of a failed batch; `record_errors` is None if it failed as a whole."""
     node_id = error.node_id
     topic, partition = batch.topic_partition
 

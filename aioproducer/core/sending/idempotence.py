@@ -141,12 +141,10 @@ class _Partition:
 class Sequencer:
     """Numbers batches so that brokers write each once and in order.
 
-    Args:
-        max_in_flight: batches of one partition that may be without a response; brokers keep the
-            last five.
-        on_given_up: called when brokers give no producer ids and batches are sent without
-            idempotence; None if that is not allowed.
-        idempotent: False for a producer without idempotence, whose batches get no numbers.
+    Brokers keep the last five batches of a partition: at most `max_in_flight` may be without a
+    response. `on_given_up` is called when brokers give no producer ids and batches are sent without
+    idempotence; None if that is not allowed. Batches of a producer that is not `idempotent` get no
+    numbers.
     """
 
     def __init__(
@@ -220,10 +218,9 @@ class Sequencer:
             partition.in_flight.append(batch)
 
     def on_acknowledged(self, batch: ProducerBatch, now: float) -> Sequence[ProducerBatch]:
-        """Handle an acknowledged batch; it is off the wire, or about to be.
+        """Handle an acknowledged batch that is off the wire, or about to be.
 
-        Returns:
-            Earlier batches that wait for a retry and must fail: see `is_overtaken`.
+        Return earlier batches that wait for a retry and must fail: see `is_overtaken`.
         """
         partition = self._partitions.get(batch.topic_partition)
         if partition is None or not self._remove(partition, batch):
@@ -281,11 +278,8 @@ class Sequencer:
         """Handle an out-of-order error: the broker does not have the batch's predecessor.
 
         The first batch in flight and all later ones are then not written. For any other batch it
-        only means that the first has to be sent again.
-
-        Returns:
-            Whether the predecessor had been acknowledged: the broker has lost it, or has expired
-            the producer's state.
+        only means that the first has to be sent again. Return whether the predecessor had been
+        acknowledged: the broker has lost it, or has expired the producer's state.
         """
         partition = self._partition(batch.topic_partition)
         if not partition.in_flight or partition.in_flight[0] is not batch:

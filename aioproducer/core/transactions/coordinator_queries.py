@@ -78,13 +78,11 @@ _LAST_OFFSETS_BY_NAME = 9
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorQuery(Generic[_T]):
-    """One request and the reader of its response.
+    """One request and the reader of its response, which returns the result or raises its error.
 
-    Attributes:
-        read: returns the result of a response, or raises its error.
-        coordinator: key of the coordinator; None for any broker.
-        min_version: the first version that supports it.
-        max_version: the last version that may be used; None for the message's last.
+    `coordinator` is the key of the coordinator; None for any broker. `min_version` is the first
+    version that supports the query, `max_version` the last that may be used; None for the message's
+    last.
     """
 
     request_type: type[Message]

@@ -92,9 +92,8 @@ _MAY_APPLY_LATE = _ADDITIONS | {Rpc.COMMIT_OFFSETS, Rpc.END}
 class TransactionManager:
     """The state machine of one transactional producer.
 
-    Args:
-        timeout_ms: time after which the coordinator aborts an open transaction, in milliseconds.
-        two_phase: whether to disable that timeout, for an external coordinator (KIP-939).
+    The coordinator aborts an open transaction after `timeout_ms`; `two_phase` disables that, for an
+    external coordinator (KIP-939).
     """
 
     def __init__(
@@ -169,11 +168,7 @@ class TransactionManager:
         return operation
 
     def prepared(self) -> PreparedTransaction:
-        """Return the handle with which any process can end the prepared transaction.
-
-        Raises:
-            IllegalStateError: the transaction is not prepared.
-        """
+        """Return the handle with which any process can end the prepared transaction."""
         found = self._as_prepared()
         if not self.is_prepared or found is None:
             raise self._refusal("prepare_transaction")
@@ -183,9 +178,6 @@ class TransactionManager:
         """Switch to another transactional id, not initialized, and leave a prepared transaction.
 
         Another process can end that transaction, as after a close of the producer.
-
-        Raises:
-            IllegalStateError: no transaction is prepared.
         """
         if not self.is_prepared:
             raise self._refusal("assume")
@@ -261,12 +253,7 @@ class TransactionManager:
         return self._operations.end_of_transaction()
 
     def check_send(self) -> int:
-        """Return the number of the transaction for a new record.
-
-        Raises:
-            IllegalStateError: no transaction is open.
-            TransactionAbortableError: the transaction has failed.
-        """
+        """Return the number of the transaction for a new record; raise if none can take it."""
         if self.state is not _S.IN_TRANSACTION:
             raise self._refusal("send")
         return self.number
@@ -395,8 +382,7 @@ class TransactionManager:
     def wanted(self, *, is_idle: bool) -> TransactionalRequest | None:
         """Return the request that is due, if any.
 
-        Args:
-            is_idle: whether no batch is without an outcome or on the wire.
+        `is_idle`: no batch is without an outcome or on the wire.
         """
         name, identity = self.transactional_id, self.identity
         if identity is not None and self.aborts_before_renewal:

@@ -109,8 +109,7 @@ class Operations:
     def repeated(self, kind: OperationKind) -> Operation | None:
         """Return the operation that the call repeats, None for a new call.
 
-        Raises:
-            IllegalStateError: no caller has received the outcome of another call.
+        Raise if no caller has received the outcome of another call.
         """
         if self.unreceived is not None and self.unreceived.kind is not kind:
             call = self.unreceived.kind.value

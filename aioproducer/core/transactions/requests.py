@@ -65,15 +65,11 @@ class CoordinatorKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransactionalRequest:
-    """One request to be sent.
+    """One request to be sent; `make` builds the message of a version.
 
-    Attributes:
-        coordinator: key of the coordinator that gets it, or that it searches.
-        make: builds the message of a version.
-        min_version: the first version that supports it.
-        max_version: the last version that may be used; None for the message's last.
-        node_id: the coordinator; None for any broker.
-        advice: advice for the user if brokers do not support such a version.
+    `coordinator` is the key of the coordinator that gets it, or that it searches; `node_id` is None
+    for any broker. `min_version` is the first version that supports it, with `advice` for the user
+    if brokers do not; `max_version` the last that may be used, None for the message's last.
     """
 
     rpc: Rpc

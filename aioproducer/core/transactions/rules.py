@@ -128,10 +128,9 @@ def reaction_to(
 ) -> Reaction:
     """Return the reaction to an error code.
 
-    Args:
-        ending: whether the transaction is being aborted already, or may have ended: requests are
-            then retried, except that a refused EndTxn is fatal (KIP-890).
-        may_be_committed: whether it may be committed, which a newer epoch does not undo.
+    `ending`: the transaction is being aborted already, or may have ended. Requests are then
+    retried, except that a refused EndTxn is fatal (KIP-890). `may_be_committed`: a newer epoch does
+    not undo that.
     """
     rules = _RULES[rpc]
     reaction = rules.by_code.get(code)

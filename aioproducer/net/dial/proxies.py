@@ -64,9 +64,8 @@ class Channel(Protocol):
 async def pass_through(proxy: ProxyUrl, channel: Channel, host: str, port: int) -> None:
     """Let the proxy connect to the broker; the channel is then connected to it.
 
-    Raises:
-        RefusedDialError: the proxy requires other credentials.
-        OSError: any other failure.
+    Raise `RefusedDialError` if the proxy requires other credentials, `OSError` for any other
+    failure.
     """
     if proxy.scheme == "http":
         await _http_connect(proxy, channel, host, port)

@@ -55,9 +55,8 @@ Assertions = Callable[[], Awaitable[str]]
 class EndpointSettings(Unpicklable):
     """Settings of a token endpoint; times in seconds.
 
-    Attributes:
-        jwt_bearer: Whether the assertion is the grant itself (RFC 7523, 2.1); otherwise it, or the
-            secret, authenticates the client of a client credentials grant.
+    `jwt_bearer`: the assertion is the grant itself (RFC 7523, 2.1); otherwise it, or the secret,
+    authenticates the client of a client credentials grant.
     """
 
     url: str

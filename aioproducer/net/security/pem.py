@@ -41,11 +41,7 @@ def parse_pem(text: str, password: str | None = None) -> PemStore:
     """Return the certificates and the first private key of a text; other content is ignored.
 
     Line ends may be missing or escaped (backslash and n), as in properties files and environment
-    variables.
-
-    Raises:
-        ConfigError: the certificates are TRUSTED CERTIFICATE blocks of OpenSSL, or a block has
-            characters that are not ASCII.
+    variables. OpenSSL's TRUSTED CERTIFICATE blocks are refused.
     """
     text = text.replace("\\r", "").replace("\\n", "\n")
     if _TRUSTED in text:

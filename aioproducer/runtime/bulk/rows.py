@@ -15,11 +15,7 @@ class RowSource(Rows, Protocol):
     """Rows that can also be read one by one."""
 
     def record(self, row: int) -> RecordParts | PendingParts:
-        """Return one row, or an awaitable of it.
-
-        Raises:
-            KafkaError: it cannot be sent.
-        """
+        """Return one row, or an awaitable of it; raise `KafkaError` if it cannot be sent."""
         ...
 
 

@@ -109,9 +109,7 @@ class Gathering:
 class BulkRun:
     """The rows of one call.
 
-    Args:
-        spares: errors of refused rows that do not fail the transaction: the caller commits without
-            these rows.
+    Errors of `spares` do not fail the transaction: the caller commits without the refused rows.
     """
 
     def __init__(
@@ -144,8 +142,7 @@ class BulkRun:
     async def complete(self, feeding: Awaitable[None]) -> SendManyResult:
         """Wait for `feeding`, then for all outcomes.
 
-        Raises:
-            SendManyInterruptedError: `feeding` raised, or a signal handler inside the call.
+        Raise `SendManyInterruptedError` if `feeding` raised, or a signal handler inside the call.
         """
         broken: Exception | None = None
         try:
@@ -173,11 +170,9 @@ class BulkRun:
     async def feed(
         self, rows: RowSource, topic: str | None, start: int, stop: int, number: int
     ) -> None:
-        """Append rows, in order; raises only errors that concern all of them.
+        """Append rows, in order; raise only errors that concern all of them.
 
-        Args:
-            topic: the topic of rows without one.
-            number: index of row 0 in the result.
+        `topic` is that of rows without one; `number` is the index of row 0 in the result.
         """
         if self._gathering is None:
             await self._feed(rows, topic, start, stop, number)

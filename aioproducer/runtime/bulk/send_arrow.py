@@ -53,11 +53,7 @@ async def send_arrow(
 
 
 def check_topic(topic: str | None, columns: ArrowColumns) -> None:
-    """Raise if a call has neither a topic nor a column of topics.
-
-    Raises:
-        InvalidTopicError: it has neither, or its topic is not a `str`.
-    """
+    """Raise if a call has neither a topic nor a column of topics."""
     if topic is None and columns.topic is None:
         raise InvalidTopicError("neither a topic nor a column of topics is given")
     if topic is not None and not isinstance(topic, str):

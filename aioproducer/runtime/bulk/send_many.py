@@ -48,11 +48,7 @@ _ITEMS_AT_ONCE = 512
 
 
 def check_items(items: object) -> None:
-    """Refuse a single value, and a table: iterating over them gives no records.
-
-    Raises:
-        TypeError: It is text, bytes, a table or nothing to iterate over.
-    """
+    """Refuse a single value, and a table: iterating over them gives no records."""
     kind = type(items).__name__
     is_iterable = any(hasattr(items, name) for name in ("__iter__", "__aiter__", "__getitem__"))
     if isinstance(items, str | bytes | bytearray | memoryview) or not is_iterable:
@@ -128,11 +124,7 @@ async def _feed(
 
 
 class _ItemRows:
-    """Items as rows.
-
-    Attributes:
-        items: the items read but not yet appended.
-    """
+    """Items as rows; `items` are those read but not yet appended."""
 
     def __init__(
         self, engine: ProducerEngine, prepare: Prepare, topic: str, partition: int | None
@@ -179,11 +171,7 @@ class _ItemRows:
 
 
 def as_record(item: Item) -> Record:
-    """Convert an item of `send_many` to a record.
-
-    Raises:
-        SerializationError: it is a tuple of an unsupported length.
-    """
+    """Convert an item of `send_many` to a record."""
     if isinstance(item, Record):
         return item
     if not isinstance(item, tuple):

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 class BulkTarget:
-    """The batches of one topic that rows may be written to.
-
-    Attributes:
-        batches: None while the topic has no metadata.
-    """
+    """The batches of one topic that rows may be written to; None without metadata."""
 
     __slots__ = (
         "_engine",

@@ -77,9 +77,6 @@ class WakeUps:
     """Resumption of the awaiters of a producer's deliveries; the `owner` of each batch.
 
     In pure Python each awaiter has a future of the loop, which resumes it.
-
-    Attributes:
-        loop: the loop of the awaiters.
     """
 
     __slots__ = ("loop",)

@@ -35,11 +35,7 @@ _log = log.get("runtime")
 
 
 class InterceptorChain:
-    """The interceptors of one producer.
-
-    Args:
-        listeners: other objects that may have `on_cluster`, such as serializers.
-    """
+    """The interceptors of one producer; `listeners` may have `on_cluster`, too."""
 
     def __init__(
         self,
@@ -67,10 +63,8 @@ class InterceptorChain:
     def show(self, record: Record, prepare: Prepare) -> RecordParts | PendingParts:
         """Call `on_send`, then serialize the record by `prepare`; return its parts.
 
-        If a serializer is asynchronous, the caller that awaits the parts has to report failures.
-
-        Raises:
-            KafkaError: raised by `prepare`, after `on_acknowledgement` was called with it.
+        `on_acknowledgement` is called with an error that `prepare` raises. If a serializer is
+        asynchronous, the caller that awaits the parts has to report failures.
         """
         for method in self._on_send:
             try:

@@ -53,11 +53,7 @@ class MetricsRegistry:
         self._broken: dict[object, None] = {}
 
     def register(self, metric: ApplicationMetric) -> None:
-        """Add a metric of the application; one with the same name and tags is replaced.
-
-        Raises:
-            IllegalStateError: its group belongs to the producer.
-        """
+        """Add a metric of the application; one with the same name and tags is replaced."""
         if metric.group in {PRODUCER, TOPIC, NODE, APPLICATION_INFO}:
             raise IllegalStateError(f"{metric.group} is the group of the producer's own metrics")
         self._own[metric.identity] = metric

@@ -27,8 +27,7 @@ _log = log.get("runtime")
 class MetricsReporting:
     """The metrics reporters of one producer.
 
-    Args:
-        live: returns all metrics; an unchanged metric is equal to that of the call before.
+    `live` returns all metrics; an unchanged metric is equal to that of the call before.
     """
 
     def __init__(

@@ -54,12 +54,7 @@ _log = log.get("runtime")
 
 
 class TelemetryReporter:
-    """The telemetry of one producer.
-
-    Args:
-        resource: attributes of the client: its rack, its transactional id.
-        wall_ms: the clock for timestamps of pushed metrics, in ms.
-    """
+    """The telemetry of one producer; `resource` has the client's rack and transactional id."""
 
     def __init__(
         self,
@@ -92,13 +87,7 @@ class TelemetryReporter:
         self._wake_at(self._loop.time())
 
     async def client_instance_id(self, timeout: float) -> UUID:
-        """Return the id that a broker gave this client, after at most `timeout` seconds.
-
-        Raises:
-            UnsupportedVersionError: the brokers do not support telemetry.
-            KafkaTimeoutError: no broker gave one in time.
-            ProducerClosedError: the producer was closed meanwhile.
-        """
+        """Return the id that a broker gave this client, after at most `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
                 while not self._telemetry.client_instance_id.int:

@@ -152,11 +152,7 @@ class FastPath:
         awaited: bool = False,
         /,
     ) -> Delivery | None:
-        """Append a record; return None when the slow path has to take it.
-
-        Args:
-            awaited: whether the caller awaits the outcome at once.
-        """
+        """Append a record; return None when the slow path has to take it."""
         if self.records_this_turn >= self._records_per_turn:
             return None
         return self._try_append(topic, value, key, headers, partition, timestamp_ms, awaited)
@@ -309,11 +305,9 @@ class FastPath:
         is_spare: bool = False,
         /,
     ) -> None:
-        """Append further records to this open batch.
+        """Append further records to this open batch; `is_spare`: no queue has it yet.
 
-        Args:
-            sticky: the partitioner that chose the partition, None when it was chosen otherwise.
-            is_spare: whether no queue has the batch yet.
+        `sticky` is the partitioner that chose the partition, None when it was chosen otherwise.
         """
         if not self.open:
             return
@@ -362,10 +356,9 @@ def install_native_send(
 ) -> None:
     """Do nothing; the native implementation replaces a coroutine method by a faster callable.
 
-    Args:
-        cls: a class whose instances have their fast path, or None, in a slot `_fast_path`.
-        name: name of the method; it is not replaced if the class has another function there.
-        function: the method itself, which takes the records that the fast path refuses.
-        waits: whether the method returns the delivery's outcome instead of the delivery.
+    The instances of `cls` have their fast path, or None, in a slot `_fast_path`. `function` is the
+    method itself, which takes the records that the fast path refuses; if the class has another one
+    there, it is not replaced. With `waits` the call returns the delivery's outcome instead of the
+    delivery.
     """
     del cls, name, function, waits

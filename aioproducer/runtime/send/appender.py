@@ -59,9 +59,8 @@ def _no_batch() -> None:
 class RecordAppender:
     """Append records for `Producer.send` and similar calls.
 
-    Attributes:
-        serializing: the records whose serializers are still running, and later ones of their
-            topics.
+    `serializing` has the records whose serializers are still running, and later ones of their
+    topics.
     """
 
     def __init__(self, path: SendPath) -> None:
@@ -138,11 +137,8 @@ class RecordAppender:
     ) -> Delivery:
         """Append a record, waiting at most `max_block_ms` for metadata and memory together.
 
-        Args:
-            on_opened: see `OutgoingRecord`.
-            early: whether the record may be accepted before its topic has metadata; until then its
-                delivery has no partition.
-            losses: the refusals that fail the transaction.
+        With `early` it may be accepted before its topic has metadata; until then its delivery has
+        no partition. `losses` are the refusals that fail the transaction.
         """
         transaction_number = self._transaction_number()
         failing: tuple[type[KafkaError], ...] = (*losses, IllegalStateError)
@@ -200,12 +196,7 @@ class RecordAppender:
         early: bool = True,
         losses: tuple[type[KafkaError], ...] = LOSSES,
     ) -> Delivery:
-        """Append a record without waiting.
-
-        Raises:
-            WouldBlockError: the call would have to wait for metadata.
-            BufferFullError: the call would have to wait for memory.
-        """
+        """Append a record, or raise `WouldBlockError` or `BufferFullError`."""
         transaction_number = self._transaction_number()
         topic, key, value, headers, partition, timestamp_ms = parts
         if early and self.early is not None and self.early.takes(topic):
@@ -279,9 +270,6 @@ class RecordAppender:
         """Return a serialized record once the earlier records of its topic are appended.
 
         The caller has to append it before it waits for anything else.
-
-        Raises:
-            KafkaTimeoutError: this took longer than `max_block_ms`.
         """
         with self.serializing.enter(topic) as place:
             return await self.finish(place, made)
@@ -513,11 +501,7 @@ class RecordAppender:
     def _wait_bound(
         self, now: float, deadline: float | None, topic: str
     ) -> tuple[str, float | None]:
-        """Return the bound of the wait for memory: as text, and as loop time.
-
-        Raises:
-            BufferFullError: the call must not wait.
-        """
+        """Return the bound of the wait for memory, as text and loop time; raise without a wait."""
         allowed = self._path.config.enqueue_timeout_ms
         if allowed == 0:
             raise BufferFullError(

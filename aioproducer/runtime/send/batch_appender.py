@@ -57,11 +57,7 @@ class SendPath:
 
 
 class BatchAppender:
-    """Put records into batches.
-
-    Attributes:
-        size_limit, sticks, hashes_keys: see `FastPath`.
-    """
+    """Put records into batches."""
 
     def __init__(self, path: SendPath) -> None:
         config = path.config
@@ -115,11 +111,7 @@ class BatchAppender:
         return self._accumulator.settings.first_size(record.size)
 
     def try_append(self, record: OutgoingRecord) -> ProducerBatch | None:
-        """Append to an open batch; None if no open batch has room.
-
-        Raises:
-            SerializationError: key, value or headers are of wrong types.
-        """
+        """Append to an open batch; None if no open batch has room."""
         if self._accumulator.is_idle:
             return None
         if record.partition is None:
@@ -146,8 +138,7 @@ class BatchAppender:
     def open(self, record: OutgoingRecord, buffer: bytearray, size: int) -> ProducerBatch:
         """Append to a new batch on this buffer, right after `try_append` has returned None.
 
-        Raises:
-            SerializationError: as `try_append`; the buffer has been given back.
+        After an error the buffer has been given back.
         """
         try:
             return self._open(record, buffer, size)
@@ -187,8 +178,7 @@ class BatchAppender:
     ) -> ProducerBatch:
         """Open a batch of these records, which takes no others and is written whole or not at all.
 
-        Raises:
-            SerializationError: as `try_append`; the buffer has been given back.
+        After an error the buffer has been given back.
         """
         first = records[0]
         meta, partition, sticky = first.meta, first.partition, None

@@ -78,11 +78,7 @@ class EarlyRecords:
         return topic in self._topics or not self._metadata.version
 
     def record(self, parts: RecordParts) -> OutgoingRecord:
-        """Make a record, checked as far as possible without metadata.
-
-        Raises:
-            KafkaError: it cannot be sent, or the cluster cannot be used as it is configured.
-        """
+        """Make a record, checked as far as possible without metadata."""
         topic, key, value, headers, partition, timestamp_ms = parts
         if partition is not None:
             partition = partition_index(partition, topic)

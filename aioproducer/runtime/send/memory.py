@@ -38,22 +38,12 @@ class BufferMemory:
         self._on_wait = on_wait
 
     async def allocate(self, size: int) -> bytearray:
-        """Return `size` bytes of the pool, after all earlier requests.
-
-        Raises:
-            RecordTooLargeError: more than the whole pool.
-            ProducerClosedError: the pool was closed meanwhile.
-            MemoryError: the process has less memory than `buffer_memory` allows.
-        """
+        """Return `size` bytes of the pool, after all earlier requests."""
         buffer = self.pool.try_allocate(size)
         return await self._granted(size, 0) if buffer is None else buffer
 
     async def wait_for_place(self, appended: int) -> None:
-        """Wait until one more than the `appended` records may be buffered.
-
-        Raises:
-            ProducerClosedError: the pool was closed meanwhile.
-        """
+        """Wait until one more than the `appended` records may be buffered."""
         if appended >= self.pool.ceiling:
             await self._granted(0, appended + 1)
 

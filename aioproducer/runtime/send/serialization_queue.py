@@ -51,11 +51,7 @@ class SerializationQueue:
         return topic in self._topics
 
     def check_free(self, topic: str) -> None:
-        """Raise if a record of this topic would have to wait.
-
-        Raises:
-            WouldBlockError: an earlier record of the topic is being serialized.
-        """
+        """Raise if a record of this topic would have to wait."""
         if topic in self._topics:
             raise WouldBlockError(
                 "an earlier record of the topic is being serialized",
@@ -77,10 +73,6 @@ class SerializationQueue:
         """Return a serialized record once all earlier records of its topic are appended.
 
         The caller then leaves the place and appends the record, without a wait in between.
-
-        Raises:
-            KafkaTimeoutError: both together took longer than `max_block`.
-            KafkaError: the queue was closed, with this error.
         """
         if self._error is not None:
             discard(made)
@@ -139,9 +131,7 @@ class SerializationQueue:
 class Place:
     """One call in the queue of its topic; a context manager that leaves it.
 
-    Attributes:
-        turn: done when it is the call's turn; None while its own serializer waits.
-        timeout: the timeout of the wait, once it has begun.
+    `turn` is done when it is the call's turn; None while its own serializer waits.
     """
 
     __slots__ = ("_queue", "timeout", "topic", "turn")
@@ -171,9 +161,7 @@ class Place:
 class _TopicQueue:
     """The calls of one topic in their order.
 
-    Attributes:
-        resumed: calls whose turn it is, but which have not run yet; later calls queue until then.
-        waiting: the calls after them.
+    `resumed` calls have their turn but have not run yet; later calls queue until then.
     """
 
     __slots__ = ("resumed", "waiting")

@@ -74,11 +74,7 @@ class PartitionChoice:
 
 
 class RecordCheck:
-    """Make an `OutgoingRecord` from the arguments of a call.
-
-    Attributes:
-        takes_headers: whether the brokers can store headers.
-    """
+    """Make an `OutgoingRecord` from the arguments of a call."""
 
     def __init__(
         self,
@@ -103,14 +99,7 @@ class RecordCheck:
         partition: int | None,
         timestamp_ms: int | None,
     ) -> OutgoingRecord:
-        """Check the arguments and make the record.
-
-        Raises:
-            RecordTooLargeError: it exceeds `max_request_size` or the whole memory.
-            SerializationError: an argument has a wrong type, or the timestamp is out of range.
-            UnsupportedVersionError: it has headers, which the brokers cannot store.
-            InvalidPartitionError: the partitioner chose no partition of the topic.
-        """
+        """Check the arguments and make the record."""
         try:
             size = record_size_bound(key, value, headers) + HEADER_SIZE
         except (TypeError, ValueError) as error:
@@ -153,11 +142,7 @@ class RecordCheck:
 
 
 def checked_timestamp(timestamp_ms: object, topic: str) -> int:
-    """Return a time in milliseconds that a user has given: an int or another exact integer.
-
-    Raises:
-        SerializationError: its cause is a `TypeError` if it is no integer, else a `ValueError`.
-    """
+    """Return a time in milliseconds that a user has given: an int or another exact integer."""
     kind: type[Exception] = ValueError
     try:
         number = index_of(timestamp_ms)  # type: ignore[arg-type]
@@ -170,11 +155,7 @@ def checked_timestamp(timestamp_ms: object, topic: str) -> int:
 
 
 def partition_index(partition: object, topic: str) -> int:
-    """Return a partition that a user has given: an int or another exact integer, but no bool.
-
-    Raises:
-        InvalidPartitionError: it is not such a number, negative, or no topic can have it.
-    """
+    """Return a partition that a user has given: an int or another exact integer, but no bool."""
     try:
         number = index_of(partition)  # type: ignore[arg-type]
     except TypeError:
@@ -196,9 +177,7 @@ def partitioner_error(cause: Exception) -> InvalidPartitionError:
 def refusal_of(raised: BaseException, partitioner: object) -> KafkaError | None:
     """Return the error of one item of a bulk call; None if the call cannot go on.
 
-    Args:
-        raised: what sending the item has raised.
-        partitioner: the option; a function of the application may raise anything.
+    A partitioner that is a function of the application may raise anything.
     """
     if isinstance(raised, KafkaError):
         return raised

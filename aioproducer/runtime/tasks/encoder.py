@@ -18,15 +18,9 @@ from aioproducer.runtime.legacy_brokers import FIRST_PRODUCE_WITH_ZSTD
 class BatchEncoder:
     """Encode each batch once; a retry sends the same bytes.
 
-    Args:
-        codec: None for uncompressed batches.
-        threads_threshold: body bytes at or above which compression runs in a thread.
-        transactional: whether the batches belong to transactions.
-        topics: topics whose batches are compressed; None for all.
-
-    Attributes:
-        min_produce_version: The first Produce version that can carry the batches: v7 for zstd
-            (KIP-110), v3 in transactions, else 0.
+    Bodies of `threads_threshold` bytes or more are compressed in a thread. Only batches of `topics`
+    are compressed; None for all. `min_produce_version` is the first Produce version that can carry
+    the batches: v7 for zstd (KIP-110), v3 in transactions, else 0.
     """
 
     def __init__(

@@ -56,12 +56,7 @@ _METADATA = "metadata"
 
 
 class MetadataTask(TurnTask):
-    """Fetch metadata when it is due, and let callers wait for it.
-
-    Args:
-        on_update: called after every response that has updated the metadata.
-        on_end: called with the cause if the task ends with an error.
-    """
+    """Fetch metadata when it is due, and let callers wait for it."""
 
     def __init__(
         self,
@@ -109,9 +104,8 @@ class MetadataTask(TurnTask):
     def start(self, *, in_background: bool = False) -> None:
         """Start the task; the first request is due at once.
 
-        Args:
-            in_background: whether the task goes on after errors that are not retriable, until the
-                first response. Such an error is logged once and fails waiting calls while it lasts.
+        In the background, the task goes on after errors that are not retriable, until the first
+        response. Such an error is logged once and fails waiting calls while it lasts.
         """
         self._in_background = in_background
         self._started_at = self._loop.time()

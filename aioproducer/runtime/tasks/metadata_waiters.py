@@ -56,14 +56,9 @@ class MetadataWaiters:
         self.requests_sent: int = 0
 
     async def wait_for_bootstrap(self, deadline: float | None) -> None:
-        """Return once a broker has described the cluster.
+        """Return once a broker has described the cluster; raise `BootstrapError` at `deadline`.
 
-        Args:
-            deadline: loop time at which to give up; None for never, not even for refused
-                credentials.
-
-        Raises:
-            BootstrapError: no broker has by then.
+        None waits forever, even with refused credentials.
         """
         if self._metadata.version == 0:
             await self._wait(None, None, deadline)
@@ -74,12 +69,7 @@ class MetadataWaiters:
             self._finish(waiter, None)
 
     async def wait_for_topic(self, topic: str, deadline: float) -> TopicMetadata:
-        """Return once the topic has metadata.
-
-        Raises:
-            MetadataTimeoutError: it has none by `deadline`; the error has the cause.
-            InvalidTopicError, TopicAuthorizationFailedError: a longer wait would not help.
-        """
+        """Return once the topic has metadata; raise early if a longer wait would not help."""
         return await self._wait_for(topic, None, deadline)
 
     async def wait_for_partition(
@@ -120,8 +110,7 @@ class MetadataWaiters:
     def resume_decided(self, now: float, topics: Iterable[str] | None = None) -> None:
         """Resume the callers whose result is decided, after a response or a failed attempt.
 
-        Args:
-            topics: topics of the response; all when left out.
+        `topics` are those of the response; all when left out.
         """
         for topic in [*self._waiting, *self.also_wanted] if topics is None else topics:
             for waiter in list(self._waiting.get(topic, ())):

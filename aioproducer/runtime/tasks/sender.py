@@ -99,12 +99,9 @@ class Route(NamedTuple):
 class SenderTask(TurnTask):
     """Run a `Sender` on the producer's loop.
 
-    Args:
-        after_turn: called when a turn may have ended batches.
-        on_event: called when a request has ended without a response.
-        before_answer: called before a response is handled; the callee has to cause a call of
-            `turn_at` afterwards.
-        on_end: see `TurnTask`.
+    `after_turn` is called when a turn may have ended batches, `on_event` when a request has ended
+    without a response, `before_answer` before a response is handled: it has to cause a call of
+    `turn_at` afterwards.
     """
 
     def __init__(
@@ -204,8 +201,7 @@ class SenderTask(TurnTask):
     def on_interrupt(self, error: BaseException, batches: Sequence[ProducerBatch] = ()) -> None:
         """End the task after an exception that has left the state inconsistent.
 
-        Args:
-            batches: the affected batches, which may be in no queue.
+        The affected batches may be in no queue.
         """
         self._interrupted += batches
         self.end_by(error)

@@ -63,10 +63,8 @@ _OPEN = frozenset(
 class TransactionTask(TurnTask):
     """Run a `TransactionManager` on the producer's loop.
 
-    Args:
-        on_event: called when a call or a response may have caused work for another task.
-        open_gate: called with whether records are accepted.
-        on_end: see `TurnTask`.
+    `on_event` is called when a call or a response may have caused work for another task,
+    `open_gate` with whether records are accepted.
     """
 
     def __init__(
@@ -152,10 +150,8 @@ class TransactionTask(TurnTask):
     def reports_commit(self) -> bool:
         """Return True if the last commit has succeeded and no call has reported that yet.
 
-        Only after a fatal error of the producer; otherwise a call reports it.
-
-        Raises:
-            KafkaError: the result of a commit that has not succeeded; see `TransactionManager`.
+        Only after a fatal error of the producer; otherwise a call reports it. The error of a commit
+        that has not succeeded is raised; see `TransactionManager`.
         """
         manager = self.manager
         at_its_end = manager.state is TransactionState.FATAL_ERROR

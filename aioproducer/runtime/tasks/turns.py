@@ -25,12 +25,9 @@ class WakeupTimer:
     Any number of `wake()` calls before the next turn cause one turn, and none is lost. A timer is
     not moved to a later time. If it fires too early, it is set again without waking the task.
 
-    Attributes:
-        until: The loop time at which the task wakes; -inf while it is awake.
-        is_asleep: Whether the task sleeps, and `wake` has not been called.
-        time: The loop's clock; with uvloop, whose time has a resolution of one millisecond, a
-            monotonic clock.
-        acted_at: `time` at which the last action was completed or the last response arrived.
+    `until` is -inf while the task is awake. `acted_at` is the `time` at which the last action was
+    completed or the last response arrived. uvloop's time has a resolution of one millisecond: a
+    monotonic clock replaces it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -130,11 +127,9 @@ class WakeupTimer:
 
 
 class TurnTask:
-    """A task that takes turns, and sleeps between them.
+    """A task that takes turns, and sleeps between them; `name` is its subject.
 
-    Args:
-        name: the subject of the task, for its name and for errors.
-        on_end: called once when the task ends, with the cause, or None if it was stopped.
+    `on_end` is called once when the task ends, with the cause, or None if it was stopped.
     """
 
     def __init__(

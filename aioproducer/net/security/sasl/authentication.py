@@ -127,8 +127,7 @@ def exposed_to(
 ) -> str | None:
     """Return the part of the login that can be read on the network; None for nothing.
 
-    Args:
-        via: The host of the proxy; `localhost` is then the machine of the proxy.
+    With a proxy `via` another host, `localhost` is that machine.
     """
     if mechanism is None or uses_tls or (via is None and is_this_machine(host)):
         return None

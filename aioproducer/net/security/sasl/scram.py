@@ -41,8 +41,7 @@ def _nonce() -> str:
 class Scram:
     """The mechanisms SCRAM-SHA-256 and SCRAM-SHA-512.
 
-    Args:
-        credentials: The source of user name and password, or token id and HMAC.
+    The credentials are user name and password, or token id and HMAC.
     """
 
     def __init__(
