@@ -112,12 +112,16 @@ def either(value: object, other: Constraint) -> Constraint:
     )
 
 
-def plain(value: object) -> object:
+def plain(value: Any) -> object:
     """Return text, a number or a truth value as Python's own type, anything else as it is.
 
     Members of enumerations that are text or numbers too, other subclasses of these, and numpy's
-    scalars are such values.
+    scalars are such values. So are proxies, such as Django's lazy objects, of which `__class__` is
+    that of what they hold.
     """
+    kind = value.__class__
+    if kind is not type(value) and kind in (str, bool, int, float):
+        value = kind(value)
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aioproducer._util.hosts import is_host
@@ -154,9 +154,9 @@ class Cluster:
         return changed
 
 
-def check_topic_name(name: object) -> None:
+def check_topic_name(name: Any) -> None:
     """Raise for a topic name that brokers refuse (Kafka: `Topic.validate`)."""
-    if not isinstance(name, str):
+    if not issubclass(type(name), str):  # a proxy has only the class of a str
         raise InvalidTopicError(
             f"a topic's name is a str, not {type(name).__name__}", advice="give the name as text"
         )

@@ -124,6 +124,50 @@ def test_truth_values_are_no_numbers_and_numbers_are_finite_and_whole(
         config(**{name: given})
 
 
+class Lazy:
+    """Of the class of what it holds, as lazy objects of Django and of werkzeug are."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self.held)
+
+    def __str__(self) -> str:
+        return str(self.held)
+
+    def __int__(self) -> int:
+        return int(self.held)
+
+    def __float__(self) -> float:
+        return float(self.held)
+
+    def __bool__(self) -> bool:
+        return bool(self.held)
+
+
+@pytest.mark.parametrize(
+    ("name", "held"),
+    [
+        ("client_id", "me"),
+        ("linger_ms", 7),
+        ("enable_idempotence", False),
+        ("sasl_login_refresh_window_factor", 0.5),
+        ("sasl_password", "hidden"),
+    ],
+)
+def test_what_a_lazy_object_holds_is_kept(name: str, held: Any) -> None:
+    value = getattr(config(security_protocol="SSL", **{name: Lazy(held)}), name)
+    assert value == held
+    assert type(value) is type(held)
+
+
+def test_servers_may_be_lazy_texts() -> None:
+    assert config(bootstrap_servers=[Lazy("a:1"), "b:2"]).bootstrap_servers == ("a:1", "b:2")
+    assert config(bootstrap_servers=Lazy("a:1,b:2")).bootstrap_servers == ("a:1", "b:2")
+
+
 def test_names_of_properties_may_be_members_of_enumerations() -> None:
     class Names(str, Enum):  # noqa: UP042
         SERVERS = "bootstrap.servers"

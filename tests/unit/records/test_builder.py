@@ -182,6 +182,49 @@ def test_wrong_type_is_refused_with_what_to_do(core, arguments, message):
     assert builder.try_append(T, None, b"after", ()) == 1
 
 
+class Proxy:
+    """Of the class of what it holds, as lazy objects of Django and of werkzeug are."""
+
+    def __init__(self, held):
+        self.held = held
+
+    @property
+    def __class__(self):
+        return type(self.held)
+
+    def __len__(self):
+        return len(self.held)
+
+    def __iter__(self):
+        return iter(self.held)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((Proxy(b"k"), b"", ()), "key must be bytes.* not Proxy"),
+        ((b"", Proxy(b"v"), ()), "value must be bytes.* not Proxy"),
+        ((b"", Proxy(bytearray(b"v")), ()), "value must be bytes.* not Proxy"),
+        ((b"", b"", Proxy(())), "headers must be a tuple .* not Proxy"),
+        ((b"", b"", (Proxy(("a", b"b")),)), "a header must be a .* tuple, not Proxy"),
+        ((b"", b"", ((Proxy("a"), b"b"),)), "a header's name must be str, not Proxy"),
+        ((b"", b"", (("a", Proxy(b"b")),)), "header 'a' must be bytes or None, not Proxy"),
+    ],
+)
+def test_object_that_only_has_the_class_of_another_type_is_refused(core, arguments, message):
+    builder = core.RecordBatchBuilder(bytearray(100))
+    with pytest.raises(TypeError, match=message):
+        builder.try_append(T, *arguments)
+    with pytest.raises(TypeError, match=message):
+        core.record_size_bound(*arguments)
+    assert builder.count == 0
+
+
+def test_key_that_only_has_the_class_of_bytes_is_not_hashed(core):
+    with pytest.raises(TypeError, match="key must be bytes"):
+        core.murmur2_partition(Proxy(b"key"), 3)
+
+
 @pytest.mark.parametrize("timestamp", [-1, -(2**63), 2**63, 10**30])
 def test_timestamp_kafka_cannot_store_is_refused(core, timestamp):
     builder = core.RecordBatchBuilder(bytearray(100))

@@ -133,6 +133,14 @@ def test_the_advice_for_a_bad_name_is_about_this_name(name):
     assert caught.value.advice in {"give the name as text", "correct the topic's name"}
 
 
+def test_an_object_that_only_has_the_class_of_a_text_is_no_topic_name():
+    class Lazy:
+        __class__ = str
+
+    with pytest.raises(InvalidTopicError, match="a topic's name is a str, not Lazy"):
+        check_topic_name(Lazy())
+
+
 def test_nothing_is_due_while_a_request_is_out():
     metadata = new_metadata()
     metadata.start_request(0)
