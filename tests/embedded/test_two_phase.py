@@ -60,13 +60,14 @@ class Job:
 
     Attributes:
         used_once: it is a batch job without a name.
+        owner: the query's id.
     """
 
     def __init__(
         self, servers: str, topic: str, *, used_once: bool = False, **options: object
     ) -> None:
         self.servers, self.topic, self.prefix = servers, topic, unique_topic()
-        self.used_once = used_once
+        self.used_once, self.owner = used_once, OWNER
         self.config = ProducerConfig(bootstrap_servers=servers, retry_backoff_ms=5, **options)
         self._used: set[str] = set()
 
@@ -85,16 +86,17 @@ class Job:
         return [await self.task(plan, epoch, number, rows) for number, rows in enumerate(shares)]
 
     async def task(self, plan: Plan, epoch: int, partition: int, rows: Iterable[str]) -> TaskResult:
-        if plan.is_decided(epoch, OWNER):
-            return TaskResult(plan.driver, epoch, OWNER, skipped=True)
-        name, rows = plan.attempt_id(epoch, OWNER), list(rows)
+        if plan.is_decided(epoch, self.owner):
+            return TaskResult(plan.driver, epoch, self.owner, skipped=True)
+        name, rows = plan.attempt_id(epoch, self.owner), list(rows)
         self._used.add(name)
         async with Producer(self.config, transactional_id=name) as producer:
             await producer.begin_transaction()
             for row in rows:
                 await producer.send(self.topic, row.encode())
             prepared = await producer.prepare_transaction()
-        return TaskResult(plan.driver, epoch, OWNER, Part(partition, len(rows), prepared))
+        part, replaces = Part(partition, len(rows), prepared), plan.replaces_another(self.owner)
+        return TaskResult(plan.driver, epoch, self.owner, part, replaces_another=replaces)
 
     async def commit(self, epoch: int, results: list[TaskResult]) -> int:
         async with self.driver() as ledger:
@@ -107,7 +109,7 @@ class Job:
     async def decide(self, epoch: int, results: list[TaskResult]) -> Decision:
         """Decides, and dies."""
         parts = tuple(part for each in results if (part := each.part))
-        decision = Decision(epoch, OWNER, parts)
+        decision = Decision(epoch, self.owner, parts)
         async with self.driver() as ledger:
             await ledger.decide(results[0].driver, decision)
         return decision
@@ -542,6 +544,31 @@ async def test_the_marker_topic_may_change(brokers: EmbeddedCluster) -> None:
     await job.commit(1, await job.tasks(await job.plan(), 1, "b"))
     assert (await job.plan()).is_decided(1, OWNER)
     assert (await read_values(brokers, "one"), await read_values(brokers, "t")) == (["a"], ["b"])
+
+
+async def test_a_query_with_a_new_checkpoint_may_change_the_marker_topic(
+    brokers: EmbeddedCluster,
+) -> None:
+    job = Job(brokers.bootstrap_servers, "one")
+    for epoch in range(3):
+        await job.commit(epoch, await job.tasks(await job.plan(), epoch, "a"))
+    job.owner, job.topic = "query-2", "t"
+    await job.commit(0, await job.tasks(await job.plan(), 0, "b"))
+    assert (await job.plan()).is_decided(0, "query-2")
+    await job.commit(1, await job.tasks(await job.plan(), 1, "c"))
+    assert (await job.plan()).is_decided(1, "query-2")
+
+
+async def test_a_query_with_a_new_checkpoint_may_take_fewer_partitions_of_the_marker_topic(
+    brokers: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aioproducer.spark.exactly_once.decision.METADATA_LIMIT", 60)
+    job = Job(brokers.bootstrap_servers, "t")
+    for epoch in range(3):
+        await job.commit(epoch, await job.tasks(await job.plan(), epoch, "a", "b", "c"))
+    job.owner = "query-2"
+    await job.commit(0, await job.tasks(await job.plan(), 0, "d"))
+    assert (await job.plan()).is_decided(0, "query-2")
 
 
 async def test_a_decision_without_an_answer_is_neither_aborted_nor_dropped(

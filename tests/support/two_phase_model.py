@@ -237,7 +237,9 @@ class ModelLedger(Ledger):
         last = await self.last_decision()
         return last, last is not None and self._coordinator.settled == last.epoch
 
-    async def decide(self, driver: PreparedTransaction, decision: Decision) -> None:
+    async def decide(
+        self, driver: PreparedTransaction, decision: Decision, *, replaces_another: bool = False
+    ) -> None:
         pieces = encode(decision, self.names)
         if len(pieces) > self._coordinator.partitions:
             raise DecisionRecordError(f"it takes {len(pieces)} partitions")

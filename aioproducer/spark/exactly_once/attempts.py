@@ -67,6 +67,10 @@ class Plan:
             )
         return True
 
+    def replaces_another(self, owner: str) -> bool:
+        """Return whether the last decision was that of another query or job."""
+        return self.decided_by is not None and self.decided_by != owner
+
     def attempt_id(self, epoch: int, owner: str, numbers: AttemptNumbers | None = None) -> str:
         """Return a transactional id for an attempt of this process, or for these `numbers`."""
         decided = self.decided if self.decided_by == owner else None
@@ -84,6 +88,7 @@ class TaskResult:
         owner: its query or job.
         part: what it has prepared; None if there was nothing to write.
         skipped: whether the epoch was in Kafka already.
+        replaces_another: whether the decision replaces that of another query or job.
     """
 
     driver: PreparedTransaction
@@ -91,6 +96,7 @@ class TaskResult:
     owner: str
     part: Part | None = None
     skipped: bool = False
+    replaces_another: bool = False
 
 
 _MOST_KEPT: Final = 1024

@@ -199,8 +199,13 @@ class Ledger(TransactionAdmin):
         }
         return decode(last - 1, pieces, self.names)
 
-    async def decide(self, driver: PreparedTransaction, decision: Decision) -> None:
+    async def decide(
+        self, driver: PreparedTransaction, decision: Decision, *, replaces_another: bool = False
+    ) -> None:
         """Write a decision; return when it is durable.
+
+        With `replaces_another` the epochs so far are another query's: they may be higher, and of
+        another topic, and no longer count.
 
         Its transaction begins no sooner than it can be ended: a fenced driver that gives up
         aborts what is open under the id, since coordinators compare epochs only otherwise.
@@ -210,10 +215,19 @@ class Ledger(TransactionAdmin):
             DecisionRecordError: there is no room for it.
             DecisionUnknownError: no broker has confirmed or denied it.
         """
-        await self._propose(driver, decision)
+        replaced = await self._places() if replaces_another else ()
+        await self._propose(driver, decision, replaced)
         await self._end(driver, decision.epoch)
 
-    async def _propose(self, driver: PreparedTransaction, decision: Decision) -> None:
+    async def _places(self) -> Iterable[TopicPartition]:
+        return await self._asks().ask(coordinator_queries.committed(self.names.prefix, None))
+
+    async def _propose(
+        self,
+        driver: PreparedTransaction,
+        decision: Decision,
+        replaced: Iterable[TopicPartition] = (),
+    ) -> None:
         pieces = encode(decision, self.names)
         if len(pieces) > 1 and len(pieces) > (partitions := await self.partition_count()):
             raise DecisionRecordError(
@@ -222,7 +236,7 @@ class Ledger(TransactionAdmin):
                 advice="Name an existing topic with more partitions as marker.topic, or write "
                 "with fewer tasks (coalesce).",
             )
-        offsets = {
+        offsets = dict.fromkeys(replaced, OffsetAndMetadata(0)) | {
             TopicPartition(self._topic, number): OffsetAndMetadata(decision.epoch + 1, piece)
             for number, piece in enumerate(pieces)
         }

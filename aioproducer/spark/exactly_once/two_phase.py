@@ -138,7 +138,7 @@ class TwoPhaseCommit:
         if gone:
             await self._check_decided(first.driver, decision, gone)
         times.append(self._clock())
-        is_first = not gone and await self._decide(first.driver, decision)
+        is_first = not gone and await self._decide(first, decision)
         times.append(self._clock())
         await self._finish(decision)
         if not is_first:
@@ -190,10 +190,12 @@ class TwoPhaseCommit:
 
     # -- steps -----------------------------------------------------------------------------------
 
-    async def _decide(self, driver: PreparedTransaction, decision: Decision) -> bool:
+    async def _decide(self, result: TaskResult, decision: Decision) -> bool:
         """Decide; False if an earlier call has, which may have cost the driver its identity."""
         try:
-            await self._ledger.decide(driver, decision)
+            await self._ledger.decide(
+                result.driver, decision, replaces_another=result.replaces_another
+            )
         except SupersededError:
             if await self._ledger.last_decision() != decision:
                 raise

@@ -175,7 +175,10 @@ class TaskAttempt:
         transaction = self.producer.prepare_transaction()
         self._is_prepared = True
         part = None if transaction.empty else Part(self._partition, rows, transaction)
-        return TaskResult(self._plan.driver, self._epoch, self._owner, part)
+        replaces = self._plan.replaces_another(self._owner)
+        return TaskResult(
+            self._plan.driver, self._epoch, self._owner, part, replaces_another=replaces
+        )
 
     def __enter__(self) -> Self:
         if not self.is_decided:

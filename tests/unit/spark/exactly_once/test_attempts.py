@@ -94,6 +94,12 @@ def test_only_the_last_epoch_of_the_same_owner_is_skipped() -> None:
     assert pickle.loads(pickle.dumps(found.value)).epoch == 3
 
 
+def test_a_decision_replaces_that_of_another_query_only() -> None:
+    assert not plan().replaces_another("me")
+    assert not plan(4).replaces_another("me")
+    assert plan(4).replaces_another("a query with a new checkpoint")
+
+
 def test_a_plan_pickles() -> None:
     assert pickle.loads(pickle.dumps(plan(4))) == plan(4)
 
