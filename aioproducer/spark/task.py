@@ -243,16 +243,21 @@ def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> 
 
 
 def abort(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> QueryReport:
-    """Give up what the tasks have prepared; what was written at least once stays."""
+    """Give up what the tasks have prepared; what was written at least once stays.
+
+    A commit may fail after it has decided, as when its process is killed: then all is written.
+    """
     known = [each for each in reports if each is not None]
+    is_decided = False
     counts: TransactionCounts | None = None
     if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
         with option_errors(plan.options.kafka):
-            settled = plan.driver().abort(epoch, _results(reports), plan.exactly_once)
+            is_decided, settled = plan.driver().abort(epoch, _results(reports), plan.exactly_once)
         prepared = sum(each.result is not None and each.result.part is not None for each in known)
-        counts = transactions_of(known, prepared, 0, settled)
+        counts = transactions_of(known, prepared, prepared * is_decided, settled)
     _end_orphans(plan)
-    _LOG.warning("epoch %d not written: %s", epoch, _totals(known))
+    how = "written, although its commit failed" if is_decided else "not written"
+    _LOG.warning("epoch %d %s: %s", epoch, how, _totals(known))
     return report_of(epoch, known, counts, is_aborted=True)
 
 

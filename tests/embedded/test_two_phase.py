@@ -102,9 +102,9 @@ class Job:
         async with self.driver() as ledger:
             return (await TwoPhaseCommit(ledger).commit(epoch, results)).transactions
 
-    async def abort(self, epoch: int, results: list[TaskResult], plan: Plan | None = None) -> None:
+    async def abort(self, epoch: int, results: list[TaskResult], plan: Plan | None = None) -> bool:
         async with self.driver() as ledger:
-            await TwoPhaseCommit(ledger).abort(epoch, results, plan)
+            return await TwoPhaseCommit(ledger).abort(epoch, results, plan)
 
     async def decide(self, epoch: int, results: list[TaskResult]) -> Decision:
         """Decides, and dies."""
@@ -184,13 +184,15 @@ async def test_after_the_decision_the_next_driver_finishes(job: Job, ended: int)
 async def test_an_abort_after_the_decision_finishes_it(job: Job) -> None:
     results = await job.tasks(await job.plan(), 0, "a", "b")
     await job.decide(0, results)
-    await job.abort(0, results)
+    assert await job.abort(0, results)
     assert await job.visible() == ["a", "b"]
+    skipped = await job.tasks(await job.plan(), 0, "ab")
+    assert await job.abort(0, skipped)
 
 
 async def test_an_abort_before_the_decision_frees_the_readers(job: Job) -> None:
     results = await job.tasks(await job.plan(), 0, "a", "b")
-    await job.abort(0, results)
+    assert not await job.abort(0, results)
     with pytest.raises((EpochNotPreparedError, SupersededError)):
         await job.commit(0, results)
     plan = await job.plan()

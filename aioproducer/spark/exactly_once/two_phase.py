@@ -154,8 +154,8 @@ class TwoPhaseCommit:
 
     async def abort(
         self, epoch: int, results: Iterable[TaskResult | None], plan: Plan | None = None
-    ) -> None:
-        """Give an epoch up; one that is decided is finished instead.
+    ) -> bool:
+        """Give an epoch up; return whether it is decided: then all of it is visible instead.
 
         Args:
             epoch: the epoch.
@@ -166,27 +166,29 @@ class TwoPhaseCommit:
         Raises:
             EpochLostError: it is decided, and not all of it can be made visible.
         """
-        known = [each for each in results if each is not None and not each.skipped]
+        given = [each for each in results if each is not None]
+        known = [each for each in given if not each.skipped]
         drivers = dict.fromkeys(each.driver for each in known)
         if plan is not None:
             drivers[plan.driver] = None
         if not drivers:
-            return
+            return bool(given)
         renewed = [await self._ledger.give_up(driver) for driver in drivers]
         last = await self._last()
         decided = last.parts if last is not None else ()
+        owned = None if last is None else (last.epoch, last.owner)
         unwanted = [p for each in known if (p := each.part) is not None and p not in decided]
         await _each(self._give_up, unwanted)
         self._aborted += len(unwanted)
         ours = [each for each in renewed if each is not None]
-        if len(ours) < len(renewed):
-            return
-        # An attempt that has its identity by now is found here, and shut out before it can write.
-        # One that gets it later sees that its driver has given up (`ledger.is_over`).
-        found = await self._ledger.open_attempts(idle=True)
-        # No driver has taken over until here, so what was found is this driver's.
-        if await self._ledger.give_up(ours[-1]) is not None:
-            await self._abort_orphans(found, last)
+        if len(ours) == len(renewed):
+            # An attempt that has its identity by now is found here, and shut out before it can
+            # write. One that gets it later sees that its driver has given up (`ledger.is_over`).
+            found = await self._ledger.open_attempts(idle=True)
+            # No driver has taken over until here, so what was found is this driver's.
+            if await self._ledger.give_up(ours[-1]) is not None:
+                await self._abort_orphans(found, last)
+        return any((each.epoch, each.owner) == owned for each in known)
 
     # -- steps -----------------------------------------------------------------------------------
 

@@ -94,12 +94,11 @@ class ExactlyOnce:
 
     def abort(
         self, epoch: int, results: Iterable[TaskResult | None], plan: Plan | None = None
-    ) -> Settled:
-        """See `TwoPhaseCommit.abort`; return what it has settled."""
+    ) -> tuple[bool, Settled]:
+        """See `TwoPhaseCommit.abort`; return what it returns, and what it has settled."""
 
-        async def aborting(two_phase: TwoPhaseCommit) -> Settled:
-            await two_phase.abort(epoch, results, plan)
-            return two_phase.settled
+        async def aborting(two_phase: TwoPhaseCommit) -> tuple[bool, Settled]:
+            return await two_phase.abort(epoch, results, plan), two_phase.settled
 
         return self._run(aborting)
 

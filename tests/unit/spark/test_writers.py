@@ -123,6 +123,21 @@ def test_an_exactly_once_job_that_is_aborted_leaves_nothing_open(kafka: Embedded
     assert kafka.numbers(topic) == list(range(10, 20))
 
 
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_an_abort_says_whether_the_commit_has_written_the_epoch(
+    kafka: EmbeddedKafka, caplog: pytest.LogCaptureFixture, is_committed: bool
+) -> None:
+    topic = kafka.topic(1)
+    writer = source(kafka, topic, **EXACTLY_ONCE).writer(SCHEMA, False)
+    messages = [copied(writer).write(batch(0, 10))]
+    if is_committed:
+        copied(writer).commit(messages)  # whose process is killed before it can say so
+    copied(writer).abort(messages)
+    said = "epoch 0 written, although its commit failed: 1 tasks, 10 rows"
+    assert (said in caplog.text) == is_committed == ("epoch 0 not written" not in caplog.text)
+    assert kafka.numbers(topic) == list(range(10 * is_committed))
+
+
 def test_a_task_that_begins_when_its_job_was_aborted_holds_no_other_job_up(
     kafka: EmbeddedKafka,
 ) -> None:
