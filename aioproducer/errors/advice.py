@@ -117,7 +117,10 @@ ANSWERS: Final[Mapping[str, str]] = {
     "codec-unsupported": "set compression_type to a codec that the brokers support (zstd needs "
     "Kafka 2.1), or upgrade them",
     "acks-refused": "set acks to 0, 1 or all",
-    "policy-violated": "ask the operators of the cluster: their create or alter policy forbids it",
+    "policy-violated": "ask the operators of the cluster which policy forbids it; Azure Event Hubs "
+    "answers so above the throughput of the namespace: send the record again later",
+    "format-unsupported": "raise message.format.version of the topic to 0.11 or later; Azure Event "
+    "Hubs needs compression_type=none but in its premium and dedicated tiers",
     "transaction-timeout-too-long": "lower transaction_timeout_ms, or raise the brokers' "
     "transaction.max.timeout.ms",
     "transaction-failed": "abort the transaction, then do its work again in a new one",

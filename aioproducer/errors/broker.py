@@ -191,6 +191,8 @@ class InvalidRequestError(BrokerError, code=42):
 class UnsupportedForMessageFormatError(BrokerError, code=43):
     """The broker's message format does not support the request."""
 
+    advice: str | None = ADVICE["format-unsupported"]
+
 
 class PolicyViolationError(BrokerError, code=44):
     """The request breaks a policy of the cluster."""

@@ -44,8 +44,9 @@ def expiry_of(
     reason = metadata.explain(topic, partition)
     if wait.error is not None:
         last = Reason(wait.error.without_advice(), wait.error.advice)
-        # Since then the leader may have become unreachable, or throttle the client.
-        reason = all_of(last, reason) if wait.obstacle is Obstacle.CONNECTION else last
+        # Since then the leader may have become unreachable, or throttle the client, or be gone.
+        is_about_leader = wait.obstacle in {Obstacle.CONNECTION, Obstacle.LEADER}
+        reason = all_of(last, reason) if is_about_leader else last
     error = DeliveryTimeoutError(
         f"{batch.count} record(s) not acknowledged within delivery_timeout_ms="
         f"{round(timeout * 1000)} after {batch.attempts} attempt(s), {wait.obstacle.value}"

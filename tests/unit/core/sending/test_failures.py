@@ -65,6 +65,14 @@ def test_an_expiry_of_a_batch_that_waits_for_its_leader_says_why_it_cannot_be_re
     assert (error.advice, error.__cause__) == ("start it; open the port", GONE)
 
 
+def test_an_expiry_of_a_batch_whose_partition_is_gone_says_so_beside_the_last_error() -> None:
+    core, batch = waiting(4)
+    core.learn((1, 2, 3))
+    error = expiry(core, batch, Wait(Obstacle.LEADER, GONE))
+    assert error.message.endswith("; last cause: gone [node 4]; the topic has 3 partition(s)")
+    assert (error.advice or "").startswith("start it; choose a partition that exists")
+
+
 def test_an_expiry_without_an_error_has_the_reason_of_the_topic() -> None:
     core, batch = waiting(1)
     core.learn((1, -1, 3), epoch=2)
