@@ -7,7 +7,6 @@ the next epoch, or the same one once more, may as well be written by tasks.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -22,7 +21,7 @@ from aioproducer.errors import (
 )
 from aioproducer.spark.errors import DecisionUnknownError, SupersededError
 from aioproducer.spark.exactly_once.decision import Decision, TransactionNames, encode
-from aioproducer.spark.exactly_once.ledger import Ledger, superseded
+from aioproducer.spark.exactly_once.ledger import superseded
 from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
 from aioproducer.spark.replay import Refused, written_without_refused
 from aioproducer.spark.reports.tasks import TaskReport
@@ -135,7 +134,7 @@ class DirectEpochs:
             producer = Producer(plan.config(), transactional_id=f"{plan.prefix}-driver")
             producer.start()
             try:
-                last = asyncio.run(_last_decision(plan))
+                last = plan.driver().last_decision()
             except BaseException:
                 producer.close(0)
                 raise
@@ -148,8 +147,3 @@ class DirectEpochs:
             "another query or job with this transactional.id.prefix decides epochs at the same "
             "time; this one has written nothing"
         )
-
-
-async def _last_decision(plan: SinkPlan) -> Decision | None:
-    async with Ledger(plan.config(), plan.prefix or "", plan.marker_topic) as ledger:
-        return await ledger.last_decision()

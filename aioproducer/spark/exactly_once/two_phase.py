@@ -85,6 +85,10 @@ class TwoPhaseCommit:
         """The transactions that this object's calls found without an outcome."""
         return Settled(self._recommitted, self._aborted)
 
+    async def last_decision(self) -> Decision | None:
+        """See `Ledger.last_decision`."""
+        return await self._ledger.last_decision()
+
     async def plan(self) -> Plan:
         """Get ready for an epoch; no task of it may run yet, and none of an earlier one counts.
 

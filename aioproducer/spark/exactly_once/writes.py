@@ -23,7 +23,7 @@ from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.spark.errors import EpochOverError
 from aioproducer.spark.exactly_once.attempts import Plan, Settled, TaskResult
 from aioproducer.spark.exactly_once.calls import CALLERS
-from aioproducer.spark.exactly_once.decision import Part
+from aioproducer.spark.exactly_once.decision import Decision, Part
 from aioproducer.spark.exactly_once.ledger import Ledger, is_over
 from aioproducer.spark.exactly_once.two_phase import CommitReport, TwoPhaseCommit
 from aioproducer.spark.pool import POOL, Kind
@@ -101,6 +101,10 @@ class ExactlyOnce:
             return await two_phase.abort(epoch, results, plan), two_phase.settled
 
         return self._run(aborting)
+
+    def last_decision(self) -> Decision | None:
+        """See `Ledger.last_decision`."""
+        return self._run(lambda two_phase: two_phase.last_decision())
 
     def _run(self, work: Callable[[TwoPhaseCommit], Awaitable[_T]]) -> _T:
         async def working(client: CoordinatorClient) -> _T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import pickle
 import warnings
@@ -99,6 +100,19 @@ def test_epochs_are_written_once_each(kafka: EmbeddedKafka, direct: DirectEpochs
     assert kafka.numbers(topic) == list(range(30))
     with pytest.raises(CheckpointBehindError):
         write(direct, kafka, topic, 1)
+
+
+def test_epochs_are_written_from_a_thread_with_a_running_event_loop(
+    kafka: EmbeddedKafka, direct: DirectEpochs
+) -> None:
+    topic = kafka.topic()
+
+    async def cell() -> list[int | None]:  # of a notebook
+        return [write(direct, kafka, topic, epoch) for epoch in (0, 1)]
+
+    with pytest.warns(RuntimeWarning, match="holds up the event loop"):
+        assert asyncio.run(cell()) == [10, 10]
+    assert kafka.numbers(topic) == list(range(20))
 
 
 def test_a_new_driver_finds_what_the_last_one_has_written(kafka: EmbeddedKafka) -> None:
