@@ -36,6 +36,7 @@ from aioproducer.spark.exactly_once.ledger import Ledger
 from aioproducer.spark.exactly_once.two_phase import TwoPhaseCommit
 from aioproducer.spark.exactly_once.writes import TaskAttempt
 from aioproducer.spark.pool import POOL, Kind
+from aioproducer.testing.admin import delete_topic
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
 from aioproducer.transaction_admin import TransactionAdmin
@@ -559,6 +560,19 @@ async def test_a_query_with_a_new_checkpoint_may_change_the_marker_topic(
     assert (await job.plan()).is_decided(0, "query-2")
     await job.commit(1, await job.tasks(await job.plan(), 1, "c"))
     assert (await job.plan()).is_decided(1, "query-2")
+
+
+async def test_a_query_with_a_new_checkpoint_does_not_need_the_deleted_topic_of_the_old_one(
+    job: Job, cluster: ClusterUnderTest
+) -> None:
+    for epoch in range(2):
+        await job.commit(epoch, await job.tasks(await job.plan(), epoch, "a"))
+    plan = await job.plan()
+    await delete_topic(cluster.bootstrap_servers, job.topic)
+    job.owner, job.topic = "query-2", await cluster.create_topic(1)
+    await job.commit(0, await job.tasks(plan, 0, "b"))
+    assert (await job.plan()).is_decided(0, "query-2")
+    assert await job.visible() == ["b"]
 
 
 async def test_a_query_with_a_new_checkpoint_may_take_fewer_partitions_of_the_marker_topic(

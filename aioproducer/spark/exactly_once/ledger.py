@@ -48,6 +48,7 @@ from aioproducer.types import (
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
+    from aioproducer.core.transactions.coordinator_queries import CoordinatorQuery
     from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
     from aioproducer.wire.schema import Message
 
@@ -134,14 +135,8 @@ class Ledger(TransactionAdmin):
         query = coordinator_queries.partition_count(self._topic, may_create=may_create)
         if self._topic_timeout_s is None:
             return await self._asks().ask(query)
-
-        def read(answer: Message) -> int:
-            with suppress(UnknownTopicOrPartitionError):
-                return query.read(answer)
-            return 0
-
         began = asyncio.get_running_loop().time()
-        while not (count := await self._asks().ask(replace(query, read=read))):
+        while not (count := await self._asks().ask(_or_zero(query))):
             if asyncio.get_running_loop().time() - began >= self._topic_timeout_s:
                 raise missing_topic(self._topic, began)
             await asyncio.sleep(_RETRY_S)
@@ -219,8 +214,15 @@ class Ledger(TransactionAdmin):
         await self._propose(driver, decision, replaced)
         await self._end(driver, decision.epoch)
 
-    async def _places(self) -> Iterable[TopicPartition]:
-        return await self._asks().ask(coordinator_queries.committed(self.names.prefix, None))
+    async def _places(self) -> list[TopicPartition]:
+        """Return where decisions are, but for topics that are deleted."""
+        asks = self._asks()
+        found = await asks.ask(coordinator_queries.committed(self.names.prefix, None))
+        counts = {}
+        for topic in {place.topic for place in found}:
+            query = coordinator_queries.partition_count(topic, may_create=False)
+            counts[topic] = await asks.ask(_or_zero(query))
+        return [place for place in found if place.partition < counts[place.topic]]
 
     async def _propose(
         self,
@@ -301,6 +303,17 @@ async def is_over(asks: CoordinatorClient, driver: PreparedTransaction) -> bool:
     found = await asks.ask(coordinator_queries.describe(driver.transactional_id))
     identity = (driver.producer_id, driver.epoch)
     return found is None or found.state != _IDLE or (found.producer_id, found.epoch) != identity
+
+
+def _or_zero(query: CoordinatorQuery[int]) -> CoordinatorQuery[int]:
+    """Return the query for a partition count with 0 for a topic that does not exist."""
+
+    def read(answer: Message) -> int:
+        with suppress(UnknownTopicOrPartitionError):
+            return query.read(answer)
+        return 0
+
+    return replace(query, read=read)
 
 
 def _completion_of(decision: Decision) -> OffsetAndMetadata:
