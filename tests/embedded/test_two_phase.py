@@ -166,6 +166,18 @@ async def test_before_the_decision_nothing_counts_and_the_next_attempt_may_diffe
     assert await job.visible() == list("abc")
 
 
+async def test_an_epoch_that_is_decided_once_more_after_its_offsets_were_reset_is_finished(
+    job: Job,
+) -> None:
+    await job.commit(0, await job.tasks(await job.plan(), 0, "a"))
+    reset = {TopicPartition(job.topic, 0): OffsetAndMetadata(0)}  # kafka-consumer-groups.sh
+    async with job.driver() as ledger:
+        await ledger._asks().ask(coordinator_queries.commit(job.prefix, reset))
+    await job.decide(0, await job.tasks(await job.plan(), 0, "b"))
+    assert (await job.plan()).is_decided(0, OWNER)
+    assert await job.visible() == ["a", "b"]
+
+
 @pytest.mark.parametrize("ended", [0, 1, 2])
 async def test_after_the_decision_the_next_driver_finishes(job: Job, ended: int) -> None:
     await job.commit(0, await job.tasks(await job.plan(), 0, "x"))

@@ -1,7 +1,8 @@
 """Storage of decisions: offsets of a consumer group, written in the driver's transactions.
 
     group <prefix>           partition i of the marker topic: offset = epoch + 1, metadata = piece i
-    group <prefix>-settled   partition 0: the same epoch, its owner, once every end is acknowledged
+    group <prefix>-settled   partition 0: the same epoch, a checksum of its transactions, its owner,
+                             once every end is acknowledged
 
 Invariants
 - A decision is written under the identity its epoch was planned with, so never by a driver that
@@ -14,6 +15,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -317,7 +319,12 @@ def _or_zero(query: CoordinatorQuery[int]) -> CoordinatorQuery[int]:
 
 
 def _completion_of(decision: Decision) -> OffsetAndMetadata:
-    return OffsetAndMetadata(decision.epoch + 1, decision.owner)
+    # Once its offsets were reset, an epoch may be decided once more: with other transactions.
+    transactions = [
+        (each.transaction.producer_id, each.transaction.epoch) for each in decision.parts
+    ]
+    checksum = zlib.crc32(repr(transactions).encode())
+    return OffsetAndMetadata(decision.epoch + 1, f"{checksum:08x} {decision.owner}")
 
 
 def superseded(epoch: int) -> SupersededError:
