@@ -10,8 +10,9 @@ Modules:
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from aioproducer._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from aioproducer.serializers.json_text import JsonSerializer as JsonSerializer
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from aioproducer.serializers.registry.subjects import topic_record_name as topic_record_name
     from aioproducer.serializers.threads import in_thread as in_thread
 
-_HOMES = {
+_MODULES = {
     "AvroSerializer": "registry.avro",
     "BooleanSerializer": "primitives",
     "BytesSerializer": "primitives",
@@ -70,13 +71,6 @@ _HOMES = {
     "topic_record_name": "registry.subjects",
 }
 
-__all__ = list(_HOMES)
+__all__ = list(_MODULES)
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = found
-    return found
+__getattr__ = lazy_names(__name__, _MODULES)

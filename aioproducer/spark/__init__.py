@@ -12,10 +12,10 @@ PySpark is imported by `source.py`, `writers.py`, `reader.py` and `metrics.py` a
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
+from aioproducer._util.lazy import lazy_names
 from aioproducer._util.secrets import hides_arguments
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aioproducer.spark.rows import RowError as RowError
     from aioproducer.spark.source import AioproducerSource as AioproducerSource
 
-_HOMES = {
+_MODULES = {
     "AioproducerSource": "source",
     "BatchReport": "reports.epochs",
     "RowError": "rows",
@@ -89,10 +89,4 @@ def register(
     spark.dataSource.register(Registered)
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = found
-    return found
+__getattr__ = lazy_names(__name__, _MODULES)

@@ -5,8 +5,9 @@ Nothing that produces imports this package.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from aioproducer._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from aioproducer.testing.admin import create_topic as create_topic
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from aioproducer.testing.virtual import VirtualKafka as VirtualKafka
     from aioproducer.testing.virtual import run_virtual as run_virtual
 
-_HOMES = {
+_MODULES = {
     "BrokerSpec": "broker",
     "ClusterSettings": "broker",
     "ClusterState": "broker",
@@ -55,13 +56,6 @@ _HOMES = {
     "stream_topic": "reader",
 }
 
-__all__ = list(_HOMES)
+__all__ = list(_MODULES)
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = found
-    return found
+__getattr__ = lazy_names(__name__, _MODULES)

@@ -1,0 +1,22 @@
+"""Public names of a package, each imported when it is first used."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package; `modules` has the submodule of each public name."""
+
+    def get(name: str) -> Any:
+        module = modules.get(name)
+        if module is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = getattr(import_module(f"{package}.{module}"), name)
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return get
