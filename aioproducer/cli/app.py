@@ -17,10 +17,16 @@ from aioproducer import __version__
 from aioproducer._util.printable import printable
 from aioproducer.cli import cluster, doctor, option_help, produce, topic_reading, topics
 from aioproducer.cli.commands import Command, Group
-from aioproducer.cli.console import OutputClosedError, OutputError, abandon_stdout, say, write_line
+from aioproducer.cli.console import (
+    OutputClosedError,
+    OutputError,
+    abandon_stdout,
+    one_or_two_lines,
+    say,
+    write_line,
+)
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
 from aioproducer.cli.load import command as load
-from aioproducer.cli.load.run import one_or_two_lines
 from aioproducer.cli.perf import command as perf
 from aioproducer.errors import KafkaError
 

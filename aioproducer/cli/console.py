@@ -79,6 +79,16 @@ def say(message: str, *, style: str | None = None) -> None:
         return
 
 
+def one_or_two_lines(error: BaseException) -> str:
+    """Return an error for people: what happened, and on a second line what to do."""
+    what, advice = str(error), getattr(error, "advice", None) or ""
+    what = what.removesuffix(f" -> {advice}") if advice else what
+    headline = " ".join(what.split()) or type(error).__name__
+    notes: list[str] = getattr(error, "__notes__", [])
+    todo = "; ".join(part for part in (advice.rstrip("."), *notes) if part)
+    return f"{headline}\n  {todo}" if todo else headline
+
+
 def print_json(content: Mapping[str, Any]) -> None:
     """Print one line of JSON on standard output."""
     write_line(json.dumps(content, default=str))
@@ -91,7 +101,7 @@ def write_line(text: str) -> None:
 
 
 def print_text(text: Text, *, indent: int = 0) -> None:
-    """Styled text on standard output, at once.
+    """Print styled text on standard output, at once.
 
     On a terminal its lines are broken to fit. All but the first are indented more, so that no text
     from elsewhere begins a line as a finding or a verdict does.

@@ -20,7 +20,7 @@ _Moment = TypeVar("_Moment")
 
 
 class Display(Generic[_Moment]):
-    """Shows what runs while the context is open; this one shows nothing."""
+    """Base of the displays: shows nothing. Use it as a context, and call `show` within."""
 
     def __enter__(self) -> Self:
         return self
@@ -29,7 +29,7 @@ class Display(Generic[_Moment]):
         return
 
     def show(self, moment: _Moment, /) -> None:
-        """Show this moment."""
+        """Show the progress made so far."""
 
 
 class LineDisplay(Display[Progress]):

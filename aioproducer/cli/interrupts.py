@@ -37,7 +37,7 @@ class Interrupts:
         self._task: asyncio.Task[int] | None = None
 
     def on_stop(self, stop: Callable[[], None], *, message: str | None = None) -> None:
-        """Say what the first signal calls instead of aborting."""
+        """Set the function that the first signal calls instead of aborting."""
         self._stop = stop
         if message is not None:
             self._stopping = message

@@ -28,7 +28,7 @@ async def await_topic(
 async def check_topic(
     config: ProducerConfig, topic: str, connection: Connection, within_s: float
 ) -> None:
-    """As `await_topic`, by a new producer."""
+    """Wait for the topic as `await_topic` does, with a producer for this call alone."""
     async with started_producer(config.replace(transactional_id=None)) as producer:
         await await_topic(producer, topic, connection, within_s)
 
@@ -36,7 +36,7 @@ async def check_topic(
 async def explained_topic(
     error: KafkaError, config: ProducerConfig, connection: Connection
 ) -> KafkaError:
-    """Return the error, or that the topic is missing if that explains it."""
+    """Return the error; a missing topic in place of a timeout that it explains."""
     topic = error.topic
     if not isinstance(error, MetadataTimeoutError) or topic is None:
         return error

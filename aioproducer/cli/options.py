@@ -226,7 +226,7 @@ def wants_json(format_: str, *, as_json: bool) -> bool:
 
 
 def pair(text: str, option: str) -> tuple[str, str]:
-    """`name=value`."""
+    """Split `name=value`."""
     name, found, value = text.partition("=")
     if not found or not name:
         raise ConfigError(f"{option} takes NAME=VALUE")  # what was given may be a secret
@@ -234,14 +234,14 @@ def pair(text: str, option: str) -> tuple[str, str]:
 
 
 def names(text: str | None) -> tuple[str, ...]:
-    """`a,b` or `a+b` as names."""
+    """Split `a,b` or `a+b` into names."""
     if not text:
         return ()
     return tuple(name for name in text.replace("+", ",").split(",") if name)
 
 
 def headers(texts: Sequence[str] | None) -> tuple[tuple[str, bytes | None], ...]:
-    """`name=value` texts as record headers."""
+    """Convert `name=value` texts to record headers."""
     pairs = (pair(text, "--header") for text in texts or ())
     return tuple((name, value.encode("utf-8", "surrogateescape")) for name, value in pairs)
 

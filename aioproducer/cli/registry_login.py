@@ -33,7 +33,7 @@ VARIABLES: Final = {
 
 
 class KeysOfFile(dict[str, str]):
-    """Keys whose address a file has chosen, and what the command line allows that file."""
+    """Options of a registry whose address is that of `--config`, with that file's permissions."""
 
     def __init__(self, keys: Mapping[str, str], permissions: Permissions) -> None:
         super().__init__(keys)
@@ -51,10 +51,7 @@ def registry_options(
 ) -> tuple[str | None, dict[str, Any]]:
     """Return the registry's address, and the arguments of `SchemaRegistry` for its credentials.
 
-    Args:
-        url: The argument, which overrules what is written elsewhere.
-        given: The keys of the file and of `-X`, which overrule the environment.
-        environ: The environment.
+    `url` comes before `given` (the keys of `--config` and `-X`), and these before the environment.
     """
     keys = {name.replace("_", "."): value for name, value in given.items()}
     found = {key: environ[name] for key, name in VARIABLES.items() if environ.get(name)}

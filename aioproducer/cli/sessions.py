@@ -39,7 +39,7 @@ class _Unobserved:
 
 
 def session_on(streams: Streams, settings: NetSettings, host: str, within_s: float) -> Session:
-    """Return a session on an open stream, with so much time for its first steps."""
+    """Return a session on an open stream; its handshake may take `within_s`."""
     loop_time = asyncio.get_running_loop().time
     connection = Connection(
         *streams, node_id=_UNKNOWN_NODE, observer=_Unobserved(), loop_time=loop_time
@@ -49,13 +49,13 @@ def session_on(streams: Streams, settings: NetSettings, host: str, within_s: flo
 
 
 async def end(session: Session) -> None:
-    """Close a session's connection; nothing of it is left on the loop."""
+    """Close a session's connection, and wait for its end."""
     session.connection.abort(NodeDisconnectedError("the session was closed"))
     await session.connection.wait_closed()
 
 
 async def abort_stream(writer: asyncio.StreamWriter) -> None:
-    """End a connection without a session at once."""
+    """Abort a connection that has no session."""
     writer.transport.abort()
     with suppress(OSError):
         await writer.wait_closed()

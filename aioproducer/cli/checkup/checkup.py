@@ -60,7 +60,7 @@ class Checkup:
         self._brokers: dict[int, BrokerProbe] = {}
 
     async def run(self) -> None:
-        """Examine everything there is to examine."""
+        """Check the package, the options and the cluster; report each finding."""
         missing = missing_core()
         if missing is not None:
             failure = CheckFailedError("native-core-missing", missing, status=Status.WARN)
@@ -89,36 +89,36 @@ class Checkup:
     async def _examine(self, context: ProbeContext) -> None:
         servers = [BrokerProbe(context, host, port) for host, port in self._config.bootstrap]
         self._probes += servers
-        reached = await self._walk_all(servers)
+        reached = await self._probe_all(servers)
         cluster = await self._find_cluster(reached)
         if cluster is None:
             return
         await self._probe_advertised(context, cluster, {each.place: each for each in reached})
-        guide = next(iter(self._brokers.values()), reached[0])
+        broker = next(iter(self._brokers.values()), reached[0])
         if self._scope.topic is not None:
-            await self._examine_topic(guide, self._scope.topic, cluster)
+            await self._examine_topic(broker, self._scope.topic, cluster)
         else:
             self._report(
                 Finding.skipped("topic", "", "none was named", "name one with --topic"),
                 Finding.skipped("clock", "", "Kafka's time is only seen in records"),
             )
         if self._config.transactional_id is not None:
-            await self._examine_transactional_id(guide, self._config.transactional_id)
+            await self._examine_transactional_id(broker, self._config.transactional_id)
 
     # -- the way to a cluster --------------------------------------------------------------------
 
-    async def _walk_all(self, probes: Iterable[BrokerProbe]) -> list[BrokerProbe]:
-        """Go to every server at the same time; return those that were reached."""
+    async def _probe_all(self, probes: Iterable[BrokerProbe]) -> list[BrokerProbe]:
+        """Probe all servers at the same time; return those that were reached."""
         reached = []
-        walks = [(probe, asyncio.ensure_future(_walk(probe))) for probe in probes]
+        tasks = [(probe, asyncio.ensure_future(_run_steps(probe))) for probe in probes]
         try:
-            for probe, walk in walks:
-                findings = await walk
+            for probe, task in tasks:
+                findings = await task
                 self._report(*findings)
                 if all(each.status is not Status.FAIL for each in findings):
                     reached.append(probe)
         finally:
-            await _ended(walk for _, walk in walks)
+            await _cancel_running(task for _, task in tasks)
         return reached
 
     async def _find_cluster(self, reached: list[BrokerProbe]) -> MetadataResponse | None:
@@ -130,15 +130,18 @@ class Checkup:
                 self._report(_cluster(probe.place, answer, first))
                 first = first or answer
             except CheckFailedError as failure:
-                self._report_failure("cluster", probe.place, await self._why_mute(probe, failure))
+                explained = await self._explain_silence(probe, failure)
+                self._report_failure("cluster", probe.place, explained)
                 reached.remove(probe)
             except KafkaError as error:
                 self._report_failure("cluster", probe.place, _refused("metadata-refused", error))
                 reached.remove(probe)
         return first if first is not None and first.brokers else None
 
-    async def _why_mute(self, probe: BrokerProbe, failure: CheckFailedError) -> CheckFailedError:
-        """Explain a silent server: for SASL it answers ApiVersions, and closes on anything else."""
+    async def _explain_silence(
+        self, probe: BrokerProbe, failure: CheckFailedError
+    ) -> CheckFailedError:
+        """Explain a server that answered ApiVersions only: a SASL listener closes on others."""
         protocol = self._config.security_protocol
         if "SASL" in protocol or not (mechanisms := await probe.offered_mechanisms()):
             return failure
@@ -155,7 +158,7 @@ class Checkup:
         nodes.sort(key=lambda node: node.id)
         self._report(*advertised.shared(nodes))
         hosts = [host for host, _ in self._config.bootstrap]
-        walks = []
+        tasks = []
         for node in nodes[:_MOST_BROKERS]:
             probe = BrokerProbe(context, node.host, node.port)
             if probe.place in known:
@@ -163,10 +166,10 @@ class Checkup:
                 self._report(_reachable(node, probe.place, "is reached as above"))
                 continue
             self._probes.append(probe)
-            walks.append((node, probe, asyncio.ensure_future(_walk(probe))))
+            tasks.append((node, probe, asyncio.ensure_future(_run_steps(probe))))
         try:
-            for node, probe, walk in walks:
-                findings = await walk
+            for node, probe, task in tasks:
+                findings = await task
                 failed = next((each for each in findings if each.status is Status.FAIL), None)
                 if failed is not None:
                     self._report(advertised.out_of_reach(node, failed, hosts))
@@ -175,15 +178,15 @@ class Checkup:
                 self._report(*(each for each in findings if each.status is Status.WARN))
                 self._report(_reachable(node, probe.place, "can be reached"))
         finally:
-            await _ended(walk for *_, walk in walks)
+            await _cancel_running(task for *_, task in tasks)
 
     # -- what is asked there ---------------------------------------------------------------------
 
     async def _examine_topic(
-        self, guide: BrokerProbe, name: str, cluster: MetadataResponse
+        self, broker: BrokerProbe, name: str, cluster: MetadataResponse
     ) -> None:
         found = next((each for each in cluster.topics if each.name == name), None)
-        configs = await self._topic_configs(guide, name) if found is not None else None
+        configs = await self._topic_configs(broker, name) if found is not None else None
         principal = principal_of(self._config)()
         acks = str(self._config.acks)
         findings = list(topic.topic_findings(name, found, configs, acks=acks, principal=principal))
@@ -198,9 +201,9 @@ class Checkup:
         if not any(each.check == "clock" for each in written):
             await self._compare_clocks(name, found)
 
-    async def _topic_configs(self, guide: BrokerProbe, name: str) -> Mapping[str, str] | None:
+    async def _topic_configs(self, broker: BrokerProbe, name: str) -> Mapping[str, str] | None:
         try:
-            return await guide.ask(requests.topic_configs(name, topic.MIN_IN_SYNC))
+            return await broker.ask(requests.topic_configs(name, topic.MIN_IN_SYNC))
         except (CheckFailedError, KafkaError):
             return None
 
@@ -219,11 +222,11 @@ class Checkup:
                 continue
         self._report(clock.by_newest_record(name, time.time_ns() // 1_000_000, newest))
 
-    async def _examine_transactional_id(self, guide: BrokerProbe, name: str) -> None:
-        """Read the transactional id's state, without a producer id, as that would fence."""
+    async def _examine_transactional_id(self, broker: BrokerProbe, name: str) -> None:
+        """Read the transactional id's state; requesting a producer id would fence its owner."""
         check, key = "transactional id", CoordinatorKey(CoordinatorKind.TRANSACTION, name)
         try:
-            node = await guide.ask(find_coordinator(key))
+            node = await broker.ask(find_coordinator(key))
             coordinator = self._brokers.get(node.id)
             if coordinator is None:
                 failure = CheckFailedError(
@@ -256,8 +259,8 @@ class Checkup:
         self._report(failure.finding(check, about))
 
 
-async def _walk(probe: BrokerProbe) -> list[Finding]:
-    """Take a probe's steps until one fails."""
+async def _run_steps(probe: BrokerProbe) -> list[Finding]:
+    """Run the steps of a probe until one fails."""
     findings = []
     for check, step in probe.steps():
         try:
@@ -269,8 +272,8 @@ async def _walk(probe: BrokerProbe) -> list[Finding]:
     return findings
 
 
-async def _ended(tasks: Iterable[asyncio.Future[list[Finding]]]) -> None:
-    """Cancel what still runs, once no caller waits for it."""
+async def _cancel_running(tasks: Iterable[asyncio.Future[list[Finding]]]) -> None:
+    """Cancel the tasks that still run, and wait for their end."""
     running = [task for task in tasks if not task.done()]
     for task in running:
         task.cancel()

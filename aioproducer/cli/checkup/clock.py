@@ -16,7 +16,7 @@ _REFUSED_FROM_S = 3600.0
 
 
 def by_append_time(topic: str, sent_ms: int, acknowledged_ms: int, appended_ms: int) -> Finding:
-    """Report that the broker replaced our record's timestamp with its own."""
+    """Compare the clocks by the time at which the broker appended our record."""
     how = "by the append time of the record that was written"
     if appended_ms < sent_ms:
         return _judged(topic, (sent_ms - appended_ms) / 1000, "ahead of", how)
@@ -26,7 +26,7 @@ def by_append_time(topic: str, sent_ms: int, acknowledged_ms: int, appended_ms: 
 
 
 def by_newest_record(topic: str, now_ms: int, newest_ms: int | None) -> Finding:
-    """Return the largest timestamp of the topic's records: -1 for none, None if unavailable."""
+    """Compare the clocks by the topic's largest timestamp; -1: no record, None: unavailable."""
     if newest_ms is None or newest_ms < 0:
         why = "no record there to compare with"
         if newest_ms is None:

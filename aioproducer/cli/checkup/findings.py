@@ -45,7 +45,7 @@ class Finding:
     exit_code: ExitCode = ExitCode.OK
 
     def __post_init__(self) -> None:
-        """Make printable what brokers and names have in it."""
+        """Escape unprintable characters in names and in text from brokers."""
         for name in ("about", "found", "advice"):
             text = getattr(self, name)
             if text is not None:
@@ -64,7 +64,7 @@ class Finding:
         return cls(check, about, Status.SKIP, "skipped", why, advice)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return its facts for scripts."""
+        """Return the finding as JSON types, for scripts."""
         return {
             "check": self.check,
             "about": self.about,
@@ -77,7 +77,7 @@ class Finding:
 
 
 class CheckFailedError(Exception):
-    """A check went wrong, and is known to mean this."""
+    """A check failed; `code` names the cause, a key of `CODES`."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class CheckFailedError(Exception):
         self.exit_code: ExitCode = exit_code
 
     def finding(self, check: str, about: str) -> Finding:
-        """Return it as the outcome of a check."""
+        """Return the failure as a finding."""
         return Finding(
             check,
             about,
@@ -128,4 +128,4 @@ def as_typed(advice: str) -> str:
 
 
 CODES: Mapping[str, str] = {code: as_typed(advice) for code, advice in CHECKS.items()}
-"""Every trouble, and what to do about it where nothing better is known."""
+"""The advice for each cause, unless the failure has advice about its own case."""

@@ -1,4 +1,4 @@
-"""The meaning of a failure before a connection is usable."""
+"""Explanations of failures before a connection is usable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from aioproducer.net.security.tls_failures import refusal_of
 
 
 def of_tls(error: OSError, chain: Sequence[Certificate]) -> CheckFailedError:
-    """TLS did not come about."""
+    """Explain a connection that ended during the TLS handshake."""
     if not isinstance(error, RefusedDialError):
         found = str(error) or type(error).__name__
         return CheckFailedError("hung-up", found, exit_code=ExitCode.UNREACHABLE)

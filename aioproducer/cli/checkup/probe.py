@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 
 class BrokerProbe:
-    """A probe to the broker at one place."""
+    """The checks of one broker, in the order in which a producer connects."""
 
     def __init__(self, context: ProbeContext, host: str, port: int) -> None:
         self.place: str = host_and_port(host, port)
@@ -48,10 +48,10 @@ class BrokerProbe:
     def steps(self) -> Iterator[tuple[str, Callable[[], Awaitable[Finding]]]]:
         """Yield the steps to take, in order, each with its name."""
         yield "name", self.resolve
-        yield "port", self.knock
+        yield "port", self.connect
         if self._context.uses_tls:
             yield "tls", self.encrypt
-        yield "versions", self.greet
+        yield "versions", self.request_versions
         if self._context.settings.sasl is not None:
             yield "sasl", self.authenticate
 
@@ -82,9 +82,9 @@ class BrokerProbe:
             ) from None
         return self._good("name", ", ".join(str(each) for each in self._addresses))
 
-    async def knock(self) -> Finding:
-        """Connect to every address; the first that accepts is used from now on."""
-        outcomes = await asyncio.gather(*map(self._knock, self._addresses))
+    async def connect(self) -> Finding:
+        """Connect to every address; the later steps use the first that accepts."""
+        outcomes = await asyncio.gather(*map(self._connect, self._addresses))
         reasons = dict(zip(self._addresses, outcomes, strict=True))
         accepting = [address for address, error in reasons.items() if error is None]
         failed = {address: error for address, error in reasons.items() if error is not None}
@@ -100,7 +100,7 @@ class BrokerProbe:
         return self._good("port", f"{accepting[0]} accepts" + (failures and f" ({failures})"))
 
     async def encrypt(self) -> Finding:
-        """TLS as the producer does it, certificates and host name verified."""
+        """Connect with TLS as the producer does; certificates and host name are verified."""
         ssl_object = await self._encrypt()
         chain = shown_chain(ssl_object)
         soon = [each for each in chain if each.not_after < datetime.now(UTC) + _EXPIRES_SOON]
@@ -115,8 +115,8 @@ class BrokerProbe:
         found = ", ".join([ssl_object.version(), (ssl_object.cipher() or ("?",))[0]])
         return Finding.good("tls", self.place, found, *map(str, chain))
 
-    async def greet(self) -> Finding:
-        """Request the versions the broker supports."""
+    async def request_versions(self) -> Finding:
+        """Request the versions that the broker supports."""
         session = await self._open_session()
         try:
             await negotiate_versions(session)
@@ -140,7 +140,7 @@ class BrokerProbe:
         return self._good("versions", f"{found} ({', '.join(features)})" if features else found)
 
     async def authenticate(self) -> Finding:
-        """Authenticate."""
+        """Authenticate by SASL as the producer does."""
         mechanism = self._context.settings.sasl
         name = "nothing" if mechanism is None else mechanism.name
         session = self._renewed_session()
@@ -167,7 +167,7 @@ class BrokerProbe:
     # -- questions -------------------------------------------------------------------------------
 
     async def ask(self, query: CoordinatorQuery[_T]) -> _T:
-        """Return the answer to a question."""
+        """Return the broker's answer to a query."""
         session = self._renewed_session()
         if session.versions is None:
             raise TypeError("a question comes after the versions")
@@ -185,7 +185,7 @@ class BrokerProbe:
         try:
             if self._context.uses_tls:
                 await again._encrypt()
-            await again.greet()
+            await again.request_versions()
             return await again.ask(requests.offered_mechanisms())
         except (CheckFailedError, KafkaError):
             return []
@@ -213,7 +213,7 @@ class BrokerProbe:
         connecting = dialer.connect(address, server_hostname=self._host, limit=READ_AHEAD_BYTES)
         return await self._bounded(connecting)
 
-    async def _knock(self, address: Address) -> OSError | None:
+    async def _connect(self, address: Address) -> OSError | None:
         try:
             _, writer = await self._connected(self._context.plain, address)
         except OSError as error:
@@ -222,7 +222,7 @@ class BrokerProbe:
         return None
 
     async def _encrypt(self) -> Any:
-        """Open the stream; give its `ssl` object."""
+        """Connect with TLS; return the `ssl` object."""
         address, name = self._addresses[0], name_for_tls(self._host)
         try:
             self._stream = await self._connected(self._context.dialer, address)
@@ -237,7 +237,7 @@ class BrokerProbe:
 
     async def _unverified_chain(self, address: Address, name: str) -> list[Certificate]:
         try:
-            async with self._context.shown(address, name) as ssl_object:
+            async with self._context.unverified(address, name) as ssl_object:
                 return shown_chain(ssl_object)
         except OSError:
             return []

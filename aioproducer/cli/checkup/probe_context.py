@@ -33,7 +33,7 @@ class ProbeContext:
 
     @classmethod
     def of(cls, config: ProducerConfig, step_s: float) -> ProbeContext:
-        """Make it from the options."""
+        """Return the context for a producer's options."""
         return cls(
             made.net_settings(config),
             made.make_plain_dialer(config),
@@ -43,8 +43,8 @@ class ProbeContext:
         )
 
     @asynccontextmanager
-    async def shown(self, address: Address, name: str) -> AsyncIterator[Any]:
-        """Yield the `ssl` object of a connection on which anything was accepted, for inspection."""
+    async def unverified(self, address: Address, name: str) -> AsyncIterator[Any]:
+        """Yield the `ssl` object of a connection that is not verified, to read its certificates."""
         async with asyncio.timeout(self.step_s):
             _, writer = await self.plain.connect(
                 address, server_hostname=name, limit=READ_AHEAD_BYTES

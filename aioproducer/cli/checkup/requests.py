@@ -40,7 +40,7 @@ _NO_MECHANISM = "?"
 
 
 def cluster_and_topic(topic: str | None) -> CoordinatorQuery[MetadataResponse]:
-    """Return the cluster, and the topic with what this principal may do to it (KIP-430)."""
+    """Ask for the cluster, and for the topic with this principal's permissions (KIP-430)."""
 
     def make(version: int) -> Message:
         wanted = [] if topic is None else [MetadataRequestTopic(name=topic)]
@@ -63,7 +63,7 @@ def cluster_and_topic(topic: str | None) -> CoordinatorQuery[MetadataResponse]:
 
 
 def topic_configs(topic: str, *names: str) -> CoordinatorQuery[Mapping[str, str]]:
-    """Return the named options of a topic."""
+    """Ask for the named options of a topic."""
 
     def read(answer: Message) -> Mapping[str, str]:
         result = first_of(cast(DescribeConfigsResponse, answer).results, "topic")
@@ -80,7 +80,7 @@ def topic_configs(topic: str, *names: str) -> CoordinatorQuery[Mapping[str, str]
 
 
 def newest_timestamp(topic: str, partition: int) -> CoordinatorQuery[int]:
-    """Return the largest timestamp in a partition, -1 for none (KIP-734), from its leader."""
+    """Ask a partition's leader for its largest timestamp, -1 for none (KIP-734)."""
 
     def read(answer: Message) -> int:
         described = first_of(cast(ListOffsetsResponse, answer).topics, "topic")
@@ -99,7 +99,7 @@ def newest_timestamp(topic: str, partition: int) -> CoordinatorQuery[int]:
 
 
 def offered_mechanisms() -> CoordinatorQuery[list[str]]:
-    """Return the SASL mechanisms of a listener, which lists them when asked for none of them."""
+    """Ask for a listener's SASL mechanisms; it lists them when asked for an unknown one."""
     return CoordinatorQuery(
         SaslHandshakeRequest,
         lambda _: SaslHandshakeRequest(mechanism=_NO_MECHANISM),

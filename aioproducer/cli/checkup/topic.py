@@ -41,7 +41,7 @@ def topic_findings(
     acks: str,
     principal: str = this_principal(),
 ) -> Iterator[Finding]:
-    """Return the findings; `configs` are None where they may not be seen."""
+    """Yield the findings about a topic; `configs` are None if reading them is not allowed."""
     code = UnknownTopicOrPartitionError.code if topic is None else topic.error_code
     if topic is None or (code and code != LeaderNotAvailableError.code):
         yield _missing(name, code, principal).finding("topic", name)
@@ -56,7 +56,7 @@ def topic_findings(
 def write_permission(
     name: str, topic: MetadataResponseTopic, principal: str = this_principal()
 ) -> Finding:
-    """Return whether this principal may write, according to the broker (KIP-430)."""
+    """Check whether this principal may write, according to the broker (KIP-430)."""
     allowed = topic.topic_authorized_operations
     if allowed == _NOT_RETURNED:
         return Finding.skipped(

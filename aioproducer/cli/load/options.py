@@ -129,7 +129,7 @@ class RecordOptions:
     ] = None
 
     def mapping(self, topic: str, registry: Mapping[str, str] | None = None) -> RecordMapping:
-        """Return it for the loader; `registry` has the configuration's options of a registry."""
+        """Return the `RecordMapping`; `registry` has the options of `--config` for a registry."""
         if self.value_json and (self.value is not None or self.raw or self.value_avro is not None):
             raise ConfigError("--value-json excludes --value, --raw and --value-avro")
         return RecordMapping(
@@ -216,7 +216,7 @@ class InputOptions:
         }
 
     def source(self, files: Sequence[str]) -> FileSource:
-        """Return it for the loader."""
+        """Return the `FileSource` for these files."""
         return FileSource(files, format=self.format_, formats=self.formats(), member=self.member)
 
 
@@ -268,7 +268,7 @@ class RunOptions:
     def load_options(
         self, files: Sequence[str], topic: str, mapping: RecordMapping, topic_timeout_s: float
     ) -> LoadOptions:
-        """Return it for the loader."""
+        """Return the `LoadOptions`, with the default state file unless another one is given."""
         state = self.state
         if state is None and not self.exactly_once:
             state = _default_state(files, topic)
@@ -305,12 +305,12 @@ class EngineOptions:
     ] = None
 
     def settings(self) -> dict[str, str]:
-        """Spark's, as they were given."""
+        """Return the settings of Spark that `--spark-conf` gives."""
         return dict(options.pair(text, "--spark-conf") for text in self.spark_conf or ())
 
 
 def _header_columns(texts: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
-    """`NAME=COLUMN`, or just `COLUMN` for a header of the column's name."""
+    """Split `NAME=COLUMN`; `COLUMN` alone names the header as well."""
     return tuple(
         options.pair(text, "--header-column") if "=" in text else (text, text)
         for text in texts or ()
@@ -318,7 +318,7 @@ def _header_columns(texts: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
 
 
 def _default_state(files: Sequence[str], topic: str) -> Path | None:
-    """Return a file in the working directory; none if not writable and not requested."""
+    """Return a state file in the working directory, or None if that is not writable."""
     if not os.access(Path(), os.W_OK):
         return None
     name = "stdin" if files[0] == "-" else Path(files[0]).name

@@ -17,6 +17,7 @@ from aioproducer.cli.console import (
     OutputClosedError,
     OutputError,
     megabytes,
+    one_or_two_lines,
     print_facts,
     print_json,
     say,
@@ -110,7 +111,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> ExitCode:
-        """See `exit_codes`."""
+        """The exit code of the command, see `exit_codes`."""
         if self.error is not None:
             return exit_code_for(self.error)
         if not self.state.complete:
@@ -125,7 +126,7 @@ class Outcome:
             Path(path).unlink(missing_ok=True)
 
     def report(self) -> None:
-        """Print all of it; raise `OutputClosedError` or `OutputError` without standard output."""
+        """Print remarks and summary; raise `OutputClosedError` or `OutputError` if that fails."""
         for remark in self._remarks():
             say(remark)
         try:
@@ -218,16 +219,6 @@ _METRICS = {
     "retries": "record_retry_total",
     "bytes_sent": "batch_byte_total",
 }
-
-
-def one_or_two_lines(error: BaseException) -> str:
-    """Return an error for people: what happened, and on a second line what to do."""
-    what, advice = str(error), getattr(error, "advice", None) or ""
-    what = what.removesuffix(f" -> {advice}") if advice else what
-    headline = " ".join(what.split()) or type(error).__name__
-    notes: list[str] = getattr(error, "__notes__", [])
-    todo = "; ".join(part for part in (advice.rstrip("."), *notes) if part)
-    return f"{headline}\n  {todo}" if todo else headline
 
 
 def _counted(progress: Progress) -> str:

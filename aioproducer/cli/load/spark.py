@@ -13,11 +13,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aioproducer.cli.console import megabytes, print_facts, print_json, say
+from aioproducer.cli.console import (
+    megabytes,
+    one_or_two_lines,
+    print_facts,
+    print_json,
+    say,
+)
 from aioproducer.cli.display import Display, display_for
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
 from aioproducer.cli.interrupts import Interrupts
-from aioproducer.cli.load.run import one_or_two_lines
 from aioproducer.cli.missing_topic import check_topic
 from aioproducer.cli.options import Connection
 from aioproducer.cli.pointers import doctor_command, pointed_to_doctor
@@ -92,13 +97,13 @@ class _Running:
         self._is_stopped = False
 
     def stop(self) -> None:
-        """End it; from another thread."""
+        """Stop the load; called in another thread than `run`."""
         self._is_stopped = True
         if self._load is not None:
             self._load.stop()
 
     def run(self) -> None:
-        """Load; `result` and `error` have the outcome."""
+        """Run the load; `result` and `error` have the outcome."""
         from aioproducer.spark.loading.load import SparkLoad
 
         job = self._job

@@ -30,7 +30,7 @@ _COLUMNS = ("p50", "p95", "p99", "p99.9", "max")
 
 
 class PerfDisplay(Display[Interval]):
-    """Shows a run while the context is open; this one shows nothing."""
+    """Base of the displays of a run: shows nothing. `every_s` is the time between two calls."""
 
     every_s: float = float("inf")
 

@@ -54,7 +54,7 @@ def percentiles_ms(latencies_s: Sequence[float]) -> Iterator[tuple[str, float]]:
 
 @dataclass(slots=True)
 class Measurement:
-    """The figures so far."""
+    """The figures of a run so far."""
 
     sent: int = 0
     acknowledged: int = 0
@@ -79,7 +79,7 @@ class Interval:
 
 
 class PerfRun:
-    """One run."""
+    """Sends the records of a plan, and measures."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class PerfRun:
         self._reported = (0, 0)
 
     def stop(self) -> None:
-        """Send no more."""
+        """Stop sending; `run()` then waits for the acknowledgements."""
         self._stopped.set()
 
     async def run(self) -> None:

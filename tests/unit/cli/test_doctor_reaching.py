@@ -84,7 +84,7 @@ async def test_a_port_that_swallows_packets_is_distinguished_from_one_that_refus
     probe = probe_by(FakeDialer([FIRST], {FIRST: None}), BRIEF_S)
     await probe.resolve()
     with pytest.raises(CheckFailedError) as caught:
-        await probe.knock()
+        await probe.connect()
     assert caught.value.code == "port-silent"
     assert "firewall" in caught.value.advice
 
@@ -93,7 +93,7 @@ async def test_an_address_without_a_route_is_reported() -> None:
     probe = probe_by(FakeDialer([FIRST], {FIRST: OSError(113, "No route to host")}))
     await probe.resolve()
     with pytest.raises(CheckFailedError, match="No route to host") as caught:
-        await probe.knock()
+        await probe.connect()
     assert caught.value.code == "port-unreachable"
 
 
@@ -114,9 +114,9 @@ async def test_one_silent_address_among_good_ones_is_a_warning(cluster: Embedded
     probe = probe_by(Mixed([FIRST, good], {FIRST: None}), 2.0)
     await probe.resolve()
     with pytest.raises(CheckFailedError) as caught:
-        await probe.knock()
+        await probe.connect()
     assert (caught.value.code, caught.value.status) == ("address-silent", Status.WARN)
-    assert isinstance(await probe.greet(), Finding)
+    assert isinstance(await probe.request_versions(), Finding)
     await probe.close()
 
 

