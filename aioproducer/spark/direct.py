@@ -12,16 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from aioproducer.blocking import Producer
-from aioproducer.errors import (
-    CommitOutcomeUnknownError,
-    InvalidProducerEpochError,
-    InvalidProducerIdMappingError,
-    KafkaTimeoutError,
-    ProducerFencedError,
-)
+from aioproducer.errors import CommitOutcomeUnknownError, KafkaTimeoutError
 from aioproducer.spark.errors import DecisionUnknownError, SupersededError
 from aioproducer.spark.exactly_once.decision import Decision, TransactionNames, encode
-from aioproducer.spark.exactly_once.ledger import superseded
+from aioproducer.spark.exactly_once.ledger import FENCED, superseded
 from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
 from aioproducer.spark.replay import Refused, written_without_refused
 from aioproducer.spark.reports.tasks import TaskReport
@@ -33,7 +27,6 @@ if TYPE_CHECKING:
 
     from aioproducer.spark.exactly_once.attempts import Plan
 
-_FENCED: Final = (InvalidProducerEpochError, InvalidProducerIdMappingError, ProducerFencedError)
 _TRIES: Final = 5
 _PLACE: Final = TaskPlace(0, 0)
 
@@ -52,14 +45,7 @@ class DirectEpochs:
     def write(
         self, plan: SinkPlan, epoch: Epoch, batches: Iterable[pa.RecordBatch]
     ) -> TaskReport | None:
-        """Write an epoch; None if it is in Kafka already.
-
-        Raises:
-            SupersededError: Another driver has taken over; nothing of the epoch is visible.
-            DecisionUnknownError: The epoch may be visible; the next call finds out.
-            CheckpointBehindError: See there.
-            RowError: A row was not delivered; nothing of the epoch is visible.
-        """
+        """Write an epoch in one transaction; return None if it is in Kafka already."""
         owner = epoch.owner or ""
         producer, decided = self._begun(plan)
         if decided.is_decided(epoch.epoch, owner):
@@ -111,7 +97,7 @@ class DirectEpochs:
                 producer.abort_transaction()
                 raise
             self._commit(producer, decision.epoch)
-        except _FENCED as error:
+        except FENCED as error:
             raise superseded(decision.epoch) from error
         return report
 
@@ -124,14 +110,15 @@ class DirectEpochs:
             ) from error
 
     def _begun(self, plan: SinkPlan) -> tuple[Producer, Plan]:
-        """Return a producer that has shut out every other driver, and what was decided by then."""
+        """Return a producer that has fenced every other driver, and what was decided by then."""
         if self._producer is not None and self._decided is not None:
             return self._producer, self._decided
         self.leave()
         for _ in range(_TRIES):
-            # Settles what other drivers have left; then none may have decided before this began.
+            # Ends what other drivers have left; then none may have decided before this began.
             decided = plan.driver().plan()
-            producer = Producer(plan.config(), transactional_id=f"{plan.prefix}-driver")
+            names = TransactionNames(plan.prefix or "")
+            producer = Producer(plan.config(), transactional_id=names.driver)
             producer.start()
             try:
                 last = plan.driver().last_decision()

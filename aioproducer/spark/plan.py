@@ -119,13 +119,7 @@ class SinkPlan:
         return cls(options, columns, prefix, encoded=encoded)
 
     def begun(self) -> Self:
-        """Fence other drivers and settle what an earlier one has left; once per epoch.
-
-        Raises:
-            DeadLetterError: `dead.letter.path` is no directory that this process can write to.
-            EpochLostError: see there.
-            KafkaError: the cluster could not be asked.
-        """
+        """Fence other drivers, and end the transactions they have left; called once per epoch."""
         if self.options.dead_letter_path is not None:
             check_folder(self.options.dead_letter_path, "the driver")
         if self.options.guarantee is not Guarantee.EXACTLY_ONCE or self.exactly_once is not None:
@@ -135,9 +129,9 @@ class SinkPlan:
             return replace(self, exactly_once=self.driver().plan())
 
     def end_orphans(self) -> None:
-        """Abort what killed tasks of `task-transactions` have left open; when none runs.
+        """Abort the open transactions of killed tasks (`task-transactions`), once no task runs.
 
-        Until the broker's timeout it would hold up read_committed consumers.
+        Until the brokers' timeout they would hold up read_committed consumers.
         """
         if self.options.guarantee is not Guarantee.TASK_TRANSACTIONS:
             return
@@ -158,7 +152,7 @@ class SinkPlan:
 
     @property
     def marker_topic(self) -> str:
-        """The topic that decisions are kept for."""
+        """The topic under which decisions are stored."""
         return self.options.own.get("marker.topic") or self.options.topic or ""
 
     @property
@@ -190,7 +184,7 @@ class _Orphans(TransactionAdmin):
     """The transactions of tasks that were killed."""
 
     async def end(self, prefix: str) -> None:
-        """Abort what is open under the ids of this prefix's tasks."""
+        """Abort the open transactions of this prefix's tasks."""
         for each in await self.open_transactions(f"{prefix}-"):
             if is_task_id(each.transactional_id, prefix):
                 await self._aborted(each)

@@ -44,16 +44,16 @@ def new_task_id(prefix: str) -> str:
 
 
 def is_task_id(name: str, prefix: str) -> bool:
-    """Return whether `new_task_id` has made it: other programs may use ids that begin so, too."""
+    """Return whether `new_task_id` made this id; others may have the same prefix."""
     return name.startswith(f"{prefix}-") and bool(_RANDOM.fullmatch(name[len(prefix) + 1 :]))
 
 
 class Kind(NamedTuple):
-    """The options by which producers, or connections, can replace each other.
+    """The key of a pool: objects of an equal kind can replace each other.
 
     Attributes:
-        options: what they are made with.
-        id_prefix: the common start of their transactional ids; empty if each attempt has its own.
+        options: the options that they are made with.
+        id_prefix: the prefix of their transactional ids; empty if each attempt has another id.
     """
 
     options: frozenset[tuple[str, str]]
@@ -70,19 +70,19 @@ class Pool(Generic[_T]):
         self._idle: list[tuple[Hashable, _T]] = []
 
     def close(self) -> None:
-        """Close all idle ones."""
+        """Close all idle objects."""
         with self._lock:
             idle, self._idle = self._idle, []
         for _, each in idle:
             self._close(each)
 
     def after_fork_in_child(self) -> None:
-        """Drop the parent's: a thread that does not exist here may have held the lock."""
+        """Drop the parent's objects, and its lock, which a thread of the parent may hold."""
         self._lock = threading.Lock()
         self._idle = []
 
     def take(self, kind: Hashable) -> _T | None:
-        """Return one that works, which the caller now owns; None for none."""
+        """Remove an object of this kind that works, and return it; None if there is none."""
         with self._lock:
             for position in reversed(range(len(self._idle))):
                 if self._idle[position][0] == kind:
@@ -93,7 +93,7 @@ class Pool(Generic[_T]):
         return None
 
     def put(self, kind: Hashable, item: _T) -> None:
-        """Keep one for the next caller; close it if it has failed."""
+        """Keep an object for the next caller; close it if it has failed."""
         surplus = [item]
         if self._works(item):
             with self._lock:
@@ -104,16 +104,16 @@ class Pool(Generic[_T]):
             self._close(each)
 
     def _works(self, item: _T) -> bool:
-        """Return whether it may be handed out."""
+        """Return whether an object can be used again."""
         return True
 
     def _close(self, item: _T) -> None:
-        """Close it; it will not be used any more."""
+        """Close an object that will not be used again."""
         item.close()
 
 
 class ProducerPool(Pool[Producer]):
-    """Producers."""
+    """The idle producers of this process."""
 
     @contextmanager
     def producer(self, options: SourceOptions, id_prefix: str | None = None) -> Iterator[Producer]:
@@ -130,7 +130,7 @@ class ProducerPool(Pool[Producer]):
             self.put(kind, producer)
 
     def _works(self, item: Producer) -> bool:
-        """Read from this thread: asking its own thread costs a small task more than its rows."""
+        # Read from this thread: a call in the producer's thread costs more than a small task.
         try:
             item._usable()
         except KafkaError:
@@ -144,6 +144,5 @@ class ProducerPool(Pool[Producer]):
 
 
 POOL: Final = ProducerPool()
-"""This process's producers."""
 
 os.register_at_fork(after_in_child=POOL.after_fork_in_child)

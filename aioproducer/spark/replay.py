@@ -89,17 +89,16 @@ class Replay(Generic[_T]):
         return found
 
     def rewind(self) -> bool:
-        """Begin anew; False if not all items are kept."""
+        """Start again with the first item; return False if not all items are kept."""
         self._at = 0
         return self._kept is not None
 
 
 def written_without_refused(write: Callable[[Refused], _R], rewind: Callable[[], bool]) -> _R:
-    """Return what `write` returns, which is called again after rows were refused.
+    """Call `write`, and call it again without the rows that brokers refused; return its result.
 
-    Args:
-        write: Writes all rows but these in a new transaction.
-        rewind: Makes the rows readable again; False if that is impossible.
+    Each call of `write` is a new transaction. `rewind` makes the rows readable again, or returns
+    False if that is impossible.
     """
     refused: dict[int, Refusal] = {}
     for _ in range(_MOST_PASSES):
@@ -124,7 +123,7 @@ def written_without_refused(write: Callable[[Refused], _R], rewind: Callable[[],
 
 
 def _has_news(found: Refused, known: Refused) -> bool:
-    """Return whether another pass would leave out more than the ones before."""
+    """Return whether another pass would leave out more rows or values than the last one."""
     return any(
         row not in known or (known[row].keeps_value and not each.keeps_value)
         for row, each in found.items()

@@ -52,7 +52,7 @@ class RowError(KafkaError):
 
 
 class Row(NamedTuple):
-    """One row as the record it should have become; `topic` and `partition` as its columns say."""
+    """One row as the record to be sent; `topic` and `partition` are those of its columns."""
 
     topic: str | None
     partition: int | None
@@ -79,7 +79,7 @@ class RefusedRow(NamedTuple):
 
 
 def read_row(batch: pa.RecordBatch, number: int, columns: ArrowColumns) -> Row | None:
-    """Return a row of a batch, without headers if these are no headers; None if there is none."""
+    """Return a row of a batch, without invalid headers; None if the batch has no such row."""
     single = batch.slice(number, 1)
     try:
         return _first_row(single, columns)
@@ -122,7 +122,7 @@ class RowWindow:
         self._kept[-1] = self._kept[-1]._replace(mark=mark)
 
     def drop(self, is_complete: Callable[[int], bool]) -> None:
-        """Let go the oldest batches, as long as this holds for their marks."""
+        """Drop the oldest batches whose marks are complete."""
         while self._kept and (mark := self._kept[0].mark) is not None and is_complete(mark):
             self._drop_oldest()
 

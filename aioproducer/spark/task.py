@@ -55,7 +55,7 @@ _tasks = 0
 def write_task(
     plan: SinkPlan, place: TaskPlace, epoch: Epoch, batches: Iterator[pa.RecordBatch]
 ) -> TaskReport:
-    """Send the rows; return when all are acknowledged, and ended as the guarantee wants it."""
+    """Send the rows of a task as its guarantee requires; return when all are acknowledged."""
     spare_collector()
     with option_errors(plan.options.kafka):
         return replace(_written(plan, place, epoch, batches), query=epoch.owner)
@@ -72,7 +72,7 @@ def _written(
     ):
         if plan.prefix is None:
             return _send_rows(producer, plan, place, prefetched)
-        items = _again(plan, prefetched)
+        items = _replayable(plan, prefetched)
         begun = 0
 
         def write(refused: Refused) -> TaskReport:
@@ -91,7 +91,7 @@ def send_rows(
     batches: Iterator[pa.RecordBatch],
     refused: Refused,
 ) -> TaskReport:
-    """Send all rows but the refused ones by a producer of the caller's, in its transaction."""
+    """Send all rows but the refused ones, in the open transaction of a producer."""
     with PrefetchIterator(_encoded(plan, place, batches)) as prefetched:
         return _send_rows(producer, plan, place, prefetched, refused)
 
@@ -104,10 +104,10 @@ def _encoded(
     return encode_batches(batches, plan.encoded, plan.options, place.partition, plan.columns)
 
 
-def _again(
+def _replayable(
     plan: SinkPlan, items: PrefetchIterator[pa.RecordBatch | RefusedRow]
 ) -> Replay[pa.RecordBatch | RefusedRow]:
-    """Return the items of a transaction; they are kept if it may do without some rows."""
+    """Return the items of a task; they are kept if its transaction can be repeated without rows."""
     limit = KEPT_BYTES if plan.options.keeps_refused else -1
     return Replay(items, _size_of, limit)
 
@@ -123,7 +123,7 @@ def _prepare_task(
     epoch: Epoch,
     batches: Iterator[pa.RecordBatch],
 ) -> TaskReport:
-    """Leave the transaction open: the driver ends those of all tasks together."""
+    """Send the rows in a transaction that stays open: the driver ends those of all tasks."""
 
     def new_attempt() -> TaskAttempt:
         return TaskAttempt(
@@ -143,7 +143,7 @@ def _prepare_task(
 
     # Spark makes the first rows while the transaction begins.
     with PrefetchIterator(_encoded(plan, place, batches)) as prefetched:
-        items = _again(plan, prefetched)
+        items = _replayable(plan, prefetched)
         begun = 0
 
         def write(refused: Refused) -> TaskReport:
@@ -222,7 +222,7 @@ def _send_rows(
 
 
 def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> QueryReport:
-    """Publish what the tasks have prepared, where that is asked for; log one line."""
+    """Commit the transactions of the tasks (`exactly-once`); log and return the counts."""
     known = [each for each in reports if each is not None]
     for each in known:
         warn_once(_LOG, each.missing_core)
@@ -243,7 +243,7 @@ def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> 
 
 
 def abort(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> QueryReport:
-    """Give up what the tasks have prepared; what was written at least once stays.
+    """Abort the transactions of the tasks; rows without transactions remain written.
 
     A commit may fail after it has decided, as when its process is killed: then all is written.
     """
@@ -262,7 +262,7 @@ def abort(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> Q
 
 
 def _end_orphans(plan: SinkPlan) -> None:
-    """Abort what killed tasks have left open; a failure does not change the result of the job."""
+    """Abort the transactions of killed tasks; a failure does not change the result of the job."""
     try:
         plan.end_orphans()
     except KafkaError as error:
@@ -289,13 +289,12 @@ def _shown(dead_letters: Counter[str]) -> str:
 
 
 def spare_collector() -> None:
-    """Take objects that last as long as the process out of the garbage collector's sight, once.
+    """Exclude imported modules from garbage collection (`gc.freeze`), once per worker.
 
-    To be called at the beginning of each request to one of Spark's Python workers, be it a task, a
-    plan or a commit. A worker that Spark uses again collects all generations after each request
-    (`pyspark/daemon.py`): with the modules of PySpark, pandas, Arrow and ours in view that costs
-    more than a small task. All of them are there by the second request: some are imported when the
-    first returns its message.
+    Called at the beginning of each request to a Python worker of Spark: a task, a plan or a commit.
+    A worker that is reused collects all generations after each request (`pyspark/daemon.py`), which
+    costs more than a small task. The second request is the first for which all modules are
+    imported: some are imported when the first one returns its message.
     """
     global _tasks
     _tasks += 1

@@ -13,12 +13,7 @@ if TYPE_CHECKING:
 
 
 async def wait_for_topic(producer: Producer, topic: str, within_s: float) -> None:
-    """Return once the topic exists; in the loop of the producer.
-
-    Raises:
-        UnknownTopicOrPartitionError: It does not exist, and did not within `within_s`.
-        KafkaError: Its existence could not be determined.
-    """
+    """Return once the topic exists; called in the loop of the producer."""
     engine = producer._usable()
     began = asyncio.get_running_loop().time()
     latest = producer._block_deadline(engine)
@@ -34,7 +29,7 @@ async def wait_for_topic(producer: Producer, topic: str, within_s: float) -> Non
 async def wait_for_partition(
     producer: Producer, topic: str, partition: int, within_s: float
 ) -> None:
-    """Return once the topic has that partition; in the loop of the producer."""
+    """Return once the topic has that partition; called in the loop of the producer."""
     engine = producer._usable()
     latest = producer._block_deadline(engine)
     deadline = min(asyncio.get_running_loop().time() + within_s, latest)

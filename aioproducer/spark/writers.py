@@ -51,7 +51,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._reports = reports
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Send the rows of one task."""
+        """Send the rows of one task; called on an executor."""
         return TaskMessage(write_task(self._plan, _this_task(), self._plan.epoch, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -74,7 +74,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._reports = reports
 
     def __getstate__(self) -> dict[str, Any]:
-        """Spark pickles a writer twice, in the function of the tasks and by itself."""
+        """Begin the epoch when Spark pickles the writer for the first of two times."""
         if not self._is_begun:
             self._plan, self._is_begun = self._plan.begun(), True
         return {**self.__dict__, "_reports": None}
@@ -112,7 +112,7 @@ def _reports_of(messages: list[WriterCommitMessage | None]) -> list[TaskReport |
 
 
 def _this_task() -> TaskPlace:
-    """Return the task this runs in."""
+    """Return the number of the running task."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

@@ -80,7 +80,7 @@ class EncodedPart:
 def encoded_parts(
     fields: Sequence[tuple[str, str]], options: SourceOptions
 ) -> tuple[list[tuple[str, str]], tuple[EncodedPart, ...]]:
-    """Return the columns as they are after encoding, and what is encoded.
+    """Return the columns after encoding, and the parts to encode.
 
     Without a column `value` all columns that are no part of a record make up the value.
     """
@@ -222,7 +222,7 @@ def _encoded(
 
 
 def _column(batch: pa.RecordBatch, part: EncodedPart) -> pa.Array:
-    """Return what is encoded as one column."""
+    """Return the columns of a part as one column."""
     # To fastavro a time without zone is in the zone of its process.
     zone = UTC if part.format == "avro" else None
     if part.columns:
@@ -282,11 +282,7 @@ def _rows(column: pa.Array) -> list[Any]:
 
 
 class _Encoder:
-    """A serializer and its registry client, in their own loop.
-
-    Attributes:
-        kind: The encoders that can replace each other have an equal one; it may hold a secret.
-    """
+    """A serializer and its registry client in a loop thread; pooled by `kind`."""
 
     def __init__(
         self,
@@ -363,10 +359,9 @@ class _Encoder:
         *,
         tolerant: bool = False,
     ) -> tuple[list[bytes | None], dict[int, KafkaError]]:
-        """Encode rows; `place` is the Spark partition and the number of the first row.
+        """Return the contents, and the errors of rows that do not fit; raise unless `tolerant`.
 
-        Returns:
-            The contents, and which rows do not fit; these raise unless `tolerant`.
+        `place` is the Spark partition and the number of the first row, for errors.
         """
         return self._thread.call(self._encode(rows, topics, place, tolerant))
 
@@ -415,21 +410,17 @@ class _Encoder:
 
 
 class EncoderPool(Pool[_Encoder]):
-    """Encoders; a process may write many tables, one after the other."""
+    """Idle encoders; a process may write many tables, one after the other."""
 
     most_idle = 16
 
 
 ENCODERS: Final = EncoderPool()
-"""This process's."""
 
 
 @hides_arguments
 def _encoder(part: EncodedPart, options: SourceOptions, kind: pa.DataType) -> _Encoder:
-    """Return an encoder for a part and a registry, and for columns of Protobuf; to be given back.
-
-    One that is left from before has the schema.
-    """
+    """Return an idle encoder of this kind, which has the schema already, or a new one."""
     registry = options.registry()
     columns = kind if part.format == "protobuf" else None
     key = (part, columns, *sorted(registry.items()))

@@ -30,14 +30,8 @@ _MOST_PATHS: Final = 50
 class RowProtobufSerializer(RegistrySerializer):
     """Rows as messages of a schema; None stays null.
 
-    Args:
-        registry: The schema's registry.
-        columns: The type of the rows.
-        column: The column that is a row; None where all columns are.
-        schema: A `FileDescriptorSet` in base64; None for the subject's newest schema.
-        message: The full name of the message; None for the schema's first one.
-        subject: Names the subject.
-        auto_register: Whether `schema` is registered.
+    A row is the struct `column`, or all columns if that is None. `schema` is a `FileDescriptorSet`
+    in base64, None for the subject's newest; `message` is a full name, None for the first message.
     """
 
     _format = "serialized"
@@ -101,7 +95,7 @@ class RowProtobufSerializer(RegistrySerializer):
     def _prepared(
         self, text: str, references: Sequence[tuple[str, str]]
     ) -> tuple[type[Message], bytes, Callable[[Mapping[str, Any]], Message]]:
-        """Return the type of a registered schema, its place in there, and what makes messages."""
+        """Return the type of the message, its index path in the schema, and its encoder."""
         if self._given is not None:
             message = self._own_type
         else:

@@ -70,13 +70,7 @@ class FieldError(Exception):
 
 
 class RowWriter:
-    """Makes messages of one type from rows with columns of one type.
-
-    Args:
-        message: The class of the messages.
-        columns: The types of the columns.
-        path: Names the struct in errors; empty for the columns themselves.
-    """
+    """Makes messages of one type from rows; `path` names a struct column in errors."""
 
     def __init__(self, message: type[Message], columns: pa.StructType, path: str = "") -> None:
         self._message = message
@@ -169,7 +163,7 @@ def spark_name(kind: pa.DataType) -> str:
 
 
 def _converter(field: FieldDescriptor, kind: pa.DataType, path: str) -> Convert:
-    """Return what turns a column's values into a field's."""
+    """Return the function that converts a column's values to a field's."""
     import pyarrow as pa
 
     if pa.types.is_null(kind):
@@ -190,7 +184,7 @@ def _converter(field: FieldDescriptor, kind: pa.DataType, path: str) -> Convert:
 
 
 def _single(field: FieldDescriptor, kind: pa.DataType, path: str, refused: ConfigError) -> Convert:
-    """Return what turns one value, or one of an array or map, into a field's; else raise."""
+    """Return the converter of one value, or of one item of an array or map; else raise."""
     if field.message_type is not None:
         found = _message(field.message_type, kind, path)
     elif field.enum_type is not None:

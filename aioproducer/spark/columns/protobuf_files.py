@@ -103,13 +103,10 @@ def _decoded(text: str) -> bytes:
 def message_in(
     file: FileDescriptorProto, imports: Mapping[str, FileDescriptorProto], name: str | None
 ) -> type[Message]:
-    """Return the class of a message in a file.
+    """Return the class of a message in a file; of the first one if `name` is None.
 
-    Args:
-        file: Has the message; `files_in` or `file_of` has checked it and the others.
-        imports: Other files, by the names that imports have. Google's own and Confluent's decimal
-            are not taken from here.
-        name: The message's full name; None for the first one.
+    `imports` has other files by the names of imports. All files have passed `files_in` or
+    `file_of`. Google's own files and Confluent's decimal are built in, whatever `imports` has.
     """
     try:
         return _message_in(file, imports, name)

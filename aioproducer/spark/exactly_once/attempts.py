@@ -23,7 +23,7 @@ from aioproducer.types import PreparedTransaction
 
 
 class Settled(NamedTuple):
-    """The transactions that a call found without an outcome, left by tasks or an earlier call.
+    """The transactions that a call found open, left by tasks or by an earlier call.
 
     Attributes:
         recommitted: decided ones, whose commits were not known to be acknowledged.
@@ -72,7 +72,7 @@ class Plan:
         return self.decided_by is not None and self.decided_by != owner
 
     def attempt_id(self, epoch: int, owner: str, numbers: AttemptNumbers | None = None) -> str:
-        """Return a transactional id for an attempt of this process, or for these `numbers`."""
+        """Return the transactional id of a new attempt of this process."""
         decided = self.decided if self.decided_by == owner else None
         worker, number = (numbers or _numbers).next(self.prefix, owner, epoch, decided)
         return TransactionNames(self.prefix).attempt(worker, epoch, number)
@@ -112,10 +112,9 @@ class _Latest(NamedTuple):
 
 
 class AttemptNumbers:
-    """The numbers of a process's attempts, per prefix and parity; a forked child has its own.
+    """Numbers the attempts of this process, per prefix and parity; a fork begins anew.
 
-    Args:
-        make_name: makes the process's name, 16 hexadecimal digits; a random one when left out.
+    `make_name` makes the process's name of 16 hexadecimal digits, a random one by default.
     """
 
     def __init__(self, make_name: Callable[[], str] | None = None) -> None:
@@ -126,16 +125,10 @@ class AttemptNumbers:
         self._latest: dict[tuple[str, int], _Latest] = {}
 
     def next(self, prefix: str, owner: str, epoch: int, decided: int | None) -> tuple[str, int]:
-        """Return the process's name, and a number that no attempt without a settled end has.
+        """Return the process's name and the number of a new attempt.
 
-        Args:
-            prefix: names the query or job.
-            owner: its id.
-            epoch: the epoch of the attempt.
-            decided: the last epoch of this owner that was decided before.
-
-        Raises:
-            IllegalStateError: attempts at a later epoch use these ids by now.
+        No other attempt whose transaction may be open has that number. `decided` is the last epoch
+        of this owner that was decided before.
         """
         with self._lock:
             if self._process != os.getpid() or len(self._latest) >= _MOST_KEPT:

@@ -30,7 +30,7 @@ _JOIN_S: Final = 5.0
 
 
 class Caller:
-    """Return a client in its own thread; both run from now on."""
+    """A client for coordinators in a loop thread; both run until `close`."""
 
     def __init__(self, config: ProducerConfig) -> None:
         async def opened() -> CoordinatorClient:
@@ -41,18 +41,18 @@ class Caller:
         self._client: CoordinatorClient = self._thread.call(opened())
 
     def call(self, work: Callable[[CoordinatorClient], Coroutine[Any, Any, _T]]) -> _T:
-        """Run it in the thread, and wait for its end."""
+        """Run a coroutine with the client in the thread; return its result."""
         return self._thread.call(work(self._client))
 
     def close(self) -> None:
-        """End both."""
+        """Close the client and end the thread."""
         with suppress(KafkaError):  # the thread has ended
             self._thread.call(self._client.close())
         self._thread.stop(_JOIN_S)
 
 
 class CallerPool(Pool[Caller]):
-    """Close those that no call uses."""
+    """The idle callers of this process."""
 
     def call(
         self,
@@ -75,7 +75,6 @@ class CallerPool(Pool[Caller]):
 
 
 CALLERS: Final = CallerPool()
-"""This process's."""
 
 os.register_at_fork(after_in_child=CALLERS.after_fork_in_child)
 atexit.register(CALLERS.close)

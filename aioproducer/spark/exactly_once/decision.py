@@ -51,12 +51,12 @@ class TransactionNames:
 
     @property
     def driver(self) -> str:
-        """The id that decides."""
+        """The transactional id of the driver, which writes decisions."""
         return f"{self.prefix}-driver"
 
     @property
     def workers(self) -> str:
-        """The common start of the ids of all attempts."""
+        """The prefix of the ids of all attempts."""
         return f"{self.prefix}-w"
 
     def attempt(self, worker: str, epoch: int, number: int) -> str:
@@ -82,7 +82,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """That an epoch is to be visible, all of it.
+    """The decision that all transactions of an epoch are committed.
 
     Attributes:
         epoch: a micro-batch's id; 0 for a batch job.

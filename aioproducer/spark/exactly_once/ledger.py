@@ -59,19 +59,15 @@ _log = log.get("spark")
 _FEATURE = "transaction.version"
 _IDLE = "Empty"
 _RETRY_S = 0.2
-_SHUT_OUT = (InvalidProducerEpochError, InvalidProducerIdMappingError, ProducerFencedError)
+FENCED = (InvalidProducerEpochError, InvalidProducerIdMappingError, ProducerFencedError)
+"""Errors of a driver after another one has taken over."""
 
 
 class Ledger(TransactionAdmin):
-    """The decisions of one prefix; an admin with the calls of a driver.
+    """The decisions of one prefix, and the requests of the driver that makes them.
 
-    Args:
-        config: connection, time limits, `transaction_timeout_ms`.
-        prefix: names the query or job; see `TransactionNames`.
-        marker_topic: an existing topic, of which only the name and the partition count matter.
-        client: shared connections, which stay open; the ledger makes its own without.
-        used_once: the prefix has not been planned with before, and will not be again.
-        topic_timeout_s: how long a missing marker topic is waited for; None for `max_block_ms`.
+    A shared `client` stays open; without it the ledger makes its own. See `writes.ExactlyOnce` for
+    the other arguments.
     """
 
     def __init__(
@@ -109,7 +105,7 @@ class Ledger(TransactionAdmin):
         await self._asks().find_coordinators(CoordinatorKind.GROUP, groups)
 
     async def take_over(self) -> PreparedTransaction:
-        """Shut out every other driver; return what this one's decision will be ended by."""
+        """Fence every other driver; return the identity of this one, which ends its decision."""
         asks = self._asks()
         timeout_ms = self._config.transaction_timeout_ms
         identity = await asks.ask(coordinator_queries.take_over(self.names.driver, timeout_ms))
@@ -117,17 +113,13 @@ class Ledger(TransactionAdmin):
         return PreparedTransaction(self.names.driver, *identity, transaction_version=version)
 
     async def give_up(self, driver: PreparedTransaction) -> PreparedTransaction | None:
-        """Fence this identity, so that it decides nothing any more.
-
-        Returns:
-            The identity that could decide now; None if another driver had taken over before.
-        """
+        """Fence this identity; return the new one, or None if another driver has taken over."""
         identity = ProducerIdentity(driver.producer_id, driver.epoch)
         timeout_ms = self._config.transaction_timeout_ms
         try:
             query = coordinator_queries.take_over(self.names.driver, timeout_ms, identity)
             renewed = await self._asks().ask(query)
-        except _SHUT_OUT:
+        except FENCED:
             return None
         return replace(driver, producer_id=renewed.producer_id, epoch=renewed.epoch)
 
@@ -147,7 +139,7 @@ class Ledger(TransactionAdmin):
     async def open_attempts(
         self, beside: Iterable[Part] = (), *, idle: bool = False
     ) -> list[TransactionDescription]:
-        """Return the open transactions of this prefix's tasks, beside some that are known.
+        """Return the open transactions of this prefix's tasks, without those of the parts `beside`.
 
         With `idle` also attempts that have their identity and have written nothing yet.
         """
@@ -160,7 +152,7 @@ class Ledger(TransactionAdmin):
         return [each for each in described.values() if each.state in states]
 
     async def not_prepared(self, parts: Iterable[Part]) -> list[Part]:
-        """Return the transactions that have ended."""
+        """Return the parts whose transactions have ended."""
         asked = [part for part in parts if not part.transaction.empty]
         names = [part.transaction.transactional_id for part in asked]
         # A connection answers one request after the other: the next coordinator is found meanwhile.
@@ -174,7 +166,7 @@ class Ledger(TransactionAdmin):
         return [part for part in asked if outcome(part.transaction) is not PreparedOutcome.OPEN]
 
     async def abort_orphan(self, found: TransactionDescription) -> None:
-        """Abort one, if it is open still; else the next plan does, or the broker's timeout."""
+        """Abort a transaction if it is still open; a failure is left to the next plan."""
         try:
             if await self._aborted(found):
                 _log.info("shut out %s, which no driver can decide", found.transactional_id)
@@ -206,11 +198,7 @@ class Ledger(TransactionAdmin):
 
         Its transaction begins no sooner than it can be ended: a fenced driver that gives up
         aborts what is open under the id, since coordinators compare epochs only otherwise.
-
-        Raises:
-            SupersededError: another driver has taken over, or an earlier call has decided.
-            DecisionRecordError: there is no room for it.
-            DecisionUnknownError: no broker has confirmed or denied it.
+        Raises `SupersededError` also if an earlier call has decided.
         """
         replaced = await self._places() if replaces_another else ()
         await self._propose(driver, decision, replaced)
@@ -249,14 +237,14 @@ class Ledger(TransactionAdmin):
             if driver.transaction_version < 2:
                 await asks.ask(coordinator_queries.add_group(driver, group))
             await asks.ask(coordinator_queries.commit_in_transaction(driver, group, offsets))
-        except _SHUT_OUT as error:
+        except FENCED as error:
             raise superseded(decision.epoch) from error
 
     async def _end(self, driver: PreparedTransaction, epoch: int) -> None:
         try:
             await self.finish(driver, commit=True)
         except (
-            *_SHUT_OUT,
+            *FENCED,
             PreparedTransactionEndedError,
             PreparedTransactionUnknownError,
         ) as error:

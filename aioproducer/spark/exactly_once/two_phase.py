@@ -65,7 +65,7 @@ class CommitReport:
 
 
 class TwoPhaseCommit:
-    """The driver of one query or job; its only state is what brokers keep."""
+    """The driver of one query or job; its state is kept by the brokers."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class TwoPhaseCommit:
 
     @property
     def settled(self) -> Settled:
-        """The transactions that this object's calls found without an outcome."""
+        """The open transactions that this object's calls found and ended."""
         return Settled(self._recommitted, self._aborted)
 
     async def last_decision(self) -> Decision | None:
@@ -90,10 +90,9 @@ class TwoPhaseCommit:
         return await self._ledger.last_decision()
 
     async def plan(self) -> Plan:
-        """Get ready for an epoch; no task of it may run yet, and none of an earlier one counts.
+        """Prepare an epoch, before any of its tasks; tasks of earlier epochs are fenced.
 
-        Raises:
-            EpochLostError: see there; everything else is finished all the same.
+        The last decision is finished first, as far as it can be if that raises `EpochLostError`.
         """
         ledger = self._ledger
         if ledger.used_once:
@@ -116,14 +115,7 @@ class TwoPhaseCommit:
         return Plan(ledger.names.prefix, driver, last.epoch, last.owner, self.settled)
 
     async def commit(self, epoch: int, results: Iterable[TaskResult | None]) -> CommitReport:
-        """Make an epoch visible, all of it; also if an earlier call has done so.
-
-        Raises:
-            EpochNotPreparedError: it is not visible and not decided.
-            SupersededError: another driver has taken over, and the epoch is that one's.
-            DecisionUnknownError: it may be decided.
-            EpochLostError: it is decided, and not all of it can be made visible.
-        """
+        """Make all of an epoch visible; a repeated call finishes an earlier one."""
         known = [each for each in results if each is not None]
         if not known:
             return CommitReport(epoch)
@@ -159,16 +151,10 @@ class TwoPhaseCommit:
     async def abort(
         self, epoch: int, results: Iterable[TaskResult | None], plan: Plan | None = None
     ) -> bool:
-        """Give an epoch up; return whether it is decided: then all of it is visible instead.
+        """Give up an epoch; if it is decided, finish it instead and return True.
 
-        Args:
-            epoch: the epoch.
-            results: what is known of its tasks; None for one that may be running still, or may
-                even begin later.
-            plan: the one it was planned with, if that is known and no task has a result.
-
-        Raises:
-            EpochLostError: it is decided, and not all of it can be made visible.
+        A result is None for a task that may still run, or begin later. `plan` is that of the epoch,
+        if it is known; it is needed where no task has a result.
         """
         given = [each for each in results if each is not None]
         known = [each for each in given if not each.skipped]
@@ -186,7 +172,7 @@ class TwoPhaseCommit:
         self._aborted += len(unwanted)
         ours = [each for each in renewed if each is not None]
         if len(ours) == len(renewed):
-            # An attempt that has its identity by now is found here, and shut out before it can
+            # An attempt that has its identity by now is found here, and fenced before it can
             # write. One that gets it later sees that its driver has given up (`ledger.is_over`).
             found = await self._ledger.open_attempts(idle=True)
             # No driver has taken over until here, so what was found is this driver's.
@@ -197,7 +183,7 @@ class TwoPhaseCommit:
     # -- steps -----------------------------------------------------------------------------------
 
     async def _decide(self, result: TaskResult, decision: Decision) -> bool:
-        """Decide; False if an earlier call has, which may have cost the driver its identity."""
+        """Write the decision; return False if an earlier call has, which may fence the driver."""
         try:
             await self._ledger.decide(
                 result.driver, decision, replaces_another=result.replaces_another
@@ -211,7 +197,7 @@ class TwoPhaseCommit:
     async def _check_decided(
         self, driver: PreparedTransaction, decision: Decision, gone: Iterable[Part]
     ) -> None:
-        """Make sure that transactions are gone because an earlier call has committed them."""
+        """Raise unless these transactions ended because an earlier call committed them."""
         # If it is not decided, it cannot be any more; a decision that is under way ends here.
         renewed = await self._ledger.give_up(driver)
         last = await self._ledger.last_decision()
@@ -231,12 +217,12 @@ class TwoPhaseCommit:
     async def _abort_orphans(
         self, found: Iterable[TransactionDescription], decision: Decision | None
     ) -> None:
-        """Abort what was found open, before others could take over, and is not decided."""
+        """Abort transactions that were open before others could take over, unless decided."""
         parts = decision.parts if decision is not None else ()
         decided = {part.transaction.transactional_id for part in parts}
         orphans = [each for each in found if each.transactional_id not in decided]
         await _each(self._ledger.abort_orphan, orphans)
-        # Others have their identity and no transaction yet: `abort` shuts these out too.
+        # Others have their identity and no transaction yet: `abort` fences these too.
         self._aborted += sum(each.state == "Ongoing" for each in orphans)
 
     async def _last(self) -> Decision | None:
@@ -248,7 +234,7 @@ class TwoPhaseCommit:
         return last
 
     async def _finish(self, decision: Decision) -> None:
-        """Commit all parts of a decided epoch, also where others are lost."""
+        """Commit all parts of a decided epoch, even if some are lost."""
         found = await _each(self._is_committed, decision.parts)
         lost = _without(decision.parts, found)
         if lost:
@@ -282,7 +268,7 @@ class TwoPhaseCommit:
 
 
 def _common(epoch: int, results: Sequence[TaskResult]) -> TaskResult:
-    """Return the first of results that belong together."""
+    """Return the first result; raise unless all are of one attempt at the epoch."""
     first = results[0]
     kinds = {(each.driver, each.epoch, each.owner, each.skipped) for each in results}
     if len(kinds) > 1 or first.epoch != epoch:

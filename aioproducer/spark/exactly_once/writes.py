@@ -95,7 +95,7 @@ class ExactlyOnce:
     def abort(
         self, epoch: int, results: Iterable[TaskResult | None], plan: Plan | None = None
     ) -> tuple[bool, Settled]:
-        """See `TwoPhaseCommit.abort`; return what it returns, and what it has settled."""
+        """See `TwoPhaseCommit.abort`; return what it returns, and the transactions it has ended."""
 
         async def aborting(two_phase: TwoPhaseCommit) -> tuple[bool, Settled]:
             return await two_phase.abort(epoch, results, plan), two_phase.settled
@@ -124,21 +124,9 @@ class ExactlyOnce:
 class TaskAttempt:
     """One task's attempt at an epoch, in a `with` block.
 
-    Left without `prepare()` it aborts, or leaves that to the next plan.
-
-    Args:
-        plan: the driver's.
-        epoch: which one.
-        config: gives a new producer's options, where one is needed; no `transactional_id`.
-        partition: the Spark partition.
-        owner: the id of the query or job.
-        kind: what producers are kept by between attempts; None to make one and close it.
-
-    Raises:
-        CheckpointBehindError: see there.
-
-    Raises when it is entered:
-        EpochOverError: its driver does not wait for it any more.
+    Entering it raises `EpochOverError` if its driver does not wait for it any more. Leaving it
+    without `prepare()` aborts it, or leaves that to the next plan. `config` returns the options of
+    a new producer; `kind` is the key under which `POOL` keeps it, None to close it at the end.
     """
 
     def __init__(
@@ -170,11 +158,11 @@ class TaskAttempt:
         return self._producer
 
     def skip(self) -> TaskResult:
-        """Return the result where `is_decided`."""
+        """Return the result of an attempt that `is_decided`."""
         return TaskResult(self._plan.driver, self._epoch, self._owner, skipped=True)
 
     def prepare(self, *, rows: int) -> TaskResult:
-        """Wait for every record; what it returns is for the driver's `commit`."""
+        """Prepare the transaction; return the result for the driver's `commit`."""
         transaction = self.producer.prepare_transaction()
         self._is_prepared = True
         part = None if transaction.empty else Part(self._partition, rows, transaction)
@@ -216,7 +204,7 @@ class TaskAttempt:
             )
 
     def _begun(self) -> Producer:
-        """Return a producer of this attempt's name, with existing connections if there are any."""
+        """Return a producer in an open transaction of this attempt, from the pool if possible."""
         kept = None if self._kind is None else POOL.take(self._kind)
         if kept is not None:
 

@@ -160,7 +160,7 @@ class SparkLoad:
             else:
                 every = records.persist(StorageLevel.DISK_ONLY)
                 try:
-                    rejected = _bury(every, dead_letter)
+                    rejected = _write_rejected(every, dead_letter)
                     good = every.where(f"{REJECTION} IS NULL").drop(REJECTION)
                     sent, size = self._write_once(good, step)
                 finally:
@@ -180,7 +180,7 @@ class SparkLoad:
             self._state.write(self._options.load.state)
 
     def _write_once(self, records: DataFrame, step: Step) -> tuple[int, int]:
-        """Write a step, unless an earlier run has; how many records and bytes are new."""
+        """Write a step unless an earlier run has; return how many records and bytes are new."""
         if self._options.load_id is None:
             return self._write(records, {})
         job = f"{self._options.load_id}/{step.digest()}"
@@ -194,7 +194,7 @@ class SparkLoad:
         return 0, 0
 
     def _write(self, records: DataFrame, options: Mapping[str, str]) -> tuple[int, int]:
-        """Write records; how many they are, and how many bytes of keys and values."""
+        """Write records; return their number, and the bytes of keys and values."""
         self._check_not_stopped()
         from pyspark.sql import Observation
         from pyspark.sql.functions import expr
@@ -221,7 +221,7 @@ class SparkLoad:
 
     @contextmanager
     def _reporting(self, step: Step) -> Iterator[None]:
-        """Report now and then how much of a step's tasks is done."""
+        """Report the progress of a step's tasks periodically, within the block."""
         over = threading.Event()
 
         def report_until_over() -> None:
@@ -249,8 +249,8 @@ class SparkLoad:
             )
 
 
-def _bury(records: DataFrame, dead_letter: DeadLetterFile) -> int:
-    """Write the rejected rows; how many there are. Which row of its file one is, is not known."""
+def _write_rejected(records: DataFrame, dead_letter: DeadLetterFile) -> int:
+    """Write the rejected rows; return their number. Their row numbers are not known."""
     count = 0
     rejections = records.where(f"{REJECTION} IS NOT NULL").select(f"{REJECTION}.*")
     for file, reason, raw in rejections.toLocalIterator():

@@ -95,7 +95,7 @@ def _decoded(content: dict[str, Any]) -> SparkLoadState:
 
 
 async def written(config: ProducerConfig, job: str, topic: str) -> Written:
-    """Return the state of a step that is a job of this id."""
+    """Return whether a step was written: the state of the job with this id."""
     async with Ledger(config, prefix_for_job(job), topic) as ledger:
         last, is_completed = await ledger.last_decision_and_end()
         if last is None or last.owner != job:
@@ -104,7 +104,7 @@ async def written(config: ProducerConfig, job: str, topic: str) -> Written:
 
 
 class Written(Enum):
-    """The state of a step."""
+    """The state of a step in Kafka."""
 
     NO = "not decided"
     DECIDED = "decided, but perhaps not all of it is visible yet"
@@ -115,7 +115,7 @@ class KnownFiles(TransactionAdmin):
     """The files of an exactly-once load, as Kafka stores them."""
 
     async def check(self, load: str, state: SparkLoadState) -> None:
-        """Remember the files of a new load, and compares those of one that was begun."""
+        """Store the files of a new load; raise if those of a resumed one differ."""
         place = TopicPartition(state.topic, 0)
         wanted = OffsetAndMetadata(state.steps, f"{_MARK}:{state.files}")
         found = (await self.committed_offsets(load, [place])).get(place)

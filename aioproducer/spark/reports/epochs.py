@@ -115,13 +115,9 @@ def report_of(
 def transactions_of(
     tasks: Sequence[TaskReport], prepared: int, committed: int, settled: Settled = NOTHING_SETTLED
 ) -> TransactionCounts:
-    """Return the transactions of tasks.
+    """Count the transactions of tasks.
 
-    Args:
-        tasks: The reports.
-        prepared: How many were left open for the commit.
-        committed: How many were committed.
-        settled: What commit or abort has settled; what the plan has settled is in the reports.
+    `settled` are those that commit or abort has ended; those of the plan are in the reports.
     """
     planned = next((each.settled for each in tasks), NOTHING_SETTLED)
     opened = sum(each.transactions for each in tasks)
@@ -136,13 +132,13 @@ def transactions_of(
 
 
 def added(before: DurationCounts, after: DurationCounts) -> dict[int, int]:
-    """Return what was added to durations, by bucket; a task's message has no empty ones."""
+    """Return the durations that were added between two snapshots, by bucket; without empty ones."""
     counts = after.since(before).counts
     return {bucket: count for bucket, count in enumerate(counts) if count}
 
 
 def counts_of(*added: Mapping[int, int]) -> DurationCounts:
-    """Return the sum of what was added to durations."""
+    """Return the sum of durations by bucket."""
     counts = list(DurationCounts().counts)
     for each in added:
         for bucket, count in each.items():
