@@ -37,7 +37,7 @@ _DIGITS_OF_DATE: Final = 8
 
 
 def _time_or_number(text: str) -> datetime | int:
-    """Return a time, or what digits alone count; only `20240131` is a date.
+    """Convert a text to a time, or digits to a number; of digits only `20240131` is a date.
 
     `datetime.fromisoformat` takes 1712010112345 for 23:45 on 1 January 1712.
     """

@@ -46,12 +46,8 @@ _SHARE_OF_TIMEOUT = 0.25
 class LoadTransactions:
     """The transactions of one load, one after the other.
 
-    Args:
-        producer: initialized for transactions; its transactional id names the load.
-        topic: where the rows go.
-        source: what people call the input; a position of another one is refused.
-        rows: after how many rows a transaction ends.
-        seconds: after what time it ends, if it has any.
+    The transactional id names the load; a position of another `source` is refused. A transaction
+    ends after so many `rows` or `seconds`.
     """
 
     def __init__(
@@ -68,7 +64,7 @@ class LoadTransactions:
         timeout = producer.config.transaction_timeout_ms / 1000
         self._most_seconds = min(seconds, timeout * _SHARE_OF_TIMEOUT)
         self.committed: LoadState | None = None
-        """What the last commit of this run, or one before it, covers."""
+        """The state of the last commit, which may be one of an earlier run."""
         self._transaction: Transaction | None = None
         self._rows = 0
         self._since = 0.0
@@ -77,7 +73,7 @@ class LoadTransactions:
         """Whether another transaction can be begun."""
 
     async def read(self) -> LoadState | None:
-        """Return the progress that a load of this name has committed; None for not at all."""
+        """Return the state that an earlier run of this load has committed; None without one."""
         found = await self._position.read(self._producer)
         if found is None:
             return None
@@ -113,30 +109,25 @@ class LoadTransactions:
         return max(0.0, self._most_seconds - elapsed)
 
     async def extend(self, rows: int) -> None:
-        """Begin a transaction for so many rows, if none is open."""
+        """Count rows of the open transaction; begin one if there is none."""
         if self._transaction is None:
             await self._begin()
         self._rows += rows
 
     async def commit(self, state: LoadState) -> None:
-        """Commit what was sent, and `state` as the position after it; nothing may be under way.
-
-        Raises:
-            KafkaError: see `Producer.commit_transaction`; only `abort()` is left then. Whether the
-                transaction is committed, where that is unknown, is read by the next run.
-        """
+        """Commit all sent records with `state` as their position; call it after a flush."""
         if self._committing is None:
             self._committing = asyncio.create_task(self._commit(state))
         await self.wait_for_commit()
 
     async def wait_for_commit(self) -> None:
-        """Return when a commit that was begun has its outcome."""
+        """Wait for the outcome of a commit that was begun."""
         if self._committing is not None:
             await asyncio.shield(self._committing)
             self._committing = None
 
     async def abort(self, because: BaseException) -> BaseException:
-        """Give up what is open; return why, which another loader may explain better."""
+        """Abort the open transaction; return the error to raise: `because`, or its cause."""
         self._committing = None
         if self._transaction is None:
             return because
@@ -176,7 +167,7 @@ class LoadTransactions:
 
 
 def _text_of(content: Mapping[str, Any]) -> str:
-    """Return a position as JSON, which is short: brokers keep only so many characters."""
+    """Return a position as compact JSON: brokers limit the size of metadata."""
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
     # The name of a file may have bytes that are no text.
     return text if utf8_size(text) >= 0 else json.dumps(content, separators=(",", ":"))

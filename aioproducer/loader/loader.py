@@ -107,7 +107,7 @@ class Loader:
         return replace(self._window.state(), complete=whole, input_bytes=size)
 
     def stop(self) -> None:
-        """End the reading at once; `run()` then flushes what was accepted and return."""
+        """Stop reading at once; `run()` then flushes what was accepted and returns."""
         self._stopped = True
         if self._sending is not None:
             self._sending.cancel()
@@ -172,7 +172,7 @@ class Loader:
         return state
 
     def _check_unchanged(self, before: LoadState) -> None:
-        """Refuse another input than the one that was loaded: none of its rows would be."""
+        """Raise if a complete load was of another input: none of the new rows would be loaded."""
         paths = getattr(self._source, "paths", ())
         size, size_before = self._progress.input_total, before.input_bytes
         if before.position is not None and paths and Path(before.position.file) not in paths:
@@ -208,7 +208,7 @@ class Loader:
                 raise failure
 
     def _begin_again(self) -> bool:
-        """Go back to the last commit, where rows can be left out that were not known before."""
+        """Go back to the last commit, to leave out newly refused rows; False if that cannot be."""
         transactions, dead_letter = self._transactions, self._dead_letter
         if self._stopped or transactions is None or not transactions.is_usable:
             return False
@@ -223,7 +223,7 @@ class Loader:
         return True
 
     async def _attempt(self) -> BaseException | None:
-        """Send what follows the settled rows; return why it could not."""
+        """Send all rows after the settled ones; return the failure, None for none."""
         self._sending = asyncio.create_task(self._send_all())
         if self._stopped:
             self._sending.cancel()
@@ -245,7 +245,7 @@ class Loader:
     async def _end_transactions(
         self, transactions: LoadTransactions, failure: BaseException | None
     ) -> BaseException | None:
-        """Commit what is left, or aborts it; return why it could not."""
+        """Commit the last transaction, or abort it after a failure; return the failure."""
         if failure is None:
             try:
                 await transactions.wait_for_commit()
@@ -284,7 +284,7 @@ class Loader:
             await reader.close(interrupt=self._transactions is None)
 
     async def _next(self, reader: SourceReader) -> MappedBatch | None:
-        """Return the next batch; a transaction that is due meanwhile ends."""
+        """Return the next batch; commit a transaction that becomes due during the wait."""
         transactions = self._transactions
         if transactions is None:
             return await reader.next()
@@ -311,9 +311,9 @@ class Loader:
     async def _send_or_fail(
         self, batch: RowBatch, records: Sequence[MappedRecord | BadRow]
     ) -> None:
-        """Send a batch; where Kafka ends that, rows that were not accepted may count as failed.
+        """Send a batch; if Kafka refuses the rest, count the rows that were not accepted as failed.
 
-        They do for a topic that is missing, and where the input is not read again.
+        They are counted if the topic is missing or the input cannot be read again (`unsent_fail`).
         """
         read_before = self._progress.read
         try:
@@ -384,19 +384,19 @@ class Loader:
                 raise _RowRefusedError
 
     async def _make_room(self) -> None:
-        """Settle what can be; wait while too much is open; let the loop do other things."""
+        """Remove finished rows from the window, wait while it is full, and yield to the loop."""
         window = self._window
         window.pop_finished()
         room = self._options.max_outstanding - self._rows_per_turn
         while len(window) > room and window.failure is None:
-            await _known(window.head)
+            await _wait_for(window.head)
             window.pop_finished()
         if window.failure is not None:
             raise window.failure
         await asyncio.sleep(0)
 
     async def _flush(self) -> Exception | None:
-        """Wait until every accepted record has its outcome; return why it could not."""
+        """Wait until every accepted record has its outcome; return the failure of the flush."""
         failure: Exception | None = None
         try:
             await self._producer.flush()
@@ -404,7 +404,7 @@ class Loader:
             failure = error
         self._window.pop_finished()
         while self._window.head is not None:
-            await _known(self._window.head)
+            await _wait_for(self._window.head)
             self._window.pop_finished()
         return failure
 
@@ -461,8 +461,8 @@ class _RowRefusedError(Exception):
     """End the sending at a row that may not be left out; the window has row and reason."""
 
 
-async def _known(delivery: DeliveryLike | None) -> None:
-    """Return when a delivery is done, however it ended."""
+async def _wait_for(delivery: DeliveryLike | None) -> None:
+    """Wait until a delivery is done, whatever its outcome."""
     if delivery is None:
         return
     try:

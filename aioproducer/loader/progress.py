@@ -58,7 +58,7 @@ class Progress:
 
 @dataclass(slots=True)
 class BatchCounts:
-    """Counts of some rows, kept apart from `Progress` so that a row costs an addition only."""
+    """Mutable counts of a few rows, so that each row costs only an addition."""
 
     rejected: int = 0
     sent: int = 0

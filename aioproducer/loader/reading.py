@@ -39,7 +39,7 @@ class SourceReader:
         return batch
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Run something that may block in the reading thread, after the batch read ahead."""
+        """Run a blocking function in the reading thread, after the batch that is read ahead."""
         return await asyncio.wrap_future(self._thread.submit(work))
 
     def interrupt(self) -> None:

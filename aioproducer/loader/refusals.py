@@ -42,17 +42,17 @@ class Refusals:
         return found
 
     def touch(self, positions: Iterable[Position]) -> bool:
-        """Return whether one of these rows is left out, or one before since the last commit."""
+        """Return whether one of these rows, or of those since the last commit, is left out."""
         return bool(self._met) or any(position in self._rows for position in positions)
 
     def on_commit(self) -> None:
-        """Drop the rows that the source has given again: the commit covers them."""
+        """Drop the rows that the source has yielded again: the commit covers them."""
         for position in self._met:
             del self._rows[position]
         self._met.clear()
 
     def check_all_met(self) -> None:
-        """Raise unless the source has given all of these rows again; call it at its end."""
+        """Raise unless the source has yielded all of these rows again; called at its end."""
         missing = [position for position in self._rows if position not in self._met]
         if missing:
             raise SourceError(

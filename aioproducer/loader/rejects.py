@@ -32,12 +32,10 @@ _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
 class DeadLetterFile:
-    """Writes rejects to `path`.
+    """Writes rejected rows to `path`.
 
-    Args:
-        path: Where to. An existing dead-letter file is emptied first, but for what `keep_bytes`
-            says; any other file that has content is refused.
-        keep_bytes: The length of the part that an earlier, resumed run wrote for good.
+    An existing dead-letter file is cut to the first `keep_bytes`, those of a resumed run. Any other
+    file with content is refused.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, keep_bytes: int = 0) -> None:
@@ -65,7 +63,7 @@ class DeadLetterFile:
 
     @property
     def can_go_back(self) -> bool:
-        """Whether what was written can be taken back: a pipe's reader has it already."""
+        """Whether written rows can be removed again; not from a pipe."""
         return self._on_disk
 
     def go_back(self, size: int) -> None:
@@ -125,7 +123,7 @@ def text_fields(name: str, content: bytes | None) -> dict[str, str | None]:
 
 
 def _opened(path: Path) -> int:
-    """Return the descriptor of the file, which is made if there is none.
+    """Open the file, or create it; return its descriptor.
 
     Rows may be confidential: a new file is for its owner alone. Where all users may make files, as
     in `/tmp`, another user may have made this one, or a link of this name.

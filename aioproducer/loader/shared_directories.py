@@ -15,11 +15,10 @@ from aioproducer.loader.errors import LoaderError
 def open_own(
     path: str | os.PathLike[str], flags: int, kind: type[LoaderError], purpose: str
 ) -> int:
-    """Return the descriptor of an existing file.
+    """Open an existing file; raise `kind` if another user may have made it for this load.
 
-    Raises:
-        LoaderError: Of this kind: another user owns it, and all users may make files beside it.
-        OSError: It cannot be opened; in such a directory, also if it is a link.
+    That is a file of another user in a directory where all users may create files. A link in such a
+    directory is an `OSError`.
     """
     # Windows does not say whether they may.
     others_write = os.name == "posix" and Path(path).parent.stat().st_mode & stat.S_IWOTH

@@ -1,4 +1,4 @@
-"""A JSON file with the progress of something.
+"""A JSON file with the progress of a load.
 
 Invariant: the file is always complete: written beside its place, flushed to disk, then renamed.
 """
@@ -43,11 +43,9 @@ def write_state(path: str | os.PathLike[str], content: Mapping[str, Any]) -> Non
 def read_state(
     path: str | os.PathLike[str], decode: Callable[[Any], _T], *, of: str = "a load"
 ) -> _T | None:
-    """Return what `decode` makes of the file at `path`, None where there is no file.
+    """Return the decoded file at `path`, or None if there is none; raise `StateError`.
 
-    Raises:
-        StateError: it cannot be read, or `decode` raises (`ValueError`, `TypeError`, `KeyError`)
-            because it is no file of what is called `of`.
+    `decode` raises `ValueError`, `TypeError` or `KeyError` if the file is not a state of an `of`.
     """
     try:
         return decode(json.loads(_text_of(path)))

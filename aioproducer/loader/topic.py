@@ -12,12 +12,9 @@ _PAUSE_S = 0.1
 
 
 async def wait_for_topic(producer: ProducerLike, topic: str, within_s: float) -> None:
-    """Return once the topic exists in the cluster.
+    """Return once the topic exists; raise `MetadataTimeoutError` after `within_s`.
 
-    Raises:
-        MetadataTimeoutError: it does not within `within_s`, which may be longer than the producer's
-            `max_block_ms`.
-        KafkaError: waiting longer would not help.
+    `within_s` may be longer than `max_block_ms`. Other errors end the wait at once.
     """
     began = asyncio.get_running_loop().time()
     reason: MetadataTimeoutError | None = None

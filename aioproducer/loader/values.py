@@ -42,7 +42,7 @@ def to_bytes(value: Any) -> bytes | None:
 
 
 def encode_text(text: str) -> bytes:
-    """UTF-8."""
+    """Encode a text as UTF-8."""
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError:
@@ -51,7 +51,7 @@ def encode_text(text: str) -> bytes:
 
 
 def to_json(value: Any) -> str:
-    """Compact JSON. NaN and infinities, which JSON has not, become null; keys become texts."""
+    """Convert a value to compact JSON; NaN and infinities become null, keys become texts."""
     try:
         return _encode(value)
     except (TypeError, ValueError):

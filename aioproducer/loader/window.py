@@ -64,13 +64,10 @@ _KNOWN = (BadRow, LeftOut, KafkaError)
 
 
 class Window:
-    """Rows without an outcome, or with one but waiting for a row before them.
+    """Rows without an outcome, and rows after them.
 
-    Args:
-        state: What was settled before.
-        dead_letter: The file of rejected rows; None makes the first one block the load.
-        all_or_none: A record that fails takes those around it along, so it blocks the load too;
-            `refused` are those that caused it.
+    Without a `dead_letter` file the first rejected row blocks the load. With `all_or_none`, for
+    transactions, so does each record that fails; `refused` has the rows that Kafka refused.
     """
 
     def __init__(
@@ -97,7 +94,7 @@ class Window:
 
     @property
     def head(self) -> DeliveryLike | None:
-        """The delivery everything waits for, None when there is none."""
+        """The delivery of the first row; None if it has its outcome, or there is no row."""
         if not self._rows:
             return None
         outcome = self._rows[0][0]
@@ -147,7 +144,7 @@ class Window:
         self, error: BadRow | LeftOut | BaseException, batch: RowBatch, index: int
     ) -> None:
         try:
-            self._bury(error, batch, index)
+            self._reject(error, batch, index)
         except DeadLetterError as failure:
             self._block(failure)
         if isinstance(error, BadRow):
@@ -155,7 +152,7 @@ class Window:
         else:
             self.failed += 1
 
-    def _bury(self, error: BadRow | LeftOut | BaseException, batch: RowBatch, index: int) -> None:
+    def _reject(self, error: BadRow | LeftOut | BaseException, batch: RowBatch, index: int) -> None:
         position = batch.position(index)
         if isinstance(error, LeftOut):
             error = error.error

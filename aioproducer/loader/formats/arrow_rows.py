@@ -67,11 +67,7 @@ def with_known_zones(column: Any, *, default: str | None = None) -> Any:
     """Return a column with its times in UTC where Python does not have their zone.
 
     Such are Java's names `GMT+8`, `+08` and `Z`, and all names where there is no database of zones.
-    Keys of maps that are decimals become texts.
-
-    Args:
-        column: of any type.
-        default: the zone of times without one; None to leave them without.
+    Times without a zone get `default`, unless it is None. Decimals as keys of maps become texts.
     """
     kind = _with_known_zones(column.type, default)
     return column if kind == column.type else column.cast(kind)
@@ -200,7 +196,7 @@ def _decoded(column: Any) -> Any:
 
 
 def import_pyarrow(module: str, what: str) -> tuple[Any, Any]:
-    """Pyarrow, and one of its modules."""
+    """Import pyarrow and one of its modules; `what` needs them, for the error."""
     try:
         import pyarrow
 
