@@ -69,12 +69,7 @@ class Interceptor(Protocol):
 
 
 def check_interceptors(interceptors: Iterable[object]) -> None:
-    """Check them before anything is sent.
-
-    Raises:
-        ConfigError: one is a class instead of an object, has no method of an interceptor, or one
-            that is a coroutine function.
-    """
+    """Raise `ConfigError` unless each is an object with plain methods of an interceptor."""
     for interceptor in interceptors:
         if isinstance(interceptor, type):
             raise ConfigError(f"interceptor_classes takes objects, not the class {interceptor!r}")

@@ -29,7 +29,7 @@ def parameters_of(function: object) -> list[str]:
 
 
 def refuse_coroutine_function(name: str, function: object) -> None:
-    """Check a callback."""
+    """Raise `ConfigError` if a callback is a coroutine function."""
     if makes_coroutines(function):
         raise ConfigError(
             f"{name} must be a plain function, not the coroutine function {function!r}",
@@ -38,7 +38,7 @@ def refuse_coroutine_function(name: str, function: object) -> None:
 
 
 def refuse_coroutines(hook: object, names: Iterable[str]) -> None:
-    """Check those of an object's methods that it has."""
+    """Raise `ConfigError` if one of these methods of an object is a coroutine function."""
     for name in names:
         if makes_coroutines(getattr(hook, name, None)):
             raise ConfigError(

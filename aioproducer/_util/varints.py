@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def varint(number: int) -> bytes:
-    """Return a number from 0 on."""
+    """Encode a number that is not negative."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)
@@ -14,10 +14,10 @@ def varint(number: int) -> bytes:
 
 
 def zigzag(number: int) -> int:
-    """Any number as one from 0 on, small where it is near 0."""
+    """Map a number to one that is not negative, and small if the number is near 0."""
     return number << 1 if number >= 0 else (-number << 1) - 1
 
 
 def unzigzag(number: int) -> int:
-    """Return the number that `zigzag` took."""
+    """Return the number that `zigzag` mapped to this one."""
     return number >> 1 if number % 2 == 0 else -((number + 1) >> 1)

@@ -109,7 +109,7 @@ class DeliveryHandle:
             self._thread.check_alive()
 
     def _done_event(self) -> threading.Event:
-        """Return the one shared future of all waiters, so that repeated waits add no listeners."""
+        """Return the event that all waiting threads share: repeated waits add no callbacks."""
         self._thread.check_may_wait()
         with self._thread.lock:
             event: threading.Event | None = getattr(self, "_event", None)

@@ -36,7 +36,7 @@ class LoopSideProducer:
         self._producer = producer
 
     async def append(self, entry: Entry) -> DeliveryHandle:
-        """Append one record as `send()` does, and learns of its topic."""
+        """Append one record as `send()` does, and keep the partition count of its topic."""
         handle, topic, value, key, pairs, partition, timestamp_ms = entry
         engine = self._producer._usable()
         delivery = await engine.appender.append((topic, key, value, pairs, partition, timestamp_ms))
@@ -79,7 +79,7 @@ class LoopSideProducer:
         return handle
 
     async def in_order(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a call after what was handed over."""
+        """Run a call after all records handed over before it are appended."""
         await self.submissions.drained()
         return await work()
 

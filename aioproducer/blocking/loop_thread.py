@@ -107,13 +107,10 @@ class LoopThread:
         beside: Callable[[], object] | None = None,
         on_end: Callable[[], object] | None = None,
     ) -> T:
-        """Run a coroutine in the loop and wait for its end.
+        """Run a coroutine with a time limit in the loop, and wait for its end.
 
-        Args:
-            work: has its time limits.
-            goes_on: whether it runs to its end when the wait is interrupted.
-            beside: what this thread does meanwhile.
-            on_end: called as soon as the coroutine has ended.
+        With `goes_on` it runs to its end if the wait is interrupted. This thread calls `beside`
+        meanwhile; `on_end` is called as soon as the coroutine has ended.
         """
         future = self.begin(work)
         if on_end is not None:
@@ -177,7 +174,7 @@ class LoopThread:
             raise _ended()
 
     def check_may_wait(self) -> None:
-        """Raise in the loop's own thread; warns once where another loop would be held up."""
+        """Raise in the loop's own thread; warn once in another loop's thread, which it blocks."""
         if self.is_here:
             raise IllegalStateError(
                 "a callback of the producer cannot wait for it: both run in the same thread",

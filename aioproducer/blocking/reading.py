@@ -42,7 +42,7 @@ class BlockReader:
         self._thread.post(lambda: self._blocks.put_nowait(end))
 
     def end(self) -> None:
-        """No caller sends any more."""
+        """Stop reading, as the sending has ended."""
         self._ended = True
         self._room.release()
 

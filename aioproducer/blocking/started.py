@@ -28,7 +28,7 @@ AnyLoopSide = TypeVar("AnyLoopSide", bound=Closing)
 
 
 class Started(Generic[AnyLoopSide]):
-    """See the module; it is in `live_producers.live` until it has ended."""
+    """The thread of a started producer; in `live_producers.live` until it has ended."""
 
     def __init__(self, thread: LoopThread, loop_side: AnyLoopSide, exit_timeout: float) -> None:
         self.loop_side: AnyLoopSide = loop_side

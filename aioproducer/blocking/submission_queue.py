@@ -92,13 +92,7 @@ class SubmissionQueue:
     # -- any thread ------------------------------------------------------------------------------
 
     def put(self, entry: Entry, size: int) -> None:
-        """Hand a record over; wait at most `max_block_ms` for space.
-
-        Raises:
-            BufferExhaustedError: there was none in time.
-            BufferFullError: there is none, and this is the loop's thread.
-            ProducerClosedError: the producer was closed.
-        """
+        """Hand a record over; wait at most `max_block_ms` for space, not in the loop's thread."""
         with self._thread.lock:
             if self._closed:
                 raise _closed()

@@ -324,17 +324,10 @@ MoreOptions = Callable[[dict[str, Any]], dict[str, Any]]
 def configured(
     config: ConfigInput, options: Mapping[str, Any], left_out: MoreOptions | None = None
 ) -> ProducerConfig:
-    """Return the configuration that a constructor's arguments give.
+    """Return the configuration for a constructor's positional and keyword arguments.
 
-    Args:
-        config: The positional argument; a mapping is read as by `ProducerConfig.from_properties`.
-        options: The keyword arguments, which override it.
-        left_out: What options are that are given in neither, instead of Kafka's defaults; a ready
-            configuration leaves out none.
-
-    Raises:
-        ConfigError: An option is unknown, out of range or contradicts another.
-        TypeError: `config` is something else.
+    A mapping is read as by `ProducerConfig.from_properties`; `options` override it. `left_out` are
+    the defaults of options that neither gives, unless `config` is a `ProducerConfig`.
     """
     if isinstance(config, Mapping):
         return ProducerConfig._read(config, options, left_out)

@@ -25,9 +25,7 @@ _SERVER: Final = re.compile(
 def parse_properties(text: str) -> dict[str, str]:
     """Return the entries of a properties file; of a key given twice the last counts, as in Java.
 
-    Raises:
-        ConfigError: A `\\u` begins no escape, or the text has another form. The error names line
-            and key, never a value.
+    A `ConfigError` names line and key, never a value.
     """
     if text.lstrip()[:1] in ("{", "["):
         raise ConfigError(

@@ -19,13 +19,10 @@ _CODEC: Final = "compression_type"
 def options_of(
     given: Mapping[str, object], rows: Mapping[str, Option], *, as_text: bool, codec: object = None
 ) -> dict[str, Any]:
-    """Return the options that are set, by our names.
+    """Return the options that `given` sets, by our names; names may be those of any client.
 
-    Args:
-        given: Values by name: ours or another client's, with dots or underscores.
-        rows: Our options by every name of ours, with underscores.
-        as_text: Whether values that are a str are text to be read, as those of files are.
-        codec: The compression type in force, if these options are not all.
+    With `as_text` a str is parsed, as in files. `codec` is the compression type if `given` has not
+    all options.
     """
     reading = _Reading(rows, as_text=as_text)
     for name, value in given.items():

@@ -63,7 +63,7 @@ class TracingInterceptor:
         self._open: dict[bytes, Span] = {}
 
     def on_send(self, record: Record) -> Record:
-        """Begin the span, and puts its context into the headers.
+        """Begin the span, and put its context into the headers.
 
         Raises:
             SerializationError: the record has no pairs as headers; no span has begun.
@@ -115,7 +115,7 @@ class TracingInterceptor:
         span.end()
 
     def close(self) -> None:
-        """End what is open."""
+        """End the open spans."""
         while self._open:
             self._open.popitem()[1].end()
 

@@ -60,7 +60,7 @@ class ProducerCollector(Collector):
         yield from families.values()
 
     def describe(self) -> list[_Family]:
-        """Nothing: so that registering asks no producer."""
+        """Return no metric, so that registering reads no producer."""
         return []
 
 

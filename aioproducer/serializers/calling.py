@@ -28,7 +28,7 @@ Call = Callable[[Any, SerializationContext], Any]
 
 
 def is_plain(*serializers: Serializer | SerializerFunction | None) -> bool:
-    """Return whether what goes through these serializers is sent as it is given."""
+    """Return whether these serializers leave keys and values unchanged."""
     return all(each is None or type(each) is BytesSerializer for each in serializers)
 
 
@@ -73,11 +73,7 @@ class RecordSerializers:
 
 
 class PendingRecord:
-    """A record one of whose serializers waits; await it once, or `close` it.
-
-    Raises:
-        SerializationError: what the serializer returned is neither bytes nor an awaitable.
-    """
+    """A record one of whose serializers waits; await it once, or `close` it."""
 
     __slots__ = ("_made", "_part", "_rest", "_topic")
 
@@ -101,7 +97,7 @@ class PendingRecord:
         return self._part
 
     def close(self) -> None:
-        """Give it up before it was awaited."""
+        """Close the awaitable of the serializer, if it was not awaited."""
         give_up = getattr(self._made, "close", None) or getattr(self._made, "cancel", None)
         if give_up is not None:
             give_up()
@@ -127,7 +123,7 @@ Prepare = Callable[[Any, Any, Any, HeadersInput], Prepared | PendingRecord]
 
 
 def header_pairs(topic: str, headers: HeadersInput) -> HeaderPairs:
-    """Return headers as they are stored."""
+    """Return headers as a tuple of pairs, the form in which records keep them."""
     if not headers:
         return ()
     pairs = headers.items() if isinstance(headers, Mapping) else headers
@@ -147,7 +143,7 @@ def unchanging(part: Any) -> Any:
 
 
 def call_of(serializer: Serializer | SerializerFunction) -> Call:
-    """Return how a serializer is called."""
+    """Return the function that calls a serializer."""
     if isinstance(serializer, Serializer):
         return serializer.serialize
     function = serializer

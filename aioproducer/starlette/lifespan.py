@@ -227,7 +227,7 @@ def _short_bounds(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _prepare(producer: Producer, topics: Sequence[str]) -> None:
-    """`warm_up` once the cluster has been reached; what goes wrong then is logged."""
+    """Call `warm_up` once the cluster has been reached; log what goes wrong."""
     try:
         await producer._warm_up_later(topics)
     except KafkaError as error:

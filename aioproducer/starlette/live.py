@@ -116,7 +116,7 @@ class LivePage:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
+        """Serve a request or a WebSocket (ASGI)."""
         if self._token is not None and scope["type"] in ("http", "websocket"):
             take_token(scope)  # before the server logs the request
         await self._router(scope, receive, send)

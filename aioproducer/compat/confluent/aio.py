@@ -396,7 +396,7 @@ class _Loop:
         return True
 
     def check_alive(self) -> None:
-        """Nothing: it runs."""
+        """Do nothing: the caller runs in the loop."""
 
 
 class _Outcomes(Reports):
@@ -409,7 +409,7 @@ class _Outcomes(Reports):
         self._emptied: asyncio.Future[None] | None = None
 
     def add(self, report: Report) -> None:
-        """Call it."""
+        """Call the report at once."""
         try:
             if isinstance(report, Group):
                 self.unseen += len(report.pairs)

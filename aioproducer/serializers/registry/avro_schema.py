@@ -24,9 +24,7 @@ class AvroSchemaError(Exception):
 def resolve(schema: Any, references: Iterable[Any] = ()) -> tuple[Any, dict[str, Any]]:
     """Return the schema with full names, and every named type by its full name.
 
-    Args:
-        schema: The schema as JSON; its top may be any type, also a name.
-        references: Schemas that it uses by name, each after those that it uses itself.
+    `references` are the schemas that it uses by name, each after those that it uses itself.
     """
     named: dict[str, Any] = {}
     try:

@@ -36,12 +36,10 @@ from aioproducer.serializers.registry.avro_values import (
 
 
 class AvroWriter:
-    """Encodes values by a schema.
+    """Encodes values by a schema that `resolve` returned.
 
-    Args:
-        schema: As `resolve` returned it.
-        strict: Whether fields that the schema does not have are refused, and so are missing ones
-            without a default that may be null.
+    Unless it is `strict`, fields that the schema does not have are left out, and missing ones that
+    may be null are null.
     """
 
     def __init__(self, schema: Any, *, strict: bool = True) -> None:

@@ -190,7 +190,7 @@ class RegistrySerializer(ABC):
         return Plan(b"", header_content(found.guid) + indexes, encode, good_until)
 
     async def _encoder_for(self, found: RegisteredSchema) -> tuple[Encode, bytes]:
-        """Return what writes by a schema; it is made once for all records that wait for it."""
+        """Return the encoder of a schema; it is made once for all records that wait for it."""
         known = self._encoders.get(found.schema)
         if known is not None:
             return known
@@ -228,7 +228,7 @@ class RegistrySerializer(ABC):
 async def prepared(
     characters: int, prepare: Callable[P, T], *arguments: P.args, **named: P.kwargs
 ) -> T:
-    """Return what `prepare` makes of schemas of so many characters, in a thread if many."""
+    """Return the result of `prepare()`, called in a thread if the schemas have many characters."""
     if characters > _LARGE:
         return await asyncio.to_thread(prepare, *arguments, **named)
     return prepare(*arguments, **named)

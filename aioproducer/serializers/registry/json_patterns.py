@@ -59,7 +59,7 @@ _MOST_SECONDS: Final = 20.0
 
 @contextmanager
 def bounded_check(size: int, patterns: dict[str, Pattern]) -> Iterator[None]:
-    """Within, a check takes CPU time in proportion to the data in bytes.
+    """Limit the CPU time of checks within the block in proportion to `size`, the bytes of the data.
 
     Validators of `with_bounded_patterns` work only within, with the patterns of `check_patterns`.
     Schemas that refer to others twice, which do the same, take exponential time and memory, and so

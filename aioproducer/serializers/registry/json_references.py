@@ -130,7 +130,7 @@ class _Document:
         self._id = _keyword_of_ids(self.content)
 
     def find_ids(self, retrieved_from: str) -> None:
-        """Note the resources in it."""
+        """Find the resources in the document, with their URIs."""
         retrieved_from = self._uris.without_fragment(retrieved_from)
         self.base = self._base_of(self.content, retrieved_from)
         self.ids = {uri: self.uri for uri in (retrieved_from, self.base) if uri}
@@ -204,7 +204,7 @@ class _Document:
         return next(iter(having.values())) if direct is None else having[direct]
 
     def _names_from(self, base: str) -> dict[str, _Document]:
-        """Return what references mean, by the URIs that their names have from a base."""
+        """Return the referenced documents by the URIs of their names, resolved against a base."""
         known = self._named_from.get(base)
         if known is None:
             known = {}
@@ -228,7 +228,7 @@ def _schemas_in(content: Any, keyword: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _keyword_of_ids(content: Any) -> str:
-    """`id` in drafts 3 and 4, `$id` since."""
+    """Return the keyword for a schema's id: `id` in drafts 3 and 4, `$id` since."""
     dialect = content.get("$schema") if isinstance(content, dict) else None
     is_old = isinstance(dialect, str) and ("draft-03" in dialect or "draft-04" in dialect)
     return "id" if is_old else "$id"

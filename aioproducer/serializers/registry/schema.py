@@ -33,7 +33,7 @@ class SchemaReference:
     version: int
 
     def as_json(self) -> dict[str, Any]:
-        """As the registry's API has it."""
+        """Return the reference as JSON of the registry's API."""
         return {"name": self.name, "subject": self.subject, "version": self.version}
 
 
@@ -52,7 +52,7 @@ class Schema:
     references: tuple[SchemaReference, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """As the registry's API has it, which leaves out what is usual."""
+        """Return the schema as JSON of the registry's API, without fields that have the default."""
         body: dict[str, Any] = {"schema": self.text}
         if self.type != "AVRO":
             body["schemaType"] = self.type
@@ -96,11 +96,9 @@ class RegisteredSchema:
 
 
 def decoded(text: str) -> Any:
-    """Return the JSON of a schema's text, which a registry may have given.
+    """Return the JSON of a schema's text, which may be a registry's; raise ValueError for others.
 
-    Raises:
-        ValueError: It is none, or larger than schemas are.
-        RecursionError: It is nested too deeply.
+    JSON that is nested too deeply is a RecursionError.
     """
     return decoded_json(text, _LONGEST_SCHEMA, _MOST_VALUES)
 

@@ -26,17 +26,17 @@ _MAGIC_OF_GUID = b"\x01"
 
 
 def prefix(schema_id: int) -> bytes:
-    """Return the bytes in front of every payload of a schema."""
+    """Return the bytes before every payload of a schema: magic byte and id."""
     return _FRAME.pack(_MAGIC, schema_id)
 
 
 def header_content(guid: UUID) -> bytes:
-    """Return a header with the schema, in place of a prefix."""
+    """Return the content of the header with a schema's GUID, which replaces the prefix."""
     return _MAGIC_OF_GUID + guid.bytes
 
 
 def message_indexes(path: Sequence[int]) -> bytes:
-    """Return the path to a Protobuf message's type."""
+    """Encode the index path of a Protobuf message's type."""
     if list(path) == [0]:
         return b"\x00"
     return b"".join(varint(zigzag(number)) for number in (len(path), *path))
