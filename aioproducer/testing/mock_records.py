@@ -92,12 +92,7 @@ class WaitingRecords:
         partition: int | None,
         timestamp_ms: int | None,
     ) -> tuple[MockRecord, Delivery]:
-        """Return one more record.
-
-        Raises:
-            InvalidPartitionError, InvalidTopicError, RecordTooLargeError, SerializationError: it
-                cannot be sent.
-        """
+        """Check and return one more record."""
         check_topic_name(topic)
         size = self._size(topic, key, value, headers)
         where = TopicPartition(topic, self._partition(topic, key, value, partition))

@@ -42,11 +42,7 @@ def embedded_kafka(request: pytest.FixtureRequest) -> Iterator[ThreadedCluster]:
 
 
 def _arguments_of(markers: Iterable[pytest.Mark]) -> dict[str, Any]:
-    """Return the arguments of a test's markers, the nearest first.
-
-    Raises:
-        UsageError: An argument has no name.
-    """
+    """Return the arguments of a test's markers, the nearest first."""
     arguments: dict[str, Any] = {}
     for marker in markers:
         if marker.args:

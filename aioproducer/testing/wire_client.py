@@ -197,13 +197,7 @@ class WireClient:
     async def ask(
         self, node_id: int | None, request: Message, lowest: int, highest: int
     ) -> Message:
-        """Send a request to one broker, or to the first that answers, and await its response.
-
-        Raises:
-            KafkaConnectionError: No broker answered.
-            KafkaTimeoutError: The deadline passed.
-            UnsupportedVersionError: The broker has none of the versions.
-        """
+        """Send a request to one broker, or to the first that answers; return its response."""
         failure: KafkaConnectionError | None = None
         for address in self._addresses(node_id):
             try:
@@ -241,11 +235,7 @@ class WireClient:
         return self._left_s() <= 0
 
     async def pause(self, failure: KafkaError | None = None) -> None:
-        """Wait a moment before another try.
-
-        Raises:
-            KafkaTimeoutError: There is no time left for one; `failure` is its cause.
-        """
+        """Wait a moment before another try; raise KafkaTimeoutError if there is no time for one."""
         if self._left_s() <= _RETRY_PAUSE_S:
             raise self._timeout(failure) from failure
         await asyncio.sleep(_RETRY_PAUSE_S)
@@ -293,11 +283,7 @@ class WireClient:
 
 
 def first_of(answers: Sequence[_Result], what: str) -> _Result:
-    """Return the first of a broker's answers, of which there should be one.
-
-    Raises:
-        ProtocolError: There is none.
-    """
+    """Return the first of a broker's answers; raise `ProtocolError` if there is none."""
     if not answers:
         raise ProtocolError(f"a broker's answer has no {what}")
     return answers[0]

@@ -26,11 +26,7 @@ class Placement:
         self._topics += 1
 
     def spread(self, spec: TopicSpec) -> list[Sequence[int]]:
-        """Return the replicas of each partition of a topic.
-
-        Raises:
-            RefusedError: Too few or too many partitions or replicas.
-        """
+        """Return the replicas of each partition of a topic; refuse impossible counts."""
         count = self._settings.default_partitions if spec.partitions == -1 else spec.partitions
         if count < 1:
             raise RefusedError(
@@ -55,11 +51,7 @@ class Placement:
         return [nodes[(first + step) % len(nodes)] for step in range(factor)]
 
     def assigned(self, assignments: Mapping[int, Sequence[int]]) -> list[Sequence[int]]:
-        """Return the replicas a client chose itself, partition by partition.
-
-        Raises:
-            RefusedError: They leave out a partition, or name a broker twice or one there is not.
-        """
+        """Return the replicas that a client chose for each partition; refuse impossible ones."""
         if sorted(assignments) != list(range(len(assignments))):
             raise RefusedError(
                 errors.InvalidReplicaAssignmentError,
@@ -75,11 +67,7 @@ class Placement:
 
 
 def check_partition_count(count: int) -> None:
-    """Refuse more partitions than a controller creates at once.
-
-    Raises:
-        RefusedError: POLICY_VIOLATION.
-    """
+    """Refuse more partitions than a controller creates at once (POLICY_VIOLATION)."""
     if count > _MAX_PARTITIONS:
         raise RefusedError(
             errors.PolicyViolationError, "Excessively large number of partitions per request."

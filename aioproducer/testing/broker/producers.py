@@ -71,11 +71,7 @@ class ProducerStates:
         self._checked_ms: int | None = None
 
     def find_duplicate(self, key: ProducerBatchKey) -> WrittenBatch | None:
-        """Return the stored batch that `key` repeats, or None for a batch to be written.
-
-        Raises:
-            RefusedError: The batch is from a fenced epoch or does not follow the last one.
-        """
+        """Return the stored batch that `key` repeats, or None; refuse a fenced epoch or a gap."""
         entry = self._entries.get(key.producer_id)
         if entry is None:
             return None

@@ -64,11 +64,7 @@ class ReplicatedPartition(Partition):
         return self._ends[node_id] < self.log.end_offset
 
     def fetch(self, node_id: int) -> bool:
-        """Let a follower copy all it lacks, which puts it in sync.
-
-        Returns:
-            Whether the ISR grew or more is committed now.
-        """
+        """Let a follower copy all it lacks; return whether the ISR grew or more is committed."""
         if self.leader in {NO_LEADER, node_id}:
             return False
         self._ends[node_id] = self.log.end_offset

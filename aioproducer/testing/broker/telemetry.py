@@ -109,11 +109,7 @@ class TelemetryReceiver:
         return self._clients.setdefault(client_id, _Client())
 
     def push(self, pushed: ReceivedMetrics, subscription_id: int, size: int) -> None:
-        """Take a push.
-
-        Raises:
-            RefusedError: As a broker would refuse it.
-        """
+        """Accept a push, or refuse it as a broker does."""
         subscription, client = self.subscription, self.client(pushed.client_instance_id)
         if subscription is None or client.gone or not pushed.client_instance_id.int:
             raise RefusedError(errors.InvalidRequestError)
@@ -132,11 +128,7 @@ class TelemetryReceiver:
 
 
 def decompressed(data: bytes, codec: int) -> bytes:
-    """Return the OTLP message of a push.
-
-    Raises:
-        ProtocolError: It cannot be decompressed.
-    """
+    """Return the OTLP message of a push; raise `ProtocolError` if it cannot be decompressed."""
     return codec_for(CompressionType(codec)).decompress(data, _MOST_BYTES) if codec else data
 
 

@@ -99,11 +99,7 @@ class Partition:
             self.leader_epoch += 1
 
     def lose_replica(self, node_id: int) -> bool:
-        """Remove a broker that went away from the ISR, and move its leadership if needed.
-
-        Returns:
-            Whether the leader changed.
-        """
+        """Remove a broker from the ISR, and its leadership; return whether the leader changed."""
         # The last one in sync stays in the ISR: its log is known to be complete.
         if len(self.isr) > 1:
             self.isr = tuple(node for node in self.isr if node != node_id)
@@ -114,11 +110,7 @@ class Partition:
         return True
 
     def regain_replica(self, node_id: int, live: set[int]) -> bool:
-        """Add a broker that is back; it leads if no other broker does.
-
-        Returns:
-            Whether the leader changed.
-        """
+        """Add a broker that is back, as leader if there is none; return whether that changed."""
         if node_id not in self.replicas:
             return False
         if self.leader == NO_LEADER:
@@ -132,11 +124,7 @@ class Partition:
         return False
 
     def expire_producers(self, settings: ClusterSettings, now_ms: int) -> list[int]:
-        """Remove the producers that have been idle for too long; before every append.
-
-        Returns:
-            Their ids.
-        """
+        """Remove producers that were idle for too long; return their ids. Called before appends."""
         return self.producers.expire(
             now_ms,
             after_ms=settings.producer_id_expiration_ms,
@@ -147,11 +135,7 @@ class Partition:
     def append(
         self, data: bytes | memoryview, batch: RecordBatch, config: TopicConfig, now_ms: int
     ) -> Appended:
-        """Write a validated batch, or recognise it as a repeated one.
-
-        Raises:
-            RefusedError: Its producer epoch or sequence does not fit.
-        """
+        """Write a validated batch, or recognise a repeat; refuse a wrong epoch or sequence."""
         key = producer_key(batch)
         if key is not None and (written := self.producers.find_duplicate(key)) is not None:
             base_offset = written.base_offset
@@ -220,11 +204,7 @@ class Topic:
 
 
 def check_topic_name(name: str) -> None:
-    """Refuse a name Kafka does not allow (Java: org.apache.kafka.common.internals.Topic).
-
-    Raises:
-        RefusedError: INVALID_TOPIC_EXCEPTION with the reason.
-    """
+    """Refuse a name Kafka does not allow (Java: org.apache.kafka.common.internals.Topic)."""
     if name in {"", ".", ".."}:
         reason = f"Topic name is invalid: '{name}'"
     elif len(name) > _MAX_NAME_LENGTH:

@@ -25,11 +25,7 @@ _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
 
 def only_batch(data: bytes | memoryview | None, *, version: int) -> RecordBatch:
-    """Return the one batch that a Produce request of `version` may carry for a partition.
-
-    Raises:
-        RefusedError: It carries none, several, or one of a kind the version does not allow.
-    """
+    """Return the one batch that a Produce request of `version` may carry for a partition."""
     batch = _whole_batch(data or b"")
     if batch.codec is CompressionType.ZSTD and version < _FIRST_ZSTD_VERSION:
         raise RefusedError(
@@ -42,11 +38,7 @@ def only_batch(data: bytes | memoryview | None, *, version: int) -> RecordBatch:
 def validate_batch(
     batch: RecordBatch, config: TopicConfig, now_ms: int, *, verify_records: bool
 ) -> None:
-    """Check a batch against itself and the topic's options.
-
-    Raises:
-        RefusedError: With the code and the records a real broker would name.
-    """
+    """Refuse a batch with the code and records that a broker names for the topic's options."""
     _check_header(batch)
     if batch.size > config.max_message_bytes:
         raise RefusedError(

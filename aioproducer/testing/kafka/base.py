@@ -75,11 +75,7 @@ class KafkaBackend(ABC):
 
     @abstractmethod
     def _running(self) -> dict[int, tuple[str, int]]:
-        """Node id and address of every broker that ought to serve now.
-
-        Raises:
-            ClusterError: One of them has ended by itself, or the cluster was closed meanwhile.
-        """
+        """Return node id and address of every broker that should run; raise if one has ended."""
 
     @abstractmethod
     def _evidence(self, node_ids: Iterable[int]) -> str:

@@ -83,11 +83,7 @@ def find_java(accepted: JavaRange, *, executable: str | Path | None = None) -> J
 
 
 def inspect_java(path: Path, source: str) -> Java:
-    """Ask one `java` for its version.
-
-    Raises:
-        JavaError: It does not run or does not answer like a Java.
-    """
+    """Return the version of a `java`; raise `JavaError` if it does not answer like one."""
     try:
         answer = subprocess.run(
             [path, "-version"],

@@ -127,11 +127,7 @@ class BrokerProcess:
             raise ClusterError(f"StorageTool failed:\n{answer.stdout[-_TAIL_BYTES:]}")
 
     def start(self) -> None:
-        """Start the JVM; it serves some seconds later.
-
-        Raises:
-            ClusterError: It runs already.
-        """
+        """Start the JVM; it serves some seconds later."""
         if self._process is not None:
             raise ClusterError(f"node {self.address.node_id} runs already")
         command = [*self._command, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
@@ -153,11 +149,7 @@ class BrokerProcess:
             self._reap()
 
     def stop(self) -> None:
-        """SIGTERM and wait for the proper end; SIGKILL when that takes too long.
-
-        Raises:
-            ClusterError: It had to be killed.
-        """
+        """Stop by SIGTERM; after a timeout by SIGKILL, which raises `ClusterError`."""
         if self._process is None:
             return
         self.resume()

@@ -102,11 +102,7 @@ class RequestContext:
         return Outcome(scripted.code, scripted.message, None)
 
     def find_topic(self, name: str | None, topic_id: UUID, *, by_id: bool) -> Topic:
-        """Return the topic a request means, by id in the versions that have ids (KIP-516).
-
-        Raises:
-            RefusedError: There is none.
-        """
+        """Return the topic of a request, by id if versions have ids (KIP-516); else refuse."""
         if by_id:
             found = self.cluster.topic_by_id(topic_id)
             missing: type[errors.BrokerError] = errors.UnknownTopicIdError
@@ -118,11 +114,7 @@ class RequestContext:
         return found
 
     def led_partition(self, topic: Topic, index: int) -> Partition:
-        """Return a partition that this broker leads.
-
-        Raises:
-            RefusedError: There is no such partition, or another broker leads it.
-        """
+        """Return a partition that this broker leads; refuse any other."""
         partition = topic.partition(index)
         if partition is None:
             raise RefusedError(errors.UnknownTopicOrPartitionError)
@@ -135,11 +127,7 @@ class RequestContext:
 
 
 def check_leader_epoch(partition: Partition, epoch: int) -> None:
-    """Compare a client's leader epoch with ours (KIP-320).
-
-    Raises:
-        RefusedError: The client's epoch is older (FENCED) or newer (UNKNOWN).
-    """
+    """Refuse a leader epoch that is older (FENCED) or newer (UNKNOWN) than ours (KIP-320)."""
     if epoch < 0 or epoch == partition.leader_epoch:
         return
     if epoch < partition.leader_epoch:

@@ -149,11 +149,7 @@ class TransactionCoordinators:
         node_id: int | None,
         now_ms: int,
     ) -> None:
-        """Let partitions belong to the transaction; `node_id` None: asked by another broker.
-
-        Raises:
-            RefusedError: The producer is not the present one, or markers are being written.
-        """
+        """Add partitions to the transaction; `node_id` None: asked by another broker."""
         transaction = self._present(transactional_id, producer, now_ms, node_id)
         transaction.add(set(partitions), now_ms, late=self.sender_is_gone)
 
@@ -165,11 +161,7 @@ class TransactionCoordinators:
         check: PartitionCheck,
         now_ms: int,
     ) -> None:
-        """Check for a broker that it may write to a partition under the transaction (KIP-890).
-
-        Raises:
-            RefusedError: It may not.
-        """
+        """Check for a broker that it may write to a partition under the transaction (KIP-890)."""
         try:
             if check is PartitionCheck.ADD:
                 self.add(transactional_id, producer, [partition], node_id=None, now_ms=now_ms)
@@ -191,14 +183,7 @@ class TransactionCoordinators:
         node_id: int,
         now_ms: int,
     ) -> ProducerIdentity:
-        """Decide how a transaction ends; the markers follow (EndTxn).
-
-        Returns:
-            The producer's id and epoch from now on.
-
-        Raises:
-            RefusedError: The producer is fenced or the state does not allow this end.
-        """
+        """Decide how a transaction ends (EndTxn); return the producer's next id and epoch."""
         transaction = self._known(transactional_id, node_id, now_ms)
         if producer == transaction.identity:
             transaction.abort_asked = not commit
@@ -219,11 +204,7 @@ class TransactionCoordinators:
         return self.transactions.get(transactional_id)
 
     def coordinated_by(self, node_id: int, now_ms: int) -> list[Transaction]:
-        """Return the transactions of one coordinator; for ListTransactions.
-
-        Raises:
-            RefusedError: The coordinator still reads its log.
-        """
+        """Return the transactions of one coordinator (ListTransactions); refuse while it loads."""
         found = []
         for transactional_id in sorted(self.transactions):
             try:

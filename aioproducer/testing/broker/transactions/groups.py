@@ -79,11 +79,7 @@ class Group:
         return any(where in pending for pending in self._pending.values())
 
     def check_member(self, member: GroupMember, *, in_transaction: bool) -> None:
-        """Refuse a member that may not commit (Java: ClassicGroup.validateOffsetCommit).
-
-        Raises:
-            RefusedError: The member is unknown, fenced or of another generation.
-        """
+        """Refuse a member that may not commit (Java: ClassicGroup.validateOffsetCommit)."""
         if member.generation < 0 and not self.members:
             return
         if member == GroupMember():
@@ -149,11 +145,7 @@ class GroupCoordinators:
         group.generation, group.members = generation, dict(members)
 
     def check_coordinator(self, group_id: str, *, node_id: int, now_ms: int) -> Partition:
-        """Return the group's partition.
-
-        Raises:
-            RefusedError: `node_id` does not coordinate the group.
-        """
+        """Return the group's partition; refuse if `node_id` does not coordinate the group."""
         if not group_id:
             raise RefusedError(errors.InvalidGroupIdError)
         return self._shards.coordinate(CoordinatorKind.GROUP, group_id, node_id, now_ms)
@@ -167,11 +159,7 @@ class GroupCoordinators:
         node_id: int,
         now_ms: int,
     ) -> None:
-        """Commit offsets outside of any transaction.
-
-        Raises:
-            RefusedError: Wrong broker, or wrong member.
-        """
+        """Commit offsets outside of any transaction."""
         self.check_coordinator(group_id, node_id=node_id, now_ms=now_ms)
         group = self._group_for(group_id, member)
         group.check_member(member, in_transaction=False)
@@ -190,11 +178,7 @@ class GroupCoordinators:
         node_id: int,
         now_ms: int,
     ) -> None:
-        """Commit offsets when, and if, the transaction commits.
-
-        Raises:
-            RefusedError: Wrong broker or member, or the transaction does not include the group.
-        """
+        """Commit offsets when, and if, the transaction commits."""
         shard = self.check_coordinator(group_id, node_id=node_id, now_ms=now_ms)
         if not shard.has_open_transaction(*producer):
             where = TopicPartition(shard.topic, shard.index)

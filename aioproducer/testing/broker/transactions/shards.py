@@ -73,11 +73,7 @@ class CoordinatorShards:
     def coordinate(
         self, kind: CoordinatorKind, key: str, node_id: int | None, now_ms: int
     ) -> Partition:
-        """Return the key's partition, if `node_id` coordinates it; None for whichever broker does.
-
-        Raises:
-            RefusedError: It does not, no broker does, or the coordinator still reads its log.
-        """
+        """Return the key's partition; refuse unless `node_id`, if given, coordinates it."""
         shard = self.shard(kind, key)
         if shard.leader == NO_LEADER or not self._cluster.is_reachable(shard.leader):
             raise RefusedError(errors.CoordinatorNotAvailableError)

@@ -127,11 +127,7 @@ class Transaction:
     # Beginning
 
     def check_may_continue(self, expected: ProducerIdentity | None) -> None:
-        """Refuse a producer that asks for its next epoch but has been replaced (KIP-360).
-
-        Raises:
-            RefusedError: It has been.
-        """
+        """Refuse a producer that asks for its next epoch but has been replaced (KIP-360)."""
         if expected is None or self.epoch == NO_EPOCH or expected.producer_id == self.producer_id:
             return
         if expected.producer_id == self.previous_producer_id and expected.is_last:
@@ -139,11 +135,7 @@ class Transaction:
         raise RefusedError(errors.ProducerFencedError)
 
     def next_epoch(self, expected: ProducerIdentity | None, timeout_ms: int) -> None:
-        """Give the id's next incarnation, or the same one after an error, its epoch.
-
-        Raises:
-            RefusedError: Another incarnation has been initialized since `expected`.
-        """
+        """Give the id's next incarnation, or the same one after an error, its epoch."""
         if expected is None:
             self.last_epoch, self.epoch = NO_EPOCH, self.epoch + 1
         elif self.epoch in {NO_EPOCH, expected.epoch}:
@@ -174,22 +166,14 @@ class Transaction:
     # Growing
 
     def check_identity(self, producer: ProducerIdentity) -> None:
-        """Refuse any producer but the present one.
-
-        Raises:
-            RefusedError: Another producer id, or another epoch of this one.
-        """
+        """Refuse any producer id or epoch but the present one."""
         if producer.producer_id != self.producer_id:
             raise RefusedError(errors.InvalidProducerIdMappingError)
         if producer.epoch != self.epoch:
             raise RefusedError(errors.ProducerFencedError)
 
     def check_not_ending(self) -> None:
-        """Refuse while markers are being written.
-
-        Raises:
-            RefusedError: They are.
-        """
+        """Refuse while markers are being written."""
         if self.is_ending:
             raise RefusedError(errors.ConcurrentTransactionsError)
 
@@ -205,14 +189,7 @@ class Transaction:
     # Ending
 
     def end_v1(self, producer: ProducerIdentity, *, commit: bool) -> bool:
-        """Decide the end as before V2: the epoch stays.
-
-        Returns:
-            Whether there is something to do; else the same end is complete already.
-
-        Raises:
-            RefusedError: The producer is fenced, or the state does not allow this end.
-        """
+        """Decide the end as before V2: the epoch stays. Return False if it is complete already."""
         self.check_identity(producer)
         self.check_not_ending()
         if self.state is TransactionState.ONGOING:
