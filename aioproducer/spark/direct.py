@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from aioproducer.blocking import Producer
 from aioproducer.errors import CommitOutcomeUnknownError, KafkaTimeoutError
-from aioproducer.spark.errors import DecisionUnknownError, SupersededError
+from aioproducer.spark.errors import FENCED, DecisionUnknownError, SupersededError
 from aioproducer.spark.exactly_once.decision import Decision, TransactionNames, encode
-from aioproducer.spark.exactly_once.ledger import FENCED, superseded
+from aioproducer.spark.exactly_once.ledger import superseded
 from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
 from aioproducer.spark.replay import Refused, written_without_refused
 from aioproducer.spark.reports.tasks import TaskReport

@@ -7,10 +7,18 @@ than the text.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Final, Unpack
 
-from aioproducer.errors import KafkaError
+from aioproducer.errors import (
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    KafkaError,
+    ProducerFencedError,
+)
 from aioproducer.errors.base import ErrorFacts
+
+FENCED: Final = (InvalidProducerEpochError, InvalidProducerIdMappingError, ProducerFencedError)
+"""The errors that brokers answer a driver after another one has taken over."""
 
 
 class ExactlyOnceError(KafkaError):

@@ -77,10 +77,10 @@ class AioproducerSource(DataSource):
             KafkaError: exactly once could not begin.
         """
         from aioproducer.spark.plan import SinkPlan
-        from aioproducer.spark.task import spare_collector
+        from aioproducer.spark.task import freeze_modules
         from aioproducer.spark.writers import BatchWriter
 
-        spare_collector()
+        freeze_modules()
         given = self._known("write", schema)
         plan = SinkPlan.of_batch(given, _fields(schema), overwrite=overwrite)
         return BatchWriter(plan.begun(), self.reports)
@@ -95,10 +95,10 @@ class AioproducerSource(DataSource):
         appends the whole result, and the newest record of a key counts.
         """
         from aioproducer.spark.plan import SinkPlan
-        from aioproducer.spark.task import spare_collector
+        from aioproducer.spark.task import freeze_modules
         from aioproducer.spark.writers import StreamWriter
 
-        spare_collector()
+        freeze_modules()
         plan = SinkPlan.of_stream(self._known("stream", schema), _fields(schema))
         return StreamWriter(plan, self.reports)
 

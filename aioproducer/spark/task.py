@@ -56,7 +56,7 @@ def write_task(
     plan: SinkPlan, place: TaskPlace, epoch: Epoch, batches: Iterator[pa.RecordBatch]
 ) -> TaskReport:
     """Send the rows of a task as its guarantee requires; return when all are acknowledged."""
-    spare_collector()
+    freeze_modules()
     with option_errors(plan.options.kafka):
         return replace(_written(plan, place, epoch, batches), query=epoch.owner)
 
@@ -288,7 +288,7 @@ def _shown(dead_letters: Counter[str]) -> str:
     return f"{dead_letters.total()} dead letters" + (f" ({reasons})" if reasons else "")
 
 
-def spare_collector() -> None:
+def freeze_modules() -> None:
     """Exclude imported modules from garbage collection (`gc.freeze`), once per worker.
 
     Called at the beginning of each request to a Python worker of Spark: a task, a plan or a commit.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from aioproducer._checks.extras import required
 from aioproducer.errors import IllegalStateError
 from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
-from aioproducer.spark.task import abort, commit, spare_collector, write_task
+from aioproducer.spark.task import abort, commit, freeze_modules, write_task
 
 with required(__name__, "spark"):
     from pyspark.sql.datasource import (
@@ -56,12 +56,12 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit: all tasks have succeeded."""
-        spare_collector()
+        freeze_modules()
         _add(self._reports, commit(self._plan, self._plan.epoch.epoch, _reports_of(messages)))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Abort: a task failed for good, or the commit did."""
-        spare_collector()
+        freeze_modules()
         _add(self._reports, abort(self._plan, self._plan.epoch.epoch, _reports_of(messages)))
 
 

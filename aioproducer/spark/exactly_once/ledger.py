@@ -28,16 +28,18 @@ from aioproducer.core.transactions import coordinator_queries
 from aioproducer.core.transactions.prepared import PreparedOutcome, prepared_outcome
 from aioproducer.core.transactions.requests import CoordinatorKind
 from aioproducer.errors import (
-    InvalidProducerEpochError,
-    InvalidProducerIdMappingError,
     KafkaError,
     KafkaTimeoutError,
     PreparedTransactionEndedError,
     PreparedTransactionUnknownError,
-    ProducerFencedError,
     UnknownTopicOrPartitionError,
 )
-from aioproducer.spark.errors import DecisionRecordError, DecisionUnknownError, SupersededError
+from aioproducer.spark.errors import (
+    FENCED,
+    DecisionRecordError,
+    DecisionUnknownError,
+    SupersededError,
+)
 from aioproducer.spark.exactly_once.decision import Decision, Part, TransactionNames, decode, encode
 from aioproducer.spark.topics import missing_topic
 from aioproducer.transaction_admin import TransactionAdmin
@@ -59,8 +61,6 @@ _log = log.get("spark")
 _FEATURE = "transaction.version"
 _IDLE = "Empty"
 _RETRY_S = 0.2
-FENCED = (InvalidProducerEpochError, InvalidProducerIdMappingError, ProducerFencedError)
-"""Errors of a driver after another one has taken over."""
 
 
 class Ledger(TransactionAdmin):

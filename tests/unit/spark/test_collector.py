@@ -26,7 +26,7 @@ def freezes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_the_second_request_of_a_reused_worker_freezes_once(freezes: list[int]) -> None:
     for expected in ([], [1], [1]):
-        task.spare_collector()
+        task.freeze_modules()
         assert freezes == expected
 
 
@@ -35,7 +35,7 @@ def test_a_worker_that_is_not_used_again_freezes_nothing(
 ) -> None:
     monkeypatch.delenv("SPARK_REUSE_WORKER")
     for _ in range(3):
-        task.spare_collector()
+        task.freeze_modules()
     assert freezes == []
 
 
