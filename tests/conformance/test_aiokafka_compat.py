@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiokafka
 import pytest
-import pytest_asyncio
 from aiokafka.protocol.admin import CreateTopicsRequest
 from aiokafka.protocol.metadata import MetadataRequest
-from support.clusters import ClusterUnderTest, embedded_cluster, real_cluster, unique_topic
+from support.clusters import ClusterUnderTest, unique_topic
 from support.confluent import read_all_confluent
 
 from aioproducer.compat import aiokafka as compat
@@ -22,15 +21,6 @@ from aioproducer.testing import ClusterSettings, EmbeddedCluster
 
 START = 1_700_000_000_000
 Program = Callable[[Any, ClusterUnderTest], Awaitable[Any]]
-
-
-@pytest_asyncio.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
-async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[ClusterUnderTest]:
-    if request.param == "kafka":
-        yield real_cluster(request.getfixturevalue("kafka_cluster"))
-    else:
-        async with embedded_cluster() as embedded:
-            yield embedded
 
 
 def producer_of(client: Any, cluster: ClusterUnderTest, **options: Any) -> Any:

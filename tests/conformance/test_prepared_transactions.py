@@ -10,8 +10,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
-from support.clusters import ClusterUnderTest, embedded_cluster, real_cluster, unique_topic
-from support.confluent import read_all_confluent
+from support.clusters import (
+    ClusterUnderTest,
+    embedded_cluster,
+    real_cluster,
+    transactional,
+    unique_topic,
+    visible,
+)
 
 from aioproducer import OffsetAndMetadata, PreparedTransaction, Producer, TopicPartition
 from aioproducer.client.source_position import SourcePosition
@@ -43,13 +49,6 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[ClusterUnderT
 
 
 @asynccontextmanager
-async def transactional(cluster: ClusterUnderTest, **options: object) -> AsyncIterator[Producer]:
-    given = {"transactional_id": unique_topic(), "bootstrap_servers": cluster.bootstrap_servers}
-    async with Producer(**(given | options)) as producer:
-        yield producer
-
-
-@asynccontextmanager
 async def admin_of(cluster: ClusterUnderTest, **options: object) -> AsyncIterator[TransactionAdmin]:
     async with TransactionAdmin(bootstrap_servers=cluster.bootstrap_servers, **options) as admin:
         yield admin
@@ -61,11 +60,6 @@ async def prepare(cluster: ClusterUnderTest, topic: str, **options: object) -> P
         await producer.send(topic, b"prepared", partition=0)
         await producer.send(topic, b"prepared", partition=1)
         return await tx.prepare()
-
-
-async def visible(cluster: ClusterUnderTest, topic: str) -> list[bytes | None]:
-    records = await read_all_confluent(cluster.bootstrap_servers, topic)
-    return sorted(record.value or b"" for record in records)
 
 
 async def test_a_producer_that_goes_by_another_name_writes_in_that_name(

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 
 import aiokafka
 import confluent_kafka
 import pytest
 import pytest_asyncio
-from support.clusters import ClusterUnderTest, embedded_cluster, real_cluster, unique_topic
-from support.confluent import read_all_confluent
+from support.clusters import (
+    ClusterUnderTest,
+    embedded_cluster,
+    real_cluster,
+    transactional,
+    unique_topic,
+    visible,
+)
 
 from aioproducer import ConsumerGroupMetadata, OffsetAndMetadata, Producer, TopicPartition
 from aioproducer.client.transactions import group_metadata_of
@@ -37,19 +42,6 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[ClusterUnderT
             if request.param == "v1":
                 embedded.handle.set_transaction_version(1)
             yield embedded
-
-
-@asynccontextmanager
-async def transactional(cluster: ClusterUnderTest, **options: object) -> AsyncIterator[Producer]:
-    given = {"transactional_id": unique_topic(), "bootstrap_servers": cluster.bootstrap_servers}
-    async with Producer(**(given | options)) as producer:
-        yield producer
-
-
-async def visible(cluster: ClusterUnderTest, topic: str) -> list[bytes | None]:
-    """Return the values that a foreign read_committed consumer reads, sorted."""
-    records = await read_all_confluent(cluster.bootstrap_servers, topic)
-    return sorted(record.value or b"" for record in records)
 
 
 async def test_committed_transactions_are_seen_and_aborted_ones_are_not(

@@ -21,7 +21,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.hostile import HostileServer, silent
+from support.hostile import HostileServer, service, silent
 from support.security.certificates import Authority
 
 from aioproducer import KafkaError, Producer, ProducerConfig, TopicPartition
@@ -126,20 +126,6 @@ def closed_port() -> Iterator[int]:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
-
-
-@asynccontextmanager
-async def service(says: bytes) -> AsyncIterator[str]:
-    """Run a server that sends this on every connection; return its address."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(says)
-        await reader.read()
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server:
-        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 # -- the address -----------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from aioproducer import Producer
 from aioproducer.testing.kafka import KafkaBackend
-from support.confluent import create_topic_confluent
+from support.confluent import create_topic_confluent, read_all_confluent
 
 _numbers = itertools.count(1)
 
@@ -71,3 +72,17 @@ async def embedded_cluster(brokers: int = 3) -> AsyncIterator[ClusterUnderTest]:
 
     async with EmbeddedCluster(brokers=brokers) as cluster:
         yield ClusterUnderTest("embedded", cluster.bootstrap_servers, cluster, brokers)
+
+
+@asynccontextmanager
+async def transactional(cluster: ClusterUnderTest, **options: object) -> AsyncIterator[Producer]:
+    """Run a transactional producer; its id is a new one unless `options` have one."""
+    given = {"transactional_id": unique_topic(), "bootstrap_servers": cluster.bootstrap_servers}
+    async with Producer(**(given | options)) as producer:
+        yield producer
+
+
+async def visible(cluster: ClusterUnderTest, topic: str) -> list[bytes | None]:
+    """Return the values that a foreign read_committed consumer reads, sorted."""
+    records = await read_all_confluent(cluster.bootstrap_servers, topic)
+    return sorted(record.value or b"" for record in records)

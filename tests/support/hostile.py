@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -317,3 +317,17 @@ class HostileServer:
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(1):
                     await writer.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def service(says: bytes) -> AsyncIterator[str]:
+    """Run a server that sends this on every connection; yield its address."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(says)
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"

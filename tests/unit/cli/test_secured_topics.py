@@ -6,32 +6,19 @@ import json
 from pathlib import Path
 
 import pytest
-from support.security.certificates import Authority
 
 from aioproducer.cli import main
 from aioproducer.cli.exit_codes import ExitCode
-from aioproducer.testing import ThreadedCluster
-from aioproducer.testing.security import ListenerSecurity
+from cli.secured_cluster import secured_cluster
 
 
 def test_topics_of_a_secured_cluster_are_created_described_and_deleted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    authority = Authority()
-    context = authority.server_context(authority.issue("broker", "127.0.0.1"), tmp_path)
-    security = ListenerSecurity(context, ("SCRAM-SHA-256",), {"alice": "secret"})
-    (tmp_path / "ca.pem").write_text(authority.pem)
-    options = tmp_path / "client.properties"
-    with ThreadedCluster(brokers=2, security=security) as cluster:
-        options.write_text(
-            f"bootstrap.servers={cluster.bootstrap_servers}\n"
-            "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-256\n"
-            "sasl.username=alice\nsasl.password=secret\n"
-            f"ssl.truststore.type=PEM\nssl.truststore.location={tmp_path}/ca.pem\n"
-        )
+    with secured_cluster(tmp_path) as secured:
 
         def topics(*arguments: str) -> int:
-            return main(["topics", *arguments, "--config", str(options)])
+            return main(["topics", *arguments, *secured])
 
         assert topics("create", "t", "-p", "2", "--json") == 0
         assert topics("list") == 0

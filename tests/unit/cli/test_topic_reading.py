@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.security.certificates import Authority
 
 from aioproducer import Producer
 from aioproducer.cli import main
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.topic_reading import _text
 from aioproducer.testing import ThreadedCluster, TopicSpec
-from aioproducer.testing.security import ListenerSecurity
+from cli.secured_cluster import secured_cluster
 
 FIRST_MS = 1_700_000_000_000
 
@@ -218,19 +217,7 @@ def test_what_cannot_be_read_is_explained(
 def test_a_secured_cluster_is_read_with_the_producers_options(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    authority = Authority()
-    context = authority.server_context(authority.issue("broker", "127.0.0.1"), tmp_path)
-    security = ListenerSecurity(context, ("SCRAM-SHA-256",), {"alice": "secret"})
-    (tmp_path / "ca.pem").write_text(authority.pem)
-    options = tmp_path / "client.properties"
-    with ThreadedCluster(brokers=2, security=security) as cluster:
-        options.write_text(
-            f"bootstrap.servers={cluster.bootstrap_servers}\n"
-            "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-256\n"
-            "sasl.username=alice\nsasl.password=secret\n"
-            f"ssl.truststore.type=PEM\nssl.truststore.location={tmp_path}/ca.pem\n"
-        )
-        secured = ["--config", str(options)]
+    with secured_cluster(tmp_path) as secured:
         assert main(["topics", "create", "t", "-p", "4", *secured]) == 0
         lines = tmp_path / "lines.txt"
         lines.write_text("a\nb\nc\n")

@@ -9,7 +9,7 @@ from itertools import cycle
 
 import pytest
 from support import hostile
-from support.hostile import Peer
+from support.hostile import Peer, service
 
 from aioproducer import Producer
 from aioproducer.errors import BootstrapError, KafkaError, NotKafkaError, ProtocolError
@@ -20,20 +20,6 @@ from net.virtual import MemoryDialer, virtual_time
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 SSH = b"SSH-2.0-OpenSSH_9.2\r\n"
-
-
-@asynccontextmanager
-async def service(says: bytes) -> AsyncIterator[str]:
-    """Run a server that sends this on every connection; return its address."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(says)
-        await reader.read()
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server:
-        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 @pytest.mark.parametrize(
