@@ -19,88 +19,35 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from importlib import import_module
 
-from bench import (
-    cells,
-    compare,
-    import_time,
-    instructions,
-    memory,
-    pythons,
-    reliability,
-    report,
-    soak,
-    spark_faults,
-    topics,
-    transaction_faults,
-    transactions,
-)
+from bench import cells, compare, report
 
-MEASUREMENTS: dict[str, Callable[[], None]] = {
-    "import": import_time.main,
-    "instructions": instructions.main,
-    "reliability": reliability.main,
-    "memory": memory.main,
-    "soak": soak.main,
-    "transactions": transactions.main,
-    "transaction-faults": transaction_faults.main,
-    "spark-faults": spark_faults.main,
-    "topics": topics.main,
-    "pythons": pythons.main,
+MEASUREMENTS = {
+    "import": "import_time",
+    "instructions": "instructions",
+    "reliability": "reliability",
+    "memory": "memory",
+    "soak": "soak",
+    "transactions": "transactions",
+    "transaction-faults": "transaction_faults",
+    "spark-faults": "spark_faults",
+    "topics": "topics",
+    "pythons": "pythons",
+    "faststream": "faststream",
+    "confluent-drop-in": "confluent_drop_in",
+    "scale": "scale",
+    "spark": "spark",
+    "gateway": "gateway",
 }
+"""The modules of the measurements; each is imported when asked for, as some need other packages."""
 ROUNDS = 5
 _FULL = "full"
 
 
-def spark() -> None:
-    """Imported when asked for: it needs PySpark."""
-    from bench import spark as measurement
-
-    measurement.main()
-
-
-def gateway() -> None:
-    """Imported when asked for: it needs Starlette and uvicorn."""
-    from bench import gateway as measurement
-
-    measurement.main()
-
-
-def faststream() -> None:
-    """Imported when asked for: it needs FastStream."""
-    from bench import faststream as measurement
-
-    measurement.main()
-
-
-def confluent_drop_in() -> None:
-    """Imported when asked for: it needs confluent-kafka."""
-    from bench import confluent_drop_in as measurement
-
-    measurement.main()
-
-
-def scale() -> None:
-    """Imported when asked for: it needs the tools of the tests."""
-    from bench import scale as measurement
-
-    measurement.main()
-
-
-MEASUREMENTS["faststream"] = faststream
-MEASUREMENTS["confluent-drop-in"] = confluent_drop_in
-MEASUREMENTS["scale"] = scale
-MEASUREMENTS["spark"] = spark
-MEASUREMENTS["gateway"] = gateway
-
-
 def compare_clients(words: Iterable[str]) -> None:
-    """Run the cells that the words name.
-
-    Raises:
-        ValueError: A word names nothing.
-    """
+    """Run the cells that the words name; raise ValueError for an unknown word."""
     asked = set(words)
     sections = cells.FULL if _FULL in asked else cells.ESSENTIAL
     chosen = cells.select(sections, asked - {_FULL})
@@ -118,7 +65,7 @@ def main() -> int:
     words = sys.argv[1:]
     for name in words or ["import"]:
         if name in MEASUREMENTS:
-            MEASUREMENTS[name]()
+            import_module(f"bench.{MEASUREMENTS[name]}").main()
     of_clients = [word for word in words if word not in MEASUREMENTS]
     if of_clients or not words:
         try:

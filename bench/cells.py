@@ -264,13 +264,11 @@ FULL: Mapping[str, list[Cell]] = ESSENTIAL | {
 
 
 def select(sections: Mapping[str, list[Cell]], words: Iterable[str]) -> list[Cell]:
-    """The cells that these words name, each once, in order.
+    """Return the cells that these words name, each once, in order.
 
     Words of one kind (sections, clients, modes) add up, words of different kinds narrow down:
-    `cost latency aiokafka` is both sections for one client. No words: everything.
-
-    Raises:
-        ValueError: A word names nothing.
+    `cost latency aiokafka` is both sections for one client. No words: everything. An unknown word
+    raises ValueError.
     """
     asked = set(words)
     if unknown := asked.difference(FULL, CLIENTS, MODES):

@@ -80,13 +80,7 @@ class WrongCountError(WorkerError):
 
 
 async def compare(cells: Sequence[Cell], rounds: int, share: float = 1.0) -> dict[str, Any]:
-    """Run every cell so many times; gives what RESULTS.md is made of.
-
-    Args:
-        cells: What to run.
-        rounds: How often.
-        share: The share of each cell's records to send; 1 but for trying something out.
-    """
+    """Run every cell `rounds` times, with a share of its records; return the data of RESULTS.md."""
     runs: dict[Cell, list[Run]] = defaultdict(list)
     problems = {cell: reason for cell in cells if (reason := unavailable(cell))}
     servers: dict[str, str] = {}
@@ -131,7 +125,7 @@ def unavailable(cell: Cell) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Of all that takes part."""
+    """Return the versions of Python, the clients and the servers."""
     found = {"aioproducer": __version__, "CPython": platform.python_version()}
     for name in _DISTRIBUTIONS:
         try:
@@ -148,7 +142,7 @@ async def _warm_up(server: Server, cells: Sequence[Cell], share: float) -> None:
 
 
 def _groups(cells: Iterable[Cell]) -> list[list[Cell]]:
-    """Cells in order, those that take turns together."""
+    """Return the cells in groups; the clients of a group take turns."""
     grouped = itertools.groupby(cells, lambda cell: cell if cell.turns == 1 else None)
     return [list(group) for _, group in grouped]
 
@@ -175,7 +169,7 @@ async def _encode() -> dict[str, Any]:
 async def run_together(
     server: Server, cells: Sequence[Cell], share: float = 1.0, python: str = sys.executable
 ) -> list[Run | Exception]:
-    """One run of each cell, and what became of it: all are open, and one at a time sends."""
+    """Run each cell once, with all clients open and one at a time sending; return the results."""
     stage = asyncio.Lock()  # a client that had its turn queues up after the others
     try:
         async with AsyncExitStack() as stack:
@@ -204,11 +198,7 @@ async def _run(
     stage: asyncio.Lock,
     python: str,
 ) -> Run:
-    """One run of one cell.
-
-    Raises:
-        WorkerError: The client failed, or the records are not there.
-    """
+    """Run one cell once; raise `WorkerError` if the client failed or records are missing."""
     job = Job(
         bootstrap=server.bootstrap,
         topics=topics,
@@ -275,7 +265,7 @@ async def _measure(
 
 @asynccontextmanager
 async def _turn(stage: asyncio.Lock, stack: AsyncExitStack) -> AsyncIterator[None]:
-    """No other client is measured meanwhile, nor while one that has failed comes to its end."""
+    """Let no other client be measured within the block, nor while a failed client ends."""
     async with stage:
         try:
             yield
@@ -285,15 +275,10 @@ async def _turn(stage: asyncio.Lock, stack: AsyncExitStack) -> AsyncIterator[Non
 
 
 def figures(found: dict[str, Any], arrived: int, *, exact: bool = True) -> Run:
-    """Return the result of a run, given what the server counted.
+    """Return the figures of a client's report; raise `WrongCountError` if the server has others.
 
-    Args:
-        found: The client's report.
-        arrived: Records at the server, warm-up included.
-        exact: Whether the client counts what it sent; tasks stop after some time.
-
-    Raises:
-        WrongCountError: The server has fewer records than were acknowledged, or more.
+    `arrived` are the records at the server, with the warm-up. With `exact` the client counts what
+    it sent; tasks stop after some time.
     """
     counted, promised = arrived - found["warm_records"], found["records"]
     if counted <= 0 or (exact and counted != promised):

@@ -30,11 +30,7 @@ class Spread:
 
 
 def spread(samples: Iterable[float]) -> Spread:
-    """The median of these, and how far they lie apart.
-
-    Raises:
-        ValueError: There are none.
-    """
+    """Return the median and the spread of samples; raise ValueError without any."""
     values = sorted(samples)
     if not values:
         raise ValueError("no runs")
@@ -42,11 +38,7 @@ def spread(samples: Iterable[float]) -> Spread:
 
 
 def percentile(samples: Sequence[float], share: float) -> float:
-    """The smallest sample that `share` percent of all are not above (nearest rank).
-
-    Raises:
-        ValueError: No samples, or a share outside 0..100.
-    """
+    """Return the smallest sample that `share` percent of all are not above (nearest rank)."""
     if not samples or not 0 <= share <= 100:
         raise ValueError(f"no {share:g}th percentile of {len(samples)} samples")
     rank = max(1, math.ceil(share / 100 * len(samples)))
@@ -54,7 +46,7 @@ def percentile(samples: Sequence[float], share: float) -> float:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """The slope of the straight line nearest to the points (least squares)."""
+    """Return the slope of the straight line nearest to the points (least squares)."""
     mean_x = sum(x for x, _ in points) / len(points)
     mean_y = sum(y for _, y in points) / len(points)
     spread = sum((x - mean_x) ** 2 for x, _ in points)
@@ -67,11 +59,7 @@ def due_times(start: float, rate: float, count: int) -> list[float]:
 
 
 def latencies(due: Sequence[float], done: Sequence[float | None]) -> list[float]:
-    """Return how late each request was answered, counted from when it was due.
-
-    Raises:
-        ValueError: One was never answered: its latency is unknown, and left out it would flatter.
-    """
+    """Return the time from due to done of each request; raise ValueError if one is not done."""
     missing = len(due) - len(done) + sum(moment is None for moment in done)
     if missing:
         raise ValueError(f"{missing} of {len(due)} requests have no answer")

@@ -44,15 +44,11 @@ _COLLECTED = re.compile(r"Collected : (\d+)")
 
 
 class CallgrindError(Exception):
-    """No figure."""
+    """The instructions could not be counted."""
 
 
 async def measure(directory: Path, python: str = sys.executable) -> dict[str, float]:
-    """Instructions per record of each mode.
-
-    Raises:
-        CallgrindError: There is no valgrind or compiler, or the program failed under it.
-    """
+    """Return the instructions per record of each mode; raise `CallgrindError` without valgrind."""
     library = await asyncio.to_thread(_compile_marks, directory)
     turns = asyncio.Semaphore(_AT_ONCE)
     modes = [mode for mode in MODES if unavailable(Cell("aioproducer", mode)) is None]
@@ -80,7 +76,7 @@ def _compile_marks(directory: Path) -> Path:
 
 
 async def _count(server: Server, mode: str, library: Path, out: Path, python: str) -> float:
-    """Instructions per record of one run, whose records arrived."""
+    """Return the instructions per record of one run, after a check that its records arrived."""
     client, is_single = CLIENTS["aioproducer"], mode == "single"
     records = _SINGLE_RECORDS if is_single else _RECORDS
     async with server.topics(1, _PARTITIONS) as topics:
@@ -159,7 +155,7 @@ def recorded(path: Path = RECORDED) -> dict[str, dict[str, float]]:
 
 
 def record(found: Mapping[str, dict[str, float]], path: Path = RECORDED) -> None:
-    """Replaces the figures of these versions of Python."""
+    """Replace the figures of these versions of Python."""
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for python, counts in found.items():
         rounded = {mode: round(count, 1) for mode, count in counts.items()}

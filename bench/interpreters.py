@@ -29,11 +29,7 @@ class InterpreterError(Exception):
 
 
 def interpreters() -> dict[str, str]:
-    """The executables by their versions, such as `3.13`; newest first.
-
-    Raises:
-        InterpreterError: One could not be made ready.
-    """
+    """Return the executables by their versions, such as `3.13`; newest first."""
     found = {_minor(platform.python_version()): sys.executable}
     for python in os.environ.get(VARIABLE, "").split():
         version = _minor(run(python, "-c", "import platform; print(platform.python_version())"))
@@ -57,11 +53,7 @@ def _environment(python: str, version: str) -> str:
 
 
 def run(python: str, *arguments: str) -> str:
-    """Return the output of an interpreter.
-
-    Raises:
-        InterpreterError: It cannot be run, or it failed.
-    """
+    """Return the output of an interpreter; raise `InterpreterError` if it fails."""
     try:
         done = subprocess.run(
             [python, *arguments],

@@ -47,11 +47,9 @@ class JavaClientError(Exception):
 
 
 async def performance(job: Job, records: int, warm: Warm) -> Measured:
-    """One run of ProducerPerformance, as many records before the mark as after it.
+    """Run ProducerPerformance, with as many records before the mark as after it.
 
-    Raises:
-        JavaClientError: It failed.
-        JavaError, MavenError: It cannot be had here.
+    Raises `JavaClientError` if it fails, and `JavaError` or `MavenError` if it cannot be run here.
     """
     total = 2 * records
     with tempfile.TemporaryDirectory(prefix="aioproducer-bench-") as directory:
@@ -152,11 +150,7 @@ async def _classpath(coordinates: list[str]) -> list[Path]:
 
 
 def compiled(source: Path, java: Java, jars: list[Path]) -> Path:
-    """Return the folder with a program's classes; compiled once for each state of its source.
-
-    Raises:
-        JavaClientError: There is no compiler.
-    """
+    """Return the folder with a program's classes; compiled once for each state of its source."""
     compiler = java.tool("javac")
     if compiler is None:
         raise JavaClientError(f"{java} has no compiler")

@@ -30,8 +30,7 @@ _DRAIN_TIMEOUT_S = 300.0
 class _Load:
     """The work of the tasks, and their measurements.
 
-    The line: a task that finds others waiting when it comes takes a ticket. Tickets have to be
-    served in order.
+    A task that has to wait for memory after others takes a number: numbers are served in order.
     """
 
     def __init__(self, producer: Producer, topic: str, partitions: int, value_bytes: int) -> None:
@@ -50,7 +49,7 @@ class _Load:
         self._served = 0
 
     async def run(self, task: int, offset_s: float, interval_s: float) -> None:
-        """One task."""
+        """Send records at the interval of one task until `stopped`."""
         due = time.monotonic() + offset_s
         number = 0
         while not self.stopped:

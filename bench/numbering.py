@@ -24,11 +24,7 @@ def value_of(source: int, number: int, size: int) -> bytes:
 
 
 def number_of(value: bytes | None, size: int) -> tuple[int, int]:
-    """The source and number of a record that was read.
-
-    Raises:
-        ValueError: It is none of ours, or not whole.
-    """
+    """Return the source and number of a record; raise ValueError for any other record."""
     if value is None or len(value) != size or value[_HEAD:].strip(b"."):
         raise ValueError(f"not one of our records: {value!r}")
     return int(value[:_SOURCE_DIGITS]), int(value[_SOURCE_DIGITS:_HEAD])
@@ -69,11 +65,7 @@ class Numbering:
         return sum(map(len, self._missing.values()))
 
     def see(self, source: int, number: int) -> None:
-        """The next record of its partition.
-
-        Raises:
-            ValueError: The gap is too large to be remembered.
-        """
+        """Count the next record of a partition; raise ValueError if it leaves too large a gap."""
         self.read += 1
         wanted = self._next.get(source, 0)
         if number == wanted:
@@ -96,12 +88,10 @@ class Numbering:
         failed: Iterable[tuple[int, int]] = (),
         denied: Iterable[tuple[int, int]] = (),
     ) -> Findings:
-        """The verdict, given how many numbers each source used.
+        """Return the verdict, given how many numbers each source has used.
 
-        Args:
-            sent: Each source's count.
-            failed: Source and number of records whose delivery failed; they may be absent.
-            denied: Those among them that the client called "not persisted": they must be absent.
+        Records in `failed` may be absent. Those in `denied` must be: the client has reported them
+        as not persisted.
         """
         absent = {(s, n) for s, numbers in self._missing.items() for n in numbers}
         tail = {s: max(0, count - self._next.get(s, 0)) for s, count in sent.items()}

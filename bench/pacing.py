@@ -1,7 +1,5 @@
 """An open load: requests are sent when they are due, whatever became of those before.
 
-Owns: the metronome, which is a separate process, and its client's side. Not here: clients.
-
 An event loop cannot keep time to better than a millisecond (epoll's timeout is one), and a timer
 that is late would hide in the latency of asyncio clients alone. So a metronome writes the moment
 at which each request is due into a pipe, and a client's loop is woken as if by the network. A
@@ -41,13 +39,13 @@ _ROOT = Path(__file__).parents[1]
 
 
 async def paced(adapter: Adapter, records: Iterator[Pair], rate: float, count: int) -> list[float]:
-    """`Metronome.pace` with one that is there for nothing else."""
+    """Run `Metronome.pace` with a new metronome."""
     async with Metronome() as metronome:
         return await metronome.pace(adapter, records, rate, count)
 
 
 class Metronome:
-    """A process that strikes when it is asked to, for the length of an `async with` block."""
+    """A process that writes a tick into a pipe whenever a request is due; an `async with` block."""
 
     async def __aenter__(self) -> Self:
         self._inward, outward = os.pipe()
@@ -67,11 +65,7 @@ class Metronome:
     async def pace(
         self, adapter: Adapter, records: Iterator[Pair], rate: float, count: int
     ) -> list[float]:
-        """Send so many records at this rate; how late each was acknowledged, in seconds.
-
-        Raises:
-            ValueError: One was not acknowledged in time.
-        """
+        """Send `count` records at a rate; return the seconds from due to acknowledged of each."""
         load = Load(adapter, records, count)
         loop = asyncio.get_running_loop()
 
@@ -82,7 +76,7 @@ class Metronome:
                 loop.remove_reader(self._inward)
 
         try:
-            await load.crew.gather(_WAITING_TASKS)
+            await load.tasks.start(_WAITING_TASKS)
             loop.add_reader(self._inward, heard)
             assert self._process.stdin is not None
             self._process.stdin.write(b"%r %d\n" % (rate, count))
@@ -92,7 +86,7 @@ class Metronome:
         except TimeoutError:
             pass  # `latencies` says how many are missing
         finally:
-            load.crew.dismiss()
+            load.tasks.stop()
             loop.remove_reader(self._inward)
         return latencies(load.due, load.done)
 
@@ -106,55 +100,54 @@ class Load:
         self._adapter = adapter
         self._records = records
         self._acknowledged = 0
-        self.crew = Crew()
+        self.tasks = TaskPool()
 
     @property
     def complete(self) -> bool:
         return self._acknowledged == len(self.done)
 
     def tick(self, moments: bytes) -> None:
-        """The metronome struck, perhaps several times: send as many records."""
+        """Send a record for each tick that was read."""
         for (moment,) in _TICK.iter_unpack(moments):
             index = len(self.due)
             self.due.append(moment)
             waiting = self._adapter.fire(next(self._records), lambda at=index: self._finish(at))
             if waiting is not None:
-                self.crew.run(waiting)
+                self.tasks.run(waiting)
 
     def _finish(self, index: int) -> None:
         self.done[index] = time.monotonic()
         self._acknowledged += 1
 
 
-class Crew:
-    """Tasks that wait for something to do, and begin with it at once."""
+class TaskPool:
+    """Idle tasks, in which a coroutine can begin without a turn of the loop."""
 
     def __init__(self) -> None:
-        self._idle: list[_Errand] = []
+        self._idle: list[_Slot] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_over = False
+        self._is_stopped = False
 
-    async def gather(self, count: int) -> None:
-        """Has so many of them waiting."""
+    async def start(self, count: int) -> None:
+        """Create so many idle tasks."""
         for _ in range(count):
-            self._enlist(None)
+            self._add_task(None)
         await asyncio.sleep(0)
 
     def run(self, coroutine: Work) -> None:
-        """Runs it in a task, up to where it has to wait, before this returns; not to be called
-        in another task."""
+        """Run a coroutine in an idle task up to its first wait; call it outside of tasks."""
         if self._idle:
             self._idle.pop().begin(coroutine)
         else:
-            self._enlist(coroutine)  # a new one begins with the next turn of the loop
+            self._add_task(coroutine)  # a new one begins with the next turn of the loop
 
-    def dismiss(self) -> None:
-        """Ends those that wait; the others end with what they do."""
-        self._is_over = True
-        for errand in self._idle:
-            asyncio.get_running_loop().call_soon(errand.begin, None)
+    def stop(self) -> None:
+        """End the idle tasks now, and the others after their coroutines."""
+        self._is_stopped = True
+        for slot in self._idle:
+            asyncio.get_running_loop().call_soon(slot.begin, None)
 
-    def _enlist(self, coroutine: Work | None) -> None:
+    def _add_task(self, coroutine: Work | None) -> None:
         task = asyncio.get_running_loop().create_task(self._serve(coroutine))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -162,23 +155,23 @@ class Crew:
     async def _serve(self, coroutine: Work | None) -> None:
         if coroutine is not None:
             await coroutine
-        while not self._is_over:
-            errand = _Errand()
-            self._idle.append(errand)
-            if (coroutine := await errand) is not None:
+        while not self._is_stopped:
+            slot = _Slot()
+            self._idle.append(slot)
+            if (coroutine := await slot) is not None:
                 await coroutine
 
 
-class _Errand:
-    """A task awaits it as it awaits a future; but it goes on where `begin` is called."""
+class _Slot:
+    """Awaitable like a future, except that `begin` resumes the task synchronously."""
 
     def __init__(self) -> None:
         self._asyncio_future_blocking = False  # by this a task recognizes what it may await
         self._loop = asyncio.get_running_loop()
         self._coroutine: Work | None = None
-        self._callback: Callable[[_Errand], object] | None = None
+        self._callback: Callable[[_Slot], object] | None = None
 
-    def __await__(self) -> Generator[_Errand, None, Work | None]:
+    def __await__(self) -> Generator[_Slot, None, Work | None]:
         self._asyncio_future_blocking = True
         yield self
         return self._coroutine
@@ -192,21 +185,23 @@ class _Errand:
     def get_loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
 
-    def add_done_callback(self, callback: Callable[[_Errand], object], *, context: Context) -> None:
+    def add_done_callback(self, callback: Callable[[_Slot], object], *, context: Context) -> None:
         self._callback, self._context = callback, context
 
     def cancel(self, msg: object = None) -> bool:
-        """The task is to go on, and to find out."""
+        """Resume the task, in which the cancellation is then raised."""
         self._loop.call_soon(self.begin, None)
         return False
 
     def result(self) -> None:
-        """Asked by the task when it goes on."""
+        """Return None, as a future does whose task is resumed."""
 
 
 def sleep_exactly() -> None:
-    """Has the kernel end this process's sleeps when they are over, not when it suits it: Linux adds
-    up to 50 us to each, a quarter of what a request takes."""
+    """Set the timer slack of this process to 1 ns.
+
+    By default Linux adds up to 50 us to each sleep, a quarter of the latency of a request.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)
 

@@ -199,11 +199,7 @@ class Sink:
         }
 
     def answer(self, header: RequestHeader) -> bytes:
-        """The frame of the response.
-
-        Raises:
-            ProtocolError: It is no request that is served.
-        """
+        """Return the frame of the response; raise `ProtocolError` for other requests."""
         try:
             key = ApiKey(header.api_key)
             lowest, highest, handler = self._served[key]

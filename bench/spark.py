@@ -127,7 +127,7 @@ class Session:
         return {"jvm": used[self._jvm], "python": python, "broker": broker}
 
     def write(self, case: Case, server: Server, topic: str) -> dict[str, float]:
-        """Runs one case."""
+        """Run one case."""
         # Not lpad(), which copies byte by byte: as much CPU as either sink.
         columns = [f"CAST(concat('{'0' * 88}', id + {10**11}) AS BINARY) AS value"]
         if case.keyed:
@@ -153,13 +153,7 @@ class Session:
         }
 
     def micro_batches(self, bootstrap: str, topic: str, sink: str) -> float:
-        """Milliseconds that a small micro-batch takes to be planned, written and committed.
-
-        Args:
-            bootstrap: the broker.
-            topic: an existing topic.
-            sink: one of `MICRO_SINKS`.
-        """
+        """Return the milliseconds of a small micro-batch; `sink` is one of `MICRO_SINKS`."""
         with tempfile.TemporaryDirectory(prefix="aioproducer-bench-") as checkpoint:
             rows = self.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "200")
             frame = rows.load().selectExpr("CAST(value AS STRING) AS value")

@@ -55,11 +55,7 @@ class Worker:
             self._process.stdin.write(_line(kind, fields))
 
     async def report(self, kind: str, timeout_s: float) -> Report:
-        """The last report of this kind; waits for the first.
-
-        Raises:
-            WorkerError: It did not come, or the worker ended.
-        """
+        """Return the last report of this kind, after a wait for the first; or `WorkerError`."""
         try:
             async with asyncio.timeout(timeout_s), self._changed:
                 await self._changed.wait_for(
@@ -72,11 +68,7 @@ class Worker:
         return self._reports[kind]
 
     def check(self) -> None:
-        """See that it runs.
-
-        Raises:
-            WorkerError: It has ended.
-        """
+        """Raise `WorkerError` if the process has ended."""
         if self._process.returncode is not None:
             raise WorkerError(f"{self.name} ended with exit code {self._process.returncode}")
 
@@ -89,15 +81,15 @@ class Worker:
         return peak_rss_of(self.pid)
 
     def freeze(self) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._process.send_signal(signal.SIGCONT)
 
     async def end(self) -> None:
-        """End it, with some time to do so by itself."""
+        """End the process; kill it if it does not end in time."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         if self._process.returncode is None:
@@ -174,7 +166,7 @@ def arguments() -> Mapping[str, Any]:
 
 
 def tell(kind: str, **fields: object) -> None:
-    """Report."""
+    """Send a report to the process that started this one."""
     sys.stdout.buffer.write(_line(kind, fields))
     sys.stdout.buffer.flush()
 

@@ -50,7 +50,7 @@ class Job:
         return self.topics[0]
 
     def options(self, names: Mapping[str, str]) -> dict[str, Any]:
-        """Those that this tuning sets, by the client's names for `linger`, `batch`, `codec`."""
+        """Return the options of this tuning; `names` are those of linger, batch and codec."""
         wanted: dict[str, Any] = {}
         if self.tuning == "common":
             wanted |= {names["linger"]: self.linger_ms, names["batch"]: BATCH_BYTES}
@@ -134,7 +134,7 @@ class Adapter(ABC):
         raise NotImplementedError
 
     def ask(self, record: Pair) -> Awaitable[object]:
-        """Send one record; what is awaited for its outcome, with nothing of ours around it."""
+        """Send one record; return the client's own awaitable for its outcome."""
         raise NotImplementedError
 
     async def single(self, records: Iterable[Pair]) -> None:
@@ -143,11 +143,7 @@ class Adapter(ABC):
             await self.ask(record)
 
     async def tasks(self, records: Iterable[Pair]) -> int:
-        """Many tasks that `ask`, one record after the other, until there are none, or some time.
-
-        Returns:
-            How many records they sent.
-        """
+        """Send from many tasks, each one record after the other; return how many were sent."""
         shared = iter(records)
         sent, is_late = 0, False
 
@@ -171,11 +167,7 @@ class Adapter(ABC):
         return sent
 
     def fire(self, record: Pair, done: Callable[[], None]) -> Coroutine[Any, Any, None] | None:
-        """Send one record now; `done` is called when it is acknowledged.
-
-        Returns:
-            What has to run as a task for that, if anything.
-        """
+        """Send one record, with `done` on its acknowledgement; return a coroutine to run for it."""
 
         async def wait() -> None:
             await self.ask(record)

@@ -93,11 +93,7 @@ def compare(
     known: dict[str, str],
     deadline: float,
 ) -> tuple[str, list[str]]:
-    """Run a program's tests with both clients.
-
-    Returns:
-        A line for the summary, and the tests that pass with the client alone without a reason.
-    """
+    """Run a program's tests with both clients; return a summary and the unexplained differences."""
     results = {client: Results() for client in CLIENTS}
     unfinished = []
     for name in files_of(program, sources):

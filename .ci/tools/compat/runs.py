@@ -55,11 +55,7 @@ class Environment:
         return self._folder / "bin" / "python"
 
     def make(self) -> None:
-        """Make it, unless it is there with the same packages.
-
-        Raises:
-            NoSourcesError: The packages cannot be installed.
-        """
+        """Make the environment, unless it exists with the same packages."""
         program = self._program
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         wanted = [f"{program.name}=={program.version}", *program.needs, *project["dependencies"]]

@@ -22,11 +22,7 @@ class NoSourcesError(Exception):
 
 
 def sources_of(program: Program, given: Path | None) -> Path:
-    """Return a folder with the program's tests, made anew.
-
-    Raises:
-        NoSourcesError: There is none.
-    """
+    """Return a new folder with the program's tests; raise `NoSourcesError` if there are none."""
     target = WORK / "sources" / program.short
     shutil.rmtree(target, ignore_errors=True)
     if given is not None and (given / program.short).is_dir():

@@ -79,14 +79,7 @@ class _Order:
 def survives(file: Path, number: int, tests: Sequence[str], seconds: Sequence[float]) -> bool:
     """Return whether all tests pass with a mutant, or do not pass without it either.
 
-    Args:
-        file: The module that is changed.
-        number: Which of its changes.
-        tests: The tests, quickest first.
-        seconds: How long each of them takes without the change.
-
-    Raises:
-        NotImportedError: No test imports the module.
+    The mutant is a change of `file` by its number. `seconds` are those of each test without it.
     """
     longest = max(_LEAST_SECONDS, 10 * max(seconds))
     arguments = [*PYTEST_ARGUMENTS, "-x", f"--timeout={longest:.0f}", *tests]

@@ -35,19 +35,11 @@ def page_text(
     repository: str | None = None,
     programs: Mapping[str, str] | None = None,
 ) -> str:
-    """Translate a page.
+    """Translate a page of the repository to one of the site; raise `BrokenLinkError`.
 
-    Args:
-        text: the Markdown.
-        source: the file it comes from, from the repository's root.
-        targets: the place on the site of each file that is a page, of this one too.
-        exists: whether the repository has a file.
-        pictures: collects the pictures that are shown, from the repository's root.
-        repository: its address, to which links to its files lead; None makes them plain text.
-        programs: the places on the site of programs whose names, in backticks, become links.
-
-    Raises:
-        BrokenLinkError: a link leads to no file.
+    `source` and `targets` are files of the repository, with the place of each page on the site.
+    `pictures` collects the pictures that are shown. Links to other files lead to the address
+    `repository`, or become text; names of `programs` in backticks become links.
     """
 
     programs = {} if programs is None or targets[source].startswith("examples.") else programs

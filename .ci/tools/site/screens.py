@@ -70,11 +70,7 @@ def served(site: Path) -> Iterator[str]:
 
 @asynccontextmanager
 async def opened(*, dark: bool = False) -> AsyncIterator[Page]:
-    """Yield a page of a new browser.
-
-    Raises:
-        FileNotFoundError: there is no Chromium.
-    """
+    """Yield a page of a new Chromium; raise FileNotFoundError if there is none."""
     program = chromium()
     if program is None:
         raise FileNotFoundError("no Chromium: run `make system-deps`")

@@ -32,11 +32,7 @@ _REDIRECT = """\
 
 
 def publish(site: Path, folder: Path, version: str) -> list[str]:
-    """Put a built site in the place of its minor version; return the versions, newest first.
-
-    Raises:
-        ValueError: The version has no minor version.
-    """
+    """Put a built site in the place of its minor version; return the versions, newest first."""
     minor = minor_of(version)
     target = folder / minor
     if target.exists():

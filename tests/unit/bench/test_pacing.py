@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.pacing import Crew, Load, paced
+from bench.pacing import Load, TaskPool, paced
 
 RECORD = (b"value", None)
 
@@ -67,32 +67,32 @@ async def test_a_waiting_task_begins_where_it_is_given_something_to_do() -> None
         await gate.wait()
         done.append(f"{name} ends")
 
-    crew = Crew()
-    await crew.gather(1)
+    pool = TaskPool()
+    await pool.start(1)
 
     def two_are_due() -> None:
-        crew.run(work("the first"))
+        pool.run(work("the first"))
         assert done == ["the first begins in Task"]
-        crew.run(work("one too many"))
+        pool.run(work("one too many"))
         assert len(done) == 1
 
     await call(two_are_due)
     gate.set()
     await asyncio.sleep(0.01)
     assert done[1:] == ["one too many begins in Task", "the first ends", "one too many ends"]
-    await call(lambda: crew.run(work("the first again")))
+    await call(lambda: pool.run(work("the first again")))
     assert done[4:] == ["the first again begins in Task", "the first again ends"]
-    crew.dismiss()
+    pool.stop()
     await asyncio.sleep(0.01)
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_task_that_waits_for_something_to_do_can_be_cancelled() -> None:
-    crew = Crew()
-    await crew.gather(2)
+    pool = TaskPool()
+    await pool.start(2)
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     next(iter(tasks)).cancel()
-    crew.dismiss()
+    pool.stop()
     ends = await asyncio.gather(*tasks, return_exceptions=True)
     assert {type(end) for end in ends} == {asyncio.CancelledError, type(None)}
 
