@@ -17,7 +17,7 @@ from aioproducer.cli.console import say, write_line
 from aioproducer.cli.groups import grouped
 from aioproducer.cli.topics import Cluster, Name, run_on
 from aioproducer.errors import ConfigError
-from aioproducer.loader.rejects import text_fields
+from aioproducer.loader.dead_letter_file import text_fields
 from aioproducer.records.reader import DecodedRecord
 from aioproducer.testing.reader import ReadFrom, Start, stream_part
 from aioproducer.types import TopicPartition

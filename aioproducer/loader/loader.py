@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, cast
 
 from aioproducer._util import log
 from aioproducer.errors import ConfigError, IllegalStateError, KafkaError
+from aioproducer.loader.dead_letter_file import DeadLetterFile
 from aioproducer.loader.errors import LoaderError, StateError
 from aioproducer.loader.exactly_once import LoadTransactions
 from aioproducer.loader.mapping import MappedRecord, RowMapper
@@ -32,7 +33,6 @@ from aioproducer.loader.options import LoadOptions, ProducerLike
 from aioproducer.loader.progress import BatchCounts, LoadResult, Progress
 from aioproducer.loader.reading import MappedBatch, SourceReader
 from aioproducer.loader.refusals import Refusals
-from aioproducer.loader.rejects import DeadLetterFile
 from aioproducer.loader.rows import BadRow, RowBatch, Source
 from aioproducer.loader.state import LoadState
 from aioproducer.loader.topic import wait_for_topic

@@ -22,10 +22,10 @@ from aioproducer.errors import (
     RecordTooLargeError,
     SerializationError,
 )
+from aioproducer.loader.dead_letter_file import DeadLetterFile
 from aioproducer.loader.errors import DeadLetterError, RejectedRowError
 from aioproducer.loader.mapping import row_text
 from aioproducer.loader.refusals import LeftOut
-from aioproducer.loader.rejects import DeadLetterFile
 from aioproducer.loader.rows import BadRow, Position, RowBatch
 from aioproducer.loader.state import LoadState, Settled
 

@@ -18,8 +18,8 @@ from typing import IO, TYPE_CHECKING, Final, NamedTuple, Self
 
 from aioproducer._util.paths import is_folder
 from aioproducer.errors import SerializationError
+from aioproducer.loader.dead_letter_file import line_of, text_fields, writing
 from aioproducer.loader.errors import DeadLetterError
-from aioproducer.loader.rejects import line_of, text_fields, writing
 from aioproducer.loader.rows import Position
 
 if TYPE_CHECKING:

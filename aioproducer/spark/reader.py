@@ -19,7 +19,7 @@ from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError
 from aioproducer.records.batch import DecodedRecord
 from aioproducer.spark.options import SourceOptions
-from aioproducer.spark.reading import EARLIEST, LATEST, Fetched, TopicRange
+from aioproducer.spark.topic_range import EARLIEST, LATEST, Fetched, TopicRange
 from aioproducer.spark.wording import option_errors
 
 if TYPE_CHECKING:

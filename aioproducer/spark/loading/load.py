@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from aioproducer.client.producer import Producer
 from aioproducer.errors import KafkaError
+from aioproducer.loader.dead_letter_file import DeadLetterFile
 from aioproducer.loader.progress import Progress
-from aioproducer.loader.rejects import DeadLetterFile
 from aioproducer.loader.rows import Position
 from aioproducer.loader.topic import wait_for_topic
 from aioproducer.spark.loading.errors import error_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aioproducer.loader import DeadLetterError, LoadState, Position, Settled, StateError
-from aioproducer.loader.rejects import DeadLetterFile
+from aioproducer.loader.dead_letter_file import DeadLetterFile
 from aioproducer.loader.state_file import write_state
 
 WHERE = Position("f.csv", None, 3)

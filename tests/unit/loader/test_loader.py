@@ -359,12 +359,12 @@ async def test_load_is_not_complete_without_its_dead_letters_on_disk(tmp_path: P
 async def test_full_disk_under_the_dead_letters_ends_the_load_before_the_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aioproducer.loader import rejects
+    from aioproducer.loader import dead_letter_file
 
     def full(*args: object) -> None:
         raise DeadLetterError("cannot write the dead-letter file: no space")
 
-    monkeypatch.setattr(rejects.DeadLetterFile, "write", full)
+    monkeypatch.setattr(dead_letter_file.DeadLetterFile, "write", full)
     options = LoadOptions(KEYED, dead_letter=tmp_path / "dead")
     loader = Loader(FakeProducer(), lines_file(tmp_path, 4, bad=(3,)), "t", options)
     with pytest.raises(DeadLetterError, match="no space"):

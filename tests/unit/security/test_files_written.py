@@ -22,9 +22,9 @@ from aioproducer.loader import (
     LoadOptions,
     LoadState,
     StateError,
-    rejects,
+    dead_letter_file,
 )
-from aioproducer.loader.rejects import DeadLetterFile
+from aioproducer.loader.dead_letter_file import DeadLetterFile
 from aioproducer.spark.loading.record import SparkLoadState
 
 needs_matplotlib = pytest.mark.skipif(find_spec("matplotlib") is None, reason="no matplotlib")
@@ -159,7 +159,7 @@ def test_what_is_emptied_is_what_was_checked(
     dead, precious = tmp_path / "dead", tmp_path / "precious"
     precious.write_text("precious")
     dead.symlink_to(precious)
-    real = rejects._opened
+    real = dead_letter_file._opened
 
     def swapped(path: Path) -> int:
         descriptor = real(path)
@@ -167,7 +167,7 @@ def test_what_is_emptied_is_what_was_checked(
         dead.write_text(DEAD)
         return descriptor
 
-    monkeypatch.setattr(rejects, "_opened", swapped)
+    monkeypatch.setattr(dead_letter_file, "_opened", swapped)
     with pytest.raises(DeadLetterError, match="no dead-letter file"):
         DeadLetterFile(dead)
     assert precious.read_text() == "precious"

@@ -14,8 +14,8 @@ import pytest
 from support.spark import EmbeddedKafka, embedded_kafka
 
 from aioproducer.errors import ConfigError, RecordTooLargeError, SerializationError
+from aioproducer.loader.dead_letter_file import DeadLetterFile
 from aioproducer.loader.errors import DeadLetterError
-from aioproducer.loader.rejects import DeadLetterFile
 from aioproducer.runtime.bulk.result import FailedRecord
 from aioproducer.spark.dead_letter_files import DeadLetterPart, RefusedRecord
 from aioproducer.spark.direct import DirectEpochs

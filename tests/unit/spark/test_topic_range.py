@@ -9,9 +9,9 @@ import pytest
 from aioproducer import Producer, ProducerConfig
 from aioproducer.errors import ConfigError, KafkaTimeoutError, ProtocolError
 from aioproducer.records.reader import DecodedRecord, RecordBatch
-from aioproducer.spark import reading
+from aioproducer.spark import topic_range
 from aioproducer.spark.options import SourceOptions
-from aioproducer.spark.reading import EARLIEST, Fetched, TopicRange
+from aioproducer.spark.topic_range import EARLIEST, Fetched, TopicRange
 from aioproducer.testing import EmbeddedCluster
 from aioproducer.types import TimestampType
 from aioproducer.wire.messages.fetch import FetchableTopicResponse, FetchResponse
@@ -33,13 +33,13 @@ def reader(**options: str) -> Any:
 @pytest.mark.parametrize(
     ("query", "answer"),
     [
-        (reading._leaders("t"), MetadataResponse()),
-        (reading._offset("t", 0, EARLIEST, 0), ListOffsetsResponse()),
+        (topic_range._leaders("t"), MetadataResponse()),
+        (topic_range._offset("t", 0, EARLIEST, 0), ListOffsetsResponse()),
         (
-            reading._offset("t", 0, EARLIEST, 0),
+            topic_range._offset("t", 0, EARLIEST, 0),
             ListOffsetsResponse(topics=[ListOffsetsTopicResponse()]),
         ),
-        (reading._fetch("t", 0, 0, 0), FetchResponse(responses=[FetchableTopicResponse()])),
+        (topic_range._fetch("t", 0, 0, 0), FetchResponse(responses=[FetchableTopicResponse()])),
     ],
 )
 def test_an_empty_answer_is_an_error_of_this_package(query: Any, answer: Any) -> None:
