@@ -69,6 +69,16 @@ SMALL = (
         frozenset({"recreate", "move"}),
         nodes=2,
     ),
+    # With several in flight the new topic can accept a later batch only, which no client prevents.
+    Config(
+        "created anew by name",
+        (0, 0),
+        3,
+        frozenset({"recreate", "close", "after"}),
+        in_flight=1,
+        by_name=True,
+        at_once=_EAGER,
+    ),
     Config(
         "prepared in a thread",
         (0, 0),

@@ -347,6 +347,12 @@ OWN = (
         transactional=True,
     ),
     Defect(
+        "restart the sequences of a batch that may be in a topic created anew",
+        "core/sending/idempotence.py",
+        "not batch.topic_id.int and (batch.on_wire or batch.possibly_persisted)",
+        "not batch.topic_id.int and batch.on_wire",
+    ),
+    Defect(
         "say that an overtaken batch is not written which may be",
         "core/sending/idempotence.py",
         "        return batch.ordinal < self.newest and not batch.possibly_persisted\n",

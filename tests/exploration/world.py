@@ -19,6 +19,7 @@ from aioproducer.core.batching.buffer_pool import BufferPool, MemoryRequest
 from aioproducer.core.batching.outgoing import OutgoingRecord
 from aioproducer.core.batching.partitioners import NodeLatencies
 from aioproducer.core.driver import Driver, Turns
+from aioproducer.core.metadata.cluster import ZERO_ID
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.metadata.requests import MetadataRequests
 from aioproducer.core.sending.acknowledged import ExpiredProducer, LostRecords
@@ -120,6 +121,7 @@ class Config(NamedTuple):
         repeats: whether a call that has timed out is repeated.
         retries: how often a batch may be sent again.
         lossless: whether every record is to be acknowledged, whatever the faults.
+        by_name: whether Produce requests have the topic's name and no id (before version 13).
         script: what an application does with transactions; digits are partitions it sends to.
         v2: whether transactions follow KIP-890.
         renews: whether brokers give the next epoch on request (KIP-360) before they are upgraded.
@@ -147,6 +149,7 @@ class Config(NamedTuple):
     repeats: bool = False
     retries: int = UNLIMITED
     lossless: bool = False
+    by_name: bool = False
     script: tuple[str, ...] = ()
     v2: bool = False
     renews: bool = True
@@ -352,7 +355,7 @@ class World:
             self._use_up_sequences()
         for partition, log in self.logs.items():
             known = self.metadata.leader_epoch(TOPIC, partition)
-            self.routes[partition] = (log.leader, known, self.topic_id)
+            self.routes[partition] = (log.leader, known, self._id_in_requests(self.topic_id))
         self.routes_version = self.metadata.version
 
     def _use_up_sequences(self) -> None:
@@ -371,6 +374,13 @@ class World:
     @property
     def topic_id(self) -> UUID:
         return _topic_id(self.incarnation)
+
+    def _id_in_requests(self, topic_id: UUID) -> UUID:
+        return ZERO_ID if self.config.by_name else topic_id
+
+    @property
+    def _name_in_requests(self) -> str:
+        return TOPIC if self.config.by_name else ""
 
     # -- what may happen -------------------------------------------------------------------------
 
@@ -783,7 +793,7 @@ class World:
         if not live:
             return
         for batch in live:
-            batch.topic_id = self.metadata.cluster.topics[TOPIC].topic_id
+            batch.topic_id = self._id_in_requests(self.metadata.cluster.topics[TOPIC].topic_id)
         self.sender.on_dispatching(live)
         self._put_on_wire(node, live)
         self.sender.on_dispatched(node, live)
@@ -1001,7 +1011,7 @@ class World:
     def _append(self, node: int, partition: int, incarnation: int, batch: Encoded) -> Any:
         if batch.epoch > LAST_EPOCH:
             raise ViolationError(f"epoch {batch.epoch} does not fit into a request")
-        if incarnation != self.topic_id.int:
+        if not self.config.by_name and incarnation != self.topic_id.int:
             return UNKNOWN_TOPIC_ID, -1
         log = self.logs[partition]
         if log.leader != node:
@@ -1026,7 +1036,7 @@ class World:
                 return
         elif is_usual:
             places = {partition: (offset, -1, 0) for partition, _, offset, _ in answers}
-            answer = Acknowledgement("", batches[0].topic_id, places, 0)
+            answer = Acknowledgement(self._name_in_requests, batches[0].topic_id, places, 0)
             self.sender.on_response(node, batches, answer, self.now)
         else:
             response = self._response(batches[0].topic_id, answers)
@@ -1050,7 +1060,7 @@ class World:
                     log_start_offset=log.start,
                 )
             )
-        topic = TopicProduceResponse(topic_id=topic_id, partition_responses=partitions)
+        topic = TopicProduceResponse(self._name_in_requests, topic_id, partitions)
         return ProduceResponse(responses=[topic])
 
     def on_move(self, partition: int) -> None:
@@ -1077,6 +1087,8 @@ class World:
 
     def on_recreate(self) -> None:
         self.faults += 1
+        # The new topic gets batches that the producer sends to the deleted one.
+        self.has_expired_producer |= self.config.by_name
         self.logs = self._new_logs()
 
     # -- time ------------------------------------------------------------------------------------
@@ -1154,6 +1166,8 @@ class World:
             raise ViolationError(f"record {number} is not at the offset {offset} that was reported")
 
     def on_data_loss(self, lost: LostRecords) -> None:
+        if self.config.by_name and self.incarnation > 1:
+            return  # the acknowledged records were deleted
         raise ViolationError(f"a loss is reported: {lost}")
 
     def on_producer_expired(self, expired: ExpiredProducer) -> None:

@@ -1201,6 +1201,61 @@ TRANSACTIONAL_MUTANTS += tuple(
 )
 
 
+# Kinds that a seventh blind round has shown to be missed.
+MUTANTS += tuple(
+    Mutant(*each)
+    for each in (
+        (
+            "ask for no metadata after a refusal that names the leader",
+            "core/sending/sender.py",
+            "        if error.refreshes_metadata:\n",
+            "        if error.refreshes_metadata and answer.current_leader.leader_id < 0:\n",
+        ),
+        (
+            "ask for no metadata after errors of partitions",
+            "core/metadata/live_topic.py",
+            "any(error_for_code(code).refreshes_metadata for code in codes.values())",
+            "False",
+        ),
+        (
+            "ask for no metadata after the last connection is lost",
+            "runtime/engine.py",
+            "        if self.client.has_no_live_connections():\n",
+            "        if False:\n",
+        ),
+        (
+            "make the pauses before producer ids longer after a success",
+            "core/sending/producer_id.py",
+            "        self.failures, self.last_error, self.refused = 0, None, False\n",
+            "        self.last_error, self.refused = None, False\n",
+        ),
+    )
+)
+TRANSACTIONAL_MUTANTS += tuple(
+    Mutant(*each, transactional=True)
+    for each in (
+        (
+            "make the pauses of coordinators longer after a success",
+            "core/transactions/coordinators.py",
+            "        self.failures, self._manager.coordinator_error = 0, None\n",
+            "        self._manager.coordinator_error = None\n",
+        ),
+        (
+            "report an unknown commit only once",
+            "core/transactions/manager.py",
+            "        if operation is self._commit_at_the_end and operation.error is None:\n",
+            "        if operation is self._commit_at_the_end:\n",
+        ),
+        (
+            "take a transaction for known because the last one was",
+            "core/transactions/contents.py",
+            "        self.begun = self.known = False\n        self.may",
+            "        self.begun = False\n        self.may",
+        ),
+    )
+)
+
+
 def hunt(mutant: Mutant, seeds: int) -> str | None:
     """The first seed that finds the mutant, with its oracles; None when none does."""
     with tempfile.TemporaryDirectory() as folder:

@@ -49,6 +49,7 @@ from simulation.liveness import (
     LivenessWatch,
     _aborted_additions_kept,
     _not_asked_after_failure,
+    _not_asked_for,
     _overdue,
     _oversleeps_expiry,
     _parts_expire_late,
@@ -461,6 +462,30 @@ def test_a_lost_request_after_which_no_metadata_are_wanted_is_found_out(
     metadata = SimpleNamespace(refreshed_at=refreshed_at, is_awaited=is_awaited)
     engine = _engine_with(batch, metadata=metadata)
     assert len(list(_not_asked_after_failure(engine, 102.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "pending", "is_awaited", "found"),
+    [
+        (5, None, (), False, 1),
+        (5, None, ("t",), False, 0),
+        (5, None, (), True, 0),
+        (5, KafkaError("gone"), (), False, 0),
+        (-1, None, (), False, 0),
+    ],
+)
+def test_errors_of_partitions_after_which_no_metadata_are_wanted_are_found_out(
+    code: int, error: KafkaError | None, pending: tuple[str, ...], is_awaited: bool, found: int
+) -> None:
+    live = SimpleNamespace(partition_errors={0: code}, error=error)
+    metadata = SimpleNamespace(
+        _topics={"t": live}, _pending=dict.fromkeys(pending), is_awaited=is_awaited
+    )
+    readiness = SimpleNamespace(leaderless={})
+    engine: Any = SimpleNamespace(
+        metadata=metadata, accumulator=SimpleNamespace(readiness=readiness)
+    )
+    assert len(list(_not_asked_for(engine, 1.0))) == found
 
 
 @pytest.mark.parametrize(

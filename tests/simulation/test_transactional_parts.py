@@ -12,11 +12,15 @@ from typing import Any
 import pytest
 
 from aioproducer.errors import (
+    CommitOutcomeUnknownError,
     ConcurrentTransactionsError,
+    FatalTransactionError,
     IllegalStateError,
+    InvalidTxnStateError,
     KafkaError,
     KafkaTimeoutError,
     NotCoordinatorError,
+    ProducerFailedError,
     ProducerFencedError,
     TopicAuthorizationFailedError,
 )
@@ -62,6 +66,7 @@ from simulation.transactions.book import Outcome, TransactionBook
 from simulation.transactions.caller import Caller
 from simulation.transactions.consumer import SimConsumer
 from simulation.transactions.line import Line
+from simulation.transactions.oracles import no_producer_fences_itself
 from simulation.transactions.protocol_checks import ClientProtocolChecks, ConnectionWatch
 from simulation.transactions.view import committed_view, committed_views
 
@@ -424,8 +429,12 @@ def test_a_new_member_makes_a_new_generation_that_the_old_one_cannot_learn() -> 
     assert second.metadata == ConsumerGroupMetadata("g", 2, "m2")
 
 
-def _reports_of_a_call(*outcomes: KafkaError | None) -> list[str]:
-    """Return what is complained about when a call has these outcomes, one after the other."""
+def _reports_of_a_call(*outcomes: KafkaError | None, is_over: bool = False) -> list[str]:
+    """Return what is complained about when a call has these outcomes, one after the other.
+
+    Args:
+        is_over: whether the first outcome ends the producer.
+    """
     ledger, left = Ledger(), list(outcomes)
 
     async def commit() -> None:
@@ -437,7 +446,10 @@ def _reports_of_a_call(*outcomes: KafkaError | None) -> list[str]:
         steady: Any = SimpleNamespace(random=lambda: 0.9)
         caller = Caller("a", 1.0, steady, ledger, Trace(lambda: 0.0))
         with suppress(IllegalStateError):
-            await caller.call("commit", commit)
+            if is_over and (error := left.pop(0)) is not None:
+                await caller.check_repeated("commit", commit, error)
+            else:
+                await caller.call("commit", commit)
 
     loop = VirtualLoop(random.Random(1))
     loop.run_until_complete(run())
@@ -455,3 +467,32 @@ def test_a_commit_without_an_outcome_that_is_said_not_to_be_persisted_is_found_o
 def test_a_call_that_cannot_be_repeated_after_a_timeout_is_found_out() -> None:
     assert len(_reports_of_a_call(KafkaTimeoutError(), IllegalStateError())) == 1
     assert _reports_of_a_call(IllegalStateError()) == []
+
+
+def test_a_commit_that_has_another_outcome_when_it_is_made_again_is_found_out() -> None:
+    unknown, failed = CommitOutcomeUnknownError(), ProducerFailedError()
+    refused = failed.with_context(persistence=Persistence.NOT_PERSISTED)
+    assert _reports_of_a_call(unknown, unknown, is_over=True) == []
+    for first, then in ((unknown, failed), (refused, failed), (unknown, None)):
+        assert len(_reports_of_a_call(first, then, is_over=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("cause", "was_shut_out", "scripted", "found"),
+    [
+        (InvalidTxnStateError(), False, (), 1),
+        (InvalidTxnStateError(), True, (), 0),
+        (InvalidTxnStateError(), False, (48,), 0),
+        (TopicAuthorizationFailedError(), False, (), 0),
+    ],
+)
+def test_a_producer_that_fails_by_the_state_of_its_transaction_is_found_out(
+    cause: KafkaError, was_shut_out: bool, scripted: tuple[int, ...], found: int
+) -> None:
+    error = FatalTransactionError().because_of(cause)
+    actor = SimpleNamespace(name="a.1", ended_with=error, was_shut_out=was_shut_out)
+    reading: Any = SimpleNamespace(
+        evidence=SimpleNamespace(scripted_codes=frozenset(scripted)),
+        book=SimpleNamespace(actors=[actor]),
+    )
+    assert len(list(no_producer_fences_itself(reading))) == found

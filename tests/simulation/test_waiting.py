@@ -23,8 +23,10 @@ from simulation.waiting import (
     SentBatches,
     _awaited_too_long,
     _new_topic_waits,
+    _not_asked_after_last_connection,
     _not_asked_after_refusal,
     _not_dialed,
+    _pauses_outlive_success,
     _placed_elsewhere,
     _placed_without_batches,
     _renewed_late,
@@ -263,6 +265,66 @@ def test_a_batch_that_is_sent_to_a_former_leader_is_found_out(
     assert len(list(steps.check(engine, 2.0))) == found
 
 
+def _with_sent(batch: Any, **metadata: Any) -> Any:
+    known = {"_allowed_at": 0.0, "is_awaited": False, "_pending": {}}
+    return SimpleNamespace(
+        accumulator=SimpleNamespace(pinned=[batch], incomplete=lambda: [batch]),
+        metadata=SimpleNamespace(**known | metadata),
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "wanted", "described_at", "found"),
+    [
+        (UnknownTopicOrPartitionError(), (), 0.0, 1),
+        (UnknownTopicOrPartitionError(), ("t",), 0.0, 0),
+        (UnknownTopicOrPartitionError(), (), 2.1, 0),
+        (ConcurrentTransactionsError(), (), 0.0, 0),
+    ],
+)
+def test_a_refusal_after_which_no_metadata_are_wanted_is_found_out(
+    error: KafkaError, wanted: tuple[str, ...], described_at: float, found: int
+) -> None:
+    batch = _batch(ordinal=(4,), last_error=None, possibly_persisted=False)
+    engine, sent = _with_sent(batch), SentBatches()
+    assert not list(sent.check(engine, 1.0))
+    batch.on_wire, batch.last_error = False, error
+    engine.metadata._pending, engine.metadata._allowed_at = dict.fromkeys(wanted), described_at
+    assert len(list(sent.check(engine, 2.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("is_lost", "is_awaited", "refreshed_at", "found"),
+    [(True, False, 1.0, 1), (False, False, 1.0, 0), (True, True, 1.0, 0), (True, False, 2.1, 0)],
+)
+def test_a_last_connection_after_which_no_metadata_are_wanted_is_found_out(
+    is_lost: bool, is_awaited: bool, refreshed_at: float, found: int
+) -> None:
+    client = SimpleNamespace(
+        has_no_live_connections=lambda: is_lost, _links=lambda: [SimpleNamespace(lost_at=2.0)]
+    )
+    metadata = SimpleNamespace(is_awaited=is_awaited, refreshed_at=refreshed_at)
+    engine: Any = SimpleNamespace(client=client, metadata=metadata)
+    assert len(list(_not_asked_after_last_connection(engine, 3.0))) == found
+
+
+@pytest.mark.parametrize("error", [None, KafkaError("lost")])
+@pytest.mark.parametrize("failures", [(0, 0), (2, 0), (0, 2)])
+def test_failures_that_count_after_a_success_are_found_out(
+    error: KafkaError | None, failures: tuple[int, int]
+) -> None:
+    requests = SimpleNamespace(failures=failures[0], last_error=error)
+    engine: Any = SimpleNamespace(
+        driver=SimpleNamespace(sender=SimpleNamespace(producer_id=requests)),
+        transactions=SimpleNamespace(
+            manager=SimpleNamespace(coordinator_error=error),
+            _coordinator_session=SimpleNamespace(failures=failures[1]),
+        ),
+    )
+    found = 1 if error is None and any(failures) else 0
+    assert len(list(_pauses_outlive_success(engine, 1.0))) == found
+
+
 @pytest.mark.parametrize(
     ("error", "possibly_persisted", "on_wire", "found"),
     [
@@ -276,9 +338,7 @@ def test_a_batch_that_counts_as_not_written_without_a_response_is_found_out(
     error: KafkaError, possibly_persisted: bool, on_wire: bool, found: int
 ) -> None:
     batch = _batch(ordinal=(4,), last_error=None, possibly_persisted=False)
-    engine: Any = SimpleNamespace(
-        accumulator=SimpleNamespace(pinned=[batch], incomplete=lambda: [batch])
-    )
+    engine = _with_sent(batch, is_awaited=True)
     sent = SentBatches()
     assert not list(sent.check(engine, 1.0))
     batch.on_wire, batch.last_error = on_wire, error

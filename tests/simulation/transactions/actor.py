@@ -397,21 +397,12 @@ class Actor:
         except ENDS as error:
             self._note_end(tx, error)
             if not self.gone:
-                await self._check_repeated(tx, error)
+                commit = self.producer.commit_transaction
+                await self._caller.check_repeated("commit", commit, error)
             raise
         else:
             tx.report(Outcome.COMMITTED)
             self._context.trace(f"{tx.label} is committed")
-
-    async def _check_repeated(self, tx: TransactionEntry, error: KafkaError) -> None:
-        """Complain if a commit that is made again has another outcome than it had before."""
-        again: KafkaError | None = None
-        try:
-            await self.producer.commit_transaction()
-        except KafkaError as repeated:
-            again = repeated
-        if again is None or (type(again), again.persistence) != (type(error), error.persistence):
-            self._context.book.complaints.append(f"{tx.label} ended with {error!r}, now {again!r}")
 
     def _note_end(self, tx: TransactionEntry, error: KafkaError) -> None:
         """Record what the producer reports of a commit; an outsider may find out the rest."""

@@ -74,6 +74,19 @@ class Caller:
             else:
                 return
 
+    async def check_repeated(
+        self, what: str, method: Callable[[], Awaitable[None]], error: KafkaError
+    ) -> None:
+        """Notes it if a call, made again at the end of its producer, has another outcome."""
+        again: KafkaError | None = None
+        try:
+            await method()
+        except KafkaError as repeated:
+            again = repeated
+        if again is None or (type(again), again.persistence) != (type(error), error.persistence):
+            text = f"{self._name}: {what} ended with {error!r}, and now with {again!r}"
+            self._ledger.false_reports.append(text)
+
     async def cut_short(self, call: Coroutine[Any, Any, None]) -> bool:
         """Makes a call and cancels it; returns whether it had come to its end."""
         task = asyncio.ensure_future(call)

@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 from aioproducer.errors import (
     AuthorizationError,
+    FatalTransactionError,
     InvalidTopicError,
+    InvalidTxnStateError,
     KafkaTimeoutError,
     ProducerFencedError,
     RecordTooLargeError,
@@ -144,15 +146,21 @@ def a_fenced_producer_is_done(r: _Reading) -> Iterator[str]:
 def no_producer_fences_itself(r: _Reading) -> Iterator[str]:
     """A producer is fenced by another incarnation, by its timeout, or by a request it had given up.
 
+    Nor is there another reason for it to fail because its transaction is in another state.
+
     The last: in V1 an addition that is carried out late, between the abort that a producer sends
     for fear of it and the request for the next epoch that follows, begins a transaction. The
     coordinator answers as if another incarnation had been initialized.
     """
     if r.evidence.scripted_codes & _SAY_FENCED:
         return
+    says_other_state = InvalidTxnStateError.code in r.evidence.scripted_codes
     for actor in r.book.actors:
-        if isinstance(actor.ended_with, ProducerFencedError) and not actor.was_shut_out:
-            yield f"{actor.name} is fenced, and neither by another one nor by its timeout"
+        error = actor.ended_with
+        cause = error.__cause__ if isinstance(error, FatalTransactionError) else None
+        is_refused = isinstance(cause, InvalidTxnStateError) and not says_other_state
+        if (is_refused or isinstance(error, ProducerFencedError)) and not actor.was_shut_out:
+            yield f"{actor.name} ends by {error!r}, not by another one or its timeout"
 
 
 def what_is_prepared_waits(r: _Reading) -> Iterator[str]:
