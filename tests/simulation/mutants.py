@@ -1229,6 +1229,31 @@ MUTANTS += tuple(
             "        self.failures, self.last_error, self.refused = 0, None, False\n",
             "        self.last_error, self.refused = None, False\n",
         ),
+        (
+            "wait for an event although a producer id may be requested",
+            "core/sending/sender.py",
+            "            deadline = min(deadline, self.producer_id.due_at(now, nodes))\n",
+            "            deadline = max(deadline, self.producer_id.due_at(now, nodes))\n",
+        ),
+        (
+            "plan a partition for the end of a backoff that a new leader has ended",
+            "core/batching/accumulator.py",
+            "batch.retry_at = self._retry_at(batch, now, batch.retry_at)\n"
+            "                    self.readiness.replan(queue)\n",
+            "batch.retry_at = self._retry_at(batch, now, batch.retry_at)\n",
+        ),
+        (
+            "take the age of metadata about some topics for that of all",
+            "core/metadata/metadata.py",
+            "        if self.last_answer_is_full:\n            self.refreshed_at = now\n",
+            "        self.refreshed_at = now\n",
+        ),
+        (
+            "drop a refresh of all topics for one of some",
+            "core/metadata/metadata.py",
+            "        if not partial:\n            self._wanted = False  # what",
+            "        if True:\n            self._wanted = False  # what",
+        ),
     )
 )
 TRANSACTIONAL_MUTANTS += tuple(
@@ -1239,6 +1264,12 @@ TRANSACTIONAL_MUTANTS += tuple(
             "core/transactions/coordinators.py",
             "        self.failures, self._manager.coordinator_error = 0, None\n",
             "        self._manager.coordinator_error = None\n",
+        ),
+        (
+            "wait as long for a transaction that is ending as after other errors",
+            "core/transactions/rules.py",
+            "initial_s=min(_CONCURRENT_BACKOFF, backoff.initial_s)",
+            "initial_s=max(_CONCURRENT_BACKOFF, backoff.initial_s)",
         ),
         (
             "report an unknown commit only once",

@@ -26,9 +26,10 @@ from simulation.waiting import (
     _not_asked_after_last_connection,
     _not_asked_after_refusal,
     _not_dialed,
-    _pauses_outlive_success,
+    _pauses_too_long,
     _placed_elsewhere,
     _placed_without_batches,
+    _planned_late,
     _renewed_late,
     _several_before_the_first,
     _sleeps_although_woken,
@@ -153,7 +154,9 @@ def test_a_sender_that_sleeps_past_the_backoff_of_a_node_is_found_out(
     ready_at: float, until: float, preparing: tuple[int, ...], found: int
 ) -> None:
     engine: Any = SimpleNamespace(
-        driver=SimpleNamespace(sender=SimpleNamespace(_preparing=set(preparing))),
+        driver=SimpleNamespace(
+            sender=SimpleNamespace(_preparing=set(preparing), _wants_identity=False)
+        ),
         sender_task=SimpleNamespace(sleeping_until=until),
         accumulator=SimpleNamespace(readiness=SimpleNamespace(nodes=lambda: [7])),
         client=SimpleNamespace(ready_at=lambda node_id, now: ready_at),
@@ -207,6 +210,8 @@ def _described(topic: TopicMetadata, **state: Any) -> Any:
         "cluster": SimpleNamespace(topics={"t": topic}, nodes={}),
         "last_answer_is_full": True,
         "is_awaited": False,
+        "_wanted": False,
+        "refreshed_at": 1.0,
         "leader_epoch": lambda topic, partition: 5,
     }
     return SimpleNamespace(
@@ -308,21 +313,107 @@ def test_a_last_connection_after_which_no_metadata_are_wanted_is_found_out(
     assert len(list(_not_asked_after_last_connection(engine, 3.0))) == found
 
 
-@pytest.mark.parametrize("error", [None, KafkaError("lost")])
-@pytest.mark.parametrize("failures", [(0, 0), (2, 0), (0, 2)])
-def test_failures_that_count_after_a_success_are_found_out(
-    error: KafkaError | None, failures: tuple[int, int]
+@pytest.mark.parametrize("is_coordinator", [False, True])
+@pytest.mark.parametrize(
+    ("error", "failures", "retry_at", "found"),
+    [
+        (None, 0, -math.inf, 0),
+        (None, 2, -math.inf, 1),
+        (KafkaError("lost"), 1, 1.1, 0),
+        (KafkaError("lost"), 1, 1.4, 1),
+        (KafkaError("lost"), 3, 1.4, 0),
+        (KafkaError("lost"), 9, 3.0, 1),
+        (ConcurrentTransactionsError(), 1, 1.02, 0),
+        (ConcurrentTransactionsError(), 1, 1.2, 1),
+    ],
+)
+def test_a_pause_that_the_failures_do_not_explain_is_found_out(
+    error: KafkaError | None, failures: int, retry_at: float, found: int, is_coordinator: bool
 ) -> None:
-    requests = SimpleNamespace(failures=failures[0], last_error=error)
+    quiet = SimpleNamespace(failures=0, last_error=None, _retry_at=-math.inf)
+    pause = SimpleNamespace(failures=failures, last_error=error, _retry_at=retry_at)
+    requests, session = (quiet, pause) if is_coordinator else (pause, quiet)
     engine: Any = SimpleNamespace(
+        config=SimpleNamespace(retry_backoff_ms=100, retry_backoff_max_ms=1000),
         driver=SimpleNamespace(sender=SimpleNamespace(producer_id=requests)),
         transactions=SimpleNamespace(
-            manager=SimpleNamespace(coordinator_error=error),
-            _coordinator_session=SimpleNamespace(failures=failures[1]),
+            manager=SimpleNamespace(coordinator_error=session.last_error),
+            _coordinator_session=session,
         ),
     )
-    found = 1 if error is None and any(failures) else 0
-    assert len(list(_pauses_outlive_success(engine, 1.0))) == found
+    is_id = isinstance(error, ConcurrentTransactionsError) and not is_coordinator
+    assert len(list(_pauses_too_long(engine, 1.0))) == (0 if is_id else found)
+
+
+@pytest.mark.parametrize(
+    ("ready_at", "planned_for", "state", "found"),
+    [
+        (2.0, 3.0, {}, 1),
+        (2.0, 2.0, {}, 0),
+        (1.0, 3.0, {}, 0),
+        (2.0, 3.0, {"batches": [_batch(attempts=0)]}, 0),
+        (2.0, 3.0, {"muted": True}, 0),
+        (2.0, math.inf, {"placed": 7}, 0),
+    ],
+)
+def test_a_partition_that_is_planned_too_late_is_found_out(
+    ready_at: float, planned_for: float, state: dict[str, Any], found: int
+) -> None:
+    known = {"batches": [_batch()], "muted": False, "placed": None, "ready_at": planned_for}
+    engine: Any = SimpleNamespace(
+        accumulator=SimpleNamespace(
+            incomplete=lambda: [_batch()],
+            queue=lambda topic, partition: SimpleNamespace(**known | state),
+            readiness=SimpleNamespace(ready_at=lambda queue: ready_at),
+        )
+    )
+    assert len(list(_planned_late(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(("until", "is_wanted", "found"), [(5.0, True, 1), (5.0, False, 0)])
+def test_a_sender_that_sleeps_although_a_producer_id_is_wanted_is_found_out(
+    until: float, is_wanted: bool, found: int
+) -> None:
+    sender = SimpleNamespace(
+        _preparing=set(),
+        _wants_identity=is_wanted,
+        producer_id=SimpleNamespace(due_at=lambda now, client: 3.0),
+    )
+    engine: Any = SimpleNamespace(
+        driver=SimpleNamespace(sender=sender),
+        sender_task=SimpleNamespace(sleeping_until=until),
+        accumulator=SimpleNamespace(readiness=SimpleNamespace(nodes=list)),
+        client=None,
+    )
+    assert len(list(_sleeps_past_a_node(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("state", "found"),
+    [
+        ({"is_awaited": True, "_wanted": True}, 0),
+        ({}, 1),
+        ({"is_awaited": True, "_fetch": SimpleNamespace(partial=True)}, 1),
+        ({"is_awaited": True, "_fetch": SimpleNamespace(partial=False)}, 0),
+        ({"is_awaited": True, "_wanted": True, "refreshed_at": 2.0}, 0),
+        (
+            {
+                "is_awaited": True,
+                "_wanted": True,
+                "refreshed_at": 2.0,
+                "last_answer_is_full": False,
+            },
+            1,
+        ),
+    ],
+)
+def test_a_description_of_some_topics_that_counts_as_one_of_all_is_found_out(
+    state: dict[str, Any], found: int
+) -> None:
+    steps = MetadataSteps()
+    wanted = _described(_topic(1), _wanted=True, is_awaited=True)
+    assert not list(steps.check(wanted, 1.0))
+    assert len(list(steps.check(_described(_topic(1), **state), 2.0))) == found
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,22 @@ here: when it is checked, see `simulation.liveness`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from aioproducer.errors import BrokerError, UnknownTopicOrPartitionError
+from aioproducer.errors import (
+    BrokerError,
+    ConcurrentTransactionsError,
+    UnknownTopicOrPartitionError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aioproducer.core.metadata.metadata import MetadataFetch
+    from aioproducer.core.sending.producer_id import ProducerIdRequests
+    from aioproducer.core.transactions.coordinators import CoordinatorSession
+    from aioproducer.errors import KafkaError
     from aioproducer.net.connection import InFlightRequest
     from aioproducer.net.link import BrokerLink
     from aioproducer.runtime.engine import ProducerEngine
@@ -28,6 +36,8 @@ _ATTEMPTS_WITHOUT_PAUSE = 3
 
 _JITTER = 1.2
 """Of a backoff."""
+_CONCURRENT_S = 0.02
+"""The first pause while the transaction before is being ended (KIP-890)."""
 
 
 class MetadataSteps:
@@ -40,6 +50,8 @@ class MetadataSteps:
         self._topics: Mapping[str, TopicMetadata] = {}
         self._nodes: Mapping[int, Node] = {}
         self._fetch: MetadataFetch | None = None
+        self._was_wanted = False
+        self._refreshed_at = -inf
 
     def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
         """Yield which consequences the last response should have had, and has not."""
@@ -48,6 +60,7 @@ class MetadataSteps:
         has_failed = metadata._failures > 0 and metadata._fetch is None
         if fetch is not None and has_failed and not (fetch.partial or metadata.is_awaited):
             yield "a request for all topics has failed, and is not repeated"
+        yield from self._partial_for_full(engine)
         if metadata.version == self._version:
             yield from self._sent_by_old_metadata(engine)
             return
@@ -71,6 +84,19 @@ class MetadataSteps:
         ]
         if moved and not metadata.last_answer_is_full and not metadata.is_awaited:
             yield f"leaders of {moved} have moved, and only these are described again"
+
+    def _partial_for_full(self, engine: ProducerEngine) -> Iterator[str]:
+        """Yield requests or responses about some topics that count as those about all."""
+        metadata = engine.metadata
+        was_wanted, self._was_wanted = self._was_wanted, metadata._wanted
+        if was_wanted and not metadata.is_awaited:
+            yield "all topics were to be described again, and are not any more"
+        fetch = metadata._fetch
+        if was_wanted and fetch is not None and fetch.partial and not metadata._wanted:
+            yield "all topics were to be described again, and only some are requested"
+        before, self._refreshed_at = self._refreshed_at, metadata.refreshed_at
+        if metadata.refreshed_at > before and not metadata.last_answer_is_full:
+            yield "a response about some topics counts as one about all"
 
     def _sent_by_old_metadata(self, engine: ProducerEngine) -> Iterator[str]:
         """Yield batches that are sent to the leader of an epoch that metadata name no more."""
@@ -191,8 +217,16 @@ def _not_dialed(engine: ProducerEngine, now: float) -> Iterator[str]:
 
 
 def _sleeps_past_a_node(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """The sender wakes when a backoff or throttle time of a node with ready partitions ends."""
-    preparing, until = engine.driver.sender._preparing, engine.sender_task.sleeping_until
+    """The sender wakes when a backoff or throttle time of a node with ready partitions ends.
+
+    And when a producer id may be requested again.
+    """
+    sender, until = engine.driver.sender, engine.sender_task.sleeping_until
+    preparing = sender._preparing
+    if sender._wants_identity:
+        at = sender.producer_id.due_at(now, engine.client)
+        if until > max(at, now) + _LATE_S:
+            yield f"the sender sleeps until {until:.3f}, a producer id is wanted at {at:.3f}"
     for node_id in engine.accumulator.readiness.nodes():
         at = engine.client.ready_at(node_id, now)
         if node_id not in preparing and until > max(at, now) + _LATE_S:
@@ -305,15 +339,37 @@ def _not_asked_after_last_connection(engine: ProducerEngine, now: float) -> Iter
             yield f"the last connection was lost at {lost_at:.3f}, and no metadata are wanted"
 
 
-def _pauses_outlive_success(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Failures that still make pauses longer after a request that has succeeded."""
+def _pauses_too_long(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Pauses before requests that are longer than the failures since the last success explain."""
     requests, transactions = engine.driver.sender.producer_id, engine.transactions
-    if requests.failures and requests.last_error is None:
-        yield f"there is a producer id, and {requests.failures} failures count"
-    if transactions is not None and transactions.manager.coordinator_error is None:
-        failures = transactions._coordinator_session.failures
-        if failures:
-            yield f"the coordinator has answered, and {failures} failures count"
+    first_s = engine.config.retry_backoff_ms / 1000
+    longest_s = engine.config.retry_backoff_max_ms / 1000
+    pauses: list[tuple[str, KafkaError | None, ProducerIdRequests | CoordinatorSession, float]]
+    pauses = [("a producer id", requests.last_error, requests, first_s)]
+    if transactions is not None:
+        session, error = transactions._coordinator_session, transactions.manager.coordinator_error
+        is_ending = isinstance(error, ConcurrentTransactionsError)
+        shortest_s = min(first_s, _CONCURRENT_S) if is_ending else first_s
+        pauses.append(("the coordinator", error, session, shortest_s))
+    for what, error, retries, initial_s in pauses:
+        failures, pause_s = retries.failures, retries._retry_at - now
+        if failures and error is None:
+            yield f"{what} has been received, and {failures} failures count"
+        most_s = _JITTER * min(longest_s, initial_s * 2.0 ** (failures - 1))
+        if error is not None and pause_s > most_s + _LATE_S:
+            yield f"{what} is asked for in {pause_s:.3f} s, after {failures} failures"
+
+
+def _planned_late(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Partitions whose first batch backs off, and which are planned for a later time."""
+    accumulator = engine.accumulator
+    for where in {batch.topic_partition: None for batch in accumulator.incomplete()}:
+        queue = accumulator.queue(*where)
+        if queue is None or queue.muted or queue.placed is not None or not queue.batches:
+            continue
+        at = accumulator.readiness.ready_at(queue)
+        if queue.batches[0].attempts and now < at < queue.ready_at:
+            yield f"{where} is ready at {at:.3f}, and planned for {queue.ready_at:.3f}"
 
 
 _RULES = (
@@ -333,5 +389,6 @@ _RULES = (
     _waits_for_free_memory,
     _split_in_doubt,
     _not_asked_after_last_connection,
-    _pauses_outlive_success,
+    _pauses_too_long,
+    _planned_late,
 )
