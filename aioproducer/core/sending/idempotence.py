@@ -56,6 +56,7 @@ from aioproducer.core.sending.reasons import Obstacle
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
+    from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.errors import KafkaError
 
 MAX_EPOCH = 2**15 - 1
@@ -86,6 +87,7 @@ class _Partition:
         "log_may_be_new",
         "newest",
         "next_sequence",
+        "suspect",
         "unknown_gap",
         "unwritten_from",
     )
@@ -108,6 +110,8 @@ class _Partition:
         """Assigned sequences belong to the log of a deleted topic."""
         self.log_may_be_new: bool = False
         """Those in flight belong to that log, to the new one, or to both."""
+        self.suspect: tuple[int, ...] = ()
+        """The ordinal of the batch whose refusal asked for newer metadata."""
 
     def begin_new_log(self) -> None:
         self.unwritten_from, self.unknown_gap = _FIRST_OF_ALL, None
@@ -133,7 +137,10 @@ class _Partition:
 
     def may_have_later(self, batch: ProducerBatch) -> bool:
         """Return whether a later batch may be written although this one is not."""
-        return self.log_may_be_new and any(
+        return self.log_may_be_new and self.has_later_by_name(batch)
+
+    def has_later_by_name(self, batch: ProducerBatch) -> bool:
+        return any(
             each.ordinal > batch.ordinal and _may_be_in_any_log(each) for each in self.in_flight
         )
 
@@ -274,6 +281,20 @@ class Sequencer:
         is_first = partition.in_flight[:1] == [batch]
         return not (is_first and batch.possibly_persisted and partition.unknown_gap is not None)
 
+    def must_refresh(self, batch: ProducerBatch, metadata: Metadata, now: float) -> bool:
+        """Return whether an out-of-order batch waits for newer metadata, which are requested.
+
+        Before Produce v13 the broker may have refused it since the topic was recreated, and the new
+        log has a later batch. Newer metadata have the new topic id then: see `on_recreated`.
+        """
+        partition = self._partition(batch.topic_partition)
+        if not partition.has_later_by_name(batch):
+            return False
+        if partition.suspect != batch.ordinal:
+            partition.suspect = batch.ordinal
+            metadata.request_update(now)
+        return metadata.is_awaited
+
     def on_out_of_order(self, batch: ProducerBatch) -> bool:
         """Handle an out-of-order error: the broker does not have the batch's predecessor.
 
@@ -395,7 +416,7 @@ class Sequencer:
         if not self._is_known(partition, self.identity):
             partition.acknowledged_at = -inf
         partition.identity = self.identity
-        partition.next_sequence, partition.newest = 0, ()
+        partition.next_sequence, partition.newest, partition.suspect = 0, (), ()
         partition.unwritten_from = partition.unknown_gap = None
         partition.log_is_new = partition.log_may_be_new = False
         for batch in partition.in_flight:

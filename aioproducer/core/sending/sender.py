@@ -513,7 +513,8 @@ class Sender:
         self, batch: ProducerBatch, error: KafkaError, log_start: int, now: float
     ) -> None:
         """Retry a batch that was refused as out of order, until its delivery timeout."""
-        if self._sequencer.on_out_of_order(batch):
+        must_refresh = self._sequencer.must_refresh(batch, self._metadata, now)
+        if not must_refresh and self._sequencer.on_out_of_order(batch):
             self._offsets.on_unknown_predecessor(batch.topic_partition, log_start)
         if now - batch.created_at >= self._settings.delivery_timeout:
             error = no_longer_retried(batch, error, self._settings.limit_of_retries(expired=True))

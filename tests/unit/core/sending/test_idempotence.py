@@ -46,7 +46,7 @@ from aioproducer.wire.messages.produce import (
 
 from ..support import Core
 
-NOT_ENOUGH_REPLICAS, INVALID_ID, UNKNOWN_TOPIC_ID = 19, 49, 100
+NOT_LEADER, NOT_ENOUGH_REPLICAS, INVALID_ID, UNKNOWN_TOPIC_ID = 6, 19, 49, 100
 
 
 def idempotent_core(**options: object) -> Core:
@@ -303,6 +303,50 @@ def test_batch_that_may_be_the_first_one_in_the_topic_created_anew_is_not_writte
     third = core.append()
     core.poll()
     assert stamps(third) == (9, 0, 3)
+
+
+def refused_before_a_later_one(core: Core) -> tuple[ProducerBatch, ProducerBatch]:
+    """Two batches that may be written, of which the first is refused as out of order then."""
+    first = core.append()
+    (earlier,) = core.poll()
+    second = core.append()
+    (later,) = core.poll()
+    core.sender.on_response(1, earlier.batches, answer(NOT_LEADER), core.now)
+    core.sender.on_response(1, later.batches, answer(NOT_LEADER), core.now)
+    core.now += 1
+    core.learn((1, 2, 3))
+    refuse_again(core, first)
+    return first, second
+
+
+def refuse_again(core: Core, batch: ProducerBatch) -> None:
+    core.now += 1
+    (again,) = core.poll()
+    assert again.batches == [batch]
+    core.sender.on_response(1, again.batches, answer(45), core.now)
+
+
+def test_batch_refused_by_a_topic_created_anew_is_not_numbered_anew_before_metadata() -> None:
+    core = core_that_writes_by_name()
+    first, second = refused_before_a_later_one(core)
+    assert core.metadata.is_awaited
+    refuse_again(core, first)
+    assert stamps(first) == (9, 0, 1)
+    core.learn((1, 2, 3))
+    recreate(core, "t")
+    refuse_again(core, first)
+    assert first.done  # the later one may be in the new log
+    assert stamps(second) == (9, 0, 2)
+
+
+def test_batch_refused_by_a_topic_that_newer_metadata_keep_is_numbered_anew() -> None:
+    core = core_that_writes_by_name()
+    first, second = refused_before_a_later_one(core)
+    core.learn((1, 2, 3))
+    refuse_again(core, first)
+    assert not first.done
+    assert stamps(first) == (9, 1, 0)
+    assert stamps(second) == (9, 1, 1)
 
 
 def test_batch_whose_request_was_prepared_for_a_deleted_topic_is_numbered_anew() -> None:
