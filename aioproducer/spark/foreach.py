@@ -62,7 +62,7 @@ def batch_writer(
     that Spark runs again after a crash writes nothing, whichever way it was written. Spark must
     then give the batches of a checkpoint the same numbers, which it does; a new checkpoint needs
     another `query`. So does each further writer of a stream: a micro-batch is written once per
-    `query`, so that calling a writer again with other rows of it raises `IllegalStateError`.
+    `query` and `topic`, so that other rows of it raise `IllegalStateError`.
 
     Args:
         options: those of `df.write.format("aioproducer")`; values may be numbers and
@@ -92,6 +92,10 @@ def batch_writer(
     return _BatchWriter(dict(options), parsed, job, (max_rows, max_bytes), on_batch)
 
 
+_last_of: dict[tuple[str | None, ...], tuple[DataFrame, int]] = {}
+"""The last micro-batch of each query, whichever of its writers has written it."""
+
+
 class _BatchWriter:
     """See `batch_writer`; it pickles for Spark Connect, without its connections."""
 
@@ -110,14 +114,15 @@ class _BatchWriter:
         self._bounds = bounds
         self._on_batch = on_batch
         self._direct: DirectEpochs | None = None
-        self._last: tuple[DataFrame, int] | None = None
+        own = parsed.own.get("transactional.id.prefix")
+        self._query = (job, parsed.topic, own, parsed.kafka.get("bootstrap.servers"))
         self._source = _ReportingSource()
         self._pause = 0
         """How many micro-batches tasks write before the driver tries again."""
         self._last_pause = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {**self.__dict__, "_direct": None, "_last": None}
+        kept = {**self.__dict__, "_direct": None}
         return kept | {"_source": _ReportingSource()}
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
@@ -129,15 +134,15 @@ class _BatchWriter:
             report = self._by_tasks(frame, batch)
         report = report._replace(seconds=time.monotonic() - began)
         if self._job is not None:
-            self._last = frame, batch
+            _last_of[self._query] = frame, batch
         if self._on_batch is not None:
             self._on_batch(report)
 
     def _refuse_other_rows(self, frame: DataFrame, batch: int) -> None:
         """Refuse other rows of a micro-batch that is written: they would be skipped."""
-        if self._last is None or self._last[1] != batch:
+        last, written = _last_of.get(self._query, (frame, None))
+        if written != batch:
             return
-        last = self._last[0]
         # A query that is started again has another session, and other plans for the same rows.
         if _session_of(frame) == _session_of(last) and not frame.sameSemantics(last):
             raise IllegalStateError(

@@ -79,7 +79,8 @@ OWN_OPTIONS: Final = (
     OwnOption(
         "job.id",
         "none",
-        "Name of a batch job; with `exactly-once`, a second run of the job writes nothing.",
+        "Name of a batch job; with `exactly-once`, a second run of the job with the same `topic` "
+        "writes nothing.",
         used="write",
     ),
     OwnOption(

@@ -95,7 +95,7 @@ class SinkPlan:
         prefix = None
         if options.guarantee is not Guarantee.AT_LEAST_ONCE:
             base = options.own.get("transactional.id.prefix")
-            prefix = prefix_for_job(job) if base is None else prefix_for_job(job, base)
+            prefix = prefix_for_job(job, options.topic, base)
         columns, encoded = _columns(fields, options)
         return cls(options, columns, prefix, job, encoded=encoded)
 

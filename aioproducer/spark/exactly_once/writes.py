@@ -53,9 +53,13 @@ def prefix_for_checkpoint(location: str) -> str:
     return f"aioproducer-{_digest(local.rstrip('/'))}"
 
 
-def prefix_for_job(job_id: str, base: str = "aioproducer-job") -> str:
-    """Return a `transactional.id.prefix` for one job: each remembers whether it was decided."""
-    return f"{base}-{_digest(job_id)}"
+def prefix_for_job(job_id: str, topic: str | None, base: str | None = None) -> str:
+    """Return a `transactional.id.prefix` for one job: each remembers whether it was decided.
+
+    A program may write several topics in a job: each is one by itself.
+    """
+    name = f"{topic or ''}/{job_id}"
+    return f"{base or 'aioproducer-job'}-{_digest(name)}"
 
 
 def _digest(name: str) -> str:

@@ -257,9 +257,25 @@ def test_other_rows_of_a_batch_are_written_or_refused(kafka: EmbeddedKafka, guar
         with pytest.raises(IllegalStateError, match="with other rows of it would write nothing"):
             writer(Frame(rows(1)), 7)
         writer._direct.leave()
+        another: Any = batch_writer(options_of(kafka, topic, guarantee), query=topic)
+        with pytest.raises(IllegalStateError, match="with other rows of it would write nothing"):
+            another(Frame(rows(1)), 7)
     else:
         writer(Frame(rows(1)), 7)
         assert kafka.numbers(topic) == list(range(20))
+
+
+def test_a_query_may_write_its_batches_to_several_topics(kafka: EmbeddedKafka) -> None:
+    topics = [kafka.topic(), kafka.topic()]
+    writers: list[Any] = [
+        batch_writer(options_of(kafka, topic, "exactly-once"), query=topics[0]) for topic in topics
+    ]
+    for epoch in (0, 1):
+        for each in writers:
+            each(Frame(rows(epoch)), epoch)
+    assert [kafka.numbers(topic) for topic in topics] == [list(range(20))] * 2
+    for each in writers:
+        each._direct.leave()
 
 
 def test_a_batch_of_a_query_that_was_started_again_is_skipped(kafka: EmbeddedKafka) -> None:

@@ -161,6 +161,14 @@ def test_a_job_that_was_done_is_not_done_again(kafka: EmbeddedKafka) -> None:
     assert kafka.numbers(topic) == list(range(10))
 
 
+def test_a_job_may_write_several_topics(kafka: EmbeddedKafka) -> None:
+    topics = [kafka.topic(), kafka.topic()]
+    for topic in topics:
+        job = source(kafka, topic, **EXACTLY_ONCE, **{"job.id": topics[0]}).writer(SCHEMA, False)
+        copied(job).commit([copied(job).write(batch(0, 10))])
+    assert [kafka.numbers(topic) for topic in topics] == [list(range(10))] * 2
+
+
 @pytest.mark.parametrize("api", [ApiKey.LIST_TRANSACTIONS, ApiKey.OFFSET_FETCH])
 def test_only_a_job_with_a_name_asks_what_was_before_it(kafka: EmbeddedKafka, api: ApiKey) -> None:
     topic = kafka.topic()

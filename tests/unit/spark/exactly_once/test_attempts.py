@@ -111,6 +111,11 @@ def test_prefixes_are_the_same_at_every_start_and_differ_between_queries() -> No
     assert prefix_for_checkpoint("s3a://c//1//") == prefix_for_checkpoint("s3a://c/1")
     assert prefix_for_checkpoint("hdfs:///c") != prefix_for_checkpoint("hdfs://c")
     found = {prefix_for_checkpoint("s3a://c/1"), prefix_for_checkpoint("c/1")}
-    found |= {prefix_for_checkpoint("/c/1"), prefix_for_checkpoint("/c/2"), prefix_for_job("1")}
-    found |= {prefix_for_job("2"), prefix_for_job("1", "daily")}
-    assert len(found) == 7
+    found |= {
+        prefix_for_checkpoint("/c/1"),
+        prefix_for_checkpoint("/c/2"),
+        prefix_for_job("1", "t"),
+    }
+    found |= {prefix_for_job("2", "t"), prefix_for_job("1", "t", "daily")}
+    found |= {prefix_for_job("1", "u"), prefix_for_job("1", None)}
+    assert len(found) == 9
