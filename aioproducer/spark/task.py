@@ -226,19 +226,23 @@ def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> 
     known = [each for each in reports if each is not None]
     for each in known:
         warn_once(_LOG, each.missing_core)
-    how = ""
+    what, how, say = "written", "", _LOG.info
     counts: TransactionCounts | None = None
     if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
         with option_errors(plan.options.kafka):
             done = plan.driver().commit(epoch, _results(reports))
         took = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in done.seconds.items())
-        how = ", skipped" if done.skipped else f", {done.transactions} transactions: {took}"
+        how = f", {done.transactions} transactions: {took}"
+        if done.skipped:
+            what, how = "is in Kafka already, nothing was written", ""
+            if plan.job is not None:  # which may be a second job with one job.id
+                say = _LOG.warning
         counts = transactions_of(known, done.transactions, done.transactions, done.settled)
     elif plan.job is not None:  # a stream's next batch does that
         _end_orphans(plan)
     if plan.options.guarantee is Guarantee.TASK_TRANSACTIONS:
         counts = transactions_of(known, 0, sum(each.transactions > 0 for each in known))
-    _LOG.info("epoch %d written: %s%s", epoch, _totals(known), how)
+    say("epoch %d %s: %s%s", epoch, what, _totals(known), how)
     return report_of(epoch, known, counts)
 
 

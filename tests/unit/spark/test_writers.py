@@ -152,13 +152,18 @@ def test_a_task_that_begins_when_its_job_was_aborted_holds_no_other_job_up(
     assert kafka.numbers(topic) == list(range(10, 20))
 
 
-def test_a_job_that_was_done_is_not_done_again(kafka: EmbeddedKafka) -> None:
+def test_a_job_that_was_done_is_not_done_again_and_says_so(
+    kafka: EmbeddedKafka, caplog: pytest.LogCaptureFixture
+) -> None:
     topic = kafka.topic()
     for _ in range(2):
+        assert not caplog.messages
         job = source(kafka, topic, **EXACTLY_ONCE, **{"job.id": topic}).writer(SCHEMA, False)
         message = copied(job).write(batch(0, 10))
         copied(job).commit([message])
     assert kafka.numbers(topic) == list(range(10))
+    (said,) = (each for each in caplog.records if each.levelname == "WARNING")
+    assert said.message.startswith("epoch 0 is in Kafka already, nothing was written: 1 tasks")
 
 
 def test_a_job_may_write_several_topics(kafka: EmbeddedKafka) -> None:
