@@ -169,7 +169,12 @@ class _BatchWriter:
             report = self._written(frame, batch, table.to_batches())
         warn_once(_LOG, missing_core())
         if report is None:
-            _LOG.info("epoch %d is in Kafka already", batch)
+            _LOG.warning(
+                "epoch %d of query %r is in Kafka already, nothing was written; if the checkpoint is "
+                "new, give another query",
+                batch,
+                self._job,
+            )
             return BatchReport(batch, True, 0, 0, 0, 0, 0.0, {})
         _LOG.info(
             "epoch %d written by the driver: %d rows, %d bytes", batch, report.rows, report.bytes

@@ -278,13 +278,17 @@ def test_a_query_may_write_its_batches_to_several_topics(kafka: EmbeddedKafka) -
         each._direct.leave()
 
 
-def test_a_batch_of_a_query_that_was_started_again_is_skipped(kafka: EmbeddedKafka) -> None:
+def test_a_batch_of_a_query_that_was_started_again_is_skipped_and_says_so(
+    kafka: EmbeddedKafka, caplog: pytest.LogCaptureFixture
+) -> None:
     topic = kafka.topic()
     writer: Any = batch_writer(options_of(kafka, topic, "exactly-once"), query=topic)
     writer(Frame(rows(0)), 7)
+    assert not caplog.messages
     again: Any = Frame(rows(1))  # the plan is another one, even if its rows are the same
     again.sparkSession = "another session"
     writer(again, 7)
+    assert "is in Kafka already, nothing was written" in caplog.text
     assert kafka.numbers(topic) == list(range(10))
     writer._direct.leave()
 
