@@ -170,8 +170,8 @@ class _BatchWriter:
         warn_once(_LOG, missing_core())
         if report is None:
             _LOG.warning(
-                "epoch %d of query %r is in Kafka already, nothing was written; if the checkpoint is "
-                "new, give another query",
+                "epoch %d of query %r is in Kafka already, nothing was written; if the checkpoint "
+                "is new, give another query",
                 batch,
                 self._job,
             )
