@@ -144,7 +144,7 @@ class _BatchWriter:
         if written != batch:
             return
         # A query that is started again has another session, and other plans for the same rows.
-        if _session_of(frame) == _session_of(last) and not frame.sameSemantics(last):
+        if _is_one_session(frame, last) and not frame.sameSemantics(last):
             raise IllegalStateError(
                 f"micro-batch {batch} of query {self._job!r} is written already, and a second call "
                 "with other rows of it would write nothing",
@@ -215,10 +215,14 @@ class _BatchWriter:
         return {}
 
 
-def _session_of(frame: DataFrame) -> Any:
-    """Return the session of a DataFrame, whose Python object is a new one for each micro-batch."""
-    session = frame.sparkSession
-    return getattr(session, "_jsparkSession", session)
+def _is_one_session(frame: DataFrame, other: DataFrame) -> bool:
+    """Return whether two DataFrames have one session, which has a new Python object for each."""
+    one, two = (
+        getattr(each.sparkSession, "_jsparkSession", each.sparkSession) for each in (frame, other)
+    )
+    # Names of objects in a JVM that has ended mean other objects in the next one.
+    jvms = {id(getattr(each, "_gateway_client", None)) for each in (one, two)}
+    return len(jvms) == 1 and bool(one == two)
 
 
 def _collected(frame: DataFrame, rows: int) -> pa.Table | None:
