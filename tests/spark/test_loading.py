@@ -295,6 +295,9 @@ def test_a_load_exactly_once_writes_once_and_refuses_other_files(
     again = load(tmp_path, topic, **own)
     assert (again.skipped, again.progress.acknowledged, again.state.complete) == (2, 0, True)
     assert embedded.numbers(topic) == [1, 2, 11, 12, 21, 22]
+    another = embedded.topic(2)
+    assert load(tmp_path, another, **own).skipped == 0
+    assert embedded.numbers(another) == [1, 2, 11, 12, 21, 22]
     (tmp_path / "3.txt").write_text("31\n")
     with pytest.raises(StateError, match="begun with"):
         load(tmp_path, topic, **own)
