@@ -7,17 +7,10 @@ from typing import Any
 
 
 def forwarded(name: str, here: str, package: str, distribution: str) -> Any:
-    """Return what another client has under a name; its submodules are imported.
+    """Return what another client has under a name; raise AttributeError or ImportError.
 
-    Args:
-        name: The name that was asked for.
-        here: The module it was asked of.
-        package: The client's module of the same content.
-        distribution: What to install.
-
-    Raises:
-        AttributeError: The client has no such name.
-        ImportError: The client is not installed, or something that its submodule needs.
+    The module `here` was asked for the name; `package` is the client's module of the same content,
+    and `distribution` what to install.
     """
     if name.startswith("__"):
         raise AttributeError(f"module {here!r} has no attribute {name!r}")
@@ -41,11 +34,9 @@ def forwarded(name: str, here: str, package: str, distribution: str) -> Any:
 
 
 def version_of(package: str, interface_version: str) -> str:
-    """Return the version of a client; programs decide by it which of its classes there are.
+    """Return the version of a client, or without the client that of the interface implemented here.
 
-    Args:
-        package: The client's package.
-        interface_version: The version whose interface is implemented here: without the client.
+    Programs decide by it which classes there are.
     """
     try:
         return str(import_module(package).__version__)

@@ -9,13 +9,9 @@ from aioproducer.config.rules import MAX_IN_FLIGHT_IDEMPOTENT
 
 
 def excludes_idempotence(options: Mapping[str, Any], in_flight: int | None) -> bool:
-    """Return whether so many requests in flight switch idempotence off.
+    """Return whether so many requests in flight switch idempotence off, by these options.
 
     This producer refuses them unless idempotence is switched off.
-
-    Args:
-        options: The options that are set, by our names.
-        in_flight: Their number; None if it is not set, or none.
     """
     is_asked = options.get("enable_idempotence") is not None or options.get("transactional_id")
     return not is_asked and in_flight is not None and in_flight > MAX_IN_FLIGHT_IDEMPOTENT

@@ -13,10 +13,7 @@ _PORT: Final = 9092
 def servers_option(servers: str | Iterable[Any], *, ignores_schemes: bool = False) -> list[str]:
     """Return addresses with their ports, 9092 where there is none, each once; no empty ones.
 
-    Args:
-        servers: with commas between them, or each by itself.
-        ignores_schemes: whether `PROTOCOL://` is left out; otherwise such an address is refused
-            later, as it was given.
+    With `ignores_schemes`, `PROTOCOL://` is left out; otherwise such an address is refused later.
     """
     if isinstance(servers, str):
         servers = servers.split(",")

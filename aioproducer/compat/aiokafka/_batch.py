@@ -124,11 +124,7 @@ class BatchBuilder:
 
 
 def serialized(serializer: Callable[[Any], Any] | None, part: Any) -> bytes | None:
-    """Serialize a key or value; exceptions of the serializer are raised unchanged.
-
-    Raises:
-        TypeError: it is no bytes-like object.
-    """
+    """Serialize a key or value; exceptions of the serializer are raised unchanged."""
     data = part if serializer is None else serializer(part)
     if data is None or type(data) is bytes:
         return data
@@ -140,11 +136,7 @@ def serialized(serializer: Callable[[Any], Any] | None, part: Any) -> bytes | No
 
 
 def checked_headers(headers: list[tuple[str, bytes | None]] | None) -> HeaderPairs:
-    """Headers as they are stored.
-
-    Raises:
-        TypeError, ValueError: they are no list of pairs of str and bytes.
-    """
+    """Return headers as they are stored; raise TypeError or ValueError for other objects."""
     if not headers:
         return ()
     if not isinstance(headers, list):
@@ -183,12 +175,7 @@ def _pair(header: Any) -> tuple[Any, Any]:
 
 
 def checked_timestamp(timestamp: float | None) -> int | None:
-    """Return a timestamp in whole milliseconds.
-
-    Raises:
-        TypeError: it is no number.
-        ValueError: it is negative, which no broker keeps.
-    """
+    """Return a timestamp in whole milliseconds; raise ValueError if it is negative."""
     if timestamp is None:
         return None
     if not isinstance(timestamp, Real):

@@ -11,11 +11,7 @@ from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPar
 
 
 def checked_group(group_id: Any) -> ConsumerGroupMetadata:
-    """Return the metadata of a group, given by its id, its metadata or a consumer.
-
-    Raises:
-        ValueError: it is none of these.
-    """
+    """Return the metadata of a group, given by its id, its metadata or a consumer."""
     try:
         return group_metadata_of(group_id or None)
     except TypeError:
@@ -23,12 +19,7 @@ def checked_group(group_id: Any) -> ConsumerGroupMetadata:
 
 
 def checked_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Positions from ints, pairs of offset and metadata, or `OffsetAndMetadata`.
-
-    Raises:
-        ValueError: there are none, or they have another form.
-        TypeError: a key is no `TopicPartition`, an offset no number, metadata no text.
-    """
+    """Return positions from ints, pairs of offset and metadata, or `OffsetAndMetadata`."""
     if not offsets or not isinstance(offsets, Mapping):
         raise ValueError(offsets)
     return {_place(place): _position(position, offsets) for place, position in offsets.items()}

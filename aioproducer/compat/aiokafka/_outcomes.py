@@ -90,11 +90,7 @@ class RecordFutures:
     """Makes the futures of one producer's records, and resolves those of a batch together.
 
     The first one of a batch is a `RecordFuture`, as its record may go out alone; the others are
-    asyncio's own, which cost less to make and to await.
-
-    Args:
-        loop: The producer's loop.
-        acknowledged: Whether brokers acknowledge; futures have None for a result otherwise.
+    asyncio's own, which cost less to make and to await. Without acknowledgements results are None.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, acknowledged: bool) -> None:

@@ -28,11 +28,7 @@ _numbers = itertools.count(1)
 
 
 def acks_option(acks: Any, *, given: bool, idempotent: bool) -> int:
-    """`acks` as a number; 1 unless given, or all for an idempotent producer.
-
-    Raises:
-        ValueError: no such value, or one that idempotence excludes.
-    """
+    """Return `acks` as a number; 1 unless given, or all for an idempotent producer."""
     if not given:
         return -1 if idempotent else 1
     acks = plain(acks)
@@ -44,12 +40,7 @@ def acks_option(acks: Any, *, given: bool, idempotent: bool) -> int:
 
 
 def compression_option(compression_type: str | None) -> str:
-    """Return the codec's name, after its library was imported.
-
-    Raises:
-        ValueError: no such codec.
-        RuntimeError: its library cannot be imported.
-    """
+    """Return the codec's name, after its library was imported."""
     if compression_type is None:
         return "none"
     compression_type = str(plain(compression_type))
@@ -76,13 +67,10 @@ def time_options(
     metadata_max_age_ms: float,
     connections_max_idle_ms: float | None,
 ) -> dict[str, Any]:
-    """Every wait, bounded.
+    """Return the time limits: every wait is bounded.
 
     aiokafka gives a batch `request_timeout_ms` and one request more, an idempotent one any time;
     here the latter has Kafka's own two minutes, or more if that is shorter.
-
-    Raises:
-        ValueError: an age that our -1 would make endless.
     """
     if _milliseconds(metadata_max_age_ms) < 0:
         raise ValueError("metadata_max_age_ms must not be negative")
@@ -122,11 +110,7 @@ def security_options(
     kerberos_domain: str | None,
     token_provider: AbstractTokenProvider | None,
 ) -> dict[str, Any]:
-    """Return the security options.
-
-    Raises:
-        ValueError: the arguments contradict each other, or name something unknown.
-    """
+    """Return the security options; raise ValueError if they contradict each other."""
     if security_protocol not in ("SSL", "PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL"):
         raise ValueError("`security_protocol` should be SSL or PLAINTEXT")
     options: dict[str, Any] = {"security_protocol": security_protocol}

@@ -112,12 +112,9 @@ class ClusterMetadata:
 
 
 def cluster_of(answer: MetadataResponse, cluster_id: str | None, asked: int) -> ClusterMetadata:
-    """Return an answer to a Metadata request in confluent-kafka's shape.
+    """Return an answer to a Metadata request in confluent-kafka's shape; `asked` has answered.
 
-    Args:
-        answer: The answer.
-        cluster_id: The cluster's id as known before; old brokers do not send it.
-        asked: The id of the broker that has answered.
+    `cluster_id` is the id as known before; old brokers do not send it.
     """
     cluster: ClusterMetadata = _made(ClusterMetadata)
     cluster.cluster_id = answer.cluster_id or cluster_id
@@ -145,12 +142,7 @@ def cluster_of(answer: MetadataResponse, cluster_id: str | None, asked: int) -> 
 
 @contextmanager
 def asking(what: str, code: int) -> Iterator[None]:
-    """Raise the end of the time for the block as confluent-kafka does.
-
-    Args:
-        what: What fails then.
-        code: The code of the error.
-    """
+    """Raise the end of the time for the block as confluent-kafka does; `what` fails then."""
     try:
         yield
     except errors.KafkaException as error:
@@ -160,11 +152,7 @@ def asking(what: str, code: int) -> Iterator[None]:
 
 
 def known_cluster_id(found: str | None) -> str:
-    """Return the id.
-
-    Raises:
-        KafkaException: There is none.
-    """
+    """Return the cluster id; raise `KafkaException` if there is none."""
     if found is None:
         raise errors.exception(
             errors.KafkaError._TIMED_OUT,

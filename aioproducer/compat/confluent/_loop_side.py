@@ -93,12 +93,7 @@ class LoopSide:
     # -- called in other threads -----------------------------------------------------------------
 
     def put(self, record: Record) -> None:
-        """Hand a record over.
-
-        Raises:
-            BufferError: There are too many.
-            KafkaException: The producer's thread has ended.
-        """
+        """Hand a record over; raise BufferError if there are too many."""
         self._reports.admit(record, self._inbox)
         # `_drain` reads the records and clears the flag the other way round: one sees the other.
         if not self._draining:
@@ -130,11 +125,7 @@ class LoopSide:
         self._thread.post(callback)
 
     def check_partition(self, topic: str, partition: int) -> None:
-        """Raise if a topic is known and has no such partition; in any thread.
-
-        Raises:
-            InvalidPartitionError: There is none.
-        """
+        """Raise `InvalidPartitionError` if a known topic has no such partition; in any thread."""
         count = self._partition_count(topic)
         if count and not 0 <= partition < count:
             raise InvalidPartitionError(

@@ -95,11 +95,7 @@ def verbatim(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def truth_of(name: str, value: Any) -> bool:
-    """Return a property that is true or false.
-
-    Raises:
-        ConfigError: It is neither.
-    """
+    """Return a property that is true or false; raise `ConfigError` for other values."""
     truth = TRUTHS.get(str(plain(value)).strip().lower())
     if truth is None:
         raise ConfigError(f"{name} must be true or false, not {value!r}")

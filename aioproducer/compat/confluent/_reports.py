@@ -125,11 +125,7 @@ class Reports:
     # -- in the threads that produce and poll ----------------------------------------------------
 
     def admit(self, record: Record, inbox: deque[Record]) -> None:
-        """Count a record and put it into the inbox.
-
-        Raises:
-            BufferError: There are too many.
-        """
+        """Count a record and put it into the inbox; raise BufferError if there are too many."""
         with self._lock:
             count, total = self.count, self.bytes + record[6]
             if count and (count >= self._max_records or total > self._max_bytes):
@@ -150,17 +146,10 @@ class Reports:
             self.bytes -= record.size
 
     def serve(self, timeout: float | None, enough: Callable[[], bool] | None = None) -> int:
-        """Call the callbacks that are due, waiting for the first of them.
+        """Call the callbacks that are due, and wait for the first; return the number of outcomes.
 
-        Args:
-            timeout: Seconds; None waits without a limit.
-            enough: Ends the waiting.
-
-        Returns:
-            How many outcomes there were.
-
-        Raises:
-            Exception: What a callback raised; the others are called next time.
+        `timeout` is in seconds, None for no limit; `enough` ends the wait. An exception of a
+        callback is raised, and the others are called next time.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         if not self.ready and not self.silent:

@@ -43,11 +43,7 @@ _TIME_LIMITS: Final = ("message.timeout.ms", "delivery.timeout.ms", "delivery_ti
 
 
 class Credentials:
-    """A user name and a password that can be changed.
-
-    Args:
-        read: The options.
-    """
+    """A user name and a password that can be changed."""
 
     def __init__(self, read: ProducerConfig) -> None:
         self._given = (read.sasl_username or "", read.sasl_password or "")
@@ -61,11 +57,7 @@ class Credentials:
             }
 
     def change(self, username: str, password: str) -> None:
-        """Use these from the next authentication on.
-
-        Raises:
-            TypeError: They are not texts.
-        """
+        """Use these from the next authentication on."""
         for number, text in enumerate((username, password), 1):
             if not isinstance(text, str):
                 kind = "None" if text is None else type(text).__name__
@@ -102,12 +94,7 @@ class Settings(NamedTuple):
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:
-    """Read a configuration.
-
-    Raises:
-        KafkaException: `_INVALID_ARG`: an option is unknown or has a wrong value.
-        TypeError: A callback is not callable.
-    """
+    """Read a configuration; raise `KafkaException` (`_INVALID_ARG`) for what it cannot have."""
     _check_callbacks(given)
     rest = {name: value for name, value in given.items() if name not in _HERE}
     rest |= given.get("default.topic.config") or {}

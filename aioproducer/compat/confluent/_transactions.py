@@ -14,11 +14,7 @@ _INIT: Final = "init_transactions"
 
 
 class TransactionalCalls:
-    """The call that is being made, or that has run out of time and has to be made again.
-
-    Args:
-        configured: Whether there is a `transactional.id`.
-    """
+    """The call that is being made, or that has run out of time and has to be made again."""
 
     def __init__(self, configured: bool) -> None:
         self._configured = configured
@@ -29,12 +25,11 @@ class TransactionalCalls:
 
     @contextmanager
     def making(self, name: str) -> Iterator[None]:
-        """Make a call in the block.
+        """Make a call in the block, or raise the error of a call that is not allowed now.
 
-        Raises:
-            KafkaException: `_NOT_CONFIGURED` without a `transactional.id`, `_CONFLICT` while
-                another call has not ended, `_PREV_IN_PROGRESS` while another thread makes the same,
-                `_STATE` before `init_transactions()` was successful.
+        That is `_NOT_CONFIGURED` without a `transactional.id`, `_CONFLICT` while another call has
+        not ended, `_PREV_IN_PROGRESS` while another thread makes the same, and `_STATE` before
+        `init_transactions()` was successful.
         """
         if not self._configured:
             raise errors.exception(

@@ -523,12 +523,7 @@ def record_of(
     on_delivery: Any,
     limit: int,
 ) -> Record:
-    """Return what was produced, checked.
-
-    Raises:
-        KafkaException: It is larger than `limit`.
-        TypeError: A part has a type that cannot be sent.
-    """
+    """Return what was produced as a record, checked; it has at most `limit` bytes."""
     if not isinstance(topic, str):
         raise TypeError(f"argument 1 must be str, not {_type_of(topic)}")
     value_bytes, key_bytes = _bytes_of(value), _bytes_of(key)
@@ -553,11 +548,7 @@ def record_of(
 
 
 async def in_time(work: Callable[[], Coroutine[Any, Any, T]], limit: float | None) -> T:
-    """Run something for at most `limit` seconds.
-
-    Raises:
-        KafkaException: `_TIMED_OUT`.
-    """
+    """Run a coroutine for at most `limit` seconds; raise `_TIMED_OUT` then."""
     try:
         async with asyncio.timeout(limit) as scope:
             return await work()
@@ -575,11 +566,7 @@ def timed_out(timeout: float | None) -> errors.KafkaException:
 
 
 def limit_of(timeout: float) -> float | None:
-    """Return a timeout of confluent-kafka, where a negative one is none.
-
-    Raises:
-        TypeError: It is no number.
-    """
+    """Return a timeout of confluent-kafka, where a negative one is none."""
     if not hasattr(timeout, "__float__") and not hasattr(timeout, "__index__"):
         raise TypeError(f"must be real number, not {type(timeout).__name__}")
     return None if timeout < 0 else float(timeout)

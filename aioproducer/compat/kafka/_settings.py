@@ -128,16 +128,10 @@ _numbers = itertools.count(1)
 
 
 def producer_config(given: Mapping[str, Any], config: dict[str, Any]) -> ProducerConfig:
-    """Return the options of this producer.
+    """Return the options of this producer; `given` are those of the caller.
 
-    Args:
-        given: What the caller has given.
-        config: The same with kafka-python's defaults, as `KafkaProducer.config`; `client_id`,
-            `acks`, `api_version` and `enable_idempotence` are completed.
-
-    Raises:
-        ConfigError: An option is unknown, has a wrong value, or contradicts another one.
-        RuntimeError: The library of the codec cannot be imported.
+    `config` has kafka-python's defaults as well; `client_id`, `acks`, `api_version` and
+    `enable_idempotence` are completed in it.
     """
     if config["client_id"] is None:
         config["client_id"] = f"kafka-python-producer-{next(_numbers)}"

@@ -70,11 +70,7 @@ Function = Callable[[str, Headers, Any], Any]
 
 
 def function_of(serializer: Any) -> Function | None:
-    """Return how to call a serializer of any of the four kinds.
-
-    Raises:
-        TypeError: It is none.
-    """
+    """Return the function that calls a serializer of any of the four kinds."""
     if serializer is None:
         return None
     serialize = getattr(serializer, "serialize", None)
