@@ -69,7 +69,12 @@ class Interceptor(Protocol):
 
 
 def check_interceptors(interceptors: Iterable[object]) -> None:
-    """Raise `ConfigError` unless each is an object with plain methods of an interceptor."""
+    """Check them before anything is sent.
+
+    Raises:
+        ConfigError: one is a class instead of an object, has no method of an interceptor, or one
+            that is a coroutine function.
+    """
     for interceptor in interceptors:
         if isinstance(interceptor, type):
             raise ConfigError(f"interceptor_classes takes objects, not the class {interceptor!r}")

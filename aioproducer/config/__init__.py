@@ -326,8 +326,15 @@ def configured(
 ) -> ProducerConfig:
     """Return the configuration for a constructor's positional and keyword arguments.
 
-    A mapping is read as by `ProducerConfig.from_properties`; `options` override it. `left_out` are
-    the defaults of options that neither gives, unless `config` is a `ProducerConfig`.
+    Args:
+        config: The positional argument; a mapping is read as by `ProducerConfig.from_properties`.
+        options: The keyword arguments, which override it.
+        left_out: Defaults of options that neither gives, in place of Kafka's; without effect where
+            `config` is a `ProducerConfig`.
+
+    Raises:
+        ConfigError: An option is unknown, out of range or contradicts another.
+        TypeError: `config` is something else.
     """
     if isinstance(config, Mapping):
         return ProducerConfig._read(config, options, left_out)

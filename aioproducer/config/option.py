@@ -255,7 +255,11 @@ class Option(NamedTuple):
         return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
 
     def checked(self, value: object) -> object:
-        """Return the value in the option's type; raise `ConfigError` for a type or limit."""
+        """Return the value in the option's type.
+
+        Raises:
+            ConfigError: it has the wrong type or breaks its limit.
+        """
         if value is None and self.default is None and not self.required:
             return None
         value = _converted(value, self.kind)
@@ -271,7 +275,11 @@ class Option(NamedTuple):
         return value
 
     def parsed(self, text: str) -> object:
-        """Return the value of a text from a file or the environment; raise `ConfigError`."""
+        """Return the value of a text from a file or the environment.
+
+        Raises:
+            ConfigError: the text is not of the option's type.
+        """
         text = text.strip()
         try:
             if self.kind in _INTEGER_BITS:

@@ -83,7 +83,11 @@ class LoadOptions:
     transaction_s: float = 2.0
 
     def check_paths(self, inputs: Sequence[Path]) -> None:
-        """Raise `ConfigError` if two of the paths are the same file, maybe by a link."""
+        """Refuse a load that would write over what it reads, or one file for two purposes.
+
+        Raises:
+            ConfigError: two of the paths are the same file, maybe by a link.
+        """
         named = [("the input", path) for path in inputs]
         for name, given in (("the dead-letter file", self.dead_letter), ("the state", self.state)):
             if given is None:

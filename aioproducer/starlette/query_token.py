@@ -29,8 +29,13 @@ def take_token(scope: Scope) -> str:
     """Return the token in the query of a request, and remove it from the query.
 
     Call it before the response starts, with the scope that the server made: it then logs the
-    request without the token. Later calls return the same token: the last one of the query, empty
-    without one.
+    request without the token. Later calls return the same token.
+
+    Args:
+        scope: The ASGI scope of a request or a WebSocket.
+
+    Returns:
+        The value of the query's last `token`; empty without one.
     """
     kept = scope.get(_KEPT)
     if kept is None:
