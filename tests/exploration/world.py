@@ -1174,9 +1174,6 @@ class World:
         if not self.has_expired_producer:
             raise ViolationError(f"no broker has dropped the producer's state: {expired}")
 
-    def queue_of(self, partition: int) -> Any:
-        return self.accumulator.queue(*TopicPartition(TOPIC, partition))
-
 
 def _copied(frames: tuple[tuple[int, int, Encoded], ...]) -> tuple[tuple[int, int, Encoded], ...]:
     return tuple(

@@ -95,7 +95,7 @@ def _decoded(content: dict[str, Any]) -> SparkLoadState:
 
 
 async def written(config: ProducerConfig, job: str, topic: str) -> Written:
-    """Return whether a step was written: the state of the job with this id."""
+    """Return the state of a step that is a job of this id."""
     async with Ledger(config, prefix_for_job(job, topic), topic) as ledger:
         last, is_completed = await ledger.last_decision_and_end()
         if last is None or last.owner != job:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from support.security.certificates import Authority
@@ -13,11 +12,6 @@ from support.security.leaks import Evidence, collected
 @pytest.fixture(scope="session")
 def authority() -> Authority:
     return Authority()
-
-
-@pytest.fixture(scope="session")
-def server_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("server")
 
 
 @pytest.fixture(autouse=True)
