@@ -1,4 +1,4 @@
-"""Questions about names that may be no file names at all.
+"""Checks of names that may not be file names.
 
 `pathlib` raises where a name is too long for the file system, and the error shows the name: what
 was given may have been meant for another option, and be a secret.

@@ -4,7 +4,7 @@ librdkafka took several of the names over. So properties count as 0.8's when one
 of 0.8 alone, or when they name the cluster as `metadata.broker.list` and all of them are its names.
 
 Invariants
-- What such properties leave out has 0.8's default, not Kafka 4's: someone relied on it.
+- What such properties leave out has 0.8's default, not Kafka 4's, as the program may rely on it.
 - What 0.8 did without an option for it, one request at a time per broker, is done here too.
 """
 

@@ -1,17 +1,16 @@
-"""The load itself: rows in, records out, every one accounted for.
+"""The load: reads rows, sends records and counts the outcome of each row.
 
     read + map (thread) --> send (awaits room in the producer) --> window --> settled
                                                                      |  in input order
                                               dead-letter file <-----+-----> state file
 
 Invariants
-- A load that is exactly once reports as acknowledged what is committed, and aborts what is not when
-  it fails. Rows that Kafka refuses are then left out, and what follows the last commit is read and
-  sent again: every attempt leaves out one more such row.
-- However a load ends (end of input, `stop()`, an error, cancellation), what the producer accepted
-  is flushed, counted, and covered by the state file; only cancellation does not wait for it.
-- At most `max_outstanding` rows are unsettled; their memory is the bound of the load's.
-- The state file never runs ahead of the dead-letter file: that one is put on disk first.
+- With `exactly_once`, only committed rows count as acknowledged. A row that Kafka refuses fails its
+  transaction: the rows after the last commit are then read and sent again without that row.
+- However a load ends (end of input, `stop()`, error, cancellation), accepted records are flushed,
+  counted, and covered by the state file; only a cancellation does not wait for them.
+- At most `max_outstanding` rows have no outcome; this bounds the memory of the load.
+- The dead-letter file is on disk before the state file is written.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""From a row to a record: which columns become key, value, headers, timestamp and partition.
+"""The mapping of a row to a record: the columns that become key, value, headers and so on.
 
 Invariants
-- Compiled once per set of columns: nothing is looked up by name per row where columns are known.
-- A wish that no row can fulfil (an unknown column) raises `MappingError` at once; a wish that one
-  row cannot fulfil rejects that row with a reason.
-- `partition_by` hashes as Java's producer hashes keys (murmur2), so the same column value always
-  meets the same partition, whatever the key is.
+- A mapping is compiled once per set of columns, so no column is looked up by name for each row.
+- A column that no row can have raises `MappingError` at once; a value that cannot be mapped rejects
+  its row with a reason.
+- `partition_by` hashes as Java's producer hashes keys (murmur2): rows with equal values in these
+  columns get the same partition, whatever their keys are.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Files as byte streams: plain, gzipped, members of zip archives, standard input.
 
 Invariants
-- What a file is compressed with is read from its first bytes, not from its name.
-- Memory stays bounded: what must be seekable but is not goes through a temporary file on disk.
-- A read that waits for a pipe or terminal ends within `_POLL_S` after `interrupt` is set, by
-  `ReadInterruptedError`: half a line that was being typed is never taken for a row.
+- The compression of a file is recognized by its first bytes, not by its name.
+- Memory is bounded: input that must be seekable and is not is copied to a temporary file.
+- A read that waits for a pipe or terminal raises `ReadInterruptedError` within `_POLL_S` after
+  `interrupt` is set, so half a line is never taken for a row.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The rows between being read and being settled, in input order.
+"""The rows that were read and have no outcome yet, in input order.
 
 Invariants
-- Rows leave in the order they came, so the position and the dead-letter file never run ahead of
-  a row without an outcome.
+- Rows leave in the order in which they were read, so position and dead-letter file cover no row
+  after one without an outcome.
 - Once a row's outcome blocks the load (`failure`), position and settled counts stay before that
   row; rows after it are still counted for this run.
 """

@@ -1,10 +1,9 @@
 """The rows of a task: record batches as Spark hands them over, and single rows found again.
 
 Invariants
-- Memory: batches of at most `KEPT_BYTES` are kept beside the present one. An error about an older
-  row names its number alone; refused rows that have a topic to go to are all kept. Memory that is
-  released early is used again while it is in the caches.
-- A row's key shows in the error its task fails with, shortened; never in a log.
+- Batches of at most `KEPT_BYTES` are kept besides the current one, and with dead letters all whose
+  rows have no outcome. An error about an older row has its number, but not its key.
+- A row's key is in the error that fails its task, shortened, and never in a log.
 """
 
 from __future__ import annotations

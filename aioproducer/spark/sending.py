@@ -3,13 +3,12 @@
 Invariants
 - Rows are appended in the order of the batches.
 - A batch is kept until its rows have their outcome, to name those that fail.
-- Without a topic or file for refused rows the first failed row ends the reading.
-- With one, rows are waited for before their batches are let go, so that each refused row is at
-  hand; a failure that another attempt might not meet fails the task all the same.
-- In a transaction, a row that this producer refuses does no harm. One that a broker refuses fails
+- Without dead letters, the first failed row ends the reading.
+- With dead letters, a batch is kept until its rows are acknowledged, so that refused rows can be
+  read. An error that a new attempt may avoid still fails the task.
+- In a transaction, a row that this producer refuses fails alone. A row that a broker refuses fails
   the transaction: the caller aborts it and sends the other rows in another one (`replay.py`).
-- When the call returns, every row is acknowledged, by its topic or by that of the refused ones,
-  or is written to the file of these.
+- When the call returns, every row is acknowledged, or is a dead letter that is written.
 """
 
 from __future__ import annotations

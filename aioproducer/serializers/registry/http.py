@@ -1,4 +1,4 @@
-"""HTTP with a schema registry: one request, as often as needed.
+"""HTTP requests to a schema registry, with retries.
 
 Invariants
 - A request ends within `request_timeout` each try, and after `retries` more tries; more addresses

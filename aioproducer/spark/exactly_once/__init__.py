@@ -1,1 +1,1 @@
-"""Exactly once by two phases, whatever calls it: start with `writes.ExactlyOnce`."""
+"""Exactly once by two phases: start with `writes.ExactlyOnce`."""
