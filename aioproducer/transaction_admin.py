@@ -9,7 +9,6 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from aioproducer._util.arguments import index_of
@@ -74,12 +73,7 @@ class TransactionAdmin:
         self._client = self._new_client()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

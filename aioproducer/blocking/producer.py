@@ -23,7 +23,6 @@ from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking import live_producers
 from aioproducer.blocking.fork_safe_lock import ForkSafeLock
 from aioproducer.blocking.handle import DeliveryHandle
-from aioproducer.blocking.leaving import ClosedOnLeaving
 from aioproducer.blocking.loop_side import LoopSideProducer
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.blocking.reading import BlockReader
@@ -60,7 +59,7 @@ _JOIN_S = 5.0
 _TIMESTAMPS = 2**63
 
 
-class Producer(ClosedOnLeaving, TransactionsMixin):
+class Producer(TransactionsMixin):
     """A Kafka producer for threads: `aioproducer.Producer` in a separate loop and thread.
 
     Use it from any number of threads, as a context manager or with `start()` and `close()`. One
@@ -193,6 +192,9 @@ class Producer(ClosedOnLeaving, TransactionsMixin):
     def __enter__(self) -> Self:
         self.start()
         return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _close_soon(self) -> bool:
         """Close without waiting, in any thread; return whether it was running."""

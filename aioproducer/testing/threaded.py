@@ -11,7 +11,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from aioproducer.errors import IllegalStateError
@@ -51,12 +50,7 @@ class ThreadedCluster:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:

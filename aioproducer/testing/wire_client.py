@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Protocol, Self, TypeVar, cast
 
 from aioproducer._util.arguments import seconds_of
@@ -156,12 +155,7 @@ class WireClient:
         self._deadline = asyncio.get_running_loop().time() + self._timeout_s
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

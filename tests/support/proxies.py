@@ -12,7 +12,6 @@ import ipaddress
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Literal, Self
 
 from aioproducer.testing.embedded_server import close_port
@@ -53,12 +52,7 @@ class Proxy:
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await close_port(self._server)
         for task in self._tasks:
             task.cancel()

@@ -14,7 +14,6 @@ import traceback
 import warnings
 from collections.abc import Awaitable, Callable, Iterable
 from ssl import SSLContext
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from aioproducer._util.secrets import hides_arguments
@@ -262,12 +261,7 @@ class AIOKafkaProducer(TransactionsMixin):
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     def __reduce__(self) -> NoReturn:

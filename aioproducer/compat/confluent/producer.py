@@ -12,7 +12,6 @@ from typing import Any, Final, NoReturn, Self, TypeVar
 
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking.fork_safe_lock import ForkSafeLock
-from aioproducer.blocking.leaving import ClosedOnLeaving
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.blocking.started import Started
 from aioproducer.compat.confluent import errors
@@ -53,7 +52,7 @@ class _Started(Started[LoopSide]):
         self.loop_side.after_fork_in_child()
 
 
-class Producer(ClosedOnLeaving):
+class Producer:
     """confluent-kafka's producer; connects in the background.
 
     `produce()` never waits. Callbacks are called by `poll()` and `flush()` (and the transactional
@@ -399,6 +398,9 @@ class Producer(ClosedOnLeaving):
 
     def __enter__(self) -> Self:
         return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __del__(self) -> None:
         if not self._closed and not self._thread.forked:

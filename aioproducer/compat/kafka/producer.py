@@ -9,7 +9,6 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking.fork_safe_lock import ForkSafeLock
-from aioproducer.blocking.leaving import ClosedOnLeaving
 from aioproducer.compat.kafka import _settings as settings
 from aioproducer.compat.kafka import errors
 from aioproducer.compat.kafka._connection import Connection
@@ -35,7 +34,7 @@ class MetricName(NamedTuple):
     tags: tuple[tuple[str, str], ...]
 
 
-class KafkaProducer(ClosedOnLeaving, TransactionsMixin):
+class KafkaProducer(TransactionsMixin):
     """kafka-python 3's producer: its options, calls and defaults. Use it from any thread.
 
     It connects in the constructor, waiting at most `bootstrap_timeout_ms`; with `api_version` given
@@ -188,6 +187,9 @@ class KafkaProducer(ClosedOnLeaving, TransactionsMixin):
 
     def __enter__(self) -> Self:
         return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

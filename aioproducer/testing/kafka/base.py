@@ -10,7 +10,6 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from types import TracebackType
 from typing import ClassVar, Self
 
 from aioproducer._util.arguments import seconds_of
@@ -109,12 +108,7 @@ class KafkaBackend(ABC):
     def __enter__(self) -> Self:
         return self.open()
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
@@ -125,12 +119,7 @@ class KafkaBackend(ABC):
             await asyncio.shield(asyncio.to_thread(self.close))
             raise
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
 
 
