@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Optional
@@ -42,10 +44,10 @@ _LONGEST_ESCAPE = len("\\U0010ffff")
 Number = Optional[int]  # noqa: UP045
 
 
-@grouped
-def read(
-    *,
-    name: Name,
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """The records to read, and how keys are printed."""
+
     from_: Annotated[
         str,
         typer.Option(
@@ -55,25 +57,25 @@ def read(
             "records, a time in ISO 8601 (UTC unless it has an offset), or @MS since 1970.",
             autocompletion=options.choices(*_WORDS),
         ),
-    ] = "beginning",
+    ] = "beginning"
     most: Annotated[
         Number,
         typer.Option(
             "--max", "-n", metavar="COUNT", min=1, help="At most so many records; without: all."
         ),
-    ] = None,
+    ] = None
     partition: Annotated[
         Number,
         typer.Option(
             "--partition", "-p", metavar="NUMBER", min=0, help="Only this partition; without: all."
         ),
-    ] = None,
+    ] = None
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on with records that arrive later, until Ctrl-C.")
-    ] = False,
+    ] = False
     committed: Annotated[
         bool, typer.Option("--committed", help="Only what is committed (read_committed).")
-    ] = False,
+    ] = False
     key_separator: Annotated[
         options.Text,
         typer.Option(
@@ -82,7 +84,29 @@ def read(
             metavar="TEXT",
             help="Print each key and this before its value; without: the value alone.",
         ),
-    ] = None,
+    ] = None
+
+    def batches(
+        self, cluster: Cluster, topic: str, place: ReadFrom
+    ) -> AsyncGenerator[tuple[TopicPartition, list[DecodedRecord]], None]:
+        """Yield the wanted batches of a topic, from a place on."""
+        return stream_part(
+            cluster.servers,
+            topic,
+            read_from=place,
+            partition=self.partition,
+            follow=self.follow,
+            timeout_s=_SILENCE_S,
+            isolation_level="read_committed" if self.committed else "read_uncommitted",
+            open_link=cluster.open_link,
+        )
+
+
+@grouped
+def read(
+    *,
+    name: Name,
+    wanted: ReadOptions,
     format_: options.OutputFormat = "text",
     as_json: options.AsJson = False,
     connection: options.Connection,
@@ -93,31 +117,21 @@ def read(
     topic, partition, offset, timestamp, key, value and headers; bytes that are no UTF-8 are under
     key_base64 and value_base64 then. No consumer group is involved, and nothing is committed.
     """
-    place = _place(from_)
+    place = _place(wanted.from_)
     wants_json = options.wants_json(format_, as_json=as_json)
-    line_of = _json_line if wants_json else partial(_text_line, key_separator)
+    line_of = _json_line if wants_json else partial(_text_line, wanted.key_separator)
 
     async def act(cluster: Cluster) -> None:
         count = 0
-        reading = stream_part(
-            cluster.servers,
-            name,
-            read_from=place,
-            partition=partition,
-            follow=follow,
-            timeout_s=_SILENCE_S,
-            isolation_level="read_committed" if committed else "read_uncommitted",
-            open_link=cluster.open_link,
-        )
-        async with aclosing(reading) as batches:
+        async with aclosing(wanted.batches(cluster, name, place)) as batches:
             async for where, records in batches:
-                wanted = records if most is None else records[: most - count]
-                write_line("\n".join(line_of(where, record) for record in wanted))
-                count += len(wanted)
-                if count == most:
+                shown = records if wanted.most is None else records[: wanted.most - count]
+                write_line("\n".join(line_of(where, record) for record in shown))
+                count += len(shown)
+                if count == wanted.most:
                     return
         if not count:
-            say(f"no record in {name} from {from_} on")
+            say(f"no record in {name} from {wanted.from_} on")
 
     return run_on(connection, act)
 
