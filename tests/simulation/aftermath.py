@@ -23,6 +23,7 @@ _KEYS, _TWO_REQUESTS = 4, 2
 _MOST_TOPICS = 40
 """Each may have to wait for its metadata, and a run may have hundreds."""
 _PORT = 9092
+_SHORT_TRIGGER_MS = 1000
 _SHORT_AGE_MS = 2000
 _SLACK_S = 1.0
 _LEAST_BLOCK_MS = 3000
@@ -271,8 +272,14 @@ class Aftermath:
             self._ledger.false_reports.append(f"topics are kept that are not used: {kept}")
 
     async def _check_addresses(self) -> None:
-        """Brokers that are given other names are found under these."""
-        if self._config.metadata_max_age_ms > _SHORT_AGE_MS:
+        """Brokers that are given other names are found under these.
+
+        Not if some dials in a row make the producer go back to its bootstrap servers.
+        """
+        config = self._config
+        if config.metadata_max_age_ms > _SHORT_AGE_MS:
+            return
+        if config.metadata_recovery_rebootstrap_trigger_ms <= _SHORT_TRIGGER_MS:
             return
         world = self._world
         names = {node_id: f"moved-{node_id}.sim" for node_id in world.spec.nodes}

@@ -53,6 +53,7 @@ class Entry:
         metadata: Where it was written, once that was reported.
         call: The records of the same call of `send_many`: all are settled when it returns.
         delivered_in_bulk: Whether `send_many` reported it as delivered.
+        whole: All records of its batch, which is written whole or not at all; else empty.
         transaction: The number of its transaction in the run's books; None outside of any.
         source: What it was made of, where that was read from a topic.
     """
@@ -77,6 +78,7 @@ class Entry:
     delivered_in_bulk: bool = False
     in_one_call: bool = False
     call: Sequence[Entry] = ()
+    whole: Sequence[Entry] = ()
     transaction: int | None = None
     source: Source | None = None
 

@@ -20,12 +20,12 @@ from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import BrokerError, NodeDisconnectedError, error_for_code
 from simulation.waiting import (
+    LONGEST_THROTTLE_S,
     MetadataSteps,
     Numbers,
     SentBatches,
     broken_while_waiting,
     numbers_on_wire,
-    requests_in_flight,
 )
 from simulation.workload import LARGEST_BURST
 
@@ -44,7 +44,6 @@ _LONG_JUMP_S = 0.25
 _CHECKED_EACH = 10
 _ABORTED = frozenset({TransactionState.ABORTING, TransactionState.ABORTABLE_ERROR})
 _JITTER = 1.2
-_LONGEST_THROTTLE_S = 3.0
 _ROUND_TRIPS = 50
 """Of a backlog: small batches, one after the other, memory for two."""
 _ROUND_TRIPS_EACH = 4
@@ -108,7 +107,6 @@ class LivenessWatch:
         for producer in self._producers:
             if producer.was_started and _is_running(producer.engine):
                 self.violations += _broken_rules(producer.engine, self._now())
-                self.violations += _overdue(producer.engine, self._now())
                 self.violations += _without_timer(producer.engine, self._now())
                 self.violations += _not_asked_for(producer.engine, self._now())
                 self.violations += _coordinator_not_asked_for(producer.engine, self._now())
@@ -219,21 +217,6 @@ def timers_of(engine: ProducerEngine) -> Turns:
 def _broken_rules(engine: ProducerEngine, now: float) -> Iterator[str]:
     for broken in broken_rules(engine.driver, now, engine.client, timers_of(engine)):
         yield f"at {now:.3f}: {broken}"
-
-
-def _overdue(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Requests without an answer after `request_timeout_ms`: their connection had to be closed.
-
-    A deadline is later by the time for which a broker throttles.
-    """
-    longest_s = 2 * (engine.config.request_timeout_ms / 1000 + _LONGEST_THROTTLE_S)
-    for _, request in requests_in_flight(engine):
-        if request.deadline < now - _LATE_S:
-            over = now - request.deadline
-            yield f"at {now:.3f}: {request.kind.__name__} is {over:.3f} s past its deadline"
-        if request.deadline > now + longest_s:
-            left = request.deadline - now
-            yield f"at {now:.3f}: {request.kind.__name__} may take another {left:.3f} s"
 
 
 def _without_timer(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -424,7 +407,7 @@ def recovery_bound(config: ProducerConfig, scenario: Scenario) -> RecoveryBound:
     replication = scenario.timing.fetch_lag if config.acks_value < 0 else 0
     return RecoveryBound(
         dials=_JITTER * (setup + reconnect),
-        requests=4 * request + _LONGEST_THROTTLE_S,
+        requests=4 * request + LONGEST_THROTTLE_S,
         backoffs=_JITTER * 3 * retry + config.linger_ms / 1000,
         cluster=scenario.timing.session_timeout
         + scenario.timing.longest_lag

@@ -1287,6 +1287,58 @@ TRANSACTIONAL_MUTANTS += tuple(
 )
 
 
+# Calls that most runs do not make, and topics created anew on brokers that take records by name.
+MUTANTS += tuple(
+    Mutant(*each)
+    for each in (
+        (
+            "renumber what a topic created anew refuses before the metadata",
+            "core/sending/idempotence.py",
+            "        return metadata.is_awaited\n",
+            "        return False\n",
+        ),
+        (
+            "split a whole batch",
+            "core/sending/sender.py",
+            "        if batch.indivisible or len(record_errors)",
+            "        if len(record_errors)",
+        ),
+        (
+            "wait for memory as long as for metadata",
+            "runtime/send/appender.py",
+            "None if allowed < 0 else now + allowed / 1000",
+            "None if allowed < 0 else now + self._max_block",
+        ),
+        (
+            "wait for memory although no call must wait",
+            "runtime/send/appender.py",
+            "        if allowed == 0:\n",
+            "        if False:\n",
+        ),
+        (
+            "number the rows of each chunk from 0",
+            "runtime/bulk/send_arrow.py",
+            "                number += length\n",
+            "",
+        ),
+        (
+            "keep the memory of a cancelled whole batch",
+            "runtime/send/appender.py",
+            "                    if buffer is not None:\n"
+            "                        pool.deallocate(buffer, size)\n"
+            "                    raise\n",
+            "                    raise\n",
+        ),
+        (
+            "leave the last partition out of partitions_for",
+            "client/producer.py",
+            "        return engine.metadata.cluster.partition_infos(topic)\n",
+            "        return engine.metadata.cluster.partition_infos(topic)[:-1]\n",
+        ),
+    )
+)
+
+
 def hunt(mutant: Mutant, seeds: int) -> str | None:
     """The first seed that finds the mutant, with its oracles; None when none does."""
     with tempfile.TemporaryDirectory() as folder:

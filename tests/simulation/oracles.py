@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Set
+from math import inf
 from typing import NamedTuple
 
 from aioproducer.core.sending.idempotence import sequence_after
@@ -147,7 +148,8 @@ def the_right_records_are_blamed(e: Evidence) -> Iterator[str]:
             if "without key" in error.message and entry.key is not None:
                 yield f"{entry.label}: has a key, and yet {error}"
         elif isinstance(error, BatchRefusedError):
-            may_go_again = entry.transaction is None and not state_expires
+            is_divisible = entry.transaction is None and not entry.whole
+            may_go_again = is_divisible and not state_expires
             if may_go_again and error.persistence is Persistence.NOT_PERSISTED:
                 yield f"{entry.label}: was not to blame and not sent again: {error}"
 
@@ -287,15 +289,48 @@ def waits_are_bounded(e: Evidence) -> Iterator[str]:
     yield from e.ledger.late_ends
     block = e.config.max_block_ms / 1000 + _TIMEOUT_S
     delivery = e.config.delivery_timeout_ms / 1000 + _TIMEOUT_S
+    allowed = e.config.enqueue_timeout_ms or 0
+    queue = inf if allowed < 0 else allowed / 1000
     for entry in e.ledger.entries:
         settled = entry.settled_at
         if settled is None or entry.task < 0:
             continue
-        if settled - entry.asked_at > block:
+        if settled - entry.asked_at > block + queue:
             yield f"{entry.label}: send() took {settled - entry.asked_at:.3f} s"
-        bound = delivery + (block if entry.in_one_call else 0)
+        bound = delivery + (block + queue if entry.in_one_call else 0)
         if entry.done_at is not None and entry.done_at - settled > bound:
             yield f"{entry.label}: its delivery took {entry.done_at - settled:.3f} s"
+
+
+def waits_for_memory_are_bounded(e: Evidence) -> Iterator[str]:
+    """A call that gets no memory is refused after `enqueue_timeout_ms`, if that is set."""
+    allowed = e.config.enqueue_timeout_ms
+    if allowed is None:
+        return
+    for entry in e.ledger.entries:
+        error = entry.error
+        if not isinstance(error, BufferExhaustedError) or error.elapsed_ms is None:
+            continue
+        if not 0 < allowed <= error.elapsed_ms <= allowed + _TIMEOUT_S * 1000:
+            yield f"{entry.label}: enqueue_timeout_ms is {allowed}, and yet {error}"
+
+
+def whole_batches_are_whole(e: Evidence) -> Iterator[str]:
+    """The records of a whole batch have one outcome, and are in a log together or not at all."""
+    for entry in e.ledger.entries:
+        whole = entry.whole
+        if not whole or whole[0] is not entry:
+            continue
+        if len({(each.is_acknowledged, each.is_open) for each in whole}) > 1:
+            yield f"{entry.label} and {len(whole) - 1} more: several outcomes"
+        logs = {place.log for each in whole for place in e.copies.get(each.name, ())}
+        for log in logs:
+            offsets = [
+                [place.record.offset for place in e.copies.get(each.name, ()) if place.log == log]
+                for each in whole
+            ]
+            if offsets != [[at + number for at in offsets[0]] for number in range(len(whole))]:
+                yield f"{entry.label} and {len(whole) - 1} more are torn in {log}: {offsets}"
 
 
 def memory_is_returned(e: Evidence) -> Iterator[str]:
@@ -526,6 +561,8 @@ ORACLES = (
     no_epoch_goes_on_in_a_new_topic,
     retries_are_obeyed,
     waits_are_bounded,
+    waits_for_memory_are_bounded,
+    whole_batches_are_whole,
     memory_is_returned,
     nothing_is_left,
     brokers_do_not_complain,

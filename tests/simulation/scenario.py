@@ -58,6 +58,9 @@ _SHARE_OF_SINGLE_RECORDS = 0.3
 _SHARE_OF_EARLY_STARTS = 0.12
 _SHARE_OF_REBOOTSTRAPS = 0.12
 _SHARE_OF_PARTITIONERS = 0.12
+_SHARE_OF_MORE_CALLS = 0.3
+_SHARE_OF_BOUNDED_QUEUES = 0.6
+_ENQUEUE_TIMEOUTS_MS = (0, 20, 500, -1)
 _BOUNDS = ("buffer_max_records", "batch_max_records")
 _SINGLE_RECORDS: Mapping[str, Any] = {"compression_type": "none", "linger_ms": 0}
 """With these a record that nothing precedes is sent within its call of `send`."""
@@ -96,6 +99,7 @@ class Scenario(WorldSpec):
         large_records: Whether some records are larger than what is copied into a request.
         starts_early: Whether records are sent before the producer has metadata, if it has no
             transactions.
+        more_calls: Whether tasks also make the calls of `simulation.calls`.
     """
 
     tasks: int
@@ -112,6 +116,7 @@ class Scenario(WorldSpec):
     session_ms: int = 0
     large_records: bool = False
     starts_early: bool = False
+    more_calls: bool = False
 
     @property
     def writes_by_id(self) -> bool:
@@ -214,6 +219,16 @@ def with_more_options(scenario: Scenario, rng: random.Random) -> Scenario:
     if rng.random() < _SHARE_OF_PARTITIONERS:
         options["partitioner"] = _choose_partition
     return replace(scenario, options=options, starts_early=rng.random() < _SHARE_OF_EARLY_STARTS)
+
+
+def with_more_calls(scenario: Scenario, rng: random.Random) -> Scenario:
+    """The scenario, in a share of the runs with tasks that make more calls."""
+    if rng.random() >= _SHARE_OF_MORE_CALLS:
+        return scenario
+    options = dict(scenario.options)
+    if rng.random() < _SHARE_OF_BOUNDED_QUEUES:
+        options["enqueue_timeout_ms"] = rng.choice(_ENQUEUE_TIMEOUTS_MS)
+    return replace(scenario, options=options, more_calls=True)
 
 
 def _choose_partition(

@@ -35,6 +35,7 @@ from aioproducer.testing.world.trace import Trace
 from aioproducer.testing.world.world import SimWorld
 from aioproducer.types import TopicPartition
 from simulation.aftermath import Aftermath
+from simulation.calls import MoreCalls
 from simulation.evidence import (
     Evidence,
     LogWatch,
@@ -51,10 +52,17 @@ from simulation.scenario import (
     CHAOS_S,
     Scenario,
     draw_scenario,
+    with_more_calls,
     with_more_options,
     with_plan,
 )
-from simulation.themes import LOST_ENDS, Theme, draw_theme, draw_transactional_theme
+from simulation.themes import (
+    LOST_ENDS,
+    Theme,
+    draw_newer_theme,
+    draw_theme,
+    draw_transactional_theme,
+)
 from simulation.transactions.book import TransactionBook
 from simulation.transactions.cast import Cast
 from simulation.transactions.oracles import judge_transactions
@@ -182,6 +190,9 @@ class Simulation:
         plan = None if setup.unclean_elections else draw_plan(chance.of("transactions"))
         themes = chance.of("theme" if plan is None else "transactional theme")
         theme = draw_theme(themes) if plan is None else draw_transactional_theme(themes, plan)
+        if plan is None and not setup.unclean_elections:
+            drawn = with_more_calls(drawn, chance.of("more calls"))
+            theme = draw_newer_theme(chance.of("newer theme")) or theme
         theme = setup.theme or theme
         if plan is None:
             drawn = with_more_options(drawn, chance.of("more options"))
@@ -335,7 +346,8 @@ class Simulation:
 
     def _start_tasks(self, producer: SimProducer) -> list[asyncio.Task[None]]:
         scenario = self.scenario
-        work = Workload(
+        kind = MoreCalls if scenario.more_calls else Workload
+        work = kind(
             producer,
             scenario.shape,
             self.ledger,

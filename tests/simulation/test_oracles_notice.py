@@ -50,7 +50,6 @@ from simulation.liveness import (
     _aborted_additions_kept,
     _not_asked_after_failure,
     _not_asked_for,
-    _overdue,
     _oversleeps_expiry,
     _parts_expire_late,
     _repeated_too_often,
@@ -403,18 +402,6 @@ def _engine_with(batch: object, **parts: object) -> Any:
         incomplete=lambda: [batch], settings=SimpleNamespace(delivery_timeout=30.0)
     )
     return SimpleNamespace(accumulator=accumulator, **parts)
-
-
-@pytest.mark.parametrize(("deadline", "found"), [(99.0, 1), (100.0, 0), (103.0, 0), (108.1, 1)])
-def test_a_request_that_may_take_too_long_is_found_out(deadline: float, found: int) -> None:
-    request = SimpleNamespace(deadline=deadline, kind=object)
-    connection = SimpleNamespace(is_open=True, _awaiting=[request], _unflushed=[])
-    links = [SimpleNamespace(_connection=connection)]
-    engine: Any = SimpleNamespace(
-        client=SimpleNamespace(_links=lambda: links),
-        config=SimpleNamespace(request_timeout_ms=1000),
-    )
-    assert len(list(_overdue(engine, 100.0))) == found
 
 
 @pytest.mark.parametrize(

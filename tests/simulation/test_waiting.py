@@ -439,7 +439,14 @@ def test_a_batch_that_counts_as_not_written_without_a_response_is_found_out(
 
 @pytest.mark.parametrize(
     ("deadline", "throttled_until", "found"),
-    [(2.0, -math.inf, 0), (3.0, -math.inf, 1), (3.0, 1.5, 0)],
+    [
+        (2.0, -math.inf, 0),
+        (3.0, -math.inf, 1),
+        (1.0, -math.inf, 1),
+        (1.0, 1.5, 1),
+        (9.0, 1.5, 0),
+        (9.3, 1.5, 1),
+    ],
 )
 def test_a_response_that_is_awaited_too_long_is_found_out(
     deadline: float, throttled_until: float, found: int

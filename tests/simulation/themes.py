@@ -547,6 +547,60 @@ _LATER_THEMES = (
     REFUSED_IDS,
     OLD_BROKERS,
 )
+_NOT_LEADER, _ERRORS_AFTER_WRITES = 6, 4
+
+
+def _recreations_after_errors(
+    rng: random.Random, shape: Shape, start: float, end: float
+) -> list[Fault]:
+    """Recreations, amid batches that are written and answered by an error."""
+    faults = _recreations_before_answers(rng, shape, start, end)
+    for fault in list(faults):
+        if isinstance(fault, TopicRecreation):
+            before = round(max(0.0, fault.at - rng.uniform(0.0, 0.2)), 3)
+            for node_id in shape.nodes:
+                error = ErrorAfterWrite(before, node_id, _ERRORS_AFTER_WRITES, _NOT_LEADER)
+                faults.append(error)
+    return faults
+
+
+RECREATIONS_BY_NAME = replace(
+    RECREATIONS_SEEN_EARLY,
+    schedule=_recreations_after_errors,
+    brokers={"api_versions": {ApiKey.PRODUCE: (3, 12)}},
+)
+"""Before the producer has seen a topic created anew, brokers may have a batch in it."""
+
+_SHRINKS, _GROWTHS = 10, 4
+
+
+def _shrinks(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Topics that have grown are created anew, as small as they were at first."""
+    faults: list[Fault] = []
+    for _ in range(_SHRINKS):
+        at = round(rng.uniform(start + _GROWN_BEFORE_S, end - 2.0), 3)
+        recreation = TopicRecreation.draw(rng, at, shape)
+        before = round(at - _GROWN_BEFORE_S, 3)
+        faults += [recreation, *[PartitionGrowth(before, recreation.topic)] * _GROWTHS]
+    return faults
+
+
+SHRUNKEN_TOPICS = Theme(
+    _shrinks,
+    topics=_ONE_PARTITION,
+    options={
+        **_SMALL_BATCHES,
+        "metadata_max_age_ms": 500,
+        "max_in_flight_requests_per_connection": 1,
+        "partitioner": "default",
+        "partitioner_adaptive_partitioning_enable": True,
+    },
+)
+"""Queues of different lengths make weights, also of partitions that the new topic lacks."""
+
+_SHARE_OF_NEWER = 0.1
+_NEWER_THEMES = (RECREATIONS_BY_NAME, SHRUNKEN_TOPICS)
+
 _SHARE_OF_LAST = 0.8
 """Of the runs that have none of these either."""
 _LAST_THEMES = (LOST_STATES, ODD_DESCRIPTIONS, REFUSED_RENEWALS)
@@ -589,6 +643,11 @@ def draw_theme(rng: random.Random) -> Theme | None:
     if rng.random() < _SHARE_OF_LATER:
         return rng.choice(_LATER_THEMES)
     return rng.choice(_LAST_THEMES) if rng.random() < _SHARE_OF_LAST else None
+
+
+def draw_newer_theme(rng: random.Random) -> Theme | None:
+    """A theme in place of the one drawn, for a share of the runs without transactions."""
+    return rng.choice(_NEWER_THEMES) if rng.random() < _SHARE_OF_NEWER else None
 
 
 def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _LATE_S = 0.1
 """How late a step may be."""
+LONGEST_THROTTLE_S = 3.0
 _ATTEMPTS_WITHOUT_PAUSE = 3
 """After so many attempts even a new leader gets the batch only after a pause."""
 
@@ -282,15 +283,19 @@ def requests_in_flight(engine: ProducerEngine) -> Iterator[tuple[BrokerLink, InF
 
 
 def _awaited_too_long(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Requests whose response is awaited for longer than `request_timeout_ms`.
+    """Requests past their deadline, and those that may take longer than `request_timeout_ms`.
 
-    Not those during which the broker has asked for a pause.
+    Their connection had to be closed. Each throttle time of a broker extends the deadlines of the
+    requests that it has not answered.
     """
     timeout_s = engine.config.request_timeout_ms / 1000
     for link, request in requests_in_flight(engine):
-        awaited_s = request.deadline - request.sent_at
-        if awaited_s > timeout_s + _LATE_S and request.sent_at > link.throttled_until:
-            yield f"{request.kind.__name__} may be without a response for {awaited_s:.3f} s"
+        is_extended = request.sent_at <= link.throttled_until
+        since = now if is_extended else request.sent_at
+        longest_s = 2 * (timeout_s + LONGEST_THROTTLE_S) if is_extended else timeout_s + _LATE_S
+        if not now - _LATE_S <= request.deadline <= since + longest_s:
+            name, after_s = request.kind.__name__, request.deadline - request.sent_at
+            yield f"{name} of {request.sent_at:.3f} has its deadline {after_s:.3f} s later"
 
 
 def _new_topic_waits(engine: ProducerEngine, now: float) -> Iterator[str]:

@@ -21,16 +21,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from aioproducer import Producer
 from aioproducer.errors import KafkaError, ProducerClosedError
+from aioproducer.runtime.bulk.result import SendManyResult
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.testing.world.faults import Shape
 from aioproducer.testing.world.trace import Trace
 from aioproducer.types import Record
 from simulation.ledger import CallState, Entry, Ledger
+
+Style = Callable[[list[Entry], random.Random], Coroutine[Any, Any, None]]
+"""Sends the drafted records."""
 
 _KEYS = 12
 _SIZES = (0, 10, 100, 100, 400, 1000, 2000)
@@ -124,7 +128,7 @@ class Workload:
             entry.task = -1  # these have no order
         await asyncio.gather(*[self.send(entry) for entry in draft], return_exceptions=True)
 
-    def _styles(self) -> list[Callable[[list[Entry], random.Random], Coroutine[Any, Any, None]]]:
+    def _styles(self) -> list[Style]:
         return [
             self._one_by_one,
             self._together,
@@ -191,6 +195,11 @@ class Workload:
             )
             for each in draft
         ]
+        await self._call_in_bulk(draft, self._producer.send_many(topic, items), "send_many")
+
+    async def _call_in_bulk(
+        self, draft: list[Entry], call: Awaitable[SendManyResult], what: str
+    ) -> None:
         self._ledger.entries += draft
         now = self._loop.time()
         for entry in draft:
@@ -199,7 +208,7 @@ class Workload:
             entry.task = -1  # in bulk and alone are not ordered among each other
             entry.transaction = self.transaction
         try:
-            result = await self._producer.send_many(topic, items)
+            result = await call
         except (KafkaError, asyncio.CancelledError):
             for entry in draft:
                 entry.state, entry.settled_at = CallState.UNKNOWN, self._loop.time()
@@ -212,7 +221,7 @@ class Workload:
             refused = error is not None and error.persistence is None
             entry.state = CallState.REFUSED if refused else CallState.ACCEPTED
         if result.count != len(draft) or result.delivered + len(failed) != len(draft):
-            self._ledger.false_reports.append(f"send_many of {len(draft)} says {result!r}")
+            self._ledger.false_reports.append(f"{what} of {len(draft)} says {result!r}")
 
     async def _hesitating(self, draft: list[Entry], rng: random.Random) -> None:
         for entry in draft:
