@@ -145,10 +145,11 @@ class LivenessWatch:
         """Leader epochs that go back while a topic in use keeps its id, maybe missing for a while.
 
         A topic that expires and is used again begins with any epoch. An epoch that the topic has
-        not reached is that of a deleted one.
+        not reached is that of a deleted one, as one from a response by name may be.
         """
         metadata = producer.engine.metadata
         in_use, topics = metadata._topics, metadata.cluster.topics.values()
+        hinted = {name for name, live in in_use.items() if live.hinted_by_name}
         now = {
             _Leadership(topic.name, topic.topic_id, each.partition): (
                 each.leader_epoch,
@@ -156,7 +157,7 @@ class LivenessWatch:
             )
             for topic in topics
             for each in topic.partitions
-            if topic.topic_id != ZERO_ID
+            if topic.topic_id != ZERO_ID and topic.name not in hinted
         }
         before = {
             where: (epoch, live)

@@ -195,7 +195,9 @@ class BulkRun:
             self._check_going_on()
             if served or not self._appender.waiting:
                 first = row
-                last = min(stop, first + fast_path.ceiling - fast_path.appended)
+                # A whole batch may have exceeded `buffer_max_records`.
+                free = max(0, fast_path.ceiling - fast_path.appended)
+                last = min(stop, first + free)
                 row, is_stuck = self._fill(rows, targets, first, last, number)
                 is_stuck = is_stuck or row == last < stop
                 self.result.count += row - first
