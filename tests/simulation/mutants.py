@@ -1287,16 +1287,10 @@ TRANSACTIONAL_MUTANTS += tuple(
 )
 
 
-# Calls that most runs do not make, and topics created anew on brokers that take records by name.
+# Calls that most runs do not make.
 MUTANTS += tuple(
     Mutant(*each)
     for each in (
-        (
-            "renumber what a topic created anew refuses before the metadata",
-            "core/sending/idempotence.py",
-            "        return metadata.is_awaited\n",
-            "        return False\n",
-        ),
         (
             "split a whole batch",
             "core/sending/sender.py",

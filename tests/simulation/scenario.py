@@ -60,7 +60,7 @@ _SHARE_OF_REBOOTSTRAPS = 0.12
 _SHARE_OF_PARTITIONERS = 0.12
 _SHARE_OF_MORE_CALLS = 0.3
 _SHARE_OF_BOUNDED_QUEUES = 0.6
-_ENQUEUE_TIMEOUTS_MS = (0, 20, 500, -1)
+_ENQUEUE_TIMEOUTS_MS, _FEW_RECORDS = (0, 20, 500, -1), (2, 8)
 _BOUNDS = ("buffer_max_records", "batch_max_records")
 _SINGLE_RECORDS: Mapping[str, Any] = {"compression_type": "none", "linger_ms": 0}
 """With these a record that nothing precedes is sent within its call of `send`."""
@@ -228,6 +228,7 @@ def with_more_calls(scenario: Scenario, rng: random.Random) -> Scenario:
     options = dict(scenario.options)
     if rng.random() < _SHARE_OF_BOUNDED_QUEUES:
         options["enqueue_timeout_ms"] = rng.choice(_ENQUEUE_TIMEOUTS_MS)
+        options["buffer_max_records"] = rng.choice(_FEW_RECORDS)
     return replace(scenario, options=options, more_calls=True)
 
 

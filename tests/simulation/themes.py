@@ -554,7 +554,10 @@ def _recreations_after_errors(
     rng: random.Random, shape: Shape, start: float, end: float
 ) -> list[Fault]:
     """Recreations, amid batches that are written and answered by an error."""
-    faults = _recreations_before_answers(rng, shape, start, end)
+    times = rng.choice((1, 2))
+    faults = [
+        fault for _ in range(times) for fault in _recreations_before_answers(rng, shape, start, end)
+    ]
     for fault in list(faults):
         if isinstance(fault, TopicRecreation):
             before = round(max(0.0, fault.at - rng.uniform(0.0, 0.2)), 3)
@@ -598,8 +601,8 @@ SHRUNKEN_TOPICS = Theme(
 )
 """Queues of different lengths make weights, also of partitions that the new topic lacks."""
 
-_SHARE_OF_NEWER = 0.1
-_NEWER_THEMES = (RECREATIONS_BY_NAME, SHRUNKEN_TOPICS)
+_SHARE_OF_NEWER = 0.15
+_NEWER_THEMES = (RECREATIONS_BY_NAME, RECREATIONS_BY_NAME, SHRUNKEN_TOPICS)
 
 _SHARE_OF_LAST = 0.8
 """Of the runs that have none of these either."""
