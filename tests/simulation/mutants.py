@@ -1316,14 +1316,6 @@ MUTANTS += tuple(
             "",
         ),
         (
-            "keep the memory of a cancelled whole batch",
-            "runtime/send/appender.py",
-            "                    if buffer is not None:\n"
-            "                        pool.deallocate(buffer, size)\n"
-            "                    raise\n",
-            "                    raise\n",
-        ),
-        (
             "leave the last partition out of partitions_for",
             "client/producer.py",
             "        return engine.metadata.cluster.partition_infos(topic)\n",
