@@ -54,7 +54,7 @@ class Driver:
     def after_event(self, now: float, nodes: MetadataNodes) -> Turns:
         """Return the next turns after an event."""
         return Turns(
-            self.sender.due_at(now, nodes),
+            self.sender.due_at(now),
             self.metadata.due_at(now, nodes),
-            inf if self.transactions is None else self.transactions.due_at(now, nodes),
+            inf if self.transactions is None else self.transactions.due_at(now),
         )

@@ -318,7 +318,7 @@ MUTANTS = (
     Mutant(
         "leave the sender asleep after every event",
         "core/driver.py",
-        "            self.sender.due_at(now, nodes),\n",
+        "            self.sender.due_at(now),\n",
         "            inf,\n",
     ),
     Mutant(

@@ -179,7 +179,7 @@ class Sender:
                 deadline = min(deadline, now if ready else nodes.ready_at(node_id, now))
         return deadline
 
-    def due_at(self, now: float, nodes: NodeView) -> float:
+    def due_at(self, now: float) -> float:
         """Return the loop time of the next turn after an event; `now` means at once.
 
         With lingering batches it is at once, since the resumed tasks may send the last records that

@@ -143,7 +143,7 @@ class CoordinatorSession:
             return requests.find_coordinator(wanted.coordinator)
         return replace(wanted, node_id=node_id)
 
-    def due_at(self, now: float, nodes: NodeView) -> float:
+    def due_at(self, now: float) -> float:
         """Return the loop time of the next turn after an event; `now` means at once."""
         if self._in_flight is not None:
             return inf
@@ -153,7 +153,7 @@ class CoordinatorSession:
 
     def next_deadline(self, now: float, nodes: NodeView) -> float:
         """Return the loop time of the next turn if no event comes before."""
-        due_at = self.due_at(now, nodes)
+        due_at = self.due_at(now)
         return due_at if due_at > now else recheck_at(nodes, now)
 
     def on_sending(self, request: TransactionalRequest) -> None:

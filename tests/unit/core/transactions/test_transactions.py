@@ -567,9 +567,7 @@ def test_a_passing_error_is_tried_again_with_backoff(rpc: Rpc, code: int) -> Non
     waits = []
     for _ in range(4):
         stage.respond(request, code)
-        waits.append(
-            stage.coordinator_session.due_at(stage.core.now, stage.core.nodes) - stage.core.now
-        )
+        waits.append(stage.coordinator_session.due_at(stage.core.now) - stage.core.now)
         assert stage.next_request() is None
         stage.wait()
         request = stage.request(rpc)
@@ -589,10 +587,10 @@ def test_a_request_is_wanted_from_the_turn_in_which_it_is_due() -> None:
 def test_a_backoff_that_is_over_is_no_reason_for_a_turn() -> None:
     stage, request = at(ADD)
     stage.respond(request, 51)
-    due = stage.coordinator_session.due_at(stage.core.now, stage.core.nodes)
+    due = stage.coordinator_session.due_at(stage.core.now)
     assert due > stage.core.now
     stage.manager.fail(KafkaError("the end"))
-    assert stage.coordinator_session.due_at(due, stage.core.nodes) == inf
+    assert stage.coordinator_session.due_at(due) == inf
 
 
 def test_the_backoff_starts_anew_after_a_success() -> None:
@@ -601,10 +599,7 @@ def test_the_backoff_starts_anew_after_a_success() -> None:
         stage.core.append(partition)
         request = stage.request(ADD)
         stage.respond(request, 51)
-        assert (
-            stage.coordinator_session.due_at(stage.core.now, stage.core.nodes) - stage.core.now
-            < 0.021
-        )
+        assert stage.coordinator_session.due_at(stage.core.now) - stage.core.now < 0.021
         stage.wait()
         stage.respond(stage.request(ADD))
 

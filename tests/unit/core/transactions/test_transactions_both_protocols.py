@@ -329,9 +329,7 @@ def test_backoff_grows_although_the_coordinator_is_looked_up_in_between(level: i
         stage.respond(stage.request(END), 16)
         error = stage.manager.coordinator_error
         assert isinstance(error, NotCoordinatorError)
-        waits.append(
-            stage.coordinator_session.due_at(stage.core.now, stage.core.nodes) - stage.core.now
-        )
+        waits.append(stage.coordinator_session.due_at(stage.core.now) - stage.core.now)
         stage.wait()
         stage.respond(stage.request(FIND))
         assert stage.manager.coordinator_error is error
