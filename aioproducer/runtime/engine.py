@@ -717,7 +717,7 @@ class ProducerEngine:
         self._resume()
         if self.client.has_no_live_connections():
             # As Java's client after any disconnect; then `health()` shows whether brokers are left.
-            self.metadata.request_update(self.loop.time())
+            self.metadata.request_update()
         acknowledged = self.sender_task.pop_acknowledged()
         if acknowledged is None or self.sender.waits_for_capacity(self.loop.time()):
             self._on_event()

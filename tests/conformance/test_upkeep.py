@@ -62,7 +62,7 @@ async def test_nothing_is_kept_of_topics_that_are_no_longer_used(
             await producer.send_and_wait(name, b"v")
         monkeypatch.setattr(engine.metadata, "_max_idle", 0.001)
         await asyncio.sleep(0.01)
-        engine.metadata.request_update(engine.loop.time())
+        engine.metadata.request_update()
         engine.metadata_task.wake()
         await until(lambda: engine.metadata.topic(names[0]) is None)
         assert not any(engine.accumulator.queue(name, 0) for name in names)
@@ -86,7 +86,7 @@ async def test_an_answer_counts_although_the_topic_left_the_metadata_meanwhile(
         await until(lambda: fault.struck == 1)
         # A broker that lags behind denies the topic, whose id the Produce answer names.
         denial = cluster.state.faults.error(ApiKey.METADATA, 3, topic="t", times=None)
-        engine.metadata.request_update(engine.loop.time())
+        engine.metadata.request_update()
         engine.metadata_task.wake()
         await until(lambda: denial.struck > 0 and engine.metadata.topic("t") is None)
         assert not delivery.done()

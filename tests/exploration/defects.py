@@ -233,7 +233,7 @@ OWN = (
     Defect(
         "ask for no metadata while a leader cannot be reached",
         "core/sending/sender.py",
-        "                    self._metadata.request_update(now)\n                continue\n",
+        "                    self._metadata.request_update()\n                continue\n",
         "                    pass\n                continue\n",
     ),
     Defect(

@@ -919,7 +919,7 @@ class World:
         """A refresh is due, and the broker that is asked does not have the topic yet."""
         self.faults += 1
         if self.net.describing < 0:
-            self.metadata.request_update(self.now)
+            self.metadata.request_update()
             self.metadata.start_request(self.now)
         self.on_metadata(is_known=False)
 

@@ -529,7 +529,7 @@ MUTANTS = (
         "core/sending/sender.py",
         "                if nodes.connection_failures(node_id) is not None:\n"
         "                    # The leader may have moved away from the unreachable node.\n"
-        "                    self._metadata.request_update(now)\n",
+        "                    self._metadata.request_update()\n",
         "",
     ),
     Mutant(
@@ -579,7 +579,7 @@ MUTANTS = (
     Mutant(
         "ask for no metadata after a request without a response",
         "core/sending/sender.py",
-        "        self._metadata.request_update(now)\n        error = as_lost_connection(error)",
+        "        self._metadata.request_update()\n        error = as_lost_connection(error)",
         "        error = as_lost_connection(error)",
     ),
     Mutant(
@@ -649,7 +649,7 @@ MUTANTS = (
     Mutant(
         "do not ask for the address of a coordinator that metadata lack",
         "core/transactions/coordinators.py",
-        "            self._metadata.request_update(now)\n            gone",
+        "            self._metadata.request_update()\n            gone",
         "            gone",
         transactional=True,
     ),
@@ -1118,7 +1118,7 @@ TRANSACTIONAL_MUTANTS = tuple(
         (
             "ask for no metadata after a refusal by a coordinator",
             "core/transactions/coordinators.py",
-            "                self._metadata.request_update(now)\n            self._back_off",
+            "                self._metadata.request_update()\n            self._back_off",
             "                pass\n            self._back_off",
         ),
         (

@@ -238,12 +238,11 @@ class Metadata:
             self._pending[name] = None
             self._notify()
 
-    def request_update(self, now: float) -> int:
-        """Request a full refresh as soon as the backoff allows; return `version`."""
+    def request_update(self) -> None:
+        """Request a full refresh as soon as the backoff allows."""
         if not self._wanted:
             self._wanted = True
             self._notify()
-        return self.version
 
     def invalidate(self) -> None:
         """Request a full refresh, as if the last response were too old."""

@@ -153,7 +153,7 @@ class Sender:
                 actions.append(Connect(node_id))
                 if nodes.connection_failures(node_id) is not None:
                     # The leader may have moved away from the unreachable node.
-                    self._metadata.request_update(now)
+                    self._metadata.request_update()
                 continue
             batches = accumulator.drain(node_id, now)
             if batches:
@@ -299,7 +299,7 @@ class Sender:
         self, node_id: int, batches: Sequence[ProducerBatch], error: KafkaError, now: float
     ) -> None:
         """Handle a request without a response (disconnect, timeout, garbage): outcome unknown."""
-        self._metadata.request_update(now)
+        self._metadata.request_update()
         error = as_lost_connection(error)
         # As in `poll`: an expired batch gets DeliveryTimeoutError even if the request timed out.
         self._expire(now)

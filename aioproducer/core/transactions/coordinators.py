@@ -118,7 +118,7 @@ class CoordinatorSession:
                 return []
             request = replace(request, node_id=node_id)
         elif node_id not in self._metadata.cluster.nodes:
-            self._metadata.request_update(now)
+            self._metadata.request_update()
             gone = NodeDisconnectedError("not among the brokers")
             return [CoordinatorUnreachable(request, gone)]
         if nodes.can_ask(node_id, now):
@@ -310,7 +310,7 @@ class CoordinatorSession:
             manager.on_ended(None)
         elif reaction is Reaction.RETRY:
             if error.refreshes_metadata:
-                self._metadata.request_update(now)
+                self._metadata.request_update()
             self._back_off(now, error)
         elif reaction is Reaction.FIND_COORDINATOR:
             self._coordinators.pop(request.coordinator, None)

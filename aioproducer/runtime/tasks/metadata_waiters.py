@@ -91,7 +91,7 @@ class MetadataWaiters:
         self._refreshes[future] = self.requests_sent
         timer = self._loop.call_at(deadline, _end_refresh, future, False)
         try:
-            self._metadata.request_update(self._loop.time())
+            self._metadata.request_update()
             return await future
         finally:
             timer.cancel()
@@ -105,7 +105,7 @@ class MetadataWaiters:
             if before < self.requests_sent:
                 _end_refresh(future, True)
             else:
-                self._metadata.request_update(now)
+                self._metadata.request_update()
 
     def resume_decided(self, now: float, topics: Iterable[str] | None = None) -> None:
         """Resume the callers whose result is decided, after a response or a failed attempt.

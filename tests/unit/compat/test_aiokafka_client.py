@@ -208,7 +208,7 @@ def test_a_topic_that_was_dropped_for_being_idle_is_still_known() -> None:
     for now in (0.0, 20.0):
         if not now:
             metadata.add_topic("u", now)
-        metadata.request_update(now)
+        metadata.request_update()
         asked = metadata.start_request(now).topics
         metadata.on_response(described(*asked), now)
         assert view.topics() == {"u"}

@@ -58,7 +58,7 @@ def test_metadata_are_asked_for_at_once_and_then_wait_for_the_answer() -> None:
     stage = Stage()
     driver, core = stage.driver(), stage.core
     stage.wait()
-    core.metadata.request_update(core.now)
+    core.metadata.request_update()
     assert driver.after_event(core.now, core.nodes).metadata == core.now
     assert poll(driver, core.now, core.nodes) == [RequestMetadata(1)]
     core.metadata.start_request(core.now)
@@ -77,7 +77,7 @@ def test_metadata_without_a_broker_are_checked_again_and_after_every_event(
     stage = Stage()
     driver, core = stage.driver(), stage.core
     core.metadata.invalidate()
-    core.metadata.request_update(core.now)
+    core.metadata.request_update()
     core.now += 0.4
     core.nodes.unready = dict.fromkeys((1, 2, 3), unready_until + 0.4)
     assert poll(driver, core.now, core.nodes) == [NoBrokerReady(node_id)]

@@ -226,7 +226,7 @@ def test_a_client_starts_over_after_the_time_of_the_options(
         metadata_recovery_strategy=strategy, metadata_recovery_rebootstrap_trigger_ms=20_000
     )
     metadata = answered(make_metadata(made, Random(1)), 0.0)
-    metadata.request_update(1.0)
+    metadata.request_update()
     requests: Any = make_metadata_requests(made, metadata)
     requests.on_answer()
     nodes = UnreachableNodes()

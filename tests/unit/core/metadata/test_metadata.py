@@ -144,15 +144,15 @@ def test_an_object_that_only_has_the_class_of_a_text_is_no_topic_name():
 def test_nothing_is_due_while_a_request_is_out():
     metadata = new_metadata()
     metadata.start_request(0)
-    metadata.request_update(0)
+    metadata.request_update()
     assert metadata.next_update_at(99) == inf
 
 
 def test_an_update_that_is_requested_while_one_is_out_follows_its_answer():
     metadata = ready()
-    metadata.request_update(1)
+    metadata.request_update()
     fetch = metadata.start_request(1)
-    metadata.request_update(1.01)  # the response may be older than what was seen now
+    metadata.request_update()  # the response may be older than what was seen now
     metadata.on_response(response(topic("t", (1, 5), (2, 5))), 1.02)
     assert not fetch.partial
     assert metadata.next_update_at(1.02) == pytest.approx(1.12)
@@ -162,7 +162,7 @@ def test_an_update_that_is_requested_while_one_is_out_follows_its_answer():
 
 def test_a_full_update_that_fails_is_due_again_after_the_backoff():
     metadata = ready()
-    metadata.request_update(1)
+    metadata.request_update()
     metadata.start_request(1)
     metadata.on_failure(NodeDisconnectedError("gone"), 1.01)
     assert metadata.next_update_at(1.01) == pytest.approx(1.11)
@@ -177,7 +177,7 @@ def test_everything_is_asked_for_again_when_the_last_full_answer_is_too_old():
 
 def test_a_requested_update_waits_for_the_backoff_after_the_last_answer():
     metadata = ready()
-    metadata.request_update(0.02)
+    metadata.request_update()
     assert metadata.next_update_at(0.02) == pytest.approx(0.1)
     assert metadata.next_update_at(5) == 5
 
@@ -193,7 +193,7 @@ def test_a_new_topic_is_asked_for_at_once_and_alone():
 def test_backoff_doubles_with_every_answer_that_changes_nothing_since_a_topic_was_added():
     metadata = ready()
     for now in (1.0, 2.0, 3.0):
-        metadata.request_update(now)
+        metadata.request_update()
         answer(metadata, now, topic("t", (1, 5), (2, 5)))
     now, waits = 10.0, []
     metadata.add_topic("absent", now)
@@ -234,7 +234,7 @@ def test_a_new_topic_is_asked_for_at_once_and_the_others_keep_their_backoff():
 
 def test_a_new_topic_does_not_bring_a_requested_update_forward():
     metadata = ready()
-    metadata.request_update(0.01)
+    metadata.request_update()
     metadata.add_topic("u", 0.02)
     assert answer(metadata, 0.02, topic("u", (1, 0))) == ["u"]
     assert metadata.next_update_at(0.03) == pytest.approx(0.1)
@@ -286,7 +286,7 @@ def test_only_topics_in_use_are_asked_for_and_idle_ones_leave_the_snapshot():
         metadata.add_topic(name, 0)
     answer(metadata, 0, *(topic(name, (1, 0)) for name in names))
     metadata.add_topic("t7", 9)
-    metadata.request_update(15)
+    metadata.request_update()
     assert metadata.start_request(15).topics == ["t7"]
     assert metadata.on_response(response(topic("t7", (1, 0))), 15)
     assert list(metadata.cluster.topics) == ["t7"]
@@ -294,7 +294,7 @@ def test_only_topics_in_use_are_asked_for_and_idle_ones_leave_the_snapshot():
 
 def test_an_expired_topic_that_is_used_again_is_a_new_one():
     metadata = ready(max_idle_s=10)
-    metadata.request_update(20)
+    metadata.request_update()
     answer(metadata, 20)
     assert metadata.topic("t") is None
     metadata.add_topic("t", 21)
@@ -325,12 +325,12 @@ def test_answers_that_bring_nothing_new_are_followed_by_longer_and_longer_pauses
 def test_an_answer_with_news_makes_the_pause_short_again():
     metadata = ready()
     for now in (1, 2, 3, 4):
-        metadata.request_update(now)
+        metadata.request_update()
         answer(metadata, now, topic("t", (1, 5), (2, 5)))
-    metadata.request_update(4)
+    metadata.request_update()
     assert metadata.next_update_at(4) == pytest.approx(4.8)
     answer(metadata, 5, topic("t", (1, 5), (3, 6)))
-    metadata.request_update(5)
+    metadata.request_update()
     assert metadata.next_update_at(5) == pytest.approx(5.1)
 
 
@@ -338,9 +338,9 @@ def test_a_refresh_for_its_age_begins_with_short_pauses_again():
     metadata = ready()
     now, pauses = 1.0, []
     for _ in range(4):
-        metadata.request_update(now)
+        metadata.request_update()
         answer(metadata, now, topic("t", (1, 5), (2, 5)))
-        metadata.request_update(now)
+        metadata.request_update()
         pauses.append(round(metadata.next_update_at(now) - now, 3))
         now = metadata.next_update_at(now)
     assert pauses == [0.1, 0.2, 0.4, 0.8]
@@ -348,7 +348,7 @@ def test_a_refresh_for_its_age_begins_with_short_pauses_again():
     metadata.add_topic("t", now)  # it is still in use
     for pause in (0.1, 0.2):
         answer(metadata, now, topic("t", (1, 5), (2, 5)))
-        metadata.request_update(now)
+        metadata.request_update()
         assert metadata.next_update_at(now) == pytest.approx(now + pause)
         now += pause
 
@@ -362,8 +362,8 @@ def test_listeners_are_called_once_for_each_request():
     metadata = ready()
     heard: list[str] = []
     metadata.on_event = lambda: heard.append("wanted")
-    metadata.request_update(1)
-    metadata.request_update(1)
+    metadata.request_update()
+    metadata.request_update()
     assert len(heard) == 1
     metadata.add_topic("u", 1)
     metadata.add_topic("u", 2)
@@ -401,7 +401,7 @@ def test_failures_back_off_exponentially_and_an_answer_ends_that():
         now = metadata.next_update_at(now)
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
     answer(metadata, now)
-    metadata.request_update(now)
+    metadata.request_update()
     assert metadata.next_update_at(now) == pytest.approx(now + 0.1)
 
 
@@ -423,9 +423,9 @@ def test_pauses_begin_short_again_after_a_failure():
         nonlocal now
         found = []
         for _ in range(3):
-            metadata.request_update(now)
+            metadata.request_update()
             answer(metadata, now, topic("t", (1, 5), (2, 5)))
-            metadata.request_update(now)
+            metadata.request_update()
             found.append(round(metadata.next_update_at(now) - now, 3))
             now = metadata.next_update_at(now)
         return found
@@ -447,7 +447,7 @@ def test_a_new_topic_does_not_break_the_backoff_after_a_failure():
 
 def test_an_empty_broker_list_is_a_failed_update():
     metadata = ready()
-    metadata.request_update(1)
+    metadata.request_update()
     metadata.start_request(1)
     assert not metadata.on_response(response(topic("t", (3, 9)), nodes=()), 1)
     assert (metadata.version, metadata.cluster.leader("t", 0)) == (1, 1)
@@ -474,7 +474,7 @@ def test_a_broker_whose_host_is_none_is_left_out(host: str):
     assert list(metadata.cluster.nodes) == [2]
     bad = response(nodes=(1,))
     bad.brokers[0].host = host
-    metadata.request_update(1)
+    metadata.request_update()
     metadata.start_request(1)
     assert not metadata.on_response(bad, 1)
     assert "none of the 1 brokers in an answer has a valid" in metadata.explain_failures().text
@@ -483,7 +483,7 @@ def test_a_broker_whose_host_is_none_is_left_out(host: str):
 def test_an_answer_with_more_brokers_than_any_cluster_has_is_a_failed_update():
     metadata = ready()
     known = metadata.cluster.nodes
-    metadata.request_update(1)
+    metadata.request_update()
     metadata.start_request(1)
     assert not metadata.on_response(response(nodes=range(MAX_BROKERS + 1)), 1)
     assert metadata.cluster.nodes is known
@@ -514,7 +514,7 @@ def test_a_list_of_brokers_for_another_purpose_has_the_same_bound():
 @pytest.mark.parametrize("host", ["\ufdfa" * 250, "b\u00fccher.example"])
 def test_host_names_of_brokers_are_ascii(host):
     metadata = ready()
-    metadata.request_update(1)
+    metadata.request_update()
     metadata.start_request(1)
     hostile = response(nodes=())
     hostile.brokers = [
@@ -528,7 +528,7 @@ def test_host_names_of_brokers_are_ascii(host):
 def test_an_error_for_the_whole_answer_is_a_failed_update():
     metadata = ready()
     version = metadata.version
-    metadata.request_update(1)
+    metadata.request_update()
     metadata.start_request(1)
     assert not metadata.on_response(response(error_code=REBOOTSTRAP_REQUIRED), 1)
     assert metadata.version == version
@@ -567,7 +567,7 @@ def test_a_rebootstrap_keeps_what_is_known_and_asks_for_everything():
 def test_every_answer_bumps_the_version_and_failures_do_not():
     metadata = new_metadata()
     answer(metadata, 0)
-    metadata.request_update(1)
+    metadata.request_update()
     metadata.start_request(1)
     metadata.on_failure(RequestTimeoutError("slow"), 1)
     assert metadata.version == 1
@@ -578,7 +578,7 @@ def test_every_answer_bumps_the_version_and_failures_do_not():
 def test_an_answer_with_nothing_new_leaves_topics_and_nodes_the_same_objects():
     metadata = ready()
     known, nodes = metadata.topic("t"), metadata.cluster.nodes
-    metadata.request_update(1)
+    metadata.request_update()
     answer(metadata, 1, topic("t", (1, 5), (2, 5)))
     assert metadata.topic("t") is known
     assert metadata.cluster.nodes is nodes
@@ -586,7 +586,7 @@ def test_an_answer_with_nothing_new_leaves_topics_and_nodes_the_same_objects():
 
 def test_an_older_leader_epoch_is_refused_per_partition():
     metadata = ready()
-    metadata.request_update(1)
+    metadata.request_update()
     answer(metadata, 1, topic("t", (3, 4), (3, 6)))
     assert [metadata.cluster.leader("t", p) for p in (0, 1)] == [1, 3]
     assert [metadata.leader_epoch("t", p) for p in (0, 1)] == [5, 6]
@@ -594,7 +594,7 @@ def test_an_older_leader_epoch_is_refused_per_partition():
 
 def test_epochs_survive_an_answer_that_denies_the_topic():
     metadata = ready()
-    metadata.request_update(1)
+    metadata.request_update()
     answer(metadata, 1, topic("t", error=UNKNOWN_TOPIC))
     assert metadata.topic("t") is None
     answer(metadata, 2, topic("t", (3, 4), (2, 5)))
@@ -603,7 +603,7 @@ def test_epochs_survive_an_answer_that_denies_the_topic():
 
 def test_a_topic_created_anew_starts_with_its_own_epochs():
     metadata = ready()
-    metadata.request_update(1)
+    metadata.request_update()
     answer(metadata, 1, topic("t", (3, 0), topic_id=ID_B))
     known = metadata.topic("t")
     assert known is not None
@@ -615,7 +615,7 @@ def test_without_topic_ids_a_denied_topic_is_believed_to_be_created_anew():
     metadata = new_metadata()
     metadata.add_topic("t", 0)
     answer(metadata, 0, topic("t", (1, 5), topic_id=ZERO_ID))
-    metadata.request_update(1)
+    metadata.request_update()
     answer(metadata, 1, topic("t", error=UNKNOWN_TOPIC))
     answer(metadata, 2, topic("t", (2, 0), topic_id=ZERO_ID))
     assert (metadata.cluster.leader("t", 0), metadata.leader_epoch("t", 0)) == (2, 0)
@@ -629,13 +629,13 @@ def test_without_topic_ids_lower_epochs_are_believed_after_five_answers_in_a_row
     leaders = []
     for now in range(2, 14, 2):
         if now == 8 and newer_between:
-            metadata.request_update(now - 1)
+            metadata.request_update()
             answer(metadata, now - 1, topic("t", (1, 5), (1, 1), topic_id=ZERO_ID))
-        metadata.request_update(now)
+        metadata.request_update()
         answer(metadata, now, topic("t", (2, 0), (2, 1), topic_id=ZERO_ID))
         leaders.append(metadata.cluster.leader("t", 0))
     assert leaders == [1] * 6 if newer_between else [1] * 4 + [2] * 2
-    metadata.request_update(20)
+    metadata.request_update()
     answer(metadata, 20, topic("t", (3, 6), (2, 1), topic_id=ZERO_ID))
     assert (metadata.cluster.leader("t", 0), metadata.leader_epoch("t", 0)) == (3, 6)
 
@@ -644,13 +644,13 @@ def test_without_topic_ids_lower_epochs_are_believed_after_five_answers_in_a_row
 def test_a_leader_that_a_deleted_topic_may_have_had_is_given_up(by_name):
     metadata = ready()
     seen = recreations(metadata)
-    metadata.request_update(1)
+    metadata.request_update()
     answer(metadata, 1, topic("t", (3, 0), topic_id=ID_B))
     late_hint = {TopicPartition("t", 0): (2, 9)}
     assert metadata.on_leader_hints(late_hint, (), by_name=by_name)
     for now in range(2, 7):
         assert metadata.cluster.leader("t", 0) == 2
-        metadata.request_update(now)
+        metadata.request_update()
         answer(metadata, now, topic("t", (3, 0), topic_id=ID_B))
     assert metadata.cluster.leader("t", 0) == (3 if by_name else 2)
     assert seen == ["t"]
@@ -659,10 +659,10 @@ def test_a_leader_that_a_deleted_topic_may_have_had_is_given_up(by_name):
 def test_a_leader_that_metadata_have_confirmed_is_not_given_up():
     metadata = ready()
     assert metadata.on_leader_hints({TopicPartition("t", 0): (2, 9)}, (), by_name=True)
-    metadata.request_update(1)
+    metadata.request_update()
     answer(metadata, 1, topic("t", (2, 9), (2, 5)))
     for now in range(2, 40, 2):
-        metadata.request_update(now)
+        metadata.request_update()
         answer(metadata, now, topic("t", (3, 4), (2, 5)))
         assert metadata.cluster.leader("t", 0) == 2
 
@@ -677,7 +677,7 @@ def test_a_topic_with_another_id_is_reported_once():
     metadata = ready()
     seen = recreations(metadata)
     for now, topic_id in enumerate((ID_A, ID_B, ID_B), start=1):
-        metadata.request_update(now)
+        metadata.request_update()
         answer(metadata, now, topic("t", (1, 0), (2, 0), topic_id=topic_id))
     assert seen == ["t"]
 
@@ -686,7 +686,7 @@ def test_a_topic_created_anew_while_it_was_denied_or_dropped_is_reported():
     for pause, denial in ((1, [topic("t", error=UNKNOWN_TOPIC)]), (400, [])):
         metadata = ready()
         seen = recreations(metadata)
-        metadata.request_update(pause)
+        metadata.request_update()
         answer(metadata, pause, *denial)
         assert metadata.topic("t") is None
         metadata.add_topic("t", pause + 1)
@@ -698,7 +698,7 @@ def test_without_topic_ids_no_topic_counts_as_created_anew():
     metadata = ready()
     seen = recreations(metadata)
     for now, topic_id in enumerate((ZERO_ID, ID_A, ZERO_ID), start=1):
-        metadata.request_update(now)
+        metadata.request_update()
         answer(metadata, now, topic("t", (1, 5), (2, 5), topic_id=topic_id))
     assert seen == []
 
@@ -710,10 +710,10 @@ def test_older_epoch_is_believed_with_the_first_id_and_refused_without_one(
     metadata = new_metadata()
     metadata.add_topic("t", 0)
     answer(metadata, 0, topic("t", (1, 5), topic_id=before))
-    metadata.request_update(1)
+    metadata.request_update()
     answer(metadata, 1, topic("t", (2, 4), topic_id=after))
     assert metadata.cluster.leader("t", 0) == leader
-    metadata.request_update(2)
+    metadata.request_update()
     answer(metadata, 2, topic("t", (3, 6), topic_id=after))
     assert metadata.cluster.leader("t", 0) == 3
 
@@ -722,7 +722,7 @@ def test_another_cluster_at_the_same_addresses_is_taken_as_it_is():
     metadata = ready()
     reported, anew = [], recreations(metadata)
     metadata.on_other_cluster = lambda: reported.append(metadata.cluster.cluster_id)
-    metadata.request_update(1)
+    metadata.request_update()
     answer(metadata, 1, topic("t", (3, 0), (3, 0), topic_id=ID_B), cluster_id="another")
     assert metadata.leader_epoch("t", 0) == 0
     assert metadata.cluster.cluster_id == "another"
@@ -743,7 +743,7 @@ def test_an_answer_without_a_cluster_id_is_of_the_same_cluster():
     reported: list[str | None] = []
     metadata.on_other_cluster = lambda: reported.append(metadata.cluster.cluster_id)
     for now, cluster_id in enumerate((None, "cluster", "another"), start=1):
-        metadata.request_update(now)
+        metadata.request_update()
         answer(metadata, now, topic("t", (1, 5), (2, 5)), cluster_id=cluster_id)
     assert reported == ["cluster"]
 
@@ -754,7 +754,7 @@ def test_epochs_below_version_9_are_ignored():
     metadata.start_request(0)
     assert metadata.on_response(response(topic("t", (1, 5))), 0, reliable_epochs=False)
     assert metadata.leader_epoch("t", 0) == -1
-    metadata.request_update(1)
+    metadata.request_update()
     metadata.start_request(1)
     assert metadata.on_response(response(topic("t", (2, 3))), 1, reliable_epochs=False)
     assert metadata.cluster.leader("t", 0) == 2
@@ -772,7 +772,7 @@ def test_a_leader_the_answer_does_not_describe_is_no_leader():
 
 def test_topics_that_were_not_asked_for_are_passed_over():
     metadata = ready()
-    metadata.request_update(1)
+    metadata.request_update()
     answer(metadata, 1, topic("secret", (1, 0)), topic("t", (3, 6), (2, 5)))
     assert list(metadata.cluster.topics) == ["t"]
     assert metadata.leader_of(TopicPartition("t", 0)) == 3
@@ -783,7 +783,7 @@ def test_a_malformed_topic_leaves_the_others_of_the_answer_alone():
     metadata.add_topic("u", 1)
     bad = topic("t", (1, 9))
     bad.partitions[0].partition_index = -4
-    metadata.request_update(1)
+    metadata.request_update()
     answer(metadata, 1, bad, topic("u", (3, 0)))
     assert metadata.leader_epoch("t", 0) == 5
     assert metadata.cluster.leader("u", 0) == 3
@@ -826,7 +826,7 @@ def test_permanent_reasons_are_topic_failures_until_a_good_answer(code, error):
     assert isinstance(failure, error)
     assert failure.topic == "t"
     assert metadata.next_update_at(0) == 300
-    metadata.request_update(1)
+    metadata.request_update()
     answer(metadata, 1, topic("t", (1, 0)))
     assert metadata.topic_failure("t") is None
 
@@ -965,7 +965,7 @@ def test_hints_that_are_ignored_do_not_take_others_with_them():
 def test_an_answer_older_than_a_hint_does_not_undo_it():
     metadata = ready()
     metadata.on_leader_hints({TopicPartition("t", 0): (3, 6)}, [])
-    metadata.request_update(1)
+    metadata.request_update()
     answer(metadata, 1, topic("t", (1, 5), (2, 5)))
     assert metadata.cluster.leader("t", 0) == 3
 
@@ -1038,7 +1038,7 @@ class MetadataMachine(RuleBasedStateMachine):
 
     @rule()
     def update_wanted(self) -> None:
-        self.metadata.request_update(self.now)
+        self.metadata.request_update()
         if self.asked is None:
             assert self.metadata.next_update_at(self.now) <= self.now + 1.0
 

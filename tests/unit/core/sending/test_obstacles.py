@@ -129,6 +129,6 @@ def test_after_a_rebootstrap_a_batch_waits_for_the_metadata_that_have_its_leader
     core.poll()
     core.nodes.known = ()
     if is_wanted:
-        core.metadata.request_update(core.now)
+        core.metadata.request_update()
     found = unattended(core.sender, core.nodes, core.now)
     assert [each for each, _ in found] == ([] if is_wanted else [batch])

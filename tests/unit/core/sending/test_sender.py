@@ -539,7 +539,7 @@ def test_an_answer_after_a_long_time_counts_in_the_sample_of_its_time(is_direct:
 
 def test_due_metadata_waits_for_capacity() -> None:
     core = Core()
-    core.metadata.request_update(core.now)
+    core.metadata.request_update()
     assert core.sender.waits_for_capacity(core.metadata.next_update_at(core.now))
 
 

@@ -166,7 +166,7 @@ def test_rows_are_given_the_open_batches_of_their_topic_until_its_metadata_chang
         await stage.producer.flush()
         stage.world.cluster.create_partitions("wide", 2)
         while len(await stage.producer.partitions_for("wide")) < 2:
-            stage.engine.metadata.request_update(stage.loop.time())
+            stage.engine.metadata.request_update()
             stage.engine.metadata_task.wake()
             await asyncio.sleep(0.1)
         await run.feed(rows, "wide", 3, 5, 0)

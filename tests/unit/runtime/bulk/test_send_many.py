@@ -334,7 +334,7 @@ def test_partitions_that_are_added_meanwhile_get_their_keys() -> None:
                     await producer.flush()
                     stage.world.cluster.create_partitions("wide", 3)
                     while len(await producer.partitions_for("wide")) < 3:
-                        stage.engine.metadata.request_update(stage.loop.time())
+                        stage.engine.metadata.request_update()
                         stage.engine.metadata_task.wake()
                         await asyncio.sleep(0.1)
                 yield b"k%d" % number, value

@@ -171,7 +171,7 @@ def test_the_topic_of_a_directly_sent_record_does_not_expire(
             # Else the answer would wait for that of the record, on the same connection.
             monkeypatch.setattr(engine.client, "least_loaded_node", lambda now: 2)
             kafka.faults.next("Metadata").is_answered_late(200)
-            engine.metadata.request_update(asyncio.get_running_loop().time())
+            engine.metadata.request_update()
             engine.metadata_task.wake()
             await asyncio.sleep(0.05)
             kafka.faults.next("Produce").is_answered_late(1000)
@@ -463,7 +463,7 @@ def test_a_directly_sent_record_goes_to_the_leader_of_now() -> None:
                 await producer.send_and_wait("t", b"before", partition=0)
             assert producer._engine is not None
             kafka.world.cluster.move_leader("t", 0, 2)
-            producer._engine.metadata.request_update(asyncio.get_running_loop().time())
+            producer._engine.metadata.request_update()
             producer._engine.metadata_task.wake()
             await asyncio.sleep(1.0)
             await producer.send_and_wait("t", b"behind", partition=0)
@@ -492,7 +492,7 @@ def test_a_partition_that_has_moved_is_not_sent_to_its_old_leader() -> None:
             metadata = producer._engine.metadata
             other = 3 - (metadata.leader_of(TopicPartition("t", 1)) or 0)
             kafka.world.cluster.move_leader("t", 1, other)
-            metadata.request_update(asyncio.get_running_loop().time())
+            metadata.request_update()
             producer._engine.metadata_task.wake()
             await asyncio.sleep(1.0)
             for partition in (0, 1):

@@ -128,7 +128,7 @@ async def read(producer: Producer, what: str) -> list[Any]:
         case "purge":
             return [producer.purge(in_flight=True)]
         case "update":
-            engine.metadata.request_update(asyncio.get_running_loop().time())
+            engine.metadata.request_update()
             engine.metadata_task.wake()
     return []
 

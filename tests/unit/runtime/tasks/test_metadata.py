@@ -528,7 +528,7 @@ def test_topics_that_are_wanted_as_well_are_part_of_the_next_request(loop):
         assert world.client.asked() == [["early"]]
         world.client.dial = lambda node_id: KafkaConnectionError("refused")
         world.client.ready.clear()
-        world.metadata.request_update(loop.time())
+        world.metadata.request_update()
         await asyncio.sleep(30)
         world.client.dial = lambda node_id: None
         await asyncio.sleep(1)
@@ -805,7 +805,7 @@ def test_a_refusal_of_a_producer_that_has_started_is_one_failed_request(
         world.task.on_fatal_error = reported.append
         await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.answer = lambda node_id, names: UnsupportedVersionError("too old")
-        world.metadata.request_update(loop.time())
+        world.metadata.request_update()
         await asyncio.sleep(1)
         assert reported == []
         assert "fetching metadata failed: UNSUPPORTED_VERSION" in caplog.text
@@ -1125,7 +1125,7 @@ def test_without_metadata_for_the_trigger_time_the_bootstrap_servers_are_asked_a
             if node_id < 0
             else RequestTimeoutError("slow")
         )
-        world.metadata.request_update(loop.time())
+        world.metadata.request_update()
         await asyncio.sleep(299)
         assert world.metadata.cluster.leader("t", 0) == 1
         await asyncio.sleep(3)
@@ -1142,7 +1142,7 @@ def test_a_broker_may_ask_to_start_over(loop, caplog):
         world.client.answer = lambda node_id, names: response(
             nodes=(5,), error=0 if node_id < 0 else REBOOTSTRAP_REQUIRED
         )
-        world.metadata.request_update(loop.time())
+        world.metadata.request_update()
         await asyncio.sleep(1)
         assert world.client.reported == [{1, 2}, set(), {5}]
         assert "starting over from the bootstrap servers: the broker asked for it" in caplog.text
@@ -1193,7 +1193,7 @@ def test_an_answer_that_comes_after_a_new_start_is_not_taken_in(loop):
             response(nodes=(1, 2, 3)) if node_id > 0 else response(nodes=(4,))
         )
         await asyncio.sleep(1)
-        world.metadata.request_update(loop.time())
+        world.metadata.request_update()
         await asyncio.sleep(0.005)  # its answer takes 10 ms
         assert len(world.client.requests) == 2
         world.client.rebootstrap_required = RebootstrapRequiredError("not me", node_id=1)
@@ -1209,7 +1209,7 @@ def test_with_a_trigger_of_0_ms_bootstrap_servers_get_the_time_to_connect(loop):
         await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.errors[1] = world.client.errors[2] = NodeDisconnectedError("gone")
         for _ in range(5):
-            world.metadata.request_update(loop.time())
+            world.metadata.request_update()
             await asyncio.sleep(5)
         assert len(world.client.requests) == 6
         assert len(world.client.dials) < 20
@@ -1222,7 +1222,7 @@ def test_busy_connections_do_not_start_the_rebootstrap_timer(loop, trigger_ms):
     async def act(world: World) -> None:
         await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.ready, world.client.busy = set(), {1, 2}
-        world.metadata.request_update(loop.time())
+        world.metadata.request_update()
         await asyncio.sleep(400)
         world.client.ready, world.client.busy = {1}, {2}
         world.client.on_event()
@@ -1245,7 +1245,7 @@ def test_with_a_trigger_of_0_ms_one_failed_request_is_enough(loop):
         world.client.answer = lambda node_id, names: (
             response() if node_id < 0 else RequestTimeoutError("slow")
         )
-        world.metadata.request_update(loop.time())
+        world.metadata.request_update()
         await asyncio.sleep(1)
         assert world.client.reported == [{1, 2}, set(), {1, 2}]
 
@@ -1256,7 +1256,7 @@ def test_another_cluster_is_reported_to_the_client_and_to_the_user(loop, caplog)
     async def act(world: World) -> None:
         await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.answer = lambda node_id, names: dataclasses.replace(response(), cluster_id="d")
-        world.metadata.request_update(loop.time())
+        world.metadata.request_update()
         await asyncio.sleep(5)
         assert world.client.cluster_ids == ["c", "d"]
 
@@ -1270,7 +1270,7 @@ def test_with_the_strategy_none_the_client_does_not_start_over(loop):
         await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.ready = {1, 2}
         world.client.answer = lambda node_id, names: response(error=REBOOTSTRAP_REQUIRED)
-        world.metadata.request_update(loop.time())
+        world.metadata.request_update()
         await asyncio.sleep(600)
         assert world.client.reported == [{1, 2}]
 
