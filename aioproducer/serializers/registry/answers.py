@@ -37,8 +37,11 @@ def registry_error(status: int, body: bytes, what: str, leads_to: str = "") -> S
         target = f" to {printable(without_login(leads_to))}" if leads_to else ""
         error = SchemaRegistryError(f"{what}: the URL redirects{target} (HTTP {status})")
         code, advice = None, ADVICE["registry-redirects"]
-    elif status == 404 and not isinstance(code, int):
-        # A registry's code says whether subject, version or schema lacks.
+    elif status == 404 and (
+        not isinstance(code, int) or (code == 404 and reason.startswith("HTTP 404"))
+    ):
+        # A registry's code says whether subject, version or schema lacks. Confluent's answers with
+        # 404 and "HTTP 404 Not Found" at paths that it does not serve.
         error = SchemaRegistryError(f"{what}: no schema registry answers at this URL: {reason}")
         advice = ADVICE["registry-elsewhere"]
     elif status == 404:

@@ -214,12 +214,28 @@ async def test_each_address_is_tried(retries: int) -> None:
         assert (await registry.schema(1)).text == '"string"'
 
 
-@pytest.mark.parametrize("answer", [{"message": "no Route matched"}, {"detail": "Not Found"}])
-async def test_a_404_of_another_service_is_no_missing_schema(answer: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"message": "no Route matched"},
+        {"detail": "Not Found"},
+        {"error_code": 404, "message": "HTTP 404 Not Found"},  # Confluent's, at a wrong path
+    ],
+)
+async def test_a_404_of_another_service_or_path_is_no_missing_schema(
+    answer: dict[str, object],
+) -> None:
     async with answering(lambda _: httpx.Response(404, json=answer)) as registry:
         with pytest.raises(SchemaRegistryError, match="no schema registry answers") as caught:
             await registry.schema(1)
     assert not isinstance(caught.value, SchemaNotFoundError)
+
+
+async def test_a_404_with_a_general_code_may_be_a_missing_schema() -> None:
+    answer = {"error_code": 404, "message": "No artifact with ID 'orders-value' was found."}
+    async with answering(lambda _: httpx.Response(404, json=answer)) as registry:
+        with pytest.raises(SchemaNotFoundError, match="No artifact with ID"):
+            await registry.latest("orders-value")
 
 
 async def test_a_page_instead_of_json_points_to_the_url() -> None:
