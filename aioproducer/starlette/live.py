@@ -20,7 +20,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from hmac import compare_digest
 from html import escape
-from pathlib import Path
+from importlib.resources import files
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection, Request
@@ -35,7 +35,7 @@ from aioproducer.starlette.live_stats import LiveStats, Refusals
 from aioproducer.starlette.query_token import take_token
 from aioproducer.starlette.recording import Recording
 
-_FILES = Path(__file__).parent
+_FILES = files("aioproducer.starlette")
 _MEDIA_TYPES = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
 _HEADERS = {
     "Cache-Control": "no-cache",
