@@ -144,10 +144,12 @@ def _doomed(faults: dict[str, Any]) -> Iterator[None]:
     moment = faults["moment"]
     decide, end = Ledger.decide, TwoPhaseCommit._is_committed
 
-    async def deciding(self: Ledger, driver: PreparedTransaction, decision: Decision) -> None:
+    async def deciding(
+        self: Ledger, driver: PreparedTransaction, decision: Decision, **more: bool
+    ) -> None:
         if moment == "before decision":
             hit(faults)
-        await decide(self, driver, decision)
+        await decide(self, driver, decision, **more)
         if moment == "decided":
             hit(faults)
 
