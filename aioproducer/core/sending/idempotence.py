@@ -292,7 +292,7 @@ class Sequencer:
             return False
         if partition.suspect != batch.ordinal:
             partition.suspect = batch.ordinal
-            metadata.request_update(now)
+            metadata.request_update()
         return metadata.is_awaited
 
     def on_out_of_order(self, batch: ProducerBatch) -> bool:
