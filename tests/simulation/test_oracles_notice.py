@@ -536,9 +536,15 @@ def test_additions_of_an_aborted_transaction_are_found_out(
     assert len(list(_aborted_additions_kept(engine, 1.0))) == found
 
 
+def _producer_that_uses_a_topic() -> Any:
+    producer = Mock()
+    producer.engine.metadata._topics = {"t": Mock(hinted_by_name=False)}
+    return producer
+
+
 def test_a_leader_epoch_that_goes_back_is_found_out() -> None:
     topics: dict[str, TopicMetadata] = {}
-    producer: Any = Mock()
+    producer = _producer_that_uses_a_topic()
     producer.engine.metadata.cluster.topics = topics
     cluster: Any = Mock()
     cluster.partition.return_value = Mock(leader_epoch=6)
@@ -555,7 +561,7 @@ def test_a_leader_epoch_that_goes_back_while_its_topic_is_missing_is_found_out()
     partition = PartitionMetadata(0, 1, 5)
     topic = TopicMetadata("t", UUID(int=1), (partition,))
     older = TopicMetadata("t", UUID(int=1), (partition._replace(leader_epoch=4),))
-    producer: Any = Mock()
+    producer = _producer_that_uses_a_topic()
     cluster: Any = Mock()
     cluster.partition.return_value = Mock(leader_epoch=6)
     watch = LivenessWatch(lambda: 0.0, cluster)
@@ -567,7 +573,7 @@ def test_a_leader_epoch_that_goes_back_while_its_topic_is_missing_is_found_out()
 
 
 def test_a_leader_epoch_that_the_topic_has_not_reached_may_go_back() -> None:
-    producer, cluster = Mock(), Mock()
+    producer, cluster = _producer_that_uses_a_topic(), Mock()
     cluster.partition.return_value = Mock(leader_epoch=1)
     watch = LivenessWatch(lambda: 0.0, cluster)
     for epoch in (5, 1):
@@ -584,7 +590,7 @@ def test_a_topic_that_expires_may_begin_with_an_older_leader_epoch() -> None:
     for epoch in (5, 4):
         partition = PartitionMetadata(0, 1, epoch)
         topics["t"] = TopicMetadata("t", UUID(int=1), (partition,))
-        producer.engine.metadata._topics = {"t": object()}
+        producer.engine.metadata._topics = {"t": Mock(hinted_by_name=False)}
         assert not list(watch._older_leaders(producer))
 
 

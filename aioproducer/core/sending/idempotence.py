@@ -87,7 +87,7 @@ class _Partition:
         "log_may_be_new",
         "newest",
         "next_sequence",
-        "suspect",
+        "refreshed_for",
         "unknown_gap",
         "unwritten_from",
     )
@@ -110,8 +110,8 @@ class _Partition:
         """Assigned sequences belong to the log of a deleted topic."""
         self.log_may_be_new: bool = False
         """Those in flight belong to that log, to the new one, or to both."""
-        self.suspect: tuple[int, ...] = ()
-        """The ordinal of the batch whose refusal asked for newer metadata."""
+        self.refreshed_for: tuple[int, ...] = ()
+        """The ordinal of the out-of-order batch for which newer metadata were requested."""
 
     def begin_new_log(self) -> None:
         self.unwritten_from, self.unknown_gap = _FIRST_OF_ALL, None
@@ -281,8 +281,8 @@ class Sequencer:
         is_first = partition.in_flight[:1] == [batch]
         return not (is_first and batch.possibly_persisted and partition.unknown_gap is not None)
 
-    def must_refresh(self, batch: ProducerBatch, metadata: Metadata, now: float) -> bool:
-        """Return whether an out-of-order batch waits for newer metadata, which are requested.
+    def request_metadata_first(self, batch: ProducerBatch, metadata: Metadata) -> bool:
+        """Request newer metadata if an out-of-order batch needs them; return whether it waits.
 
         Before Produce v13 the broker may have refused it since the topic was recreated, and the new
         log has a later batch. Newer metadata have the new topic id then: see `on_recreated`.
@@ -290,8 +290,8 @@ class Sequencer:
         partition = self._partition(batch.topic_partition)
         if not partition.has_later_by_name(batch):
             return False
-        if partition.suspect != batch.ordinal:
-            partition.suspect = batch.ordinal
+        if partition.refreshed_for != batch.ordinal:
+            partition.refreshed_for = batch.ordinal
             metadata.request_update()
         return metadata.is_awaited
 
@@ -416,7 +416,7 @@ class Sequencer:
         if not self._is_known(partition, self.identity):
             partition.acknowledged_at = -inf
         partition.identity = self.identity
-        partition.next_sequence, partition.newest, partition.suspect = 0, (), ()
+        partition.next_sequence, partition.newest, partition.refreshed_for = 0, (), ()
         partition.unwritten_from = partition.unknown_gap = None
         partition.log_is_new = partition.log_may_be_new = False
         for batch in partition.in_flight:

@@ -513,8 +513,9 @@ class Sender:
         self, batch: ProducerBatch, error: KafkaError, log_start: int, now: float
     ) -> None:
         """Retry a batch that was refused as out of order, until its delivery timeout."""
-        must_refresh = self._sequencer.must_refresh(batch, self._metadata, now)
-        if not must_refresh and self._sequencer.on_out_of_order(batch):
+        sequencer = self._sequencer
+        waits = sequencer.request_metadata_first(batch, self._metadata)
+        if not waits and sequencer.on_out_of_order(batch):
             self._offsets.on_unknown_predecessor(batch.topic_partition, log_start)
         if now - batch.created_at >= self._settings.delivery_timeout:
             error = no_longer_retried(batch, error, self._settings.limit_of_retries(expired=True))
