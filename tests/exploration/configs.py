@@ -69,13 +69,21 @@ SMALL = (
         frozenset({"recreate", "move"}),
         nodes=2,
     ),
-    # With several in flight the new topic can accept a later batch only, which no client prevents.
     Config(
         "created anew by name",
         (0, 0),
         3,
         frozenset({"recreate", "close", "after"}),
-        in_flight=1,
+        by_name=True,
+        at_once=_EAGER,
+    ),
+    # With a third fault the new topic can get all requests of a closed connection, and then those
+    # that are repeated, which no client prevents.
+    Config(
+        "created anew by name with two in flight",
+        (0, 0, 0),
+        2,
+        frozenset({"recreate", "close", "after"}),
         by_name=True,
         at_once=_EAGER,
     ),

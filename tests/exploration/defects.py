@@ -353,6 +353,12 @@ OWN = (
         "not batch.topic_id.int and batch.on_wire",
     ),
     Defect(
+        "renumber what a topic created anew refuses before the metadata",
+        "core/sending/idempotence.py",
+        "        return metadata.is_awaited\n",
+        "        return False\n",
+    ),
+    Defect(
         "say that an overtaken batch is not written which may be",
         "core/sending/idempotence.py",
         "        return batch.ordinal < self.newest and not batch.possibly_persisted\n",
