@@ -14,8 +14,12 @@ AnyError = TypeVar("AnyError", bound=BaseException)
 
 
 def counterpart(module: str, name: str) -> Any:
-    """Return what a module that is loaded has under a name, or None."""
-    return getattr(sys.modules.get(module), name, None)
+    """Return the class that a module that is loaded has under a name, or None.
+
+    Tests of an application may have a mock in the module's place.
+    """
+    found = getattr(sys.modules.get(module), name, None)
+    return found if isinstance(found, type) else None
 
 
 def shared_class(error_class: type[AnyError], module: str) -> type[AnyError]:
@@ -25,7 +29,7 @@ def shared_class(error_class: type[AnyError], module: str) -> type[AnyError]:
     """
     own: Any = error_class
     named = (counterpart(module, base.__name__) for base in own.__mro__)
-    theirs = next((each for each in named if isinstance(each, type)), None)
+    theirs = next((each for each in named if each is not None), None)
     return error_class if theirs is None else cast("type[AnyError]", joined(own, theirs))
 
 
