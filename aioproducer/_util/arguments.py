@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable
 from math import inf
 from numbers import Real
 from operator import index
-from typing import Final, SupportsIndex
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs  # of `typing` from 3.13 on
 
 _LONGEST_TEXT: Final = 32_767
 """Bytes of a string in Kafka's protocol."""
@@ -34,6 +38,12 @@ def index_of(number: SupportsIndex) -> int:
     if isinstance(number, bool):
         raise TypeError(f"a bool is no number, got {number!r}")
     return index(number)
+
+
+def is_asynchronous(items: object) -> TypeIs[AsyncIterable[Any]]:
+    """Return whether `async for` reads these items."""
+    # A proxy has every method, so the class of the proxied object decides.
+    return issubclass(items.__class__, AsyncIterable)
 
 
 def utf8_size(text: str) -> int:

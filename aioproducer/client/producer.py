@@ -350,7 +350,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
     def _prepare(
         self, topic: str, key: Any, value: Any, headers: HeadersInput
     ) -> Prepared | PendingRecord:
-        if not isinstance(topic, str):
+        if not issubclass(type(topic), str):  # a proxy has only the class of a str
             from aioproducer.core.metadata.cluster import check_topic_name  # light, as above
 
             check_topic_name(topic)

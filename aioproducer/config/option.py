@@ -313,14 +313,22 @@ class Option(NamedTuple):
             return "give text: value.decode()"
         if isinstance(value, Enum):
             return "give its value: member.value"
-        if hasattr(value, "get_secret_value"):  # pydantic's SecretStr
-            return "give its text: value.get_secret_value()"
+        if hasattr(value, "get_secret_value"):  # pydantic's SecretStr and SecretBytes
+            return "give its text: value.get_secret_value(), decoded if that is bytes"
+        if self.kind in {Kind.STRING, Kind.PASSWORD} and _has_text(value):
+            return "give its text: str(value)"
         unit = next((unit for end, unit in _UNITS.items() if end in self.name), None)
         if self.kind in _INTEGER_BITS and type(value) is not int and unit is not None:
             return f"give a whole number of {unit}"
         if self.name == "bootstrap_servers":
             return "give host:port, several separated by commas or as a list of text"
         return None
+
+
+def _has_text(value: object) -> bool:
+    """Return whether an object of a library has a text, such as Starlette's `Secret` or a URL."""
+    kind = type(value)
+    return kind.__module__ != "builtins" and kind.__str__ is not object.__str__
 
 
 def split_list(value: object) -> tuple[str, ...]:

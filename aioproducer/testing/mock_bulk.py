@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from aioproducer._util.arguments import is_asynchronous
 from aioproducer.core.metadata.cluster import missing_topic_error
 from aioproducer.errors import (
     IllegalStateError,
@@ -140,7 +141,7 @@ async def _send_record(
 
 
 async def _each(items: Iterable[Item] | AsyncIterable[Item]) -> AsyncIterable[Item]:
-    if isinstance(items, AsyncIterable):
+    if is_asynchronous(items):
         async for item in items:
             yield item
     else:

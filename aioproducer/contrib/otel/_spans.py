@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer._checks.extras import required
+from aioproducer._util.arguments import is_asynchronous
 from aioproducer._version import __version__
 from aioproducer.errors import SerializationError
 from aioproducer.metrics.opentelemetry import NAME, SENDING, TracingInterceptor
@@ -105,7 +106,7 @@ class SendSpan:
         """Return the items of `send_many` with the context, read as lazily as before."""
         if not self.added:
             return items
-        if isinstance(items, AsyncIterable):
+        if is_asynchronous(items):
             return self._each_async(items)
         return self._each(items) if isinstance(items, Iterable) else items
 

@@ -17,7 +17,7 @@ class FailedRecord:
     error: KafkaError
 
 
-@dataclass(slots=True)
+@dataclass
 class SendManyResult:
     """Result of one `send_many` (items) or `send_arrow` (rows).
 

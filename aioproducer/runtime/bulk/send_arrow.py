@@ -56,7 +56,7 @@ def check_topic(topic: str | None, columns: ArrowColumns) -> None:
     """Raise if a call has neither a topic nor a column of topics."""
     if topic is None and columns.topic is None:
         raise InvalidTopicError("neither a topic nor a column of topics is given")
-    if topic is not None and not isinstance(topic, str):
+    if topic is not None and not issubclass(type(topic), str):  # as in `check_topic_name`
         check_topic_name(topic)
 
 

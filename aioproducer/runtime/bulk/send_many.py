@@ -14,6 +14,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from aioproducer._util.arguments import is_asynchronous
 from aioproducer.errors import SerializationError
 from aioproducer.records.bulk import OpenBatches, fill_items
 from aioproducer.runtime.bulk.result import (
@@ -101,7 +102,7 @@ async def _feed(
     run: BulkRun, rows: _ItemRows, topic: str, items: Iterable[Item] | AsyncIterable[Item]
 ) -> None:
     number = 0
-    if isinstance(items, AsyncIterable):
+    if is_asynchronous(items):
         async for item in items:
             rows.items = [item]
             await run.feed(rows, topic, 0, 1, number)

@@ -270,11 +270,24 @@ class _Hidden:
         return "password"
 
 
+class _Text:
+    """A value as Starlette's `Secret` and yarl's `URL` have it."""
+
+    def __str__(self) -> str:
+        return "http://proxy:3128"
+
+
 @pytest.mark.parametrize(
     ("option", "value", "advice"),
     [
         ("acks", _Acks.ALL, "give its value: member.value"),
-        ("sasl_password", _Hidden(), "give its text: value.get_secret_value()"),
+        ("proxy_url", _Text(), "give its text: str(value)"),
+        ("sasl_password", _Text(), "give its text: str(value)"),
+        (
+            "sasl_password",
+            _Hidden(),
+            "give its text: value.get_secret_value(), decoded if that is bytes",
+        ),
         ("client_id", b"name", "give text: value.decode()"),
         ("ssl_truststore_location", Path("ca.pem"), "give the path as text, as str(path) is"),
     ],

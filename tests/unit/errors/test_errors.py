@@ -16,7 +16,12 @@ from aioproducer.errors import (
     error_for_code,
     error_from_code,
 )
-from aioproducer.types import Persistence
+from aioproducer.runtime.bulk.result import (
+    FailedRecord,
+    SendManyInterruptedError,
+    SendManyResult,
+)
+from aioproducer.types import Persistence, TopicPartition
 
 CODES = [-1, *range(1, 137)]
 """Every code of Kafka 4.4 but 0, which is no error."""
@@ -122,6 +127,17 @@ def test_facts_that_are_zero_are_shown():
 
 def test_an_error_without_message_shows_its_class():
     assert str(KafkaError()) == "KafkaError"
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_the_error_of_a_bulk_call_survives_every_protocol_of_pickle(protocol):
+    result = SendManyResult(
+        2, 1, [FailedRecord(1, KafkaError("m"))], {TopicPartition("t", 0): (0, 0)}
+    )
+    error = SendManyInterruptedError("stopped", result=result)
+    copied = pickle.loads(pickle.dumps(error, protocol)).result
+    assert (copied.count, copied.delivered, copied.offsets) == (2, 1, result.offsets)
+    assert copied.failed[0].error.message == "m"
 
 
 @pytest.mark.parametrize("error_class", ALL_CLASSES, ids=lambda cls: cls.__name__)

@@ -17,6 +17,7 @@ from aioproducer import Record
 from aioproducer.errors import (
     IllegalStateError,
     InvalidPartitionError,
+    InvalidTopicError,
     RecordTooLargeError,
     SerializationError,
     TopicAuthorizationFailedError,
@@ -173,6 +174,64 @@ def test_what_gives_no_records_when_it_is_iterated_is_refused(items: Any) -> Non
         assert stage.values("t") == []
 
     play(act, value_serializer=lambda value: str(value).encode())
+
+
+class Proxy:
+    """An object with the class of another and all methods, as werkzeug's `LocalProxy` is."""
+
+    def __init__(self, proxied: Any) -> None:
+        self._proxied = proxied
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self._proxied)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._proxied)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return aiter(self._proxied)
+
+    def __hash__(self) -> int:
+        return hash(self._proxied)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._proxied == other)
+
+
+def test_a_proxy_of_items_gives_the_items() -> None:
+    async def items() -> AsyncIterator[bytes]:
+        yield b"c"
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer, MockProducer() as mock:
+            for each in (producer, mock):
+                await each.send_many("t", Proxy([b"a", b"b"]))
+                await each.send_many("t", Proxy(items()))
+        assert stage.values("t") == [record.value for record in mock.history] == [b"a", b"b", b"c"]
+
+    play(act)
+
+
+@pytest.mark.parametrize("call", ["send", "send_many", "send_arrow"])
+def test_a_proxy_of_a_topic_is_refused_although_the_topic_is_known(call: str) -> None:
+    async def refused(producer: Any, topic: Any) -> None:
+        if call == "send":
+            await producer.send(topic, b"a")
+        elif call == "send_arrow":
+            await producer.send_arrow(topic, pa.table({"value": [b"a"]}))
+        else:
+            raise (await producer.send_many(topic, [b"a"])).failed[0].error
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer, MockProducer(topics={"t": 1}) as mock:
+            for each in (producer, mock):
+                await each.send_and_wait("t", b"known")
+                with pytest.raises(InvalidTopicError, match="not Proxy"):
+                    await refused(each, Proxy("t"))
+        assert stage.values("t") == [b"known"]
+
+    play(act)
 
 
 def test_a_column_of_a_table_gives_its_values() -> None:
