@@ -2,6 +2,8 @@
 
 Invariants
 - Every wait checks every `_CHECK_INTERVAL_S` whether the thread runs: a dead loop blocks no caller.
+  A loop that does not turn blocks none for longer than its `stall_timeout_s`: a callback or a log
+  handler may wait for a lock that the caller holds.
 - `lock` can be taken again by its owner, since a signal handler may send in the middle of a send.
 - An interrupted wait cancels its coroutine, unless the call says that it must go on.
 - With gevent and eventlet, all threads are one thread of the system, in which one loop can run: the
@@ -13,19 +15,30 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures.thread  # noqa: F401  # at the interpreter's exit it cannot be imported
 import threading
+import time
 import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import wait as wait_for_futures
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from aioproducer.errors import ForkedError, IllegalStateError, ProducerClosedError
+from aioproducer.errors import (
+    ForkedError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+)
 from aioproducer.runtime.tasks.closing import silence, tasks_named
+
+if TYPE_CHECKING:
+    from aioproducer.config import ProducerConfig
 
 T = TypeVar("T")
 
 _CHECK_INTERVAL_S = 1.0
+_LEAST_STALL_TIMEOUT_S = 10.0
 _hosts: dict[asyncio.AbstractEventLoop, LoopThread] = {}
 """The running loops, with those that run them."""
 
@@ -33,12 +46,16 @@ _hosts: dict[asyncio.AbstractEventLoop, LoopThread] = {}
 class LoopThread:
     """Runs coroutines for other threads.
 
+    Args:
+        name: the thread's name.
+        stall_timeout_s: how long a call waits while the loop does not turn; see `stall_timeout`.
+
     Attributes:
         lock: guards what threads and the loop share; held for some instructions at a time.
         forked: this is a child process, which has no such thread.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, stall_timeout_s: float = inf) -> None:
         self.lock: AbstractContextManager[object] = threading.RLock()
         self.forked: bool = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -48,6 +65,10 @@ class LoopThread:
         self._warned = False
         self._ready = threading.Event()
         self._name = name
+        self._stall_timeout_s = stall_timeout_s
+        self._checked_at = -inf
+        self._unanswered = 0
+        """Number of checks since the loop has turned; a stopped process makes none."""
         self._thread: threading.Thread | None = None
         self._guests: set[Future[None]] = set()
         self._visit: Future[None] | None = None
@@ -126,7 +147,7 @@ class LoopThread:
 
     def outcome_of(self, future: Future[T]) -> T:
         """Wait for what was begun; raise if the thread ends before."""
-        while not wait_for_futures((future,), _CHECK_INTERVAL_S).done:
+        while not self.wait(lambda limit: bool(wait_for_futures((future,), limit).done), None):
             self.check_alive()
         try:
             return future.result()
@@ -159,9 +180,11 @@ class LoopThread:
 
     def wait(self, waiting: Callable[[float], bool], timeout: float | None) -> bool:
         """Wait once with `waiting(seconds)`, at most until the next check."""
-        return waiting(
-            _CHECK_INTERVAL_S if timeout is None else max(0.0, min(timeout, _CHECK_INTERVAL_S))
-        )
+        limit = _CHECK_INTERVAL_S if timeout is None else max(0.0, min(timeout, _CHECK_INTERVAL_S))
+        is_over = waiting(limit)
+        if not is_over:
+            self._check_turns()
+        return is_over
 
     def check_alive(self) -> None:
         """Raise when the thread will never answer."""
@@ -172,6 +195,24 @@ class LoopThread:
             )
         if not self.is_alive:
             raise _ended()
+
+    def _check_turns(self) -> None:
+        """Raise when the loop has not turned for too long."""
+        now = time.monotonic()
+        if now - self._checked_at < _CHECK_INTERVAL_S:
+            return
+        self._checked_at = now
+        self._unanswered += 1
+        self.post(self._on_turn)
+        if (self._unanswered - 1) * _CHECK_INTERVAL_S >= self._stall_timeout_s:
+            raise KafkaTimeoutError(
+                f"the producer's thread has been blocked for {self._stall_timeout_s:g} s, as by a "
+                "callback or a log handler; the call may take effect later",
+                advice="hold no lock during the call that callbacks or log handlers wait for",
+            )
+
+    def _on_turn(self) -> None:
+        self._unanswered = 0
 
     def check_may_wait(self) -> None:
         """Raise in the loop's own thread; warn once in another loop's thread, which it blocks."""
@@ -233,6 +274,11 @@ class LoopThread:
         self._loop = asyncio.get_running_loop()
         self._ready.set()
         await self._end.wait()
+
+
+def stall_timeout(config: ProducerConfig) -> float:
+    """Return the seconds after which calls of a producer fail while its thread is blocked."""
+    return max(config.max_block_ms / 1000, _LEAST_STALL_TIMEOUT_S)
 
 
 def _ended() -> ProducerClosedError:

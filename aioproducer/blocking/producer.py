@@ -24,7 +24,7 @@ from aioproducer.blocking import live_producers
 from aioproducer.blocking.fork_safe_lock import ForkSafeLock
 from aioproducer.blocking.handle import DeliveryHandle
 from aioproducer.blocking.loop_side import LoopSideProducer
-from aioproducer.blocking.loop_thread import LoopThread
+from aioproducer.blocking.loop_thread import LoopThread, stall_timeout
 from aioproducer.blocking.reading import BlockReader
 from aioproducer.blocking.started import Started
 from aioproducer.blocking.transactions import TransactionsMixin
@@ -92,7 +92,9 @@ class Producer(TransactionsMixin):
         ):
             # What is handed over is counted nowhere and refused later: nothing may be.
             self._size_limit = -1
-        self._thread = LoopThread(f"aioproducer {settings.client_id}")
+        self._thread = LoopThread(
+            f"aioproducer {settings.client_id}", stall_timeout_s=stall_timeout(settings)
+        )
         self._state = State.NEW
         self._state_lock = ForkSafeLock()
         self._starting: Future[LoopSideProducer] | None = None

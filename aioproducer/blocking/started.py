@@ -47,11 +47,13 @@ class Started(Generic[AnyLoopSide]):
             closing = self._thread.begin(self.loop_side.close(timeout))
 
         def end() -> None:
-            if closing is not None:
-                with suppress(ProducerClosedError):
-                    self._thread.outcome_of(closing)
-            self._thread.stop(_JOIN_S)
-            live_producers.live.discard(self)
+            try:
+                if closing is not None:
+                    with suppress(ProducerClosedError):
+                        self._thread.outcome_of(closing)
+            finally:
+                self._thread.stop(_JOIN_S)
+                live_producers.live.discard(self)
 
         return end
 

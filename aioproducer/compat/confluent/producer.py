@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn, Self, TypeVar
 
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking.fork_safe_lock import ForkSafeLock
-from aioproducer.blocking.loop_thread import LoopThread
+from aioproducer.blocking.loop_thread import LoopThread, stall_timeout
 from aioproducer.blocking.started import Started
 from aioproducer.compat.confluent import errors
 from aioproducer.compat.confluent._cluster import (
@@ -86,7 +86,10 @@ class Producer:
         self._reports = Reports(settings.error_cb, settings.max_records, settings.max_bytes)
         self._reports.only_errors = settings.only_errors
         self._clock = Clock(settings, self._reports)
-        self._thread = LoopThread(f"aioproducer {settings.config.client_id}")
+        self._thread = LoopThread(
+            f"aioproducer {settings.config.client_id}",
+            stall_timeout_s=stall_timeout(settings.config),
+        )
         with translating():
             self._thread.start()
         self._loop_side = LoopSide(settings, self._thread, self._reports)

@@ -1,0 +1,41 @@
+"""The thread of a blocking producer, and those that wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from aioproducer.blocking.loop_thread import LoopThread
+from aioproducer.errors import KafkaTimeoutError
+
+
+@pytest.fixture
+def thread() -> Iterator[LoopThread]:
+    thread = LoopThread("test", stall_timeout_s=1.0)
+    thread.start()
+    yield thread
+    thread.stop(10.0)
+
+
+async def _return(value: int) -> int:
+    return value
+
+
+def test_a_call_ends_although_the_thread_waits_for_the_callers_lock(thread: LoopThread) -> None:
+    lock = threading.Lock()
+
+    def log() -> None:
+        with lock:
+            pass
+
+    with lock, pytest.raises(KafkaTimeoutError, match="blocked for 1 s"):
+        thread.post(log)
+        thread.call(_return(1))
+    assert thread.call(_return(2)) == 2
+
+
+def test_a_call_that_takes_long_is_waited_for_while_the_loop_turns(thread: LoopThread) -> None:
+    thread.call(asyncio.sleep(2.5))
