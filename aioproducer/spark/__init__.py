@@ -89,4 +89,5 @@ def register(
     spark.dataSource.register(Registered)
 
 
-__getattr__ = lazy_names(__name__, _MODULES)
+if not TYPE_CHECKING:  # type checkers read the imports above
+    __getattr__ = lazy_names(__name__, _MODULES)

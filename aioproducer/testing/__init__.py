@@ -58,4 +58,5 @@ _MODULES = {
 
 __all__ = list(_MODULES)
 
-__getattr__ = lazy_names(__name__, _MODULES)
+if not TYPE_CHECKING:  # type checkers read the imports above
+    __getattr__ = lazy_names(__name__, _MODULES)
