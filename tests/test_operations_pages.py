@@ -51,7 +51,7 @@ async def _until_something_arrived(servers: str) -> None:
 
 
 def test_the_snippets_about_logging_work(capsys: pytest.CaptureFixture[str]) -> None:
-    levels, formatter = blocks(page("logging"))
+    levels, formatter, _ = blocks(page("logging"))  # `test_snippets` runs the third
     root, net = logging.getLogger(), logging.getLogger("aioproducer.net")
     ours = logging.getLogger("aioproducer")
     before = (root.level, net.level, [*root.handlers], [*ours.handlers])
