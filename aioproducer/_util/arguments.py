@@ -6,10 +6,12 @@ from collections.abc import AsyncIterable
 from math import inf
 from numbers import Real
 from operator import index
-from typing import TYPE_CHECKING, Any, Final, SupportsIndex
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeVar
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs  # of `typing` from 3.13 on
+
+T = TypeVar("T")
 
 _LONGEST_TEXT: Final = 32_767
 """Bytes of a string in Kafka's protocol."""
@@ -38,6 +40,14 @@ def index_of(number: SupportsIndex) -> int:
     if isinstance(number, bool):
         raise TypeError(f"a bool is no number, got {number!r}")
     return index(number)
+
+
+def is_of_type(value: object, kind: type[T]) -> TypeIs[T]:
+    """Return whether an object's type is this one or a subclass.
+
+    `isinstance` also takes a proxy for what it holds: it has only the `__class__` of that.
+    """
+    return issubclass(type(value), kind)
 
 
 def is_asynchronous(items: object) -> TypeIs[AsyncIterable[Any]]:

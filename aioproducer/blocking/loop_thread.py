@@ -179,7 +179,7 @@ class LoopThread:
             work.close()
 
     def wait(self, waiting: Callable[[float], bool], timeout: float | None) -> bool:
-        """Wait once with `waiting(seconds)`, at most until the next check."""
+        """Wait once with `waiting(seconds)`, at most until the next check of the loop."""
         limit = _CHECK_INTERVAL_S if timeout is None else max(0.0, min(timeout, _CHECK_INTERVAL_S))
         is_over = waiting(limit)
         if not is_over:

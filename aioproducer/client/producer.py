@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from aioproducer._util.arguments import timeout_of
+from aioproducer._util.arguments import is_of_type, timeout_of
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.client.bulk import BulkSendMixin
 from aioproducer.client.lifecycle import check_in_task
@@ -350,7 +350,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
     def _prepare(
         self, topic: str, key: Any, value: Any, headers: HeadersInput
     ) -> Prepared | PendingRecord:
-        if not issubclass(type(topic), str):  # a proxy has only the class of a str
+        if not is_of_type(topic, str):
             from aioproducer.core.metadata.cluster import check_topic_name  # light, as above
 
             check_topic_name(topic)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 from struct import Struct
-from typing import Any
 
+from aioproducer._util.arguments import is_of_type
 from aioproducer._util.varints import varint
 from aioproducer.records._validation import (
     MAX_TIMESTAMP_MS,
@@ -70,20 +70,20 @@ def _encode_header_name(name: str) -> bytes:
     return _varint(len(encoded)) + encoded
 
 
-def _encode_headers(headers: Any) -> bytes:
+def _encode_headers(headers: object) -> bytes:
     """Encode the header count and the headers; raise before anything is written."""
-    if not issubclass(type(headers), tuple):
+    if not is_of_type(headers, tuple):
         raise headers_error(headers)
     parts = [_varint(len(headers))]
     for header in headers:
-        if not issubclass(type(header), tuple) or len(header) != 2:
+        if not is_of_type(header, tuple) or len(header) != 2:
             raise headers_error(headers)
         name, value = header
-        if not issubclass(type(name), str):
+        if not is_of_type(name, str):
             raise headers_error(headers)
         if value is None:
             parts += (_encode_header_name(name), _NULL)
-        elif issubclass(type(value), bytes):
+        elif is_of_type(value, bytes):
             length = len(value)
             parts += (
                 _encode_header_name(name),

@@ -8,21 +8,20 @@ objects take from what they hold: native code reads the memory of what passes he
 
 from __future__ import annotations
 
-from typing import Any
+from aioproducer._util.arguments import is_of_type
 
 MAX_TIMESTAMP_MS = 2**63 - 1
 
 
-def payload_bytes(name: str, payload: Any) -> bytes:
+def payload_bytes(name: str, payload: object) -> bytes:
     """Copy a key or value that is not `bytes` into `bytes`, or say why it cannot be sent."""
-    kind = type(payload)
-    if issubclass(kind, bytes):
-        return payload  # type: ignore[no-any-return]
-    if issubclass(kind, (bytearray, memoryview)):
+    if is_of_type(payload, bytes):
+        return payload
+    if is_of_type(payload, bytearray) or is_of_type(payload, memoryview):
         return bytes(payload)
     advice = (
         f"encode it first ({name}.encode()) or give the producer a {name}_serializer"
-        if issubclass(kind, str)
+        if is_of_type(payload, str)
         else f"serialize it first or give the producer a {name}_serializer"
     )
     raise TypeError(
@@ -30,17 +29,17 @@ def payload_bytes(name: str, payload: Any) -> bytes:
     )
 
 
-def headers_error(headers: Any) -> TypeError:
+def headers_error(headers: object) -> TypeError:
     """Explain what is wrong with headers that are not a tuple of (str, bytes or None) tuples."""
-    if not issubclass(type(headers), tuple):
+    if not is_of_type(headers, tuple):
         return TypeError(f"headers must be a tuple of (name, value) pairs, not {_type(headers)}")
     for header in headers:
-        if not issubclass(type(header), tuple) or len(header) != 2:
+        if not is_of_type(header, tuple) or len(header) != 2:
             return TypeError(f"a header must be a (name, value) tuple, not {_type(header)}")
         name, value = header
-        if not issubclass(type(name), str):
+        if not is_of_type(name, str):
             return TypeError(f"a header's name must be str, not {_type(name)}")
-        if value is not None and not issubclass(type(value), bytes):
+        if value is not None and not is_of_type(value, bytes):
             return TypeError(
                 f"the value of header {name!r} must be bytes or None, not {_type(value)}"
             )

@@ -1,6 +1,6 @@
 """Tasks that also make the calls which most runs do not make.
 
-Owns: the styles of these calls. Not here: the other styles, see `simulation.workload`.
+The other styles are in `simulation.workload`.
 
     as a whole      batches of exactly these records, as `send_batch` of the drop-in for aiokafka
     as a table      send_arrow
@@ -22,7 +22,7 @@ from aioproducer.runtime.delivery import Delivery
 from simulation.ledger import CallState, Entry
 from simulation.workload import Style, Workload
 
-_PATIENCES_S = (0.0, 0.001, 0.02, 0.3)
+_PAUSES_S = (0.0, 0.001, 0.02, 0.3)
 _LATE_S = 0.1
 _LARGEST_WHOLE = 6
 """Records of a whole batch, at most."""
@@ -87,7 +87,7 @@ class MoreCalls(Workload):
         for entry in draft:
             entry.task = -1  # these have no order
         sends = [asyncio.ensure_future(self.send(entry)) for entry in draft]
-        await asyncio.sleep(rng.choice(_PATIENCES_S))
+        await asyncio.sleep(rng.choice(_PAUSES_S))
         for sending in sends[:: rng.randint(1, 3)]:
             sending.cancel()
         for outcome in await asyncio.gather(*sends, return_exceptions=True):

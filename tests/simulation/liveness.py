@@ -241,8 +241,8 @@ def _not_asked_for(engine: ProducerEngine, now: float) -> Iterator[str]:
             yield f"at {now:.3f}: {queue.topic_partition} has no leader, and none is asked for"
     for name, live in metadata._topics.items():
         errors = map(error_for_code, live.partition_errors.values())
-        is_unsettled = live.error is None and any(each.refreshes_metadata for each in errors)
-        if is_unsettled and name not in metadata._pending:
+        has_errors = live.error is None and any(each.refreshes_metadata for each in errors)
+        if has_errors and name not in metadata._pending:
             yield f"at {now:.3f}: {name} was described with errors, and is not asked for again"
 
 

@@ -15,7 +15,9 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from itertools import repeat
 from types import TracebackType
 from typing import Self
 
@@ -319,13 +321,20 @@ class HostileServer:
                     await writer.wait_closed()
 
 
-@contextlib.asynccontextmanager
-async def service(says: bytes) -> AsyncIterator[str]:
+def service(says: bytes) -> AbstractAsyncContextManager[str]:
     """Run a server that sends this on every connection; yield its address."""
+    return unsteady(repeat(says))
+
+
+@contextlib.asynccontextmanager
+async def unsteady(answers: Iterator[bytes | None]) -> AsyncIterator[str]:
+    """Run a server that sends these in turn, one per connection; None closes at once."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(says)
-        await reader.read()
+        says = next(answers)
+        if says is not None:
+            writer.write(says)
+            await reader.read()
         writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)

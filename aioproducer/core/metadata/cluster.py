@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
+from aioproducer._util.arguments import is_of_type
 from aioproducer._util.hosts import is_host
 from aioproducer.errors import InvalidTopicError, ProtocolError
 from aioproducer.types import (
@@ -154,9 +155,9 @@ class Cluster:
         return changed
 
 
-def check_topic_name(name: Any) -> None:
+def check_topic_name(name: object) -> None:
     """Raise for a topic name that brokers refuse (Kafka: `Topic.validate`)."""
-    if not issubclass(type(name), str):  # a proxy has only the class of a str
+    if not is_of_type(name, str):
         raise InvalidTopicError(
             f"a topic's name is a str, not {type(name).__name__}", advice="give the name as text"
         )

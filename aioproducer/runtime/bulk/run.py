@@ -29,6 +29,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
+from aioproducer._util.arguments import is_of_type
 from aioproducer.core.metadata.cluster import missing_topic_error
 from aioproducer.errors import (
     IllegalStateError,
@@ -339,7 +340,7 @@ class BulkRun:
         return await self._waiting(self._appender.finished(topic, row))
 
     def _target(self, topic: str | None) -> BulkTarget:
-        if not issubclass(type(topic), str):
+        if not is_of_type(topic, str):
             topic = None  # no topic at all: the row is refused when it is its turn
         target = self._targets.get(topic)
         if target is None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from aioproducer._util.arguments import is_of_type
 from aioproducer.core.metadata.cluster import check_topic_name
 from aioproducer.errors import InvalidTopicError
 from aioproducer.records.arrow import ArrowChunk, ArrowColumns, ArrowSource
@@ -56,7 +57,7 @@ def check_topic(topic: str | None, columns: ArrowColumns) -> None:
     """Raise if a call has neither a topic nor a column of topics."""
     if topic is None and columns.topic is None:
         raise InvalidTopicError("neither a topic nor a column of topics is given")
-    if topic is not None and not issubclass(type(topic), str):  # as in `check_topic_name`
+    if topic is not None and not is_of_type(topic, str):
         check_topic_name(topic)
 
 

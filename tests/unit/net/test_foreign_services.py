@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from itertools import cycle
 
 import pytest
 from support import hostile
-from support.hostile import Peer, service
+from support.hostile import Peer, service, unsteady
 
 from aioproducer import Producer
 from aioproducer.errors import BootstrapError, KafkaError, NotKafkaError, ProtocolError
@@ -63,22 +61,6 @@ async def test_a_start_ends_soon_where_bytes_come_that_no_broker_sends(says: byt
                     pass
             assert "another binary protocol" in str(caught.value)
             assert "-> correct the host and port" in str(caught.value)
-
-
-@asynccontextmanager
-async def unsteady(answers: Iterator[bytes | None]) -> AsyncIterator[str]:
-    """A server that says these in turn, one per connection; None closes at once."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        says = next(answers)
-        if says is not None:
-            writer.write(says)
-            await reader.read()
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server:
-        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 @pytest.mark.parametrize(
