@@ -59,7 +59,6 @@ from simulation.scenario import (
 from simulation.themes import (
     LOST_ENDS,
     Theme,
-    draw_newer_theme,
     draw_theme,
     draw_transactional_theme,
 )
@@ -189,10 +188,13 @@ class Simulation:
         drawn = draw_scenario(chance.of("scenario"), unclean_elections=setup.unclean_elections)
         plan = None if setup.unclean_elections else draw_plan(chance.of("transactions"))
         themes = chance.of("theme" if plan is None else "transactional theme")
-        theme = draw_theme(themes) if plan is None else draw_transactional_theme(themes, plan)
-        if plan is None and not setup.unclean_elections:
+        if plan is not None:
+            theme = draw_transactional_theme(themes, plan)
+        elif setup.unclean_elections:
+            theme = draw_theme(themes, None)
+        else:
+            theme = draw_theme(themes, chance.of("newer theme"))
             drawn = with_more_calls(drawn, chance.of("more calls"))
-            theme = draw_newer_theme(chance.of("newer theme")) or theme
         theme = setup.theme or theme
         if plan is None:
             drawn = with_more_options(drawn, chance.of("more options"))

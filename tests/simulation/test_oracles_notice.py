@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import inf
 from random import Random
@@ -42,7 +42,6 @@ from aioproducer.net.client import NetworkClient
 from aioproducer.runtime.tasks.sender import SenderTask
 from aioproducer.testing.broker.log import PartitionLog, StoredBatch
 from aioproducer.testing.broker.replication import ReplicatedPartition
-from aioproducer.testing.world.spec import Chance
 from aioproducer.types import PartitionMetadata, Persistence, TopicMetadata, TopicPartition
 from simulation import Result, Setup, SimProducer, Simulation, run_seed
 from simulation.liveness import (
@@ -64,10 +63,8 @@ from simulation.themes import (
     MANY_TOPICS,
     RECREATIONS,
     REPLACEMENTS,
-    Theme,
-    draw_theme,
+    seeds_of,
 )
-from simulation.transactions.plan import draw_plan
 
 _SEEDS = range(1, 31)
 
@@ -84,14 +81,6 @@ def _oracles_that_notice(
     return found
 
 
-def _seeds_of(theme: Theme) -> Iterator[int]:
-    for seed in range(1000):
-        chance = Chance(seed)
-        is_transactional = draw_plan(chance.of("transactions")) is not None
-        if not is_transactional and draw_theme(chance.of("theme")) is theme:
-            yield seed
-
-
 def test_a_producer_that_dials_while_no_task_sends_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -101,13 +90,13 @@ def test_a_producer_that_dials_while_no_task_sends_is_found_out(
     idle_half_hour = replace(IDLE_DAYS, pauses=(Pause(15.0, 1800.0),))
     setup = Setup(theme=idle_half_hour, options={"connections_max_idle_ms": 2000})
     assert "an_idle_producer_opens_no_connections" in _oracles_that_notice(
-        setup, "an_idle_producer_opens_no_connections", _seeds_of(IDLE_DAYS)
+        setup, "an_idle_producer_opens_no_connections", seeds_of(IDLE_DAYS)
     )
 
 
 def test_a_producer_that_keeps_topics_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StickyPartitioners, "drop_expired_topics", lambda self, metadata: None)
-    seeds = itertools.islice(_seeds_of(MANY_TOPICS), 3)
+    seeds = itertools.islice(seeds_of(MANY_TOPICS), 3)
     noticed = _oracles_that_notice(Setup(), "what_calls_return_is_true", seeds)
     assert "what_calls_return_is_true" in noticed
 
@@ -194,7 +183,7 @@ def test_a_loss_that_is_reported_without_proof_is_found_out(
         self._on_data_loss(LostRecords(place, 0, log_start))
 
     monkeypatch.setattr(AcknowledgedOffsets, "on_unknown_predecessor", report)
-    forgetful = itertools.islice(_seeds_of(IDLE_DAYS_REDPANDA), 3)
+    forgetful = itertools.islice(seeds_of(IDLE_DAYS_REDPANDA), 3)
     noticed = _oracles_that_notice(Setup(), "alarms_are_true", forgetful)
     assert "alarms_are_true" in noticed
 
@@ -241,7 +230,7 @@ def test_a_record_that_is_overtaken_is_found_out(monkeypatch: pytest.MonkeyPatch
         return self.was_acknowledged
 
     monkeypatch.setattr(_Partition, "is_remembered", is_remembered)
-    idle = itertools.islice(_seeds_of(IDLE_DAYS), 10)
+    idle = itertools.islice(seeds_of(IDLE_DAYS), 10)
     noticed = _oracles_that_notice(Setup(), "order_costs_no_record", idle)
     assert "order_costs_no_record" in noticed
 
@@ -379,7 +368,7 @@ def test_a_producer_that_keeps_its_id_in_another_cluster_is_found_out(
 
     monkeypatch.setattr(Sequencer, "on_other_cluster", keep)
     oracle = "producer_ids_are_the_clusters_own"
-    seeds = itertools.islice(_seeds_of(REPLACEMENTS), 3)
+    seeds = itertools.islice(seeds_of(REPLACEMENTS), 3)
     assert oracle in _oracles_that_notice(Setup(), oracle, seeds)
 
 
@@ -647,7 +636,7 @@ def test_sequences_that_go_on_in_a_new_topic_are_found_out(
 ) -> None:
     monkeypatch.setattr(Sequencer, "on_recreated", lambda self, topic: None)
     oracle = "no_epoch_goes_on_in_a_new_topic"
-    assert oracle in _oracles_that_notice(Setup(), oracle, _seeds_of(RECREATIONS))
+    assert oracle in _oracles_that_notice(Setup(), oracle, seeds_of(RECREATIONS))
 
 
 def test_a_send_that_raises_what_it_does_not_document_is_found_out(

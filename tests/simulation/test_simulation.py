@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from aioproducer.runtime.tasks.sender import _COPIED_BYTES
-from aioproducer.testing.world.spec import Chance
 from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
@@ -27,9 +26,8 @@ from simulation.themes import (
     IDLE_DAYS_REDPANDA,
     MANY_TOPICS,
     Theme,
-    draw_theme,
+    seeds_of,
 )
-from simulation.transactions.plan import draw_plan
 
 SEEDS = 300
 """About 0.6 s of CPU each: a minute and a half on two cores."""
@@ -97,13 +95,7 @@ def test_a_seed_is_long_and_rough_enough() -> None:
 
 
 def test_a_theme_brings_its_faults_and_its_options() -> None:
-    seed = next(
-        seed
-        for seed in range(100)
-        if draw_theme(Chance(seed).of("theme")) is DEPOSITIONS
-        and draw_plan(Chance(seed).of("transactions")) is None
-    )
-    result = run_seed(seed)
+    result = run_seed(next(seeds_of(DEPOSITIONS)))
     deposed = sum(fault.kind == "deposed leader" for fault in result.drawn)
     assert deposed >= 6
     assert result.scenario.options.items() >= DEPOSITIONS.options.items()
@@ -128,13 +120,7 @@ def test_a_written_batch_is_answered_as_a_duplicate() -> None:
 
 
 def test_many_topics_are_used_created_and_deleted_while_faults_strike() -> None:
-    seed = next(
-        seed
-        for seed in range(1, 1000)
-        if draw_plan(Chance(seed).of("transactions")) is None
-        and draw_theme(Chance(seed).of("theme")) is MANY_TOPICS
-    )
-    result = run_seed(seed)
+    result = run_seed(next(seeds_of(MANY_TOPICS)))
     assert not result.violations
     assert result.happened["topic creation"] > 10
     assert result.happened["topic deletion"] > 10
@@ -144,15 +130,6 @@ def test_many_topics_are_used_created_and_deleted_while_faults_strike() -> None:
     assert len({where.split()[0] for where in appends}) > 100
 
 
-def _first_seed_of(theme: Theme) -> int:
-    return next(
-        seed
-        for seed in range(1, 1000)
-        if draw_plan(Chance(seed).of("transactions")) is None
-        and draw_theme(Chance(seed).of("theme")) is theme
-    )
-
-
 def _epochs(lines: list[str]) -> set[str]:
     return {line.rsplit("/", 2)[1] for line in lines if " appends " in line and " seq " in line}
 
@@ -160,7 +137,7 @@ def _epochs(lines: list[str]) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", [IDLE_DAYS, IDLE_DAYS_REDPANDA, IDLE_DAYS_OLD_KAFKA])
 def test_idle_days_pass_and_brokers_expire_the_producer(theme: Theme) -> None:
-    seed = _first_seed_of(theme)
+    seed = next(seeds_of(theme))
     result = run_seed(seed)
     assert not result.violations
     assert result.virtual_s > 4 * 86_400

@@ -9,12 +9,13 @@ Invariant: a theme is drawn from its own source of chance; a run without one is 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aioproducer.testing.broker import TopicSpec, UnknownProducers
 from aioproducer.testing.world.faults import Fault, Shape
+from aioproducer.testing.world.spec import Chance
 from aioproducer.wire.api_keys import ApiKey
 from simulation.faults.answers import (
     CutAnswer,
@@ -73,7 +74,7 @@ from simulation.faults.moments import (
 from simulation.faults.network import BlackHole, Reset
 from simulation.faults.processes import Kill
 from simulation.scenario import CHAOS_S, USERS, Pause, Scenario
-from simulation.transactions.plan import OUTPUT_TOPIC, READ_TOPIC, Plan
+from simulation.transactions.plan import OUTPUT_TOPIC, READ_TOPIC, Plan, draw_plan
 
 _SHARE = 0.45
 _SHARE_OF_MANY_TOPICS = 0.12
@@ -635,8 +636,20 @@ _LATER_TRANSACTIONAL = (
 """Of the transactional runs that have no theme then."""
 
 
-def draw_theme(rng: random.Random) -> Theme | None:
-    """A theme of a run without transactions, or None for a run like most."""
+def draw_theme(rng: random.Random, newer: random.Random | None) -> Theme | None:
+    """A theme of a run without transactions, or None for a run like most.
+
+    Args:
+        newer: The source of a theme in place of the one drawn, in a share of the runs; None for
+            none.
+    """
+    theme = _draw_older_theme(rng)  # even if it is replaced: the theme's faults are drawn from rng
+    if newer is not None and newer.random() < _SHARE_OF_NEWER:
+        return newer.choice(_NEWER_THEMES)
+    return theme
+
+
+def _draw_older_theme(rng: random.Random) -> Theme | None:
     if rng.random() < _SHARE:
         return rng.choice(_THEMES)
     if rng.random() < _SHARE_OF_MANY_TOPICS:
@@ -646,11 +659,6 @@ def draw_theme(rng: random.Random) -> Theme | None:
     if rng.random() < _SHARE_OF_LATER:
         return rng.choice(_LATER_THEMES)
     return rng.choice(_LAST_THEMES) if rng.random() < _SHARE_OF_LAST else None
-
-
-def draw_newer_theme(rng: random.Random) -> Theme | None:
-    """A theme in place of the one drawn, for a share of the runs without transactions."""
-    return rng.choice(_NEWER_THEMES) if rng.random() < _SHARE_OF_NEWER else None
 
 
 def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
@@ -666,3 +674,14 @@ def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
     # V2 sends no requests to add partitions.
     additions = [LOST_ADDITIONS] * (plan.version == 1)
     return rng.choice([LATE_ENDS, OVERTAKINGS, EARLY_HEALING, SLOW_ENDS, BAD_RECORDS, *additions])
+
+
+def seeds_of(theme: Theme) -> Iterator[int]:
+    """The first seeds whose runs have the theme and no transactions."""
+    for seed in range(1, 1000):
+        chance = Chance(seed)
+        if (
+            draw_plan(chance.of("transactions")) is None
+            and draw_theme(chance.of("theme"), chance.of("newer theme")) is theme
+        ):
+            yield seed
