@@ -12,6 +12,7 @@ from aioproducer import Producer
 from aioproducer.errors import BufferFullError, KafkaError, ProducerClosedError
 from aioproducer.net.connection import Connection
 from aioproducer.records import murmur2_partition
+from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.world.producer import SimProducer
 from aioproducer.testing.world.world import SimWorld
 from aioproducer.types import NO_LEADER
@@ -32,6 +33,7 @@ _LONGEST_OBLIVION_S = 12.0
 _LONG_LINGER_MS = 500
 _SHORT_WAY_S = 0.01
 _SHARE_OF_LINGER = 0.25
+_NEW_TOPIC, _TRIES = "zz-new", 12
 _MORE_THAN_HALF, _TWO_PARTITIONS, _OVERHEAD = 0.55, 2, 200
 _LONG_BLOCK_MS = 20_000
 _ROWS, _ROW_BYTES = 60, 1800
@@ -68,6 +70,7 @@ class Aftermath:
             await self._check_linger()
             await self._check_wait_for_memory()
             await self._check_bulk()
+            await self._check_new_topic()
             await self._check_throttling()
             await self._check_oblivion()
             await self._check_addresses()
@@ -219,6 +222,24 @@ class Aftermath:
             entry.state, entry.settled_at = CallState.UNKNOWN, self._world.now()
         if not result.failed and took > _LONG_BLOCK_MS / 1000 * 0.9:
             self._ledger.late_ends.append(f"send_many of {_ROWS} took {took:.3f} s")
+
+    async def _check_new_topic(self) -> None:
+        """A topic that only `send_nowait` names is found."""
+        self._world.cluster.create_topic(_NEW_TOPIC, TopicSpec(1, 1))
+        entry = self._entry(_NEW_TOPIC, None, 0)
+        for _ in range(_TRIES):
+            entry.asked_at = entry.settled_at = self._world.now()
+            try:
+                entry.delivery = self._producer.send_nowait(_NEW_TOPIC, entry.value, partition=0)
+            except KafkaError as error:
+                entry.state, entry.error = CallState.REFUSED, error
+                await asyncio.sleep(_APPEARS_AFTER_S)
+            else:
+                entry.state, entry.error = CallState.ACCEPTED, None
+                await self._outcome_of(entry)
+                break
+        if entry.error is not None:
+            self._ledger.unrecovered.append(f"{entry.label}: {entry.error}")
 
     async def close(self) -> None:
         """Close while calls wait for memory: what is accepted is delivered, others are refused."""

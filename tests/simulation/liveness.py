@@ -6,7 +6,7 @@ which a healed cluster has taken everything. Not here: which faults struck.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,9 +21,12 @@ from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import BrokerError, NodeDisconnectedError, error_for_code
 from simulation.waiting import (
     LONGEST_THROTTLE_S,
+    CoordinatorSteps,
     MetadataSteps,
+    NewTopics,
     Numbers,
     SentBatches,
+    Steps,
     broken_while_waiting,
     numbers_on_wire,
 )
@@ -82,7 +85,7 @@ class LivenessWatch:
         self._producers: list[SimProducer] = []
         self._epochs: dict[SimProducer, dict[_Leadership, tuple[int, LiveTopic | None]]] = {}
         self._numbers: dict[SimProducer, dict[tuple[tuple[int, ...], int], Numbers]] = {}
-        self._steps: dict[SimProducer, tuple[MetadataSteps, SentBatches]] = {}
+        self._steps: dict[SimProducer, Sequence[Steps]] = {}
         self._failed: dict[SimProducer, int] = {}
         self._jumps = 0
 
@@ -135,7 +138,8 @@ class LivenessWatch:
         """Check what has happened since the last idle moment, however short the wait is."""
         for producer in self._producers:
             if producer.was_started and _is_running(producer.engine):
-                steps = self._steps.setdefault(producer, (MetadataSteps(), SentBatches()))
+                new = MetadataSteps(), SentBatches(), CoordinatorSteps(), NewTopics()
+                steps = self._steps.setdefault(producer, new)
                 now = self._now()
                 broken = [text for each in steps for text in each.check(producer.engine, now)]
                 if len(self.violations) < _MOST_REPORTED:

@@ -127,6 +127,19 @@ def test_a_producer_that_does_not_refresh_its_metadata_is_found_out(
     assert "calm_brings_progress" in noticed
 
 
+def test_a_producer_that_asks_for_no_topic_of_send_nowait_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request_topic = Metadata.request_topic
+
+    def known_only(self: Metadata, name: str, now: float) -> None:
+        if name in self.topics_in_use:
+            request_topic(self, name, now)
+
+    monkeypatch.setattr(Metadata, "request_topic", known_only)
+    assert "calm_brings_progress" in _oracles_that_notice(Setup(), "calm_brings_progress")
+
+
 def test_a_producer_that_acknowledges_before_the_broker_answers_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
+from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.errors import (
     ConcurrentTransactionsError,
     KafkaError,
@@ -18,7 +19,9 @@ from aioproducer.errors import (
 )
 from aioproducer.types import PartitionMetadata, TopicMetadata, TopicPartition
 from simulation.waiting import (
+    CoordinatorSteps,
     MetadataSteps,
+    NewTopics,
     Numbers,
     SentBatches,
     _awaited_too_long,
@@ -195,6 +198,56 @@ def test_a_refusal_of_a_coordinator_that_refreshes_no_metadata_is_found_out(
         ),
     )
     assert len(list(_not_asked_after_refusal(engine, 2.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("left", "error", "found"),
+    [((), None, 1), ((), KafkaError("no answer"), 0), (("group",), None, 0)],
+)
+def test_a_coordinator_that_is_dropped_without_an_error_is_found_out(
+    left: tuple[str, ...], error: KafkaError | None, found: int
+) -> None:
+    def engine(names: tuple[str, ...]) -> Any:
+        keys = {CoordinatorKey(CoordinatorKind.GROUP, name): 1 for name in names}
+        session = SimpleNamespace(_coordinators=keys)
+        manager = SimpleNamespace(coordinator_error=error)
+        return SimpleNamespace(
+            transactions=SimpleNamespace(manager=manager, _coordinator_session=session)
+        )
+
+    steps = CoordinatorSteps()
+    assert not list(steps.check(engine(("group",)), 1.0))
+    assert len(list(steps.check(engine(left), 2.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("new_id", "state", "found"),
+    [
+        (UUID(int=2), {}, 2),
+        (UUID(int=2), {"log_is_new": True}, 1),
+        (UUID(int=2), {"log_may_be_new": True}, 1),
+        (UUID(int=2), {"identity": ProducerIdentity(7, 1)}, 1),
+        (_TOPIC_ID, {}, 0),
+    ],
+)
+def test_what_is_kept_of_a_deleted_topic_is_found_out(
+    new_id: UUID, state: dict[str, Any], found: int
+) -> None:
+    last, identity = object(), ProducerIdentity(7, 0)
+
+    def engine(topic_id: UUID, **state: Any) -> Any:
+        known = {"identity": identity, "log_is_new": False, "log_may_be_new": False}
+        sequencer = SimpleNamespace(_partitions={_WHERE: SimpleNamespace(**known | state)})
+        offsets = SimpleNamespace(_last={_WHERE: last})
+        return SimpleNamespace(
+            metadata=SimpleNamespace(_topic_ids={"t": topic_id}),
+            driver=SimpleNamespace(sender=SimpleNamespace(_offsets=offsets)),
+            accumulator=SimpleNamespace(sequencer=sequencer),
+        )
+
+    steps = NewTopics()
+    assert not list(steps.check(engine(_TOPIC_ID), 1.0))
+    assert len(list(steps.check(engine(new_id, **state), 2.0))) == found
 
 
 def _topic(leader: int, epoch: int = 0) -> TopicMetadata:

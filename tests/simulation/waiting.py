@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from aioproducer.errors import (
     BrokerError,
@@ -18,15 +18,17 @@ from aioproducer.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from uuid import UUID
 
     from aioproducer.core.metadata.metadata import MetadataFetch
     from aioproducer.core.sending.producer_id import ProducerIdRequests
     from aioproducer.core.transactions.coordinators import CoordinatorSession
+    from aioproducer.core.transactions.requests import CoordinatorKey
     from aioproducer.errors import KafkaError
     from aioproducer.net.connection import InFlightRequest
     from aioproducer.net.link import BrokerLink
     from aioproducer.runtime.engine import ProducerEngine
-    from aioproducer.types import Node, TopicMetadata
+    from aioproducer.types import Node, TopicMetadata, TopicPartition
 
 _LATE_S = 0.1
 """How late a step may be."""
@@ -39,6 +41,13 @@ _JITTER = 1.2
 """Of a backoff."""
 _CONCURRENT_S = 0.02
 """The first pause while the transaction before is being ended (KIP-890)."""
+
+
+class Steps(Protocol):
+    """A check of what has happened since the last idle moment."""
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield what broke a rule."""
 
 
 class MetadataSteps:
@@ -135,6 +144,52 @@ class SentBatches:
                     yield f"a batch of {where} counts as not written after {error}"
             elif error.refreshes_metadata and not is_wanted:
                 yield f"no metadata of {where} are wanted after {error}"
+
+
+class CoordinatorSteps:
+    """The coordinators that one producer has found; `check` it whenever the loop is idle."""
+
+    def __init__(self) -> None:
+        self._found: frozenset[CoordinatorKey] = frozenset()
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield coordinators that have to be found again although no request to one has failed."""
+        if engine.transactions is None:
+            return
+        session, manager = engine.transactions._coordinator_session, engine.transactions.manager
+        before, self._found = self._found, frozenset(session._coordinators)
+        if before - self._found and manager.coordinator_error is None:
+            names = sorted(key.name for key in before - self._found)
+            yield f"the coordinators of {names} are dropped, and no request has failed"
+
+
+class NewTopics:
+    """What one producer keeps of topics created anew; `check` it whenever the loop is idle."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, UUID] = {}
+        self._offsets: dict[TopicPartition, object] = {}
+        self._sequences: dict[TopicPartition, object] = {}
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield partitions with an offset, or with sequences to go on with, of a deleted topic."""
+        ids, offsets = engine.metadata._topic_ids, engine.driver.sender._offsets._last
+        sequences: dict[TopicPartition, object] = {
+            where: each.identity
+            for where, each in engine.accumulator.sequencer._partitions.items()
+            if each.identity and not (each.log_is_new or each.log_may_be_new)
+        }
+        if ids != self._ids:
+            anew = {name for name in ids if self._ids.get(name, ids[name]) != ids[name]}
+            for what, kept, before in (
+                ("offset", offsets, self._offsets),
+                ("sequence", sequences, self._sequences),
+            ):
+                for where in before.keys() & kept.keys():
+                    if where.topic in anew and kept[where] is before[where]:
+                        yield f"{where} keeps the last {what} of a deleted topic"
+            self._ids = dict(ids)
+        self._offsets, self._sequences = dict(offsets), sequences
 
 
 class Numbers(NamedTuple):
