@@ -189,7 +189,8 @@ class Simulation:
         plan = None if setup.unclean_elections else draw_plan(chance.of("transactions"))
         themes = chance.of("theme" if plan is None else "transactional theme")
         if plan is not None:
-            theme = draw_transactional_theme(themes, plan)
+            newer = chance.of("newer transactional theme")
+            theme = draw_transactional_theme(themes, plan, newer)
         elif setup.unclean_elections:
             theme = draw_theme(themes, None)
         else:

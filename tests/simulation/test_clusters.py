@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aioproducer.testing.broker import ClusterSettings, TopicSpec
+from aioproducer.testing.broker.transactions.shards import CoordinatorKind
 from aioproducer.testing.world.cluster import ReplicationTiming, SimCluster
 from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.testing.world.spec import Chance, WorldSpec
@@ -76,6 +77,15 @@ def test_another_cluster_has_another_id_and_gives_other_producer_ids() -> None:
     assert cluster.settings.cluster_id != ClusterSettings().cluster_id
     assert cluster.ids_given == {first: 0, second: 1}
     assert cluster.topics["t"].topic_id != topic.topic_id
+
+
+def test_another_cluster_has_no_transactions() -> None:
+    cluster = _cluster()
+    shard = cluster.shards.shard(CoordinatorKind.TRANSACTION, "id")
+    cluster.transactions.initialize("id", 1000, None, node_id=shard.leader, now_ms=0)
+    cluster.replace()
+    assert cluster.transactions.transactions == {}
+    assert cluster.transactions.next_due_ms is None
 
 
 def test_an_unlisted_broker_is_left_out_until_everything_heals() -> None:

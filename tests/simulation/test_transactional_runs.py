@@ -32,6 +32,7 @@ from simulation.themes import (
     SLOW_ENDS,
     TRANSACTIONAL_RECREATIONS,
     TRANSACTIONAL_RECREATIONS_SEEN_EARLY,
+    TRANSACTIONAL_REPLACEMENTS,
     Theme,
     draw_transactional_theme,
 )
@@ -55,7 +56,10 @@ def _about(theme: Theme) -> int:
     for seed in _transactional(100):
         chance = Chance(seed)
         plan = draw_plan(chance.of("transactions"))
-        if plan and draw_transactional_theme(chance.of("transactional theme"), plan) is theme:
+        if plan is None:
+            continue
+        sources = chance.of("transactional theme"), chance.of("newer transactional theme")
+        if draw_transactional_theme(sources[0], plan, sources[1]) is theme:
             return seed
     raise LookupError("no run has that theme")
 
@@ -63,6 +67,11 @@ def _about(theme: Theme) -> int:
 def _themes_of(plan: Plan) -> list[Theme | None]:
     rng = random.Random(1)
     return [draw_transactional_theme(rng, plan) for _ in range(100)]
+
+
+def _newer_themes_of(plan: Plan) -> list[Theme | None]:
+    rng, newer = random.Random(1), random.Random(2)
+    return [draw_transactional_theme(rng, plan, newer) for _ in range(100)]
 
 
 def _oracles_that_notice(enough: str) -> set[str]:
@@ -103,6 +112,7 @@ def test_a_transactional_run_is_long_and_rough_enough() -> None:
         (COORDINATOR_MOVES, "coordinator moves at", 24),
         (TRANSACTIONAL_RECREATIONS, "topic recreation", 6),
         (TRANSACTIONAL_RECREATIONS_SEEN_EARLY, "topic recreation", 6),
+        (TRANSACTIONAL_REPLACEMENTS, "replaced cluster", 6),
     ],
 )
 def test_a_theme_brings_its_faults_and_its_options(theme: Theme, kind: str, count: int) -> None:
@@ -119,6 +129,26 @@ def test_additions_are_lost_only_where_there_are_some() -> None:
     assert plan is not None
     assert LOST_ADDITIONS not in _themes_of(replace(plan, version=2))
     assert LOST_ADDITIONS in _themes_of(replace(plan, version=1))
+
+
+def test_clusters_are_replaced_only_in_runs_without_readers() -> None:
+    plan = draw_plan(Chance(next(_transactional(1))).of("transactions"))
+    assert plan is not None
+    assert TRANSACTIONAL_REPLACEMENTS not in _newer_themes_of(
+        replace(plan, seats=(Seat("a"), Seat("c", reads="t1")))
+    )
+    assert TRANSACTIONAL_REPLACEMENTS in _newer_themes_of(replace(plan, seats=(Seat("a"),)))
+
+
+def test_a_process_that_has_prepared_a_transaction_goes_on_under_another_id() -> None:
+    for seed in _transactional(100):
+        plan = draw_plan(Chance(seed).of("transactions"))
+        if plan is not None and plan.share_prepared:
+            result = run_seed(seed)
+            assert not result.violations
+            if result.trace.times_of(" goes on as "):
+                return
+    raise LookupError("no process has another id")
 
 
 def test_positions_are_refused_only_in_runs_with_readers() -> None:

@@ -469,6 +469,11 @@ def _refused_renewals(rng: random.Random, shape: Shape, start: float, end: float
 REFUSED_RENEWALS = Theme(_refused_renewals, _IDEMPOTENT)
 ODD_DESCRIPTIONS = Theme(_times(24, OddDescription.draw), {"metadata_max_age_ms": 500})
 REPLACEMENTS = Theme(_replacements, {**_IDEMPOTENT, "metadata_max_age_ms": 500})
+TRANSACTIONAL_REPLACEMENTS = Theme(_replacements, {"metadata_max_age_ms": 500})
+"""Coordinators and leaders have no state of the transactions in flight.
+
+Not with seats that read: their positions go with the cluster.
+"""
 
 
 def _unlisted(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
@@ -603,6 +608,8 @@ SHRUNKEN_TOPICS = Theme(
 """Queues of different lengths make weights, also of partitions that the new topic lacks."""
 
 _SHARE_OF_NEWER = 0.15
+_SHARE_OF_REPLACEMENTS = 0.3
+"""Of the transactional runs without seats that read."""
 _NEWER_THEMES = (RECREATIONS_BY_NAME, RECREATIONS_BY_NAME, SHRUNKEN_TOPICS)
 
 _SHARE_OF_LAST = 0.8
@@ -661,8 +668,24 @@ def _draw_older_theme(rng: random.Random) -> Theme | None:
     return rng.choice(_LAST_THEMES) if rng.random() < _SHARE_OF_LAST else None
 
 
-def draw_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
-    """A theme of a transactional run, or None for a run like most."""
+def draw_transactional_theme(
+    rng: random.Random, plan: Plan, newer: random.Random | None = None
+) -> Theme | None:
+    """A theme of a transactional run, or None for a run like most.
+
+    Args:
+        rng: The source of the theme.
+        plan: The parameters of the run.
+        newer: As in `draw_theme`.
+    """
+    theme = _draw_older_transactional_theme(rng, plan)
+    makes_up = all(seat.reads is None for seat in plan.seats)
+    if makes_up and newer is not None and newer.random() < _SHARE_OF_REPLACEMENTS:
+        return TRANSACTIONAL_REPLACEMENTS
+    return theme
+
+
+def _draw_older_transactional_theme(rng: random.Random, plan: Plan) -> Theme | None:
     reads = any(seat.reads is not None for seat in plan.seats)
     if rng.random() >= _SHARE_OF_TRANSACTIONAL:
         # V2 adds positions, but no partitions.

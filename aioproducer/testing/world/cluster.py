@@ -263,13 +263,14 @@ class SimCluster(ClusterState):
     def replace(self) -> None:
         """Replace the cluster by another one of the same addresses, with empty topics.
 
-        It has another id, other topic ids, and gives other producer ids.
+        It has another id, other topic ids, no transactions, and gives other producer ids.
         """
         self.number += 1
         self.trace(f"cluster #{self.number + 1} takes over")
         cluster_id = f"aioproducer-{self.number + 1}"
         self.settings: ClusterSettings = replace(self.settings, cluster_id=cluster_id)
         self._next_producer_id += _IDS_OF_A_CLUSTER
+        self.transactions.discard_all()
         for name in list(self.topics):
             self.recreate_topic(name)
 

@@ -6,7 +6,8 @@ the cluster's state, what is right.
     in a block       `async with`, left in order, by an exception, or by a cancellation
     by calls         begin, ..., commit or abort; each call may be cancelled and made again
     in haste         the first transaction ends while its sends ask where their topics are
-    prepared         another process decides; the process waits, decides as well, or leaves
+    prepared         another process decides; the process waits, decides as well, leaves, or goes on
+                     under another transactional id, as the tasks of the Spark sink do
     giving up        a call that has no outcome for long: the process closes and another one starts
 """
 
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 _SHARE_FOUND_OUT = 0.5
 """Of the commits whose outcome is unknown."""
+_SHARE_ASSUMED = 0.5
+"""Of the prepared transactions whose process would leave."""
 _HASTE_S = 0.0001
 """No answer comes that soon."""
 
@@ -252,11 +255,29 @@ class Actor:
         deciding = asyncio.ensure_future(outsider.decide())
         self._context.attend(deciding)
         if way == "leave":
-            raise HandedOverError(f"{tx.label} is prepared")
+            if self._context.chance_of(f"id after {tx.label}").random() >= _SHARE_ASSUMED:
+                raise HandedOverError(f"{tx.label} is prepared")
+            await self._go_on_under_another_id()
+            return tx
         if way == "wait":
             await asyncio.wait([deciding])
         await (self._commit(tx) if commit else self._abort(tx))
         return tx
+
+    async def _go_on_under_another_id(self) -> None:
+        transactions, before = self.producer.engine.transactions, self.entry
+        if transactions is None:
+            return
+        self.entry = self._context.book.renamed(before, self._loop.time())
+        name = self.entry.transactional_id
+        self._context.trace(f"{before.name} goes on as {name}")
+        try:
+            await self._caller.bounded("assume", transactions.assume(name))
+        except ENDS:
+            raise
+        except KafkaError as error:
+            await self._initialize(error)
+        self.entry.ready_at = self._loop.time()
 
     async def _prepare(self, tx: TransactionEntry) -> PreparedTransaction | None:
         """Return the handle that ends the transaction elsewhere; None if it had to be aborted."""

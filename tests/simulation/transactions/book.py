@@ -117,6 +117,13 @@ class TransactionBook:
     complaints: list[str] = field(default_factory=list)
     """Mistakes in the requests of clients."""
 
+    def renamed(self, actor: ActorEntry, now: float) -> ActorEntry:
+        """The same process under a transactional id of which it is the first incarnation."""
+        mark = f"+{len(self.actors)}"
+        entry = ActorEntry(actor.name + mark, actor.transactional_id + mark, actor.number, now)
+        self.actors.append(entry)
+        return entry
+
     def begin(self, actor: str, now: float) -> TransactionEntry:
         """One more transaction."""
         entry = TransactionEntry(len(self.transactions), actor, now)

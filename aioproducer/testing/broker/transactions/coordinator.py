@@ -235,6 +235,11 @@ class TransactionCoordinators:
             for each in self._shut_out
         )
 
+    def discard_all(self) -> None:
+        """Have no transactions, as the coordinators of another cluster."""
+        self.transactions.clear()
+        self._endings.clear()
+
     # Time
 
     @property
