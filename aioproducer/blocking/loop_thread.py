@@ -31,6 +31,7 @@ from aioproducer.errors import (
     ProducerClosedError,
 )
 from aioproducer.runtime.tasks.closing import silence, tasks_named
+from aioproducer.types import Persistence
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
@@ -209,6 +210,7 @@ class LoopThread:
                 f"the producer's thread has been blocked for {self._stall_timeout_s:g} s, as by a "
                 "callback or a log handler; the call may take effect later",
                 advice="hold no lock during the call that callbacks or log handlers wait for",
+                persistence=Persistence.POSSIBLY_PERSISTED,
             )
 
     def _on_turn(self) -> None:

@@ -263,7 +263,8 @@ class Sequencer:
             return
         if batch.ordinal < partition.newest:
             return  # the next batch follows a later one
-        if batch.possibly_persisted or partition.may_have_later(batch):
+        is_in_doubt = partition.log_may_be_new or partition.refreshed_for == batch.ordinal
+        if batch.possibly_persisted or (is_in_doubt and partition.has_later_by_name(batch)):
             partition.doubt(batch)
         else:
             partition.unwritten_from = min(partition.unwritten_from or batch.ordinal, batch.ordinal)

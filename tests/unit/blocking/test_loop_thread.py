@@ -10,6 +10,7 @@ import pytest
 
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.errors import KafkaTimeoutError
+from aioproducer.types import Persistence
 
 
 @pytest.fixture
@@ -35,6 +36,22 @@ def test_a_call_ends_although_the_thread_waits_for_the_callers_lock(thread: Loop
         thread.post(log)
         thread.call(_return(1))
     assert thread.call(_return(2)) == 2
+
+
+def test_a_call_given_up_while_the_thread_is_blocked_says_that_it_may_take_effect(
+    thread: LoopThread,
+) -> None:
+    is_over, done = threading.Event(), threading.Event()
+
+    async def send() -> None:
+        done.set()
+
+    thread.post(is_over.wait)
+    with pytest.raises(KafkaTimeoutError) as caught:
+        thread.call(send())
+    assert caught.value.persistence is Persistence.POSSIBLY_PERSISTED
+    is_over.set()
+    assert done.wait(10.0)
 
 
 def test_a_call_that_takes_long_is_waited_for_while_the_loop_turns(thread: LoopThread) -> None:

@@ -339,6 +339,26 @@ def test_batch_refused_by_a_topic_created_anew_is_not_numbered_anew_before_metad
     assert stamps(second) == (9, 0, 2)
 
 
+def test_batch_that_expires_before_metadata_does_not_renumber_a_later_one_that_may_be_written() -> (
+    None
+):
+    core = core_that_writes_by_name()
+    first = core.append()
+    (earlier,) = core.poll()
+    core.now += 1
+    second = core.append()
+    (later,) = core.poll()
+    core.sender.on_response(1, earlier.batches, answer(NOT_ENOUGH_REPLICAS), core.now)
+    core.sender.on_failure(1, later.batches, NodeDisconnectedError("gone"), core.now)
+    refuse_again(core, first)
+    assert not first.done
+    core.now = core.accumulator.next_expiry_at
+    (again,) = core.poll()
+    assert first.done
+    assert again.batches == [second]
+    assert stamps(second) == (9, 0, 2)
+
+
 def test_batch_refused_by_a_topic_that_newer_metadata_keep_is_numbered_anew() -> None:
     core = core_that_writes_by_name()
     first, second = refused_before_a_later_one(core)
