@@ -23,6 +23,7 @@ from simulation.waiting import (
     LONGEST_THROTTLE_S,
     CoordinatorSteps,
     MetadataSteps,
+    NewLogs,
     NewTopics,
     Numbers,
     SentBatches,
@@ -138,7 +139,7 @@ class LivenessWatch:
         """Check what has happened since the last idle moment, however short the wait is."""
         for producer in self._producers:
             if producer.was_started and _is_running(producer.engine):
-                new = MetadataSteps(), SentBatches(), CoordinatorSteps(), NewTopics()
+                new = MetadataSteps(), SentBatches(), CoordinatorSteps(), NewTopics(), NewLogs()
                 steps = self._steps.setdefault(producer, new)
                 now = self._now()
                 broken = [text for each in steps for text in each.check(producer.engine, now)]

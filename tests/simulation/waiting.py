@@ -192,6 +192,25 @@ class NewTopics:
         self._offsets, self._sequences = dict(offsets), sequences
 
 
+class NewLogs:
+    """Partitions whose topic was created anew while their batches may be in either log.
+
+    Requests name the topic by its name then. `check` it whenever the loop is idle.
+    """
+
+    def __init__(self) -> None:
+        self._acknowledged_at: dict[TopicPartition, float] = {}
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield where several batches may be in flight since the deleted log acknowledged one."""
+        for where, partition in engine.accumulator.sequencer._partitions.items():
+            before = self._acknowledged_at.get(where, -inf)
+            if not partition.log_may_be_new:
+                self._acknowledged_at[where] = partition.acknowledged_at
+            elif -inf < partition.acknowledged_at == before:
+                yield f"{where} was acknowledged by a deleted log, and that counts for the new one"
+
+
 class Numbers(NamedTuple):
     """The numbers with which a batch is sent."""
 
@@ -420,6 +439,17 @@ def _pauses_too_long(engine: ProducerEngine, now: float) -> Iterator[str]:
             yield f"{what} is asked for in {pause_s:.3f} s, after {failures} failures"
 
 
+def _absent_and_not_wanted(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Topics in use that no response has described, as after one of another cluster."""
+    metadata = engine.metadata
+    if metadata.is_awaited:
+        return
+    for name, live in metadata._topics.items():
+        is_absent = live.error is None and metadata.topic(name) is None
+        if is_absent and name not in metadata._pending:
+            yield f"{name} is in use and not described, and is not asked for"
+
+
 def _planned_late(engine: ProducerEngine, now: float) -> Iterator[str]:
     """Partitions whose first batch backs off, and which are planned for a later time."""
     accumulator = engine.accumulator
@@ -451,4 +481,5 @@ _RULES = (
     _not_asked_after_last_connection,
     _pauses_too_long,
     _planned_late,
+    _absent_and_not_wanted,
 )
