@@ -9,11 +9,11 @@ Invariants
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aioproducer._util.arguments import timeout_of
+from aioproducer._util.clock import Deadline
 from aioproducer.errors import KafkaError
 from aioproducer.types import RecordMetadata, TopicPartition
 
@@ -96,15 +96,14 @@ class DeliveryHandle:
         if delivery is not None and delivery.done():
             return delivery
         self._thread.check_alive()
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = Deadline(timeout)
         event = self._done_event()
         while True:
-            left = None if deadline is None else deadline - time.monotonic()
-            self._thread.wait(event.wait, left)
+            self._thread.wait(event.wait, deadline.left())
             delivery = self._delivery
             if delivery is not None and delivery.done():
                 return delivery
-            if deadline is not None and time.monotonic() >= deadline:
+            if deadline.is_over:
                 raise TimeoutError(f"no outcome within {timeout} s; the record goes on")
             self._thread.check_alive()
 

@@ -8,10 +8,10 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aioproducer._util.clock import Deadline
 from aioproducer.blocking.submission_queue import SubmissionQueue
 
 if TYPE_CHECKING:
@@ -85,23 +85,19 @@ class LoopSideProducer:
 
     async def flush(self, timeout: float | None, *, raise_failures: bool = False) -> int:
         """See `Producer.flush`."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = Deadline(timeout)
         try:
             async with asyncio.timeout(timeout):
                 await self.submissions.drained()
         except TimeoutError:
             return await self._producer.flush(0) + self.submissions.undrained()
-        return await self._producer.flush(_remaining(deadline), raise_failures=raise_failures)
+        return await self._producer.flush(deadline.left(), raise_failures=raise_failures)
 
     async def close(self, timeout: float | None) -> None:
         """See `Producer.close`."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = Deadline(timeout)
         self.submissions.refuse_new()
         await self.submissions.ended(timeout)
-        await self._producer.close(_remaining(deadline))
+        await self._producer.close(deadline.left())
         await self.submissions.ended(None)  # at once: a closed producer refuses the rest
         await asyncio.sleep(0)  # the last callbacks
-
-
-def _remaining(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())

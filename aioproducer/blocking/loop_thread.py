@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures.thread  # noqa: F401  # at the interpreter's exit it cannot be imported
 import threading
-import time
 import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
@@ -24,6 +23,7 @@ from contextlib import AbstractContextManager
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aioproducer._util.clock import SystemClock, use_system_clock
 from aioproducer.errors import (
     ForkedError,
     IllegalStateError,
@@ -199,7 +199,7 @@ class LoopThread:
 
     def _check_turns(self) -> None:
         """Raise when the loop has not turned for too long."""
-        now = time.monotonic()
+        now = SystemClock.monotonic()
         if now - self._checked_at < _CHECK_INTERVAL_S:
             return
         self._checked_at = now
@@ -262,6 +262,7 @@ class LoopThread:
 
     async def _host(self) -> None:
         loop = asyncio.get_running_loop()
+        use_system_clock(loop)
         _hosts[loop] = self
         try:
             await self._main()

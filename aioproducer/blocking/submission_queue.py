@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from aioproducer._util.clock import Deadline
 from aioproducer.blocking.handle import DeliveryHandle, Refused, RefusedGroup
 from aioproducer.core.batching.outgoing import RecordParts
 from aioproducer.core.stats import FailedBatch
@@ -122,11 +122,11 @@ class SubmissionQueue:
         )
 
     def _wait(self, waiter: _Waiter) -> None:
-        deadline = time.monotonic() + self._max_block
+        deadline = Deadline(self._max_block)
         try:
             self._thread.check_may_wait()
-            while (left := deadline - time.monotonic()) > 0:
-                if self._thread.wait(waiter.answered.wait, left):
+            while not deadline.is_over:
+                if self._thread.wait(waiter.answered.wait, deadline.left()):
                     break
                 self._thread.check_alive()
         finally:

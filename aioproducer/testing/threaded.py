@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
+from aioproducer._util.clock import use_system_clock
 from aioproducer.errors import IllegalStateError
 from aioproducer.records.batch import DecodedRecord
 from aioproducer.testing.broker import TopicSpec
@@ -42,6 +43,7 @@ class ThreadedCluster:
     def __init__(self, **arguments: Any) -> None:
         self.cluster: EmbeddedCluster = EmbeddedCluster(**arguments)
         self._loop = asyncio.new_event_loop()
+        use_system_clock(self._loop)
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="aioproducer cluster", daemon=True
         )

@@ -7,7 +7,6 @@ of a topic whose metadata is unknown, or that find no memory, wait in a queue of
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -17,6 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 from zlib import crc32
 
 from aioproducer._util import log
+from aioproducer._util.clock import SystemClock
 from aioproducer._util.printable import exception_without_data
 from aioproducer.client import producer as asynchronous
 from aioproducer.client.lifecycle import warned_of_by_owner
@@ -390,7 +390,7 @@ class LoopSide:
     async def _hand_on(self, record: Record) -> KafkaError | None:
         """Return None when the producer has the record, or why it cannot have it."""
         limit = self._config.delivery_timeout_ms / 1000
-        left = record.since + limit - time.monotonic()
+        left = record.since + limit - SystemClock.monotonic()
         try:
             async with asyncio.timeout(max(0.0, left)):
                 await self._started.wait()

@@ -10,13 +10,13 @@ raises after a call, but not between other instructions. Otherwise a later `flus
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aioproducer._util import log
+from aioproducer._util.clock import Deadline, SystemClock
 from aioproducer.compat.confluent import errors
 from aioproducer.compat.confluent._translation import reported
 from aioproducer.compat.confluent.message import (
@@ -58,7 +58,7 @@ class Group:
         pairs: Those with a callback, in order, with their deliveries.
         silent: How many have no callback.
         silent_bytes: Their sizes.
-        at: When the outcome came, by `time.monotonic()`.
+        at: When the outcome came, by the system's monotonic clock.
     """
 
     __slots__ = ("at", "batch", "pairs", "silent", "silent_bytes")
@@ -151,9 +151,8 @@ class Reports:
         `timeout` is in seconds, None for no limit; `enough` ends the wait. An exception of a
         callback is raised, and the others are called next time.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
         if not self.ready and not self.silent:
-            self._wait(deadline, enough)
+            self._wait(Deadline(timeout), enough)
         with self._lock:
             served, self.silent = self.silent, 0
         for _ in range(len(self.ready)):
@@ -200,17 +199,16 @@ class Reports:
                     self.ready.popleft()
         return served
 
-    def _wait(self, deadline: float | None, enough: Callable[[], bool] | None) -> None:
+    def _wait(self, deadline: Deadline, enough: Callable[[], bool] | None) -> None:
         # No `Condition`: a KeyboardInterrupt in its `wait()` may become a RuntimeError.
         wakened = threading.Lock()
         wakened.acquire()
         try:
             self._waiting.append(wakened)
             while not self.ready and not self.silent and not (enough and enough()):
-                left = _POLL_S if deadline is None else deadline - time.monotonic()
-                if left <= 0:
+                if deadline.is_over:
                     return
-                wakened.acquire(timeout=min(left, _POLL_S))
+                wakened.acquire(timeout=deadline.within(_POLL_S))
         finally:
             with suppress(ValueError):
                 self._waiting.remove(wakened)
@@ -263,7 +261,7 @@ class Reports:
         """Report a record that no producer has."""
         if record.on_delivery is None:
             self._log.warning(
-                time.monotonic(),
+                SystemClock.monotonic(),
                 record.topic,
                 type(error).__name__,
                 "a record of topic %s was not sent: %s",
@@ -272,7 +270,7 @@ class Reports:
             )
             self._silently(1, record.size)
         else:
-            self.add(Failure(record, error, time.monotonic()))
+            self.add(Failure(record, error, SystemClock.monotonic()))
 
     # -- private ---------------------------------------------------------------------------------
 
@@ -283,7 +281,7 @@ class Reports:
             self._report(key)
 
     def _report(self, group: Group) -> None:
-        group.at = time.monotonic()
+        group.at = SystemClock.monotonic()
         if group.pairs:
             self.add(group)
         if group.silent:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from itertools import starmap
 from typing import Any, Final
 
+from aioproducer._util.clock import SystemClock
 from aioproducer.compat.confluent._loop_side import LoopSide
 from aioproducer.compat.confluent._reports import Reports
 from aioproducer.compat.confluent._settings import Settings
@@ -30,17 +31,17 @@ class Clock:
     def __init__(self, settings: Settings, reports: Reports) -> None:
         self._settings = settings
         self._reports = reports
-        self._begun = time.monotonic()
+        self._begun = SystemClock.monotonic()
         self.is_on: bool = settings.stats_cb is not None and settings.statistics_s > 0
         self._due = self._begun + settings.statistics_s
 
     def left(self) -> float:
         """Return the seconds until they are due."""
-        return max(0.0, self._due - time.monotonic())
+        return max(0.0, self._due - SystemClock.monotonic())
 
     def report_if_due(self, loop_side: LoopSide) -> None:
         """Have statistics read in the loop and reported, if they are due."""
-        now = time.monotonic()
+        now = SystemClock.monotonic()
         if not self.is_on or now < self._due:
             return
         self._due = now + self._settings.statistics_s

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import operator
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, NoReturn, Self, TypeVar
 
+from aioproducer._util.clock import Deadline, SystemClock
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking.fork_safe_lock import ForkSafeLock
 from aioproducer.blocking.loop_thread import LoopThread, stall_timeout
@@ -144,7 +144,8 @@ class Producer:
             size = len(value) + _OVERHEAD + (0 if key is None else len(key))
             if size <= self._limit:
                 handler = on_delivery or callback or self._on_delivery
-                parts = (topic, value, key, None, None, None, size, time.monotonic(), handler)
+                since = SystemClock.monotonic()
+                parts = (topic, value, key, None, None, None, size, since, handler)
                 self._loop_side.put(_new(Record, parts))
                 return
         self._check_open()
@@ -227,11 +228,10 @@ class Producer:
         if timeout == 0 and self._is_plain and not (self._reports.ready or self._reports.silent):
             return 0  # programs poll after each `produce()`
         self._check_open()
-        limit = limit_of(timeout)
-        deadline = None if limit is None else time.monotonic() + limit
+        deadline = Deadline(limit_of(timeout))
         while True:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            served = self._serve(_CHECK_S if left is None else min(left, _CHECK_S))
+            left = deadline.within(_CHECK_S)
+            served = self._serve(left)
             if served or left == 0.0 or self._closed:
                 return served
             with translating():
@@ -342,7 +342,7 @@ class Producer:
     def commit_transaction(self, timeout: float = -1) -> None:
         """Flush, and commit. On a timeout call it again."""
         limit = limit_of(timeout)
-        deadline = None if limit is None else time.monotonic() + limit
+        deadline = Deadline(limit)
         self._check_open()
         with self._calls.making("commit_transaction"):
             if self._flush(limit):
@@ -350,9 +350,10 @@ class Producer:
             if self._loop_side.lost is not None:
                 lost = translated(self._loop_side.lost)
                 raise errors.exception(lost.code(), lost.str(), txn_requires_abort=True)
-            left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
+            left = deadline.left()
             self._wait_for(
-                lambda: self._loop_side.run(lambda producer: producer.commit_transaction()), left
+                lambda: self._loop_side.run(lambda producer: producer.commit_transaction()),
+                -1.0 if left is None else left,
             )
 
     def abort_transaction(self, timeout: float = -1) -> None:
@@ -456,14 +457,14 @@ class Producer:
         return left
 
     def _wait_for_outcomes(self, timeout: float | None, serve: Callable[..., int]) -> int:
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = Deadline(timeout)
         while self._reports.count:
             if not self._thread.is_alive and serve(0):
                 continue  # closed at the interpreter's exit, or by the garbage collection of both
             flushed = self._submit(self._loop_side.flush())
             try:
                 while self._reports.count and not flushed.done():
-                    left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                    left = deadline.left()
                     serve(left, partial(self._is_flushed, flushed))
                     if left == 0.0:
                         return self._reports.count
@@ -473,7 +474,7 @@ class Producer:
             if self._reports.count and not serve(_SLICE_S):
                 with translating():
                     self._thread.check_alive()
-            if deadline is not None and time.monotonic() >= deadline:
+            if deadline.is_over:
                 break
         return self._reports.count
 
@@ -541,7 +542,7 @@ def record_of(
         None if partition == -1 else _partition_number(partition),
         _timestamp_number(timestamp) or None,
         record_size_bound(key_bytes, value_bytes, tuple(pairs or ())),
-        time.monotonic(),
+        SystemClock.monotonic(),
         on_delivery,
     )
     if record.size > limit:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import os
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, Protocol, Self, cast
 
 from aioproducer._util import log
+from aioproducer._util.clock import Deadline
 from aioproducer.compat.kafka import errors
 from aioproducer.compat.kafka._translation import translated, translating
 from aioproducer.compat.kafka.structs import RecordMetadata, metadata_of
@@ -109,13 +109,13 @@ class FutureRecordMetadata:
             KafkaTimeoutError: The timeout ended first; the record goes on.
             KafkaError: The record failed.
         """
-        deadline = None if timeout is None else time.monotonic() + max(0.0, timeout)
-        if not self._wait(None if timeout is None else max(0.0, timeout)):
+        deadline = Deadline(None if timeout is None else max(0.0, timeout))
+        if not self._wait(deadline.left()):
             raise errors.shared_class(errors.KafkaTimeoutError)(
                 f"Timeout after waiting for {timeout} secs."
             )
         if self._ran is not None and self._runner != threading.get_ident():
-            self._ran.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            self._ran.wait(deadline.left())
         value, exception = self._known()
         if exception is not None:
             raise exception

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -56,3 +57,10 @@ def test_a_call_given_up_while_the_thread_is_blocked_says_that_it_may_take_effec
 
 def test_a_call_that_takes_long_is_waited_for_while_the_loop_turns(thread: LoopThread) -> None:
     thread.call(asyncio.sleep(2.5))
+
+
+def test_timers_of_the_thread_fire_while_a_test_stops_the_clock(
+    thread: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 1_577_836_800.0)  # as freezegun does
+    thread.call(asyncio.sleep(0.001))

@@ -114,6 +114,23 @@ def test_poll_returns_at_once_when_nothing_is_due(producer: Producer) -> None:
     assert producer.poll(0) == 0
 
 
+def test_poll_ends_after_its_timeout_while_a_test_stops_the_clock(
+    producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 1_577_836_800.0)  # as freezegun does
+    assert producer.poll(0.05) == 0
+
+
+def test_flush_ends_after_its_timeout_while_a_test_stops_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Producer(NOWHERE) as producer:
+        producer.produce("t", b"1")
+        monkeypatch.setattr(time, "monotonic", lambda: 1_577_836_800.0)
+        assert producer.flush(0.05) == 1
+        producer.purge()
+
+
 def test_poll_ends_with_the_outcome_of_a_record_without_callback(producer: Producer) -> None:
     producer.produce("one", "v")
     assert producer.poll() == 1
