@@ -103,7 +103,14 @@ class Loader:
             return self._before
         whole = self._exhausted and len(self._window) == 0 and self._window.failure is None
         size = self._progress.input_total if whole else None
-        return replace(self._window.state(), complete=whole, input_bytes=size)
+        state = self._window.state()
+        files_before = self._files_before(state)
+        return replace(state, complete=whole, input_bytes=size, files_before=files_before)
+
+    def _files_before(self, state: LoadState) -> int:
+        paths = getattr(self._source, "paths", ())
+        file = None if state.position is None else Path(state.position.file)
+        return paths.index(file) if file in paths else 0
 
     def stop(self) -> None:
         """Stop reading at once; `run()` then flushes what was accepted and returns."""
@@ -130,6 +137,7 @@ class Loader:
             self._check_unchanged(before)
             _log.info("%s is already loaded into %s", self._source.name, self._topic)
             return LoadResult(self.progress, self.state)
+        self._check_nothing_added(before)
         self._dead_letter = self._open_dead_letter(before)
         self._window = self._new_window(before)
         try:
@@ -184,6 +192,16 @@ class Loader:
         raise StateError(
             f"nothing is left to resume, and {reason}", advice=f"{again} to load it from its start"
         )
+
+    def _check_nothing_added(self, before: LoadState) -> None:
+        """Raise if inputs were added before the position: they would be skipped."""
+        known, now = before.files_before, self._files_before(before)
+        if known is not None and now > known:
+            raise StateError(
+                f"cannot resume after {before.position}: {now} inputs come before it, and {known} "
+                "did when it was loaded; the others would be left out",
+                advice="name the new inputs last, or load them separately",
+            )
 
     def _open_dead_letter(self, before: LoadState) -> DeadLetterFile | None:
         path = self._options.dead_letter

@@ -42,6 +42,8 @@ class LoadState:
         complete: The input was read to its end and all of it is settled.
         settled: The counts up to `position`, over all runs.
         input_bytes: The size of the input that was read to its end, if it has one.
+        files_before: How many inputs come before the position's file; None in states of earlier
+            versions.
     """
 
     topic: str
@@ -49,6 +51,7 @@ class LoadState:
     complete: bool = False
     settled: Settled = field(default_factory=Settled)
     input_bytes: int | None = None
+    files_before: int | None = None
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Replace the file at `path` atomically; raise `StateError`."""
@@ -69,9 +72,10 @@ class LoadState:
         """Return the state from `as_dict`; raise ValueError, TypeError or KeyError for others."""
         if content["version"] != _VERSION:
             raise ValueError("another version")
-        position, input_bytes = content["position"], content.get("input_bytes")
-        counts = content["settled"].values()
-        for count in counts if input_bytes is None else [*counts, input_bytes]:
+        position = content["position"]
+        input_bytes, files_before = content.get("input_bytes"), content.get("files_before")
+        optional = [count for count in (input_bytes, files_before) if count is not None]
+        for count in (*content["settled"].values(), *optional):
             _check_count(count)
         return cls(
             topic=str(content["topic"]),
@@ -79,6 +83,7 @@ class LoadState:
             complete=bool(content["complete"]),
             settled=Settled(**content["settled"]),
             input_bytes=input_bytes,
+            files_before=files_before,
         )
 
 

@@ -20,12 +20,14 @@ import sys
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+from aioproducer._util.printable import printable
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.packed_member import PACKED, open_packed
 
@@ -163,9 +165,19 @@ def members(file: str, interrupt: threading.Event, pattern: str | None) -> Itera
             yield Member(file, None, lambda inner: _ungzip(stream, inner), lambda: raw.consumed)
             return
         archive = stack.enter_context(_archive(on_disk(stream, stack)))
-        for info in archive.infolist():
-            if _is_data(info, pattern):
-                yield Member(file, info.filename, _opener(archive, info), lambda: raw.consumed)
+        wanted = [info for info in archive.infolist() if _is_data(info, pattern)]
+        _refuse_same_names([info.filename for info in wanted])
+        for info in wanted:
+            yield Member(file, info.filename, _opener(archive, info), lambda: raw.consumed)
+
+
+def _refuse_same_names(names: Sequence[str]) -> None:
+    """Refuse members of one name: a position in one of them would be taken for another's."""
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise SourceError(
+            f"the archive has several members {printable(twice[0])!r}",
+            advice="unpack it, and load the files themselves",
+        )
 
 
 def on_disk(stream: io.BufferedIOBase, stack: ExitStack) -> io.BufferedIOBase:
@@ -220,7 +232,15 @@ def _ungzip(
     if not head.startswith(_GZIP_MAGIC):
         _refuse_others(head)
         return stream
-    return stack.enter_context(gzip.GzipFile(fileobj=stream))
+    unpacked = stack.enter_context(gzip.GzipFile(fileobj=stream))
+    head = unpacked.peek(_LONGEST_MAGIC)
+    if head.startswith((_GZIP_MAGIC, _ZIP_MAGIC)):
+        raise SourceError(
+            "it is packed twice: what gzip unpacks of it is packed as well",
+            advice="unpack it once, or pipe it: gzip -dc FILE | aioproducer load - ...",
+        )
+    _refuse_others(head)
+    return unpacked
 
 
 def _refuse_others(head: bytes) -> None:

@@ -203,6 +203,48 @@ async def test_a_complete_load_is_not_resumed_with_another_input(tmp_path: Path)
         await Loader(FakeProducer(), others, "t", options).run()
 
 
+async def interrupted_load(tmp_path: Path, options: LoadOptions) -> None:
+    """Load 1.txt and 3.txt; the state is after the first row of 3.txt."""
+    for name in "123":
+        (tmp_path / f"{name}.txt").write_text(f"{name}:v{name}\n{name}:v4\n")
+    producer = FakeProducer(hold=True)
+    producer.fail[b"v4"] = DeliveryTimeoutError()
+    (tmp_path / "1.txt").write_text("1:v1\n")
+    with pytest.raises(DeliveryTimeoutError):
+        await Loader(producer, numbered(tmp_path, 1, 3), "t", options).run()
+
+
+def numbered(tmp_path: Path, *numbers: int) -> FileSource:
+    files = [tmp_path / f"{number}.txt" for number in numbers]
+    return FileSource(files, format=LinesFormat(key_separator=":"))
+
+
+async def test_a_load_is_not_resumed_with_an_input_added_before_its_position(
+    tmp_path: Path,
+) -> None:
+    options = LoadOptions(KEYED, state=tmp_path / "state", resume=True)
+    await interrupted_load(tmp_path, options)
+    added = r"3\.txt row 1: 2 inputs come before it, and 1 did when it was loaded"
+    with pytest.raises(StateError, match=added):
+        await Loader(FakeProducer(), numbered(tmp_path, 1, 2, 3), "t", options).run()
+
+
+async def test_a_load_is_resumed_with_an_input_added_after_its_position(tmp_path: Path) -> None:
+    options = LoadOptions(KEYED, state=tmp_path / "state", resume=True)
+    await interrupted_load(tmp_path, options)
+    producer = FakeProducer()
+    await Loader(producer, numbered(tmp_path, 1, 3, 2), "t", options).run()
+    assert producer.values == values(4, 2, 4)
+
+
+async def test_a_load_is_resumed_without_inputs_before_its_position(tmp_path: Path) -> None:
+    options = LoadOptions(KEYED, state=tmp_path / "state", resume=True)
+    await interrupted_load(tmp_path, options)
+    producer = FakeProducer()
+    await Loader(producer, numbered(tmp_path, 3), "t", options).run()
+    assert producer.values == values(4)
+
+
 async def test_a_state_of_earlier_versions_has_no_size_of_the_input(tmp_path: Path) -> None:
     options = LoadOptions(KEYED, state=tmp_path / "state", resume=True)
     await Loader(FakeProducer(), lines_file(tmp_path, 3), "t", options).run()

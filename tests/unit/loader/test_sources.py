@@ -246,6 +246,29 @@ def test_other_compressions_are_not_taken_for_text(
         assert f"{command} -dc" in caught.value.advice
 
 
+@pytest.mark.parametrize("content", [gzip.compress(CSV, mtime=0), b"PK\x03\x04", ZSTD])
+@pytest.mark.parametrize("format_", ["lines", "csv", "ndjson"])
+def test_a_file_that_is_packed_twice_is_not_taken_for_text(
+    tmp_path: Path, content: bytes, format_: str
+) -> None:
+    packed = gzip.compress(content, mtime=0)
+    for file in (write(tmp_path / "t", packed), zip_of(tmp_path / "t.zip", a_csv=packed)):
+        with pytest.raises(SourceError, match=r"packed twice|compressed with zstd"):
+            rows_of(FileSource(file, format=format_))
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_an_archive_with_two_members_of_one_name_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "t.zip"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.csv", CSV)
+        archive.writestr("b.csv", CSV)
+        archive.writestr("a.csv", CSV)
+    with pytest.raises(SourceError, match=r"t\.zip: the archive has several members 'a\.csv'"):
+        rows_of(FileSource(file))
+    assert rows_of(FileSource(file, member="b*"))
+
+
 def test_a_closed_standard_input_is_refused() -> None:
     program = (
         "import os\n"
