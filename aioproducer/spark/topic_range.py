@@ -91,9 +91,10 @@ class TopicRange:
             self._leaders = await self._client.ask(_leaders(self._topic))
             return {
                 partition: await self._client.ask_broker(
-                    leader, _offset(self._topic, partition, time, self._isolation)
+                    self._leader(partition),
+                    _offset(self._topic, partition, time, self._isolation),
                 )
-                for partition, leader in sorted(self._leaders.items())
+                for partition in sorted(self._leaders)
             }
 
         return await self._repeated(asked)
@@ -108,11 +109,8 @@ class TopicRange:
             async def fetched(at: int = at) -> PartitionData:
                 if partition not in self._leaders:
                     self._leaders = await self._client.ask(_leaders(self._topic))
-                leader = self._leaders.get(partition)
-                if leader is None:  # the answer leaves it out
-                    raise LeaderNotAvailableError(topic=self._topic, partition=partition)
                 query = _fetch(self._topic, partition, at, self._isolation)
-                return await self._client.ask_broker(leader, query)
+                return await self._client.ask_broker(self._leader(partition), query)
 
             data = await self._repeated(fetched)
             for batch, records in batches_between(data, position, end):
@@ -127,6 +125,12 @@ class TopicRange:
                 raise KafkaTimeoutError(
                     f"nothing to read at offset {at}", topic=self._topic, partition=partition
                 )
+
+    def _leader(self, partition: int) -> int:
+        leader = self._leaders.get(partition, -1)
+        if leader < 0:  # or the answer leaves it out
+            raise LeaderNotAvailableError(topic=self._topic, partition=partition)
+        return leader
 
     async def _repeated(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
         last = ""
@@ -157,10 +161,9 @@ def _leaders(topic: str) -> CoordinatorQuery[dict[int, int]]:
         if found.error_code == UnknownTopicOrPartitionError.code:
             raise _MissingTopicError(topic=topic)
         _raise_for(found.error_code, topic)
-        leaders = {each.partition_index: each.leader_id for each in found.partitions}
-        if min(leaders.values(), default=-1) < 0:
+        if not found.partitions:
             raise LeaderNotAvailableError(topic=topic)
-        return leaders
+        return {each.partition_index: each.leader_id for each in found.partitions}
 
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False

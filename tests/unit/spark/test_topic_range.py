@@ -12,7 +12,7 @@ from aioproducer.records.reader import DecodedRecord, RecordBatch
 from aioproducer.spark import topic_range
 from aioproducer.spark.options import SourceOptions
 from aioproducer.spark.topic_range import EARLIEST, Fetched, TopicRange
-from aioproducer.testing import EmbeddedCluster
+from aioproducer.testing import EmbeddedCluster, TopicSpec
 from aioproducer.types import TimestampType
 from aioproducer.wire.messages.fetch import FetchableTopicResponse, FetchResponse
 from aioproducer.wire.messages.list_offsets import ListOffsetsResponse, ListOffsetsTopicResponse
@@ -135,3 +135,18 @@ async def test_a_partition_that_brokers_leave_out_ends_a_read_in_time() -> None:
         async with TopicRange(config, "t", committed=False) as source:
             with pytest.raises(KafkaTimeoutError, match="no answer within"):
                 await anext(source.records(7, 0, 1))
+
+
+async def test_a_partition_is_read_while_another_has_no_leader() -> None:
+    async with EmbeddedCluster(2, topics={"t": TopicSpec(2, 1)}) as cluster:
+        leaders = [cluster.state.partition("t", each).leader for each in (0, 1)]
+        assert leaders[0] != leaders[1]
+        config = ProducerConfig(bootstrap_servers=cluster.bootstrap_servers, max_block_ms=3000)
+        async with Producer(config) as producer:
+            await producer.send_and_wait("t", b"x", partition=0)
+        await cluster.stop_broker(leaders[1])
+        async with TopicRange(config, "t", committed=False) as source:
+            found = [each async for each in source.records(0, 0, 1)]
+            with pytest.raises(KafkaTimeoutError, match="no answer within"):
+                await source.offsets(EARLIEST)
+    assert [record.value for each in found for record in each.records] == [b"x"]
