@@ -17,11 +17,12 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from aioproducer._util.printable import printable
 from aioproducer.loader.errors import DeadLetterError
 from aioproducer.loader.rows import Position
 from aioproducer.loader.shared_directories import open_own
@@ -35,24 +36,41 @@ class DeadLetterFile:
     """Writes rejected rows to `path`.
 
     An existing dead-letter file is cut to the first `keep_bytes`, those of a resumed run. Any other
-    file with content is refused.
+    file with content is refused, and so is one that would be emptied although its rows are not of
+    these `inputs`.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, keep_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        keep_bytes: int = 0,
+        inputs: Collection[Path] = (),
+    ) -> None:
         self.path: Path = Path(path)
         with writing(self.path):
             self._file = os.fdopen(_opened(self.path), "ab")
             status = os.fstat(self._file.fileno())
             self._on_disk = stat.S_ISREG(status.st_mode)
-            if self._on_disk and self._file.tell() and not _is_dead_letter_file(self.path, status):
-                self._file.close()
-                raise DeadLetterError(
-                    f"{self.path} exists and is no dead-letter file; it was left as it is",
-                    advice="name another file for the dead letters",
-                )
+            if self._on_disk and self._file.tell():
+                self._refuse_others(_first_entry(self.path, status), () if keep_bytes else inputs)
             if self._on_disk:
                 self._file.truncate(min(keep_bytes, self._file.tell()))
         self.size: int = min(keep_bytes, self._file.tell()) if self._on_disk else 0
+
+    def _refuse_others(self, entry: Mapping[str, object] | None, inputs: Collection[Path]) -> None:
+        """Close and refuse a file that is no dead-letter file, or that of other inputs."""
+        if entry is None:
+            reason = "exists and is no dead-letter file"
+        elif inputs and Path(str(entry["file"])) not in inputs:
+            reason = f"has rows of {printable(str(entry['file']))}, which is no input of this load"
+        else:
+            return
+        self._file.close()
+        raise DeadLetterError(
+            f"{self.path} {reason}; it was left as it is",
+            advice="name another file for the dead letters",
+        )
 
     def write(self, position: Position, stage: Stage, reason: str, raw: bytes) -> None:
         """Append one rejected row."""
@@ -141,12 +159,14 @@ def _opened(path: Path) -> int:
     return descriptor
 
 
-def _is_dead_letter_file(path: Path, opened: os.stat_result) -> bool:
+def _first_entry(path: Path, opened: os.stat_result) -> Mapping[str, object] | None:
+    """Return the first line of a dead-letter file; None if it is something else."""
     with path.open("rb") as file:
         if not os.path.samestat(os.fstat(file.fileno()), opened):
-            return False  # another file took its name meanwhile
+            return None  # another file took its name meanwhile
         try:
             entry = json.loads(file.readline(_LONGEST_LINE))
         except (ValueError, RecursionError):
-            return False
-    return isinstance(entry, dict) and {*Position._fields, "stage", "reason"} <= entry.keys()
+            return None
+    known = isinstance(entry, dict) and {*Position._fields, "stage", "reason"} <= entry.keys()
+    return entry if known else None

@@ -207,10 +207,11 @@ class Loader:
         path = self._options.dead_letter
         if path is None:
             return None
-        file = DeadLetterFile(path, keep_bytes=before.settled.dead_letter_bytes)
+        inputs = getattr(self._source, "paths", ())
+        file = DeadLetterFile(path, keep_bytes=before.settled.dead_letter_bytes, inputs=inputs)
         try:
             # Again, now that it exists: names may differ in case only, or a link may be new.
-            self._options.check_paths(getattr(self._source, "paths", ()))
+            self._options.check_paths(inputs)
         except ConfigError:
             file.close()
             raise

@@ -54,6 +54,23 @@ def test_new_load_empties_the_file_and_a_resumed_one_keeps_its_part(tmp_path: Pa
     assert path.read_bytes() == b""
 
 
+def test_a_file_with_rows_of_another_input_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "dead.ndjson"
+    dead = DeadLetterFile(path)
+    dead.write(WHERE, "row", "first", b"")
+    dead.close()
+    content = path.read_bytes()
+    with pytest.raises(
+        DeadLetterError, match=r"has rows of f\.csv, which is no input of this load"
+    ):
+        DeadLetterFile(path, inputs=[Path("g.csv")])
+    assert path.read_bytes() == content
+    DeadLetterFile(path, keep_bytes=len(content), inputs=[Path("g.csv")]).close()
+    assert path.read_bytes() == content
+    DeadLetterFile(path, inputs=[Path("e.csv"), Path("f.csv")]).close()
+    assert path.read_bytes() == b""
+
+
 @pytest.mark.parametrize(
     "content", [b"id,name\n1,a\n", b'{"id": 1}\n', b"[" * 100_000, b"\xff\xfe\n", b"1\n"]
 )

@@ -101,6 +101,17 @@ async def test_bad_rows_go_to_the_dead_letter_file_and_the_rest_is_loaded(tmp_pa
     assert (result.progress.read, result.progress.rejected, result.progress.sent) == (5, 2, 3)
 
 
+async def test_a_load_keeps_the_dead_letters_of_a_load_of_another_file(tmp_path: Path) -> None:
+    options = LoadOptions(KEYED, dead_letter=tmp_path / "dead")
+    await Loader(FakeProducer(), lines_file(tmp_path, 3, bad=(2,)), "t", options).run()
+    (tmp_path / "rows.txt").rename(tmp_path / "others.txt")
+    others = FileSource(tmp_path / "others.txt", format=LinesFormat(key_separator=":"))
+    producer = FakeProducer()
+    with pytest.raises(DeadLetterError, match=r"has rows of .*rows\.txt"):
+        await Loader(producer, others, "t", options).run()
+    assert (dead_rows(tmp_path / "dead"), producer.sent) == ([(2, "row")], [])
+
+
 async def test_without_dead_letter_file_the_first_bad_row_ends_the_load(tmp_path: Path) -> None:
     producer, state = FakeProducer(hold=True), tmp_path / "state"
     source = lines_file(tmp_path, 5, bad=(3,))
