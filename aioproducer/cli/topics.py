@@ -18,7 +18,8 @@ from aioproducer.cli.groups import grouped
 from aioproducer.cli.interrupts import Interrupts
 from aioproducer.cli.pointers import run_connected
 from aioproducer.cli.sessions import link_opener
-from aioproducer.errors import UnknownTopicOrPartitionError, error_from_code
+from aioproducer.errors import UnknownTopicOrPartitionError
+from aioproducer.errors.base import raise_for_code
 from aioproducer.testing.admin import create_topic, delete_topic
 from aioproducer.testing.wire_client import OpenLink, WireClient, first_of
 from aioproducer.wire.messages.metadata import MetadataResponseTopic
@@ -120,8 +121,7 @@ def describe(*, name: Name, as_json: options.AsJson = False, connection: options
 
     async def act(cluster: Cluster) -> None:
         topic = await cluster.topic(name)
-        if topic.error_code:
-            raise error_from_code(topic.error_code, topic=name)
+        raise_for_code(topic.error_code, topic=name)
         if as_json:
             print_json(_described(topic))
         else:

@@ -269,3 +269,9 @@ def error_from_code(
     if issubclass(error_class, UnknownBrokerError):
         return error_class(message or None, code=code, **facts)
     return error_class(message or None, **facts)
+
+
+def raise_for_code(code: int, message: str | None = None, **facts: Unpack[ErrorFacts]) -> None:
+    """Raise the error for a broker code; 0 is none."""
+    if code:
+        raise error_from_code(code, message, **facts)

@@ -1,4 +1,4 @@
-"""The batches of a fetched run of a partition that readers of committed records may see.
+"""Reading partitions: the requests, and the batches that readers of committed records may see.
 
 Aborted transactions are those that Java's `CompletedFetch` leaves out (KIP-98).
 
@@ -7,10 +7,63 @@ Invariant: a transaction named as aborted begins at its first offset and ends at
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from aioproducer.records.batch import DecodedRecord, RecordBatch, read_batches
-from aioproducer.wire.messages.fetch import AbortedTransaction, PartitionData
+from aioproducer.wire.messages.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+)
+from aioproducer.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+"""The record with the largest timestamp (KIP-734)."""
+
+FETCH_BYTES: Final = 8 * 1024 * 1024
+FETCH_VERSIONS: Final = (4, 12)
+"""From isolation levels to the last version with the names of topics."""
+_MAX_WAIT_MS: Final = 500
+
+
+def offsets_request(
+    topic: str, partitions: Iterable[int], timestamp: int, isolation_level: int = 0
+) -> ListOffsetsRequest:
+    """Return the request for the offset at a timestamp, which may be one of the constants here."""
+    wanted = [
+        ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in partitions
+    ]
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=isolation_level,
+        topics=[ListOffsetsTopic(name=topic, partitions=wanted)],
+    )
+
+
+def fetch_request(
+    topic: str, positions: Mapping[int, int], isolation_level: int, partition_bytes: int
+) -> FetchRequest:
+    """Return the request for the records of partitions from their positions on."""
+    wanted = [
+        FetchPartition(partition=each, fetch_offset=offset, partition_max_bytes=partition_bytes)
+        for each, offset in positions.items()
+    ]
+    return FetchRequest(
+        max_wait_ms=_MAX_WAIT_MS,
+        min_bytes=1,
+        max_bytes=FETCH_BYTES,
+        isolation_level=isolation_level,
+        topics=[FetchTopic(topic=topic, partitions=wanted)],
+    )
 
 
 class CommittedView:

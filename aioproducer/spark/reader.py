@@ -18,8 +18,9 @@ from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError
 from aioproducer.records.batch import DecodedRecord
+from aioproducer.records.committed import EARLIEST, LATEST
 from aioproducer.spark.options import SourceOptions
-from aioproducer.spark.topic_range import EARLIEST, LATEST, Fetched, TopicRange
+from aioproducer.spark.topic_range import Fetched, TopicRange
 from aioproducer.spark.wording import option_errors
 
 if TYPE_CHECKING:

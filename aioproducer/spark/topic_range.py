@@ -21,25 +21,20 @@ from aioproducer.errors import (
     LeaderNotAvailableError,
     ProtocolError,
     UnknownTopicOrPartitionError,
-    error_from_code,
 )
+from aioproducer.errors.base import raise_for_code
 from aioproducer.records.batch import DecodedRecord
-from aioproducer.records.committed import batches_between
+from aioproducer.records.committed import (
+    FETCH_BYTES,
+    FETCH_VERSIONS,
+    batches_between,
+    fetch_request,
+    offsets_request,
+)
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.types import TimestampType
-from aioproducer.wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
-from aioproducer.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from aioproducer.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from aioproducer.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aioproducer.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -49,16 +44,10 @@ from aioproducer.wire.schema import Message
 
 _T = TypeVar("_T")
 
-EARLIEST: Final = -2
-LATEST: Final = -1
-
-_FETCH_BYTES: Final = 8 * 1024 * 1024
-_MAX_WAIT_MS: Final = 500
 _PAUSE_S: Final = 0.1
 # The first versions that create no topics and have isolation levels; the last by name.
 _METADATA: Final = (4, 9)
 _LIST_OFFSETS: Final = (2, 7)
-_FETCH: Final = (4, 12)
 
 
 class Fetched(NamedTuple):
@@ -160,7 +149,7 @@ def _leaders(topic: str) -> CoordinatorQuery[dict[int, int]]:
         found = _first(cast(MetadataResponse, answer).topics)
         if found.error_code == UnknownTopicOrPartitionError.code:
             raise _MissingTopicError(topic=topic)
-        _raise_for(found.error_code, topic)
+        raise_for_code(found.error_code, topic=topic)
         if not found.partitions:
             raise LeaderNotAvailableError(topic=topic)
         return {each.partition_index: each.leader_id for each in found.partitions}
@@ -174,15 +163,10 @@ def _leaders(topic: str) -> CoordinatorQuery[dict[int, int]]:
 def _offset(topic: str, partition: int, time: int, isolation: int) -> CoordinatorQuery[int]:
     def read(answer: Message) -> int:
         found = _first(_first(cast(ListOffsetsResponse, answer).topics).partitions)
-        _raise_for(found.error_code, topic, partition)
+        raise_for_code(found.error_code, topic=topic, partition=partition)
         return found.offset
 
-    wanted = ListOffsetsPartition(partition_index=partition, timestamp=time)
-    request = ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=isolation,
-        topics=[ListOffsetsTopic(name=topic, partitions=[wanted])],
-    )
+    request = offsets_request(topic, [partition], time, isolation)
     return CoordinatorQuery(ListOffsetsRequest, lambda _: request, read, None, *_LIST_OFFSETS)
 
 
@@ -191,32 +175,18 @@ def _fetch(
 ) -> CoordinatorQuery[PartitionData]:
     def read(answer: Message) -> PartitionData:
         response = cast(FetchResponse, answer)
-        _raise_for(response.error_code, topic, partition)
+        raise_for_code(response.error_code, topic=topic, partition=partition)
         if not response.responses:
             return PartitionData(partition_index=partition)
         found = _first(response.responses[0].partitions)
-        _raise_for(found.error_code, topic, partition)
+        raise_for_code(found.error_code, topic=topic, partition=partition)
         return found
 
-    wanted = FetchPartition(
-        partition=partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES
-    )
-    request = FetchRequest(
-        max_wait_ms=_MAX_WAIT_MS,
-        min_bytes=1,
-        max_bytes=_FETCH_BYTES,
-        isolation_level=isolation,
-        topics=[FetchTopic(topic=topic, partitions=[wanted])],
-    )
-    return CoordinatorQuery(FetchRequest, lambda _: request, read, None, *_FETCH)
+    request = fetch_request(topic, {partition: offset}, isolation, FETCH_BYTES)
+    return CoordinatorQuery(FetchRequest, lambda _: request, read, None, *FETCH_VERSIONS)
 
 
 def _first(answers: Sequence[_T]) -> _T:
     if not answers:
         raise ProtocolError("a broker's answer is empty")
     return answers[0]
-
-
-def _raise_for(code: int, topic: str, partition: int | None = None) -> None:
-    if code:
-        raise error_from_code(code, topic=topic, partition=partition)

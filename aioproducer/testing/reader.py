@@ -29,24 +29,21 @@ from aioproducer.errors import (
     UnknownLeaderEpochError,
     UnknownTopicOrPartitionError,
 )
+from aioproducer.errors.base import raise_for_code
 from aioproducer.records.batch import DecodedRecord
-from aioproducer.records.committed import batches_between
+from aioproducer.records.committed import (
+    EARLIEST,
+    FETCH_VERSIONS,
+    LATEST,
+    batches_between,
+    fetch_request,
+    offsets_request,
+)
 from aioproducer.testing.admin import create_topic, delete_topic, list_topics
-from aioproducer.testing.wire_client import OpenLink, WireClient, first_of, raise_for_code
+from aioproducer.testing.wire_client import OpenLink, WireClient, first_of
 from aioproducer.types import TopicPartition
-from aioproducer.wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
-from aioproducer.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from aioproducer.wire.messages.fetch import FetchResponse, PartitionData
+from aioproducer.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
 __all__ = [
     "BEGINNING",
@@ -65,9 +62,6 @@ __all__ = [
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 _ISOLATION_CODES: Mapping[IsolationLevel, int] = {"read_uncommitted": 0, "read_committed": 1}
 
-_LATEST, _EARLIEST = -1, -2
-_MAX_WAIT_MS = 500
-_FETCH_BYTES = 8 * 1024 * 1024
 _PARTITION_BYTES = 1024 * 1024
 
 
@@ -208,7 +202,7 @@ async def end_offsets(
     With "read_committed" the last stable offset, where the first undecided transaction begins.
     """
     async with WireClient(bootstrap, timeout_s=timeout_s) as client:
-        return await _list_offsets(client, topic, _LATEST, isolation_level)
+        return await _list_offsets(client, topic, LATEST, isolation_level)
 
 
 class TopicMissingError(UnknownTopicOrPartitionError):
@@ -242,15 +236,7 @@ async def _list_offsets(
     async def attempt() -> dict[int, int]:
         found: dict[int, int] = {}
         for node_id, indexes in _by_leader(await _leaders(client, topic)).items():
-            partitions = [
-                ListOffsetsPartition(partition_index=index, timestamp=timestamp)
-                for index in indexes
-            ]
-            request = ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=_ISOLATION_CODES[isolation_level],
-                topics=[ListOffsetsTopic(name=topic, partitions=partitions)],
-            )
+            request = offsets_request(topic, indexes, timestamp, _ISOLATION_CODES[isolation_level])
             found |= await _offsets_at(client, topic, node_id, request)
         return dict(sorted(found.items()))
 
@@ -322,8 +308,8 @@ class _Reading:
         partition: int | None = None,
     ) -> Self:
         # Ends first: records that arrive meanwhile belong to a later reading.
-        ends = await _list_offsets(client, topic, _LATEST, isolation_level)
-        starts = await _list_offsets(client, topic, _EARLIEST, isolation_level)
+        ends = await _list_offsets(client, topic, LATEST, isolation_level)
+        starts = await _list_offsets(client, topic, EARLIEST, isolation_level)
         if read_from.start is Start.TIME:
             later = await _list_offsets(client, topic, read_from.number, isolation_level)
             # -1: no record is as young.
@@ -398,23 +384,10 @@ class _Reading:
         return [index for index in self.partitions if self._next[index] < self._end[index]]
 
     async def _fetch(self, node_id: int, indexes: list[int]) -> list[PartitionData]:
-        partitions = [
-            FetchPartition(
-                partition=index,
-                fetch_offset=self._next[index],
-                partition_max_bytes=_PARTITION_BYTES,
-            )
-            for index in indexes
-        ]
-        request = FetchRequest(
-            max_wait_ms=_MAX_WAIT_MS,
-            min_bytes=1,
-            max_bytes=_FETCH_BYTES,
-            isolation_level=_ISOLATION_CODES[self._isolation_level],
-            topics=[FetchTopic(topic=self._topic, partitions=partitions)],
-        )
-        # v12 is the last that names topics by name.
-        response = cast(FetchResponse, await self._client.ask(node_id, request, 4, 12))
+        positions = {index: self._next[index] for index in indexes}
+        isolation = _ISOLATION_CODES[self._isolation_level]
+        request = fetch_request(self._topic, positions, isolation, _PARTITION_BYTES)
+        response = cast(FetchResponse, await self._client.ask(node_id, request, *FETCH_VERSIONS))
         raise_for_code(response.error_code, topic=self._topic)
         found = response.responses[0].partitions if response.responses else []
         return [each for each in found if each.partition_index in indexes]

@@ -20,7 +20,6 @@ from aioproducer.errors import (
     KafkaTimeoutError,
     ProtocolError,
     UnsupportedVersionError,
-    error_from_code,
 )
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import decode_response, encode_request, frame_size
@@ -281,9 +280,3 @@ def first_of(answers: Sequence[_Result], what: str) -> _Result:
     if not answers:
         raise ProtocolError(f"a broker's answer has no {what}")
     return answers[0]
-
-
-def raise_for_code(code: int, message: str | None = None, *, topic: str | None = None) -> None:
-    """Raise the error a broker answered, if it is one."""
-    if code:
-        raise error_from_code(code, message, topic=topic)

@@ -21,7 +21,8 @@ from support.faults.proxy import NetworkFault
 
 from aioproducer import Producer, TopicPartition
 from aioproducer.errors import KafkaError
-from aioproducer.testing.wire_client import WireClient, raise_for_code
+from aioproducer.errors.base import raise_for_code
+from aioproducer.testing.wire_client import WireClient
 from aioproducer.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,

@@ -9,19 +9,15 @@ from collections.abc import Mapping
 from typing import cast
 
 from aioproducer.core.transactions.coordinator_queries import CoordinatorQuery
-from aioproducer.errors import error_from_code
+from aioproducer.errors.base import raise_for_code
+from aioproducer.records.committed import MAX_TIMESTAMP, offsets_request
 from aioproducer.testing.wire_client import first_of
 from aioproducer.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from aioproducer.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from aioproducer.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aioproducer.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -34,7 +30,6 @@ _WITHOUT_CREATION = 4
 _WITH_OPERATIONS = 8
 _LAST_BY_NAME = 12
 _TOPIC_RESOURCE = 2
-_MAX_TIMESTAMP = -3
 _FIRST_WITH_MAX_TIMESTAMP = 7
 _NO_MECHANISM = "?"
 
@@ -55,8 +50,7 @@ def cluster_and_topic(topic: str | None) -> CoordinatorQuery[MetadataResponse]:
 
     def read(answer: Message) -> MetadataResponse:
         response = cast(MetadataResponse, answer)
-        if response.error_code:
-            raise error_from_code(response.error_code)
+        raise_for_code(response.error_code)
         return response
 
     return CoordinatorQuery(MetadataRequest, make, read, max_version=_LAST_BY_NAME)
@@ -67,8 +61,7 @@ def topic_configs(topic: str, *names: str) -> CoordinatorQuery[Mapping[str, str]
 
     def read(answer: Message) -> Mapping[str, str]:
         result = first_of(cast(DescribeConfigsResponse, answer).results, "topic")
-        if result.error_code:
-            raise error_from_code(result.error_code, result.error_message, topic=topic)
+        raise_for_code(result.error_code, result.error_message, topic=topic)
         return {each.name: each.value for each in result.configs if each.value is not None}
 
     resource = DescribeConfigsResource(
@@ -85,14 +78,10 @@ def newest_timestamp(topic: str, partition: int) -> CoordinatorQuery[int]:
     def read(answer: Message) -> int:
         described = first_of(cast(ListOffsetsResponse, answer).topics, "topic")
         found = first_of(described.partitions, "partition")
-        if found.error_code:
-            raise error_from_code(found.error_code, topic=topic, partition=partition)
+        raise_for_code(found.error_code, topic=topic, partition=partition)
         return found.timestamp
 
-    wanted = ListOffsetsPartition(partition_index=partition, timestamp=_MAX_TIMESTAMP)
-    request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
-    )
+    request = offsets_request(topic, [partition], MAX_TIMESTAMP)
     return CoordinatorQuery(
         ListOffsetsRequest, lambda _: request, read, min_version=_FIRST_WITH_MAX_TIMESTAMP
     )

@@ -22,6 +22,7 @@ from aioproducer.core.transactions.requests import (
 )
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.errors import ProtocolError, error_from_code
+from aioproducer.errors.base import raise_for_code
 from aioproducer.types import (
     ConsumerGroupMetadata,
     Node,
@@ -133,7 +134,7 @@ def partition_count(topic: str, *, may_create: bool) -> CoordinatorQuery[int]:
     def read(answer: Message) -> int:
         for found in cast(MetadataResponse, answer).topics:
             if found.name == topic:
-                _raise_for(found.error_code)
+                raise_for_code(found.error_code)
                 return len(found.partitions)
         raise error_from_code(UNKNOWN_TOPIC_OR_PARTITION, topic=topic)
 
@@ -154,7 +155,7 @@ def find_coordinator(wanted: CoordinatorKey) -> CoordinatorQuery[Node]:
 
     def read(answer: Message) -> Node:
         found = requests.coordinator_of(cast(FindCoordinatorResponse, answer), wanted.name)
-        _raise_for(found.error_code, found.error_message)
+        raise_for_code(found.error_code, found.error_message)
         return _node(found.node_id, found.host, found.port)
 
     return _of(requests.find_coordinator(wanted), read)
@@ -175,7 +176,7 @@ def find_coordinators(
     def read(answer: Message) -> dict[str, Node]:
         found = cast(FindCoordinatorResponse, answer).coordinators
         for each in found:
-            _raise_for(each.error_code, each.error_message)
+            raise_for_code(each.error_code, each.error_message)
         nodes = {each.key: _node(each.node_id, each.host, each.port) for each in found}
         _refuse_gaps("coordinators", names, nodes)
         return nodes
@@ -197,7 +198,7 @@ def end(prepared: PreparedTransaction, *, commit: bool) -> CoordinatorQuery[None
         commit=commit,
         v2=prepared.transaction_version >= 2,
     )
-    return _of(request, lambda answer: _raise_for(cast(EndTxnResponse, answer).error_code))
+    return _of(request, lambda answer: raise_for_code(cast(EndTxnResponse, answer).error_code))
 
 
 def fence(found: TransactionDescription) -> CoordinatorQuery[None]:
@@ -207,7 +208,9 @@ def fence(found: TransactionDescription) -> CoordinatorQuery[None]:
     """
     identity = ProducerIdentity(found.producer_id, found.epoch)
     request = requests.init_producer_id(found.transactional_id, found.timeout_ms, identity)
-    return _of(request, lambda answer: _raise_for(cast(InitProducerIdResponse, answer).error_code))
+    return _of(
+        request, lambda answer: raise_for_code(cast(InitProducerIdResponse, answer).error_code)
+    )
 
 
 def take_over(
@@ -220,7 +223,7 @@ def take_over(
 
     def read(answer: Message) -> ProducerIdentity:
         response = cast(InitProducerIdResponse, answer)
-        _raise_for(response.error_code)
+        raise_for_code(response.error_code)
         if response.producer_id < 0 or response.producer_epoch < 0:
             raise ProtocolError(f"a broker gave {transactional_id!r} no producer id")
         return ProducerIdentity(response.producer_id, response.producer_epoch)
@@ -232,7 +235,9 @@ def add_group(owner: PreparedTransaction, group_id: str) -> CoordinatorQuery[Non
     """Return the request to add a group to a V1 transaction; V2 does not need it."""
     identity = ProducerIdentity(owner.producer_id, owner.epoch)
     request = requests.add_offsets(owner.transactional_id, identity, group_id)
-    return _of(request, lambda answer: _raise_for(cast(AddOffsetsToTxnResponse, answer).error_code))
+    return _of(
+        request, lambda answer: raise_for_code(cast(AddOffsetsToTxnResponse, answer).error_code)
+    )
 
 
 def commit_in_transaction(
@@ -243,8 +248,7 @@ def commit_in_transaction(
     def read(answer: Message) -> None:
         results = requests.committed_offsets(cast(TxnOffsetCommitResponse, answer), {})
         for place, each in results.items():
-            if each.code:
-                raise error_from_code(each.code, topic=place.topic, partition=place.partition)
+            raise_for_code(each.code, topic=place.topic, partition=place.partition)
         _refuse_gaps("offsets", offsets, results)
 
     identity = ProducerIdentity(owner.producer_id, owner.epoch)
@@ -275,7 +279,7 @@ def describe_each(names: Sequence[str]) -> CoordinatorQuery[dict[str, Transactio
         for each in states:
             if each.error_code == TRANSACTIONAL_ID_NOT_FOUND:
                 continue
-            _raise_for(each.error_code)
+            raise_for_code(each.error_code)
             found[each.transactional_id] = TransactionDescription(
                 each.transactional_id,
                 each.transaction_state,
@@ -313,7 +317,7 @@ def list_open(
 
     def read(answer: Message) -> list[str]:
         response = cast(ListTransactionsResponse, answer)
-        _raise_for(response.error_code)
+        raise_for_code(response.error_code)
         found = (each.transactional_id for each in response.transaction_states)
         # Brokers before 4.1 do not support the pattern (KIP-1152).
         return [name for name in found if name.startswith(prefix)]
@@ -386,10 +390,7 @@ def commit(
         answered = set()
         for topic in cast(OffsetCommitResponse, answer).topics:
             for each in topic.partitions:
-                if each.error_code:
-                    raise error_from_code(
-                        each.error_code, topic=topic.name, partition=each.partition_index
-                    )
+                raise_for_code(each.error_code, topic=topic.name, partition=each.partition_index)
                 answered.add(TopicPartition(topic.name, each.partition_index))
         _refuse_gaps("offsets", offsets, answered)
 
@@ -407,7 +408,7 @@ def _committed(
     response: OffsetFetchResponse, asked: Iterable[TopicPartition]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     group = response.groups[0] if response.groups else response
-    _raise_for(group.error_code)
+    raise_for_code(group.error_code)
     answered = {
         TopicPartition(t.name, p.partition_index) for t in group.topics for p in t.partitions
     }
@@ -415,10 +416,7 @@ def _committed(
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for topic in group.topics:
         for part in topic.partitions:
-            if part.error_code:
-                raise error_from_code(
-                    part.error_code, topic=topic.name, partition=part.partition_index
-                )
+            raise_for_code(part.error_code, topic=topic.name, partition=part.partition_index)
             if part.committed_offset >= 0:
                 epoch = part.committed_leader_epoch
                 found[TopicPartition(topic.name, part.partition_index)] = OffsetAndMetadata(
@@ -437,11 +435,6 @@ def _of(request: TransactionalRequest, read: Callable[[Message], _T]) -> Coordin
         request.min_version,
         request.max_version,
     )
-
-
-def _raise_for(code: int, message: str | None = None) -> None:
-    if code:
-        raise error_from_code(code, message)
 
 
 def _refuse_gaps(subject: str, asked: Iterable[object], answered: Container[object]) -> None:

@@ -14,11 +14,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
+from aioproducer.errors.base import raise_for_code
 from aioproducer.testing import admin
 from aioproducer.testing.kafka import DEFAULT_VERSION, KafkaBackend, KafkaCluster
 from aioproducer.testing.kafka.node import BrokerProcess
 from aioproducer.testing.kafka.ports import free_ports
-from aioproducer.testing.wire_client import WireClient, raise_for_code
+from aioproducer.testing.wire_client import WireClient
 from aioproducer.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,

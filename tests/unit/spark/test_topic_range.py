@@ -8,10 +8,11 @@ import pytest
 
 from aioproducer import Producer, ProducerConfig
 from aioproducer.errors import ConfigError, KafkaTimeoutError, ProtocolError
+from aioproducer.records.committed import EARLIEST
 from aioproducer.records.reader import DecodedRecord, RecordBatch
 from aioproducer.spark import topic_range
 from aioproducer.spark.options import SourceOptions
-from aioproducer.spark.topic_range import EARLIEST, Fetched, TopicRange
+from aioproducer.spark.topic_range import Fetched, TopicRange
 from aioproducer.testing import EmbeddedCluster, TopicSpec
 from aioproducer.types import TimestampType
 from aioproducer.wire.messages.fetch import FetchableTopicResponse, FetchResponse
