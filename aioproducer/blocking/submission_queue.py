@@ -4,12 +4,10 @@ Invariants
 - A thread's records are appended in the order of its calls; threads that wait for space are served
   first come, first served.
 - One wake-up of the loop takes everything there is. At most `_MAX_RECORDS` and `_MAX_BYTES` are
-  queued here, and as many again in the loop, whatever the producer has to wait for.
+  queued here, and as many again in the loop.
 - Every record taken ends in a delivery or a refusal. A refusal that is not retrieved is reported.
 - An exception at any point of `put`, such as KeyboardInterrupt, leaves at worst a record that is
   sent although its caller got no handle, or a wake-up too many.
-- What was taken waits for memory as long as a delivery may take, `delivery_timeout_ms` from the
-  moment the loop took it; after that, and when its topic has gone, it is tried once.
 """
 
 from __future__ import annotations

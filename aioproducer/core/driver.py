@@ -7,17 +7,10 @@ three methods, which use only their own state, the loop time and the connections
 - `poll` returns the actions that are due now. The caller performs them, and then sleeps.
 - `next_deadline` returns the next turn if no event comes before it. It is finite while work is
   pending that has neither a request in flight nor a dial in progress.
-- `due_at` returns the next turn after an event. Work that was blocked may be able to continue, so
-  it is due at once, whatever `next_deadline` returned.
+- `due_at` returns the next turn after an event, which is at once for work that was blocked.
 
-After every event the runtime calls `Driver.after_event` and moves its timers. A decider's own turn
-is not an event for itself: what it could not do then, it cannot do now. Nor is the plain response
-to a direct send an event while nothing waits for capacity (`Sender.waits_for_capacity`): all that
-it changes is that a request less is in flight.
-
-    event (response, connection, call, metadata) --after_event--> timers --> turn: poll, perform
-      ^                                                             ^               |
-      +---- others: after_event <-----------------------------------+-next_deadline-+
+The plain response to a direct send is no event while nothing waits for capacity
+(`Sender.waits_for_capacity`).
 """
 
 from __future__ import annotations

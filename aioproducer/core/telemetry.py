@@ -1,20 +1,13 @@
 """Client telemetry: when to request a subscription, what to push and when (KIP-714).
 
-`Telemetry` is the state machine.
-
     SUBSCRIBING --answer--> WAITING --interval over--> PUSHING --answer--> WAITING
          ^   ^                 |  (nothing is wanted)     | (refused)         |
          |   +-----------------+--------------------------+                   |
          +------------- the interval is over, nothing to push ----------------+
     any state --INVALID_REQUEST, INVALID_RECORD, UNSUPPORTED_VERSION--> OFF
 
-Invariants
-- At most one request is in flight, and `next_at` is infinite meanwhile.
-- However short the interval that brokers ask for, pushes are prepared in 5% of the time.
-- A first push is spread over 0.5 to 1.5 intervals, so that the clients of a restarted cluster do
-  not push at once.
-- Deltas count from the last push that a broker accepted or may have accepted: nothing is pushed
-  twice, and nothing that was refused is lost.
+Invariants: at most one request is in flight, and `next_at` is infinite meanwhile. Deltas count from
+the last push that a broker accepted or may have accepted: nothing is pushed twice or lost.
 """
 
 from __future__ import annotations

@@ -4,13 +4,9 @@
                                                                      |  in input order
                                               dead-letter file <-----+-----> state file
 
-Invariants
-- With `exactly_once`, only committed rows count as acknowledged. A row that Kafka refuses fails its
-  transaction: the rows after the last commit are then read and sent again without that row.
-- However a load ends (end of input, `stop()`, error, cancellation), accepted records are flushed,
-  counted, and covered by the state file; only a cancellation does not wait for them.
-- At most `max_outstanding` rows have no outcome; this bounds the memory of the load.
-- The dead-letter file is on disk before the state file is written.
+With `exactly_once`, only committed rows count as acknowledged. At most `max_outstanding` rows have
+no outcome. The dead-letter file is on disk before the state file is written. However a load ends,
+accepted records are counted and covered by the state file; only a cancellation does not flush them.
 """
 
 from __future__ import annotations

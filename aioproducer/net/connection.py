@@ -1,24 +1,12 @@
 """Connection: one socket to one broker; responses are matched by correlation id.
 
-It has the streams, the reader task, the requests in flight with their deadlines, the idle timer and
-the write buffer. A complete valid response is handled when it is received (`response_protocol`);
-the reader task handles partial and invalid data.
-
-States: open -> failed (once; `error` has the cause).
-
-    event                                   effect
-    response in order                       its future is done
-    unexpected, out of order, malformed     failed(ProtocolError)
-    end of stream, reset                    failed(NodeDisconnectedError)
-    a request reaches its deadline          failed(NodeDisconnectedError from RequestTimeoutError)
-    `max_idle_s` without a request          failed(IdleConnectionError), not in a handshake
-    `abort(error)`                          failed(error)
+A complete valid response is handled when it is received (`response_protocol`); the reader task
+handles partial and invalid data. A connection fails once, and `error` has the cause.
 
 Invariants
 - Brokers answer one connection's requests in order; anything else is a protocol error.
 - The socket is aborted *before* any future fails, so that no buffer is reused that could still be
   written (KAFKA-19012).
-- Buffers are never copied here and stay referenced while their request is in flight.
 - A request is registered before its first byte is handed to the transport: after any exception it
   ends with its response or its connection.
 - One reader task, one timer (the earliest deadline) and at most one flush task per connection.

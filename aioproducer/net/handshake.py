@@ -1,20 +1,8 @@
 """Handshake: the steps on a new connection before it is ready for requests.
 
 A step is a coroutine function with a `Session`; it sends requests, stores results in the session,
-and raises to reject the connection. Steps run in the order of `STEPS`, all of them within one
-request timeout:
-
-    negotiate_versions   ApiVersions: sends the client's name and version and gets the broker's
-                         versions (KIP-35, KIP-511), checks the cluster (KIP-1242); brokers without
-                         it: see `legacy_brokers`
-    probe_sasl           SaslHandshake without SASL in the settings, if the last connection was
-                         closed at its first request: does the listener require SASL?
-    authenticate         SASL, if it is in the settings (KIP-43, KIP-152)
-
+and raises to reject the connection. `STEPS` has their order; all of them share one request timeout.
 `authenticate` runs again before a session ends (KIP-368); see `link`.
-
-Invariants: every request of a step has the session's deadline; the versions tried for ApiVersions
-strictly decrease, so negotiation ends.
 """
 
 from __future__ import annotations

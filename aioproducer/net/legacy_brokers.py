@@ -1,18 +1,14 @@
 """Detection of brokers before 0.10, which do not support ApiVersions (KIP-35).
 
-On ApiVersions 0.8 closes the connection and 0.9 does not answer. That alone proves nothing: brokers
-that shut down, load balancers without a broker and TLS ports close connections too, and idempotence
-would be off for a recent broker that is taken for an old one. So a broker counts as old only if it
-answers a request that every old broker supports and then, on the same connection, closes it on
-ApiVersions, or skips ApiVersions and answers the next request:
+On ApiVersions 0.8 closes the connection and 0.9 does not answer. Brokers that shut down, load
+balancers and TLS ports do so too. So a broker counts as old only if it answers a request that every
+old broker supports and then, on the same connection, does not answer ApiVersions:
 
     UNKNOWN    --closes on ApiVersions, or no response in time-----> SUSPECTED
     SUSPECTED  --answers ListOffsets v0, not ApiVersions-----------> OLD
     SUSPECTED  --answers both--------------------------------------> UNKNOWN, and ready
     SUSPECTED  --anything else-------------------------------------> UNKNOWN
     OLD        --its connection is lost----------------------------> SUSPECTED (may be upgraded)
-
-Invariant: each step needs a new connection after the usual backoff, so that no broker is flooded.
 """
 
 from __future__ import annotations

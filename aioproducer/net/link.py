@@ -1,7 +1,4 @@
-"""BrokerLink: the state machine of the connections to one broker.
-
-It has the connection, the background dial, reconnect backoff, setup timeout, throttle mute and the
-last error.
+"""BrokerLink: the connections to one broker, with dials, backoff, timeouts and throttling.
 
     state         event                                    next          effect
     ------------  ---------------------------------------  ------------  --------------------------
@@ -18,15 +15,9 @@ last error.
     any           disconnect(error)                        DISCONNECTED  backoff
     any           close()                                  CLOSED        everything ended
 
-`NodeState` also distinguishes BACKING_OFF from DISCONNECTED and THROTTLED from READY.
-
-Invariants
-- At most one dial and one connection at a time.
-- `on_event` is called after every change that may unblock a caller.
-- The reconnect backoff is reset only after a useful connection (a response, or a lifetime above the
-  maximum backoff), so that a broker that accepts and drops connections is not flooded.
-- While a connection authenticates again (KIP-368), nothing else is written to it; responses to
-  earlier requests are handled as before.
+Invariants: at most one dial and one connection at a time; `on_event` is called after every change
+that may unblock a caller; only a useful connection (a response, or a lifetime above the maximum
+backoff) resets the reconnect backoff.
 """
 
 from __future__ import annotations

@@ -5,13 +5,9 @@
 `fill_items`     writes items of a list: values or `(key, value, headers, timestamp_ms, partition)`
 
 A `fill` takes rows in order, from `start` up to `stop`, and stops at the first one that cannot be
-written at once: its partition has no open batch with space, or its error has to be explained. That
-one, and only that one, is appended otherwise. The fallback stops at once.
-
-Invariants
-- A row is written whole and noted in a `Share`, or not at all; a partition's rows keep their order.
-- A row that names no partition goes where `send()` would send it: by the hash of its key, or to the
-  partition that `stick` has set, of which no more is used than was given.
+written at once. A row is written whole and noted in a `Share`, or not at all. A row that names no
+partition goes where `send()` would send it: by the hash of its key, or to the partition that
+`stick` has set, of which no more is used than was given.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Turns a declared struct into an encoder and a decoder for one version.
-
-Runs of fixed-size fields become one `struct` call, one-byte lengths are read inline, everything
-rarer calls into `primitives`.
+"""Turns a declared struct into an encoder and a decoder for one version, compiled once.
 
 Shape of the generated code, for a broker of MetadataResponse v9:
 
@@ -13,9 +10,8 @@ Shape of the generated code, for a broker of MetadataResponse v9:
         ...
         return Struct(node_id=v_node_id, ...), pos
 
-Invariants: a decoder never trusts a length before it has compared it with the bytes left, and a
-count before it has compared count x smallest element with them; unknown tagged fields are skipped;
-compiled once per (struct, version, flexible).
+Invariants: a decoder compares a length with the bytes left before it uses it, and a count times the
+smallest element; unknown tagged fields are skipped.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """ProducerBatch: records of one partition, from the first append to the outcome.
 
-It has the builder and its buffer while records are appended, then the encoded form, the state of
-the attempts and the outcome.
-
     OPEN --close()--> CLOSED --pin()--> (in flight) --unpin()--> CLOSED ... --complete()--> done
 
 Invariants

@@ -6,11 +6,7 @@
 Invariants
 - available + pooled + granted to waiters + allocated == total, at every step.
 - While a request is queued, `try_allocate` returns None: no caller overtakes a waiter.
-- Freed memory goes only to the head of the queue, piece by piece, until it has enough. If the head
-  is cancelled, its pieces go to the next request in the same call.
 - A buffer returns here only when no transport can still read it (KAFKA-19012).
-- The buffer of `expose` is the oldest free one and counts as free: it is taken back when no other
-  free one is left.
 - Memory is accounted after its buffer is allocated: a `MemoryError` takes nothing from the pool and
   fails only the request it was for.
 """

@@ -10,13 +10,8 @@ A partition with batches is in exactly one of these states:
                                    +--> leaderless --------+ on_leaders_changed
     muted: has batches, until the accumulator unmutes it (a batch is in flight, to keep the order)
 
-Invariants
-- The cost of `collect` and `take` grows with the partitions that are ready or linger, not with all
-  partitions: a `PartitionQueue` enters the heap when its time changes; stale entries are recognised
-  by `ready_at` and dropped.
-- A batch that backs off after a failure is never ready early, except when its leader changed
-  (KIP-580) or the producer is closing by force.
-- A partition that was taken is queued after the others when it is ready again.
+Invariants: the cost of `collect` and `take` grows with the partitions that are ready or linger. A
+batch that backs off is ready early only when its leader changed (KIP-580) or on a forced close.
 """
 
 from __future__ import annotations

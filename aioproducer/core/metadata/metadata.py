@@ -3,14 +3,9 @@
 It expires idle topics (KIP-526), schedules requests (age, demand, new topic, backoff), applies
 leader hints (KIP-951) and explains why a topic or partition is missing.
 
-Invariants
-- `version` grows with every change of the cluster.
-- The cost of a response about some topics does not depend on the number of other topics.
-- At most one request is in flight, and `next_update_at` is infinite meanwhile.
-- A response without brokers, or with a top-level error, does not change the cluster and counts as a
-  failure.
-- A leader epoch never goes back while the topic keeps its id (KIP-320, KIP-516); without ids, only
-  after several responses in a row with lower ones.
+Invariants: at most one request is in flight, and `next_update_at` is infinite meanwhile; a response
+without brokers, or with a top-level error, does not change the cluster and counts as a failure; a
+leader epoch never goes back while the topic keeps its id (KIP-320, KIP-516).
 """
 
 from __future__ import annotations

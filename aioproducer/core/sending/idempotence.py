@@ -2,6 +2,7 @@
 
 `Sequencer` keeps the producer id and epoch, and for each partition the assigned
 sequences, the batches that have them, and when they restart under a newer epoch.
+ARCHITECTURE.md (Exactly once, in order) compares it with the Java client.
 
 A partition's batches with sequences and without an outcome are its `in_flight`, oldest first,
 whether they are on the wire or queued for a retry. "maybe written" is `possibly_persisted`.
@@ -16,33 +17,13 @@ whether they are on the wire or queued for a retry. "maybe written" is `possibly
     broken, unresolved with nothing in flight --restart: newer epoch, sequences from 0--> whole
     any ----its topic was recreated----------------> broken      (the new log has no batch)
 
-Rules and their reasons
 - A sequence that may have reached a broker is never reused for other records: the broker would
-  treat them as a duplicate and acknowledge records that it never wrote. A failed batch leaves a
-  gap, and no new batch is sent after a gap.
+  acknowledge them as duplicates. So a failed batch leaves a gap, and no new batch is sent after it.
 - A broker accepts a batch only directly after its predecessor. So once a batch is known to be
   unwritten, all later ones of its epoch are too, and may be renumbered. Earlier batches may not,
-  since their outcome may still be open; nor may a batch that is on the wire.
-- Brokers may process requests of a closed connection much later, in their order: a batch that was
-  out of order can then become the next one. So an out-of-order error proves nothing about a batch
-  that may be among them if its predecessor may be as well.
+  nor may a batch that is on the wire, or one before a batch that was acknowledged.
 - A retry is sent only as the first in flight, so any number of retries keeps the order.
-- A broker without state of the producer accepts any first batch, even the second one after the
-  first was refused. So only one batch is in flight until the current leader has acknowledged a
-  batch under the current epoch, and again when that is more than `REMEMBERED_S` ago: brokers expire
-  an idle producer after `producer.id.expiration.ms`, which clients cannot read.
-- Brokers can expire it sooner (they count from the records' timestamps). So a batch is never
-  renumbered after a later batch of its epoch was acknowledged: it would be written out of order. If
-  it may be written, it is sent again unchanged to find out; otherwise it fails.
-- An epoch bump affects the partition that needs it. The others keep their epoch and follow when
-  they have nothing in flight.
 - Sequences outlive metadata: a topic that disappears from it keeps its state.
-- The log of a recreated topic has no state of the producer and would accept any first batch, even
-  out of order: its partitions restart. Before v13 a Produce request has the topic's name, so a
-  batch without an outcome may be in the new log: then its partition keeps the sequences. As the new
-  log may have a later batch without an earlier one, a refusal of that proves nothing about it.
-- In another cluster the producer id may belong to another producer, and batches could be mistaken
-  for its duplicates: a new id is requested.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Sans-I/O decisions of the sender: what to send, retry or fail.
 
 `Sender` expires, collects and drains batches in each turn, and reads Produce responses. It sees the
-network as `NodeView` and returns actions such as `Connect` and `Dispatch`.
-
-A batch fails if its delivery timeout expires (queued, backing off or in flight), a broker returns
-an error that is not retriable, `retries` are used up, the producer is closed by force, or the
-sender task fails. Otherwise it is retried.
+network as `NodeView` and returns actions such as `Connect` and `Dispatch`. ARCHITECTURE.md (When
+does a batch fail?) lists the reasons for which a batch is not retried.
 
 Invariants
 - While a request to a node is being prepared, no second one is: requests leave in drain order.

@@ -1,7 +1,5 @@
 """Requests to coordinators: lookup, one request at a time, schedule, target node, retries.
 
-It caches the coordinators, backs off, reads responses and handles retriable errors.
-
     next_request --not cached--> FindCoordinator --response--> next_request
          |
          +--sent--> in flight --success--> an event of the manager

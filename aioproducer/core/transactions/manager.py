@@ -1,26 +1,15 @@
 """TransactionManager: the sans-I/O state machine of a transactional producer.
 
 It has the state of the transaction, the due requests and their order, and handles their outcomes.
-
-Two protocols
-- V1 (KIP-98): partitions and groups are added before they are used; the epoch is kept over many
-  transactions. V2 (KIP-890): neither is added, and each end brings a new epoch. The protocol is
-  chosen when a transaction begins.
+ARCHITECTURE.md (Transactions) has the reasons. In V1 (KIP-98) partitions and groups are added
+before they are used; in V2 (KIP-890) neither is added, and each end brings a new epoch.
 
 Invariants
 - At most one request is in flight.
-- A transaction ends on the broker only when every batch of it has its outcome and is off the wire,
-  so that none arrives late; hence no batch has an epoch that has ended.
+- A transaction ends on the broker only when every batch of it has its outcome and is off the wire.
 - After a record has failed, the transaction cannot be committed, even if its error was not read.
-- After EndTxn is sent, or the caller has received the prepared transaction, only the coordinator's
-  response fails the transaction: it may be committed already.
 - Sequences are never repaired locally: after a failed batch, the end of a V2 transaction brings the
   new epoch; V1 requests one before the next transaction (KIP-360).
-- In V1 a request without a response may still reach the coordinator, so the next transaction begins
-  with a new epoch, which the late request cannot affect (KAFKA-17754). A coordinator fences a
-  producer that requests an epoch while its transaction is open, so a transaction that may have
-  begun is ended before. After an addition without a response it is aborted once more, directly
-  before the request for the epoch: the late addition may have begun another transaction.
 - A refused call changes nothing. A background event that does not fit the state is fatal.
 """
 

@@ -1,20 +1,7 @@
-"""The states of a transactional producer and their transitions.
+"""The states of a transactional producer and their transitions; ARCHITECTURE.md has them as a list.
 
-    UNINITIALIZED ---init---> INITIALIZING ---> READY ---begin---> IN_TRANSACTION
-          ^                     |  ^  ^          | ^                |    |    |
-          +-------refused-------+  |  +--renew---+ |             commit  |  a record failed
-                                   |               |                |  abort  |
-                                   |               |                v    |    v
-                                   +--renew--------+---ended--- COMMITTING -> ABORTABLE_ERROR
-                                   |               |                     |    |
-                                   +--renew--------+---ended--- ABORTING <----+ abort
-
-    IN_TRANSACTION ---prepare---> PREPARED ---commit, abort---> COMMITTING, ABORTING
-    PREPARED -----> ABORTABLE_ERROR
-    PREPARED ---another id assumed---> UNINITIALIZED
-    any state -----> FATAL_ERROR, which has no way out
-
-`renew`: the producer id gets a new epoch before the next transaction begins.
+READY, COMMITTING and ABORTING lead to INITIALIZING where the producer id gets a new epoch before
+the next transaction. PREPARED leads to UNINITIALIZED when another transactional id is assumed.
 """
 
 from __future__ import annotations

@@ -1,26 +1,16 @@
 """One bulk call, which appends rows to batches and counts their outcomes: start with `BulkRun`.
 
 A row for which no open batch has room takes the fast or slow path of `send()`, with all checks and
-waits. The following rows are then written by native code into that batch and all other open
-batches, until a row finds no room. So only `send()` allocates memory, opens batches and checks
-transactions.
+waits. The following rows are then written by native code into the open batches, until a row finds
+no room. So only `send()` allocates memory, opens batches and checks transactions.
 
 Invariants
-- Every row is counted once, as delivered or as failed, also one for which a partitioner raises.
-  Memory per row is freed with its batch.
-  After an exception of a signal handler inside the call, rows may be uncounted, none is counted
-  twice, and the call raises.
+- Every row is counted once, as delivered or as failed. After an exception of a signal handler
+  inside the call, rows may be uncounted, none is counted twice, and the call raises.
 - Rows are written directly only while no call queues for memory, or right after a row of this call
   has got memory: a call has one place in that queue.
-- At most `_TURN_BYTES` are written before the call yields to the event loop.
-- The number of full batches is limited to the requests that all connections may have in flight,
-  plus one request for each: records written earlier would leave the processor's caches before they
-  are sent.
-- Rows are written directly up to `buffer_max_records`; the next one waits as in `send()`.
 - All rows belong to the transaction that was open when the call began. When that accepts no more
   records, the call ends.
-- After a row has timed out (after `max_block_ms`, or twice that if the call was ahead), the next
-  row does not wait, until one has got a new batch.
 """
 
 from __future__ import annotations

@@ -1,15 +1,8 @@
 """Failures that were not awaited: counted, logged, passed to `on_delivery_error`.
 
-Start with `UnretrievedFailures`.
-
-Invariants
-- The first failure is logged at once. Later ones are summed up per partition in one line per
-  interval, which doubles from a second to a minute. After a minute without failures, the next one
-  is logged at once again. `close()` logs the rest and the totals of the producer, so that every
-  failure is in the log.
-- `on_delivery_error` is called once per batch.
-- Records that an aborted transaction drops are only counted.
-- Reports are made in the loop, although the garbage collector may run in any thread.
+Start with `UnretrievedFailures`. The first failure is logged at once, later ones are summed up per
+partition in one line per interval, so that every failure is in the log. Reports are made in the
+loop, although the garbage collector may run in any thread.
 """
 
 from __future__ import annotations

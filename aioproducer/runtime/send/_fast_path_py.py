@@ -1,21 +1,13 @@
 """The fast path of `send()` in pure Python: start with `FastPath`.
 
-`_fast_path.pyx` is the native implementation, with the same names and results.
-
-A record takes the fast path when no wait is needed: the path is open, no call queues for memory,
-another record may be buffered, key and value are bytes or None, the timestamp does not look like
-seconds, the topic has metadata, the topic has the partition that is given or chosen, and its open
-batch has room or a new one can be opened (`OpenBatch`). Any other record takes the slow path
-(`RecordAppender`).
+`_fast_path.pyx` is the native implementation, with the same names and results. A record takes the
+fast path when no wait is needed; `RecordAppender`, the slow path, takes any other.
 
 Invariants
 - A refusal has no effect: the slow path may take the same record at once. A partitioner is asked
   once all the same: its choice is kept for the slow path (`PartitionChoice`).
-- Errors of a record are raised by the slow path.
-  Only `check_transaction`, `OpenBatch` and the partitioner raise here.
-- While calls wait for memory (`waiting`), no record is appended here. The fast path yields to the
-  event loop as often as the slow path (`records_this_turn`).
-- `send_spare` is called at once after the first record of a spare batch (`use_batch`, `is_spare`).
+- Only `check_transaction`, `open_batch` and the partitioner raise here.
+- While calls wait for memory (`waiting`), no record is appended here.
 - Bytes for a topic's sticky partitioner are counted in one place at a time: in the fast path from
   `use_batch` until `count_sticky_bytes`, which adds them to the partitioner.
 """

@@ -2,13 +2,9 @@
 
 Invariants
 - Responses are handled in the callback that reads them, not in tasks.
-- A batch that is due while nothing is in flight is sent at once, without a turn of the task
-  (`try_send_immediately`, `try_send_directly`). As with Nagle's algorithm (RFC 896), later records
-  are gathered until the task's turn. The exception is a record that comes 0.1 ms or
-  more after the last action, while only single records are in flight (`_may_leave`).
-- While a loop of sends goes on without a pause, the task rests after its actions (`give_way`), at
-  most six times as long as they took. If it did not, batches of thousands of partitions would
-  leave with one record each, which costs ten times as much per record.
+- A batch that is due while nothing is in flight is sent at once, without a turn of the task; later
+  records are gathered until the task's turn, as with Nagle's algorithm (RFC 896). See `_may_leave`.
+- While a loop of sends goes on without a pause, the task rests after its actions (`give_way`).
 - When this task ends for any reason (close, cancellation by a framework, a bug), `on_end` runs, and
   every waiting call fails with the cause.
 """

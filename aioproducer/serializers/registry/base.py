@@ -4,13 +4,9 @@
                     -- plan is old ---> bytes at once; the registry is asked in the background
                     -- none ----------> an awaitable: asks the registry, then bytes
 
-Invariants
-- The subject is named for every record, before anything is awaited: it may depend on the headers.
-- All but the first record of a subject cost no wait; an old plan is used until a new one is there.
-- A schema whose rules are to be executed on write is refused: data must not leave unprotected.
-- A registry that cannot be reached for the latest version again does not stop a producer: the last
-  known one stays in use. If the registry refuses it (no such subject, no permission), the next
-  record requests it, waits, and gets the error.
+The subject is named for every record, before anything is awaited: it may depend on the headers. A
+registry that cannot be reached for the latest version does not stop a producer; one that refuses it
+(no such subject, no permission) does. A schema whose rules are to be executed on write is refused.
 """
 
 from __future__ import annotations

@@ -6,11 +6,9 @@
     commit   check that all are still there; decide; commit each
     abort    decide nothing any more; finish a decided epoch, abort any other and fence its tasks
 
-Invariants
-- Before the decision nothing of an epoch is visible to read_committed readers; after it all of it
-  will be, whichever process crashes, or an `EpochLostError` says what is not.
-- A transaction of a decided epoch is never aborted here, one of another epoch never committed.
-- Every call may be repeated, by another process too.
+A transaction of a decided epoch is never aborted here, one of another epoch never committed. Every
+call may be repeated, by another process too. After a crash, `EpochLostError` says what is not
+visible of a decided epoch.
 """
 
 from __future__ import annotations

@@ -1,20 +1,9 @@
 """Messages of transactions (KIP-98, KIP-664, KIP-890).
 
-- AddPartitionsToTxn (24): announces partitions a transaction is about to write to (KIP-98).
-  Versions 0 to 3 are the clients' own; 4 and later are used among brokers only (KIP-890) and are
-  not declared here, hence the `v3_and_below_` names. From v12 of Produce clients need it no more.
-- AddOffsetsToTxn (25): announces that a transaction will commit offsets of a group (KIP-98). Not
-  needed any more where TxnOffsetCommit v5 is used (KIP-890).
-- TxnOffsetCommit (28): commits offsets of a group as part of a transaction (KIP-98). v3 fences by
-  group member (KIP-447), v5 adds the group to the transaction implicitly (KIP-890), v6 names topics
-  by id (KIP-1319).
-- EndTxn (26): commits or aborts the ongoing transaction (KIP-98). From v5 every end of a
-  transaction brings a new epoch (KIP-890, part 2).
-- DescribeTransactions (65): the state of single transactions (KIP-664). Must go to the coordinator
-  of the transactional ids; states are named as in the transaction log (`Ongoing`, `PrepareCommit`,
-  `CompleteAbort` ...).
-- ListTransactions (66): the transactions of a coordinator (KIP-664). v1 filters by how long they
-  have been running (KIP-994), v2 by a pattern of the id (KIP-1152).
+AddPartitionsToTxn from v4 is used among brokers only (KIP-890) and not declared here, hence the
+`v3_and_below_` names. TxnOffsetCommit v3 fences by group member (KIP-447), v5 adds the group to the
+transaction implicitly (KIP-890), v6 names topics by id (KIP-1319). From EndTxn v5 every end brings
+a new epoch (KIP-890). ListTransactions v1 filters by duration (KIP-994), v2 by pattern (KIP-1152).
 """
 
 from __future__ import annotations
