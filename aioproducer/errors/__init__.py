@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from aioproducer.errors.advice import ADVICE
-
 # The star form is what makes these names part of this module for type checkers (PEP 561).
 from aioproducer.errors.base import *  # noqa: F403
 from aioproducer.errors.base import AuthenticationError, ErrorFacts, KafkaError
@@ -39,10 +37,8 @@ class WrongLoopError(IllegalStateError):
     """The producer belongs to another event loop than the one it is used from."""
 
 
-class ForkedError(IllegalStateError):
+class ForkedError(IllegalStateError, advice="forked"):
     """The producer was started in a parent process; its sockets are not ours."""
-
-    advice: str | None = ADVICE["forked"]
 
 
 class ProducerFailedError(KafkaError):
@@ -53,14 +49,12 @@ class RecordsPurgedError(KafkaError):
     """The record was given up by `Producer.purge()` before it was acknowledged."""
 
 
-class RecordsFailedError(KafkaError):
+class RecordsFailedError(KafkaError, advice="records-failed"):
     """`flush(raise_failures=True)`: records have failed since the last such call.
 
     Attributes:
         count: how many.
     """
-
-    advice: str | None = ADVICE["records-failed"]
 
     def __init__(
         self, message: str | None = None, *, count: int = 0, **facts: Unpack[ErrorFacts]
@@ -69,7 +63,7 @@ class RecordsFailedError(KafkaError):
         self.count = count
 
 
-class BatchRefusedError(KafkaError):
+class BatchRefusedError(KafkaError, advice="batch-refused"):
     """The broker refused the record's batch because of other records in it; `__cause__` says why.
 
     A producer sends such records again by itself, except in a transaction, in a batch that may have
@@ -78,20 +72,17 @@ class BatchRefusedError(KafkaError):
     """
 
     retriable: bool = True
-    advice: str | None = ADVICE["batch-refused"]
 
 
 class TransactionAbortedError(KafkaError):
     """The record's transaction was aborted before the record was sent (KIP-654)."""
 
 
-class FatalTransactionError(KafkaError):
+class FatalTransactionError(KafkaError, advice="producer-ended"):
     """The transactional producer cannot go on; its message carries the cause."""
 
-    advice: str | None = ADVICE["producer-ended"]
 
-
-class CommitOutcomeUnknownError(KafkaError):
+class CommitOutcomeUnknownError(KafkaError, advice="commit-outcome-unknown"):
     """The coordinator was asked to commit, and its answer is missing: committed whole, or not.
 
     Attributes:
@@ -100,7 +91,6 @@ class CommitOutcomeUnknownError(KafkaError):
     """
 
     persistence: Persistence | None = Persistence.POSSIBLY_PERSISTED
-    advice: str | None = ADVICE["commit-outcome-unknown"]
     transaction: PreparedTransaction | None = None
 
     def __init__(
@@ -119,10 +109,8 @@ class PreparedTransactionEndedError(KafkaError):
     """The prepared transaction has ended already, and not as asked for."""
 
 
-class PreparedTransactionUnknownError(KafkaError):
+class PreparedTransactionUnknownError(KafkaError, advice="prepared-outcome-unknown"):
     """The prepared transaction has ended, and its outcome can no longer be determined."""
-
-    advice: str | None = ADVICE["prepared-outcome-unknown"]
 
 
 class SerializationError(KafkaError):
@@ -177,17 +165,14 @@ class IncompatibleSchemaError(SchemaRegistryError):
     details: tuple[str, ...] = ()
 
 
-class InvalidPartitionError(KafkaError):
+class InvalidPartitionError(KafkaError, advice="partition-unknown"):
     """The partition asked for, or chosen by the partitioner, does not exist."""
 
-    advice: str | None = ADVICE["partition-unknown"]
 
-
-class WouldBlockError(KafkaError):
+class WouldBlockError(KafkaError, advice="would-block"):
     """`send_nowait()` or a callback would have to wait: for metadata, memory or a serializer."""
 
     retriable: bool = True
-    advice: str | None = ADVICE["would-block"]
 
 
 class BufferFullError(WouldBlockError):
@@ -200,10 +185,8 @@ class KafkaTimeoutError(KafkaError, TimeoutError):
     retriable: bool = True
 
 
-class BufferExhaustedError(KafkaTimeoutError):
+class BufferExhaustedError(KafkaTimeoutError, advice="buffer-exhausted"):
     """No memory became free within `max_block_ms`."""
-
-    advice: str | None = ADVICE["buffer-exhausted"]
 
 
 class MetadataTimeoutError(KafkaTimeoutError):
@@ -224,10 +207,8 @@ class KafkaConnectionError(KafkaError):
     retriable: bool = True
 
 
-class NotKafkaError(KafkaConnectionError):
+class NotKafkaError(KafkaConnectionError, advice="not-kafka"):
     """Something answers at the broker's address that is no Kafka broker."""
-
-    advice: str | None = ADVICE["not-kafka"]
 
 
 class TlsError(AuthenticationError):
@@ -246,28 +227,20 @@ class NameResolutionError(KafkaConnectionError):
     """No address was found for a broker's name."""
 
 
-class ProxyError(KafkaConnectionError):
+class ProxyError(KafkaConnectionError, advice="proxy-failed"):
     """The proxy cannot be reached, or does not lead to the broker."""
 
-    advice: str | None = ADVICE["proxy-failed"]
 
-
-class ProxyAuthenticationError(AuthenticationError):
+class ProxyAuthenticationError(AuthenticationError, advice="proxy-credentials-refused"):
     """The proxy wants other credentials than those in `proxy_url`."""
 
-    advice: str | None = ADVICE["proxy-credentials-refused"]
 
-
-class BootstrapError(KafkaConnectionError):
+class BootstrapError(KafkaConnectionError, advice="no-cluster"):
     """None of the bootstrap servers led to a cluster."""
 
-    advice: str | None = ADVICE["no-cluster"]
 
-
-class NotConnectedError(KafkaConnectionError):
+class NotConnectedError(KafkaConnectionError, advice="not-connected"):
     """The producer was started without waiting for the cluster, and has not reached it yet."""
-
-    advice: str | None = ADVICE["not-connected"]
 
 
 class ProtocolError(KafkaError):

@@ -72,8 +72,10 @@ class KafkaError(Exception):
     persistence: Persistence | None = None
     advice: str | None = None
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, *, advice: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if advice is not None:
+            cls.advice = ADVICE[advice]
         if cls.__module__.startswith("aioproducer.errors."):
             cls.__module__ = _HOME
 
@@ -154,7 +156,8 @@ class BrokerError(KafkaError):
 
     A class statement is a row: `class NotLeaderOrFollowerError(InvalidMetadataError, code=6)`. The
     protocol's name follows from the class name unless the row gives it, the default message is the
-    docstring, and the family it derives from says whether a retry makes sense.
+    docstring, `advice` names a text of `ADVICE`, and the family it derives from says whether a
+    retry makes sense.
 
     Attributes:
         code: The number on the wire.
@@ -215,7 +218,7 @@ class InvalidMetadataError(RetriableBrokerError):
     refreshes_metadata: bool = True
 
 
-class AuthorizationError(BrokerError):
+class AuthorizationError(BrokerError, advice="not-authorized"):
     """The broker has authenticated the client and does not allow its request.
 
     Attributes:
@@ -224,7 +227,6 @@ class AuthorizationError(BrokerError):
         resource: The resource, such as topic 'orders'.
     """
 
-    advice: str | None = ADVICE["not-authorized"]
     principal: str | None = None
     operation: str | None = None
     resource: str | None = None
@@ -243,10 +245,8 @@ class AuthorizationError(BrokerError):
         return f"{text.rstrip('.')}: {needs}"
 
 
-class AuthenticationError(KafkaError):
+class AuthenticationError(KafkaError, advice="authentication-failed"):
     """The broker refused the client's identity, or the client the broker's."""
-
-    advice: str | None = ADVICE["authentication-failed"]
 
 
 def error_for_code(code: int) -> type[BrokerError]:

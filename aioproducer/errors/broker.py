@@ -6,7 +6,6 @@ exceptions (KIP-1050).
 
 from __future__ import annotations
 
-from aioproducer.errors.advice import ADVICE
 from aioproducer.errors.base import (
     AuthenticationError,
     AuthorizationError,
@@ -16,26 +15,20 @@ from aioproducer.errors.base import (
 )
 
 
-class UnknownServerError(BrokerError, code=-1, name="UNKNOWN_SERVER_ERROR"):
+class UnknownServerError(BrokerError, code=-1, name="UNKNOWN_SERVER_ERROR", advice="broker-failed"):
     """The broker met an error it did not expect."""
-
-    advice: str | None = ADVICE["broker-failed"]
 
 
 class CorruptMessageError(RetriableBrokerError, code=2):
     """The records are corrupt: a wrong checksum or size, or no key on a compacted topic."""
 
 
-class UnknownTopicOrPartitionError(InvalidMetadataError, code=3):
+class UnknownTopicOrPartitionError(InvalidMetadataError, code=3, advice="topic-missing"):
     """The broker does not host this topic or partition."""
 
-    advice: str | None = ADVICE["topic-missing"]
 
-
-class LeaderNotAvailableError(InvalidMetadataError, code=5):
+class LeaderNotAvailableError(InvalidMetadataError, code=5, advice="topic-unavailable"):
     """The partition has no leader at the moment: an election is going on."""
-
-    advice: str | None = ADVICE["topic-unavailable"]
 
 
 class NotLeaderOrFollowerError(InvalidMetadataError, code=6):
@@ -54,10 +47,10 @@ class ReplicaNotAvailableError(InvalidMetadataError, code=9):
     """The replica is not available for the partition."""
 
 
-class RecordTooLargeError(BrokerError, code=10, name="MESSAGE_TOO_LARGE"):
+class RecordTooLargeError(
+    BrokerError, code=10, name="MESSAGE_TOO_LARGE", advice="record-too-large"
+):
     """The record is larger than what the topic, the broker or the client accepts."""
-
-    advice: str | None = ADVICE["record-too-large"]
 
 
 class OffsetMetadataTooLargeError(BrokerError, code=12):
@@ -72,44 +65,34 @@ class CoordinatorLoadInProgressError(RetriableBrokerError, code=14):
     """The coordinator is still loading its state."""
 
 
-class CoordinatorNotAvailableError(RetriableBrokerError, code=15):
+class CoordinatorNotAvailableError(RetriableBrokerError, code=15, advice="coordinator-away"):
     """The coordinator is not available."""
-
-    advice: str | None = ADVICE["coordinator-away"]
 
 
 class NotCoordinatorError(RetriableBrokerError, code=16):
     """The broker is not the coordinator asked for."""
 
 
-class InvalidTopicError(BrokerError, code=17, name="INVALID_TOPIC_EXCEPTION"):
+class InvalidTopicError(
+    BrokerError, code=17, name="INVALID_TOPIC_EXCEPTION", advice="topic-refused"
+):
     """The topic's name is not valid, or clients may not use the topic this way."""
 
-    advice: str | None = ADVICE["topic-refused"]
 
-
-class RecordListTooLargeError(BrokerError, code=18):
+class RecordListTooLargeError(BrokerError, code=18, advice="batch-too-large"):
     """The record batch is larger than the topic's log segments."""
 
-    advice: str | None = ADVICE["batch-too-large"]
 
-
-class NotEnoughReplicasError(RetriableBrokerError, code=19):
+class NotEnoughReplicasError(RetriableBrokerError, code=19, advice="too-few-replicas"):
     """Fewer replicas are in sync than min.insync.replicas asks for; nothing was written."""
 
-    advice: str | None = ADVICE["too-few-replicas"]
 
-
-class NotEnoughReplicasAfterAppendError(RetriableBrokerError, code=20):
+class NotEnoughReplicasAfterAppendError(RetriableBrokerError, code=20, advice="too-few-replicas"):
     """The records were written, but to fewer in-sync replicas than min.insync.replicas."""
 
-    advice: str | None = ADVICE["too-few-replicas"]
 
-
-class InvalidRequiredAcksError(BrokerError, code=21):
+class InvalidRequiredAcksError(BrokerError, code=21, advice="acks-refused"):
     """The request's acks value is not valid."""
-
-    advice: str | None = ADVICE["acks-refused"]
 
 
 class IllegalGenerationError(BrokerError, code=22):
@@ -136,28 +119,22 @@ class ClusterAuthorizationFailedError(AuthorizationError, code=31):
     """The principal has no right to this operation on the cluster."""
 
 
-class InvalidTimestampError(BrokerError, code=32):
+class InvalidTimestampError(BrokerError, code=32, advice="timestamp-refused"):
     """The record's timestamp is outside the range the topic accepts."""
 
-    advice: str | None = ADVICE["timestamp-refused"]
 
-
-class UnsupportedSaslMechanismError(BrokerError, AuthenticationError, code=33):
+class UnsupportedSaslMechanismError(
+    BrokerError, AuthenticationError, code=33, advice="mechanism-not-offered"
+):
     """The broker does not offer the SASL mechanism."""
 
-    advice: str | None = ADVICE["mechanism-not-offered"]
 
-
-class IllegalSaslStateError(BrokerError, AuthenticationError, code=34):
+class IllegalSaslStateError(BrokerError, AuthenticationError, code=34, advice="sasl-not-expected"):
     """The request does not fit the state of the SASL exchange."""
 
-    advice: str | None = ADVICE["sasl-not-expected"]
 
-
-class UnsupportedVersionError(BrokerError, code=35):
+class UnsupportedVersionError(BrokerError, code=35, advice="versions-unsupported"):
     """No version of the request is understood by both sides."""
-
-    advice: str | None = ADVICE["versions-unsupported"]
 
 
 class TopicAlreadyExistsError(BrokerError, code=36):
@@ -188,16 +165,12 @@ class InvalidRequestError(BrokerError, code=42):
     """The broker could not make sense of the request; its log says more."""
 
 
-class UnsupportedForMessageFormatError(BrokerError, code=43):
+class UnsupportedForMessageFormatError(BrokerError, code=43, advice="format-unsupported"):
     """The broker's message format does not support the request."""
 
-    advice: str | None = ADVICE["format-unsupported"]
 
-
-class PolicyViolationError(BrokerError, code=44):
+class PolicyViolationError(BrokerError, code=44, advice="policy-violated"):
     """The request breaks a policy of the cluster."""
-
-    advice: str | None = ADVICE["policy-violated"]
 
 
 class OutOfOrderSequenceNumberError(BrokerError, code=45):
@@ -216,16 +189,12 @@ class InvalidTxnStateError(BrokerError, code=48):
     """The transactional operation does not fit the transaction's state, as after its timeout."""
 
 
-class InvalidProducerIdMappingError(BrokerError, code=49):
+class InvalidProducerIdMappingError(BrokerError, code=49, advice="producer-ended"):
     """The producer id is not the one assigned to the transactional id."""
 
-    advice: str | None = ADVICE["producer-ended"]
 
-
-class InvalidTransactionTimeoutError(BrokerError, code=50):
+class InvalidTransactionTimeoutError(BrokerError, code=50, advice="transaction-timeout-too-long"):
     """The transaction timeout is above the broker's transaction.max.timeout.ms."""
-
-    advice: str | None = ADVICE["transaction-timeout-too-long"]
 
 
 class ConcurrentTransactionsError(RetriableBrokerError, code=51):
@@ -236,26 +205,24 @@ class TransactionalIdAuthorizationFailedError(AuthorizationError, code=53):
     """The principal has no right to the transactional id."""
 
 
-class SecurityDisabledError(BrokerError, code=54):
+class SecurityDisabledError(BrokerError, code=54, advice="feature-disabled"):
     """The cluster runs without the security feature asked for."""
-
-    advice: str | None = ADVICE["feature-disabled"]
 
 
 class OperationNotAttemptedError(BrokerError, code=55):
     """The broker did not try this operation because another one of the request failed."""
 
 
-class KafkaStorageError(InvalidMetadataError, code=56, name="KAFKA_STORAGE_ERROR"):
+class KafkaStorageError(
+    InvalidMetadataError, code=56, name="KAFKA_STORAGE_ERROR", advice="storage-failed"
+):
     """The broker's disk failed for this partition."""
 
-    advice: str | None = ADVICE["storage-failed"]
 
-
-class SaslAuthenticationFailedError(BrokerError, AuthenticationError, code=58):
+class SaslAuthenticationFailedError(
+    BrokerError, AuthenticationError, code=58, advice="credentials-refused"
+):
     """The broker refused the credentials."""
-
-    advice: str | None = ADVICE["credentials-refused"]
 
 
 class UnknownProducerIdError(OutOfOrderSequenceNumberError, code=59):
@@ -290,32 +257,24 @@ class UnknownLeaderEpochError(RetriableBrokerError, code=75):
     """The leader epoch of the request is newer than the broker's."""
 
 
-class UnsupportedCompressionTypeError(BrokerError, code=76):
+class UnsupportedCompressionTypeError(BrokerError, code=76, advice="codec-unsupported"):
     """The broker or the topic does not support the compression codec."""
-
-    advice: str | None = ADVICE["codec-unsupported"]
 
 
 class FencedInstanceIdError(BrokerError, code=82):
     """Another member with the same group instance id has taken over."""
 
 
-class InvalidRecordError(BrokerError, code=87):
+class InvalidRecordError(BrokerError, code=87, advice="record-refused"):
     """The broker refused the record."""
 
-    advice: str | None = ADVICE["record-refused"]
 
-
-class ThrottlingQuotaExceededError(RetriableBrokerError, code=89):
+class ThrottlingQuotaExceededError(RetriableBrokerError, code=89, advice="over-quota"):
     """The client is over its quota."""
 
-    advice: str | None = ADVICE["over-quota"]
 
-
-class ProducerFencedError(BrokerError, code=90):
+class ProducerFencedError(BrokerError, code=90, advice="fenced"):
     """A newer producer with the transactional id has taken over, or the transaction timed out."""
-
-    advice: str | None = ADVICE["fenced"]
 
 
 class ResourceNotFoundError(BrokerError, code=91):
@@ -366,10 +325,8 @@ class TelemetryTooLargeError(BrokerError, code=118):
     """The telemetry push is larger than the broker accepts."""
 
 
-class TransactionAbortableError(BrokerError, code=120):
+class TransactionAbortableError(BrokerError, code=120, advice="transaction-failed"):
     """The transaction has failed; aborting it lets the producer go on."""
-
-    advice: str | None = ADVICE["transaction-failed"]
 
 
 class RebootstrapRequiredError(BrokerError, code=129):
