@@ -171,10 +171,11 @@ class RegistryConnection:
         """Return one request's answer, decoded; errors say what is asked, `what`."""
         settings = self._settings
         retries = max(settings.retries, len(settings.urls) - 1)  # each address is tried
-        attempt = 0
+        attempt, first = 0, self._first  # which other requests may change
+        limits: list[float] = []
         sent: list[str] = []  # other requests run meanwhile, with other tokens
         while True:
-            url = settings.urls[(self._first + attempt) % len(settings.urls)]
+            url = settings.urls[(first + attempt) % len(settings.urls)]
             wait = 0.0
             try:
                 status, answer, headers = await self._ask(method, url, path, body, sent)
@@ -190,9 +191,10 @@ class RegistryConnection:
                 failure = registry_error(status, answer, what, leads_to)
                 if status not in RETRIABLE_STATUSES:
                     raise failure
-                if len(settings.urls) == 1:  # another address may not be limited
-                    wait = retry_after(headers)
+                limits.append(retry_after(headers))
             attempt += 1
+            if limits and attempt % len(settings.urls) == 0:  # no other address is left to try
+                wait, limits = min(limits), []
             if attempt > retries or wait > settings.request_timeout:
                 raise failure
             await asyncio.sleep(max(wait, settings.backoff.delay(attempt - 1, self._rng)))

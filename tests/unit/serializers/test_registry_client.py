@@ -199,7 +199,11 @@ def test_a_retry_after_beyond_the_time_limit_ends_the_tries() -> None:
 
 
 def test_another_address_is_tried_without_the_retry_after_of_the_first() -> None:
-    assert tries_against_retry_after("http://one,http://two", "7") == [0, 0, 0]
+    assert tries_against_retry_after("http://one,http://two,http://three", "7") == [0, 0, 0]
+
+
+def test_the_retry_after_is_waited_for_when_all_addresses_were_tried() -> None:
+    assert tries_against_retry_after("http://one,http://two", "7") == [0, 0, 7]
 
 
 @pytest.mark.parametrize("retries", [0, 3])
@@ -212,6 +216,30 @@ async def test_each_address_is_tried(retries: int) -> None:
     url = "http://one,http://two,http://three,http://four,http://five"
     async with answering(handle, url=url, retries=retries) as registry:
         assert (await registry.schema(1)).text == '"string"'
+
+
+async def test_each_address_is_tried_although_another_request_succeeds_meanwhile() -> None:
+    tried: list[str] = []
+    first_is_sent, second_has_answer = asyncio.Event(), asyncio.Event()
+
+    async def handle(request: httpx.Request) -> httpx.Response:
+        tried.append(request.url.host)
+        if len(tried) == 1:
+            first_is_sent.set()
+            await second_has_answer.wait()
+        if request.url.host == "one":
+            raise httpx.ConnectError("refused")
+        return httpx.Response(200, json={"schema": '"string"'})
+
+    transport = httpx.MockTransport(handle)
+    options = {"retries": 0, "retry_backoff_ms": 0, "transport": transport}
+    async with SchemaRegistry("http://one,http://two", **options) as registry:
+        first = asyncio.create_task(registry.schema(1))
+        await first_is_sent.wait()
+        await registry.schema(2)
+        second_has_answer.set()
+        await first
+    assert tried == ["one", "one", "two", "two"]
 
 
 @pytest.mark.parametrize(
