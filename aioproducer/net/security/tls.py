@@ -258,18 +258,18 @@ def client_subject(settings: TlsSettings) -> str | None:
 
 @contextmanager
 def _temporary_file(text: str) -> Iterator[str]:
-    """Create a temporary file for OpenSSL: in memory on Linux, otherwise private."""
-    if hasattr(os, "memfd_create"):
+    """Create a temporary file for OpenSSL: in memory on Linux with /proc, otherwise private."""
+    if hasattr(os, "memfd_create") and Path("/proc/self/fd").exists():
         descriptor = os.memfd_create("aioproducer", os.MFD_CLOEXEC)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(text)
             file.flush()
             yield f"/proc/self/fd/{descriptor}"
     else:
-        with tempfile.NamedTemporaryFile("w", encoding="ascii") as file:
-            file.write(text)
-            file.flush()
-            yield file.name
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory, "identity.pem")
+            path.write_text(text, encoding="ascii")  # closed: Windows opens no open one again
+            yield str(path)
 
 
 # -- cipher suites -------------------------------------------------------------------------------

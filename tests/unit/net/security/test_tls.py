@@ -7,7 +7,10 @@ import contextlib
 import datetime
 import hashlib
 import os
+import shutil
 import ssl
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from support.children import environment
 from support.security.certificates import Authority
 from support.security.leaks import secret
 
@@ -187,14 +191,14 @@ def test_the_key_is_written_to_a_file_only_on_systems_without_files_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_memory_files: bool
 ) -> None:
     written: list[str] = []
-    make_file = tempfile.NamedTemporaryFile
+    make_directory = tempfile.TemporaryDirectory
 
     def recorded(*arguments: Any, **options: Any) -> Any:
-        file = make_file(*arguments, dir=tmp_path, **options)
-        written.append(file.name)
-        return file
+        directory = make_directory(*arguments, dir=tmp_path, **options)
+        written.append(directory.name)
+        return directory
 
-    monkeypatch.setattr(tempfile, "NamedTemporaryFile", recorded)
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", recorded)
     if not has_memory_files:
         monkeypatch.delattr(os, "memfd_create", raising=False)
     elif not hasattr(os, "memfd_create"):
@@ -207,6 +211,35 @@ def test_the_key_is_written_to_a_file_only_on_systems_without_files_in_memory(
     handshake(make_context(settings), server_context(tmp_path, AUTHORITY.pem))
     assert len(written) == (0 if has_memory_files else 1)
     assert not any(Path(path).exists() for path in written)
+
+
+@pytest.mark.skipif(
+    shutil.which("unshare") is None or not hasattr(os, "geteuid") or os.geteuid() != 0,
+    reason="only root can run a process without /proc, by unshare",
+)
+def test_the_clients_certificate_is_read_where_proc_is_not_mounted(tmp_path: Path) -> None:
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    chain.write_text(ME.certificate_pem)
+    key.write_text(ME.key_pem())
+    program = (
+        "import sys; from pathlib import Path; "
+        "from aioproducer.net.security.tls import TlsSettings, make_context; "
+        "chain, key = (Path(each).read_text() for each in sys.argv[1:]); "
+        "assert not Path('/proc/self').exists(); "
+        "make_context(TlsSettings(keystore_certificate_chain=chain, keystore_key=key))"
+    )
+    without_proc = ["unshare", "--mount", "sh", "-c", 'umount -l /proc && exec "$@"', "sh"]
+    ended = subprocess.run(
+        [*without_proc, sys.executable, "-c", program, chain, key],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if "unshare" in ended.stderr or "umount" in ended.stderr:
+        pytest.skip(ended.stderr.strip())
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_no_certificate_or_secret_is_shown() -> None:
