@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from aioproducer._util.causes import causes_of
 from aioproducer.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -124,9 +125,6 @@ def _is_misconfiguration(error: KafkaError) -> bool:
 
     The same without a wait is `None` as before: an error of the application.
     """
-    cause: BaseException | None = error
-    while isinstance(
-        cause, KafkaTimeoutError | WouldBlockError | NotConnectedError | BootstrapError
-    ):
-        cause = cause.__cause__
+    waits = (KafkaTimeoutError, WouldBlockError, NotConnectedError, BootstrapError)
+    cause = next((each for each in causes_of(error) if not isinstance(each, waits)), None)
     return cause is not error and isinstance(cause, _LASTING)

@@ -15,6 +15,8 @@ from functools import wraps
 from typing import Any, Final, NoReturn, Self, SupportsIndex, TypeVar
 from urllib.parse import quote, quote_plus
 
+from aioproducer._util.causes import chain_of
+
 F = TypeVar("F", bound=Callable[..., Any])
 E = TypeVar("E", bound=BaseException)
 
@@ -81,7 +83,7 @@ def cleared(error: E, outer: BaseException | None = None) -> E:
     """
     from traceback import clear_frames
 
-    for each in _chain(error, outer):
+    for each in chain_of(error, outer):
         clear_frames(each.__traceback__)
         if each.__suppress_context__ and each.__context__ is not each.__cause__:
             each.__context__ = None
@@ -90,20 +92,6 @@ def cleared(error: E, outer: BaseException | None = None) -> E:
         elif isinstance(each, ValueError) and hasattr(each, "doc"):  # of json
             each.doc = ""
     return error
-
-
-def _chain(error: BaseException, outer: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    waiting: list[BaseException | None] = [error]
-    while waiting:
-        each = waiting.pop()
-        if each is None or each is outer or id(each) in seen:
-            continue
-        seen.add(id(each))
-        waiting += [each.__cause__, each.__context__]
-        if isinstance(each, BaseExceptionGroup):
-            waiting += each.exceptions
-        yield each
 
 
 def _drop_text(error: UnicodeError) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Final
 
+from aioproducer._util.causes import chain_of
 from aioproducer.config import OPTIONS, ROWS
 from aioproducer.config.reading import all_names, option_set_by
 from aioproducer.errors import ConfigError, KafkaError
@@ -42,15 +43,11 @@ def option_errors(kafka: Mapping[str, str]) -> Iterator[None]:
 
 
 def _reword(error: KafkaError, kafka: Mapping[str, str]) -> None:
-    seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        if isinstance(current, KafkaError):
-            current.args = (_reworded(current.message, current, kafka), *current.args[1:])
-            if current.advice:
-                current.advice = _reworded(current.advice, current, kafka)
-        current = current.__cause__ or current.__context__
+    for each in chain_of(error):
+        if isinstance(each, KafkaError):
+            each.args = (_reworded(each.message, each, kafka), *each.args[1:])
+            if each.advice:
+                each.advice = _reworded(each.advice, each, kafka)
 
 
 def _reworded(text: str, error: KafkaError, kafka: Mapping[str, str]) -> str:

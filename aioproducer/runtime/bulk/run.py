@@ -16,10 +16,12 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
 from aioproducer._util.arguments import is_of_type
+from aioproducer._util.causes import chain_of
 from aioproducer.core.metadata.cluster import missing_topic_error
 from aioproducer.errors import (
     IllegalStateError,
@@ -271,6 +273,7 @@ class BulkRun:
     async def _append(self, rows: RowSource, row: int, topic: str | None, number: int) -> bool:
         """Send one row as `send()` would; return whether it was accepted."""
         seen = self._engine.interceptor_chain
+        outer = sys.exception()
         parts: RecordParts | None = None
         try:
             made = rows.record(row)
@@ -306,7 +309,7 @@ class BulkRun:
                 seen.refused(parts, error or raised)
             if error is None:
                 raise
-            self.result.failed.append(FailedRecord(number, _without_frames(error)))
+            self.result.failed.append(FailedRecord(number, _without_frames(error, outer)))
             if self._engine.transactions is not None and not isinstance(error, self._spares):
                 # No call raises the error: the transaction must not commit without the row.
                 self._engine.transactions.on_send_refused(self._transaction, error)
@@ -449,12 +452,13 @@ class _Tracked:
         self.number = number
 
 
-def _without_frames(error: KafkaError) -> KafkaError:
-    """Remove the tracebacks of an error that is kept: their frames would keep the whole call."""
-    link: BaseException | None = error
-    while link is not None:
-        link.__traceback__ = None
-        link = link.__cause__ or link.__context__
+def _without_frames(error: KafkaError, outer: BaseException | None) -> KafkaError:
+    """Remove the tracebacks of an error that is kept: their frames would keep the whole call.
+
+    `outer` is what the caller is handling: that keeps its traceback.
+    """
+    for each in chain_of(error, outer):
+        each.__traceback__ = None
     return error
 
 

@@ -562,3 +562,34 @@ def test_errors_of_a_result_keep_no_frames() -> None:
         await stage.producer.close()
 
     play(act, value_serializer=serializer, max_block_ms=1000)
+
+
+def test_an_exception_that_is_its_own_cause_refuses_its_item() -> None:
+    def serializer(value: object) -> bytes:
+        try:
+            return bytes(memoryview(value))  # type: ignore[arg-type]
+        except TypeError as error:
+            raise error from error
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        result = await stage.producer.send_many("t", [b"a", 3, b"b"])
+        assert [failed.index for failed in result.failed] == [1]
+        assert stage.values("t") == [b"a", b"b"]
+        await stage.producer.close()
+
+    play(act, value_serializer=serializer)
+
+
+def test_an_exception_that_the_caller_handles_keeps_its_traceback() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        try:
+            raise LookupError("of the caller")
+        except LookupError as handled:
+            result = await stage.producer.send_many("t", [b"a", 3])
+            assert len(result.failed) == 1
+            assert handled.__traceback__ is not None
+        await stage.producer.close()
+
+    play(act)
