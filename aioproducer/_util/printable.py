@@ -6,6 +6,7 @@ move a terminal's cursor or change its title, and line ends forge lines of a log
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 MAX_CHARACTERS: Final = 1000
@@ -42,6 +43,14 @@ def printable_lines(text: str) -> str:
     )
 
 
+def repr_of(thing: object) -> str:
+    """Return the `repr` of an object of the application; its type if that raises."""
+    try:
+        return repr(thing)
+    except Exception:
+        return f"<{type(thing).__name__}, whose repr() failed>"
+
+
 def exception_without_data(error: BaseException) -> str:
     """Return an exception of the application's code as it may be shown, without a record's data.
 
@@ -57,7 +66,10 @@ def exception_without_data(error: BaseException) -> str:
             text = f"{text} at {file}:{trace.tb_lineno}"
             break
         trace = trace.tb_next
-    return f"{text}: {printable(str(error), 200)}" if isinstance(error, _OF_TYPES) else text
+    if isinstance(error, _OF_TYPES):
+        with suppress(Exception):  # of an exception's __str__
+            return f"{text}: {printable(str(error), 200)}"
+    return text
 
 
 def _escaped(character: str) -> str:

@@ -184,7 +184,7 @@ class Refused:
         if not self._seen:
             self._seen = True
             self._group.retrieved += 1
-        return self._error
+        return self._error.with_context()  # each one that is raised gets a traceback
 
     def result(self) -> RecordMetadata:
         """Raise why it was refused."""

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from aioproducer._util import log
+from aioproducer._util.printable import repr_of
 from aioproducer._util.tasks import start_later
 from aioproducer.errors import (
     KafkaConnectionError,
@@ -114,7 +115,7 @@ def outcome_of(future: asyncio.Future[Message | None]) -> tuple[KafkaError | Non
         return NodeDisconnectedError("the request was cancelled"), None
     error = future.exception()
     if error is not None:
-        return error if isinstance(error, KafkaError) else ProducerFailedError(repr(error)), None
+        return error if isinstance(error, KafkaError) else ProducerFailedError(repr_of(error)), None
     return None, future.result()
 
 
@@ -451,7 +452,9 @@ class Connection:
                 name_of_node(self.node_id),
                 exc_info=error,
             )
-            failure = KafkaConnectionError(f"reading failed: {error!r}", node_id=self.node_id)
+            failure = KafkaConnectionError(
+                f"reading failed: {repr_of(error)}", node_id=self.node_id
+            )
             failure.__cause__ = error
         self.abort(failure)
         self._observer.capacity_freed()  # for responses before the error
@@ -539,7 +542,7 @@ class Connection:
     def _on_interrupt(self, interrupt: BaseException) -> None:
         """Fail the connection after its reader is cancelled, or a KeyboardInterrupt or the like."""
         error = NodeDisconnectedError(
-            f"interrupted by {interrupt!r}",
+            f"interrupted by {repr_of(interrupt)}",
             node_id=self.node_id,
             advice="close the producer before its tasks are cancelled",  # not the broker's fault
         )

@@ -28,6 +28,7 @@ from collections.abc import Awaitable, Callable
 from aioproducer._util import log
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer._util.hosts import host_and_port
+from aioproducer._util.printable import repr_of
 from aioproducer._util.tasks import start_later
 from aioproducer.errors import (
     AuthenticationError,
@@ -369,12 +370,14 @@ class BrokerLink:
             self._setup_failed(self._judged(error))
         except Exception as error:  # a bug, here or in a dialer, must end in a visible state
             log.get("net").exception("connecting to %s failed unexpectedly", _called(self.node))
-            failure = KafkaConnectionError(f"connecting failed: {error!r}", node_id=self.node.id)
+            failure = KafkaConnectionError(
+                f"connecting failed: {repr_of(error)}", node_id=self.node.id
+            )
             failure.__cause__ = error
             self._setup_failed(failure)
         except BaseException as interrupt:  # such as KeyboardInterrupt
             self._setup_failed(
-                self._disconnect_error(f"interrupted by {interrupt!r}"), is_news=False
+                self._disconnect_error(f"interrupted by {repr_of(interrupt)}"), is_news=False
             )
             raise
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aioproducer._util import log
+from aioproducer._util.printable import repr_of
 from aioproducer._util.tasks import start_later
 from aioproducer.core.batching.accumulator import RecordAccumulator
 from aioproducer.core.batching.batch import NO_PARTITION
@@ -394,7 +395,9 @@ class ProducerEngine:
         elif isinstance(error := task.exception(), KafkaError):
             cause = error
         elif error is not None:
-            cause = ProducerFailedError(f"the producer's start ended unexpectedly: {error!r}")
+            cause = ProducerFailedError(
+                f"the producer's start ended unexpectedly: {repr_of(error)}"
+            )
             cause.__cause__ = error
         if not self.closing:
             self._on_task_end(cause)

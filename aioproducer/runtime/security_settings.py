@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from aioproducer._util import log
 from aioproducer._util.hosts import is_exposed
+from aioproducer._util.printable import repr_of
 from aioproducer._util.secrets import cleared, hides_arguments, without_login
 from aioproducer.config.rules_security import PASSWORD_MECHANISMS, jaas_login
 from aioproducer.errors import (
@@ -202,7 +203,7 @@ def _calls(name: str, function: Callable[[], object]) -> Callable[[], Awaitable[
             raise
         except OSError as error:
             raise KafkaConnectionError(
-                f"{name} raised {error!r}", advice=ADVICE["credentials-unavailable"]
+                f"{name} raised {repr_of(error)}", advice=ADVICE["credentials-unavailable"]
             ) from error
         except Exception as error:
             cleared(error)
@@ -210,7 +211,7 @@ def _calls(name: str, function: Callable[[], object]) -> Callable[[], Awaitable[
                 was_logged = True
                 _log.error("%s raised an exception", name, exc_info=error)
             raise AuthenticationError(
-                f"{name} raised {error!r}",
+                f"{name} raised {repr_of(error)}",
                 advice=f"correct the function given as {name}; what may pass by itself should be "
                 "an OSError",
             ) from error

@@ -649,6 +649,25 @@ def test_a_record_refused_after_the_hand_over_forbids_the_commit(brokers: Broker
     assert brokers.values("t") == {0: [b"0", b"2"]}
 
 
+def test_a_refusal_that_is_raised_repeatedly_keeps_no_frames_of_earlier_calls(
+    brokers: Brokers,
+) -> None:
+    def picky(topic: str, key: object, value: bytes, meta: object) -> int:
+        if value == b"bad":
+            raise ValueError(value)
+        return 0
+
+    with Producer(bootstrap_servers=brokers.address, partitioner=picky) as producer:
+        producer.send("t", b"good").result()
+        handle = producer.send("t", b"bad")
+        lengths = set()
+        for _ in range(3):
+            with pytest.raises(InvalidPartitionError) as raised:
+                handle.result()
+            lengths.add(len(raised.traceback))
+        assert len(lengths) == 1
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_after_a_fork_the_child_is_refused_and_the_parent_goes_on(

@@ -9,6 +9,7 @@ import asyncio
 import socket
 from contextlib import suppress
 
+from aioproducer._util.printable import repr_of
 from aioproducer.errors import KafkaError
 from aioproducer.net.dial.dialer import Address, check_place
 from aioproducer.types import StreamOpener
@@ -34,7 +35,7 @@ class OpenerDialer:
         except (OSError, KafkaError):
             raise
         except Exception as error:  # from any library that the function uses
-            raise OSError(f"the dialer failed: {error!r}") from error
+            raise OSError(f"the dialer failed: {repr_of(error)}") from error
         if not hasattr(reader, "readexactly") or not hasattr(writer, "transport"):
             # Such as those of an SSH library, which are alike.
             _close(writer)

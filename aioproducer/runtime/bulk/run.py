@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aioproducer._util.arguments import is_of_type
 from aioproducer._util.causes import chain_of
+from aioproducer._util.printable import repr_of
 from aioproducer.core.metadata.cluster import missing_topic_error
 from aioproducer.errors import (
     IllegalStateError,
@@ -155,7 +156,7 @@ class BulkRun:
         if broken is not None:
             raise SendManyInterruptedError(
                 f"stopped after {result.count} record(s), of which {result.delivered} were "
-                f"delivered: {broken!r}",
+                f"delivered: {repr_of(broken)}",
                 result=result,
             ) from broken
         return result

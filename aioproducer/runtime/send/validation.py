@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioproducer._util import log
 from aioproducer._util.arguments import index_of
-from aioproducer._util.printable import exception_without_data
+from aioproducer._util.printable import exception_without_data, repr_of
 from aioproducer.core.batching.buffer_pool import BufferPool
 from aioproducer.core.batching.outgoing import OutgoingRecord
 from aioproducer.errors import (
@@ -150,7 +150,7 @@ def checked_timestamp(timestamp_ms: object, topic: str) -> int:
         kind, number = TypeError, -1
     if 0 <= number < _TIMESTAMPS:
         return number
-    what = f"timestamp_ms must be an int from 0 to 2**63-1, got {timestamp_ms!r}"
+    what = f"timestamp_ms must be an int from 0 to 2**63-1, got {repr_of(timestamp_ms)}"
     raise SerializationError(what, topic=topic) from kind(what)
 
 
@@ -162,7 +162,7 @@ def partition_index(partition: object, topic: str) -> int:
         number = -1
     if not 0 <= number <= LAST_PARTITION:
         raise InvalidPartitionError(
-            f"a partition is a number from 0 to 2**31-1, got {partition!r}", topic=str(topic)
+            f"a partition is a number from 0 to 2**31-1, got {repr_of(partition)}", topic=str(topic)
         )
     return number
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aioproducer._util import log
+from aioproducer._util.printable import repr_of
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
@@ -41,10 +42,10 @@ class UserObjects:
                     await _called(found.close)
             except TimeoutError as error:
                 bound = f"request_timeout_ms={self._timeout_ms}"
-                reason = f"took longer than {bound}" if timeout.expired() else repr(error)
+                reason = f"took longer than {bound}" if timeout.expired() else repr_of(error)
                 _log.error("closing %s: %s", name, reason)
             except Exception as error:
-                _log.error("closing %s: %r", name, error, exc_info=error)
+                _log.error("closing %s: %s", name, repr_of(error), exc_info=error)
 
 
 def tasks_named(loop: asyncio.AbstractEventLoop, prefix: str = "") -> list[asyncio.Task[Any]]:

@@ -18,6 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+from aioproducer._util.printable import repr_of
 from aioproducer._util.tasks import start_later
 from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.core.batching.buffer_pool import NO_CEILING
@@ -418,7 +419,7 @@ class SenderTask(TurnTask):
     def _not_dispatched(
         self, node_id: int, batches: Sequence[ProducerBatch], error: BaseException
     ) -> None:
-        failure = error if isinstance(error, KafkaError) else ProducerFailedError(repr(error))
+        failure = error if isinstance(error, KafkaError) else ProducerFailedError(repr_of(error))
         self._sender.on_not_dispatched(node_id, batches, failure, self._now())
         self.wake()
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from math import inf
 
 from aioproducer._util import log
+from aioproducer._util.printable import repr_of
 from aioproducer._util.tasks import start_later
 from aioproducer.errors import KafkaError, ProducerFailedError
 from aioproducer.errors.advice import ADVICE
@@ -199,6 +200,8 @@ class TurnTask:
         return error if error is None or isinstance(error, KafkaError) else self._died_of(error)
 
     def _died_of(self, error: BaseException) -> ProducerFailedError:
-        cause = ProducerFailedError(f"the producer's {self._name} task failed with {error!r}")
+        cause = ProducerFailedError(
+            f"the producer's {self._name} task failed with {repr_of(error)}"
+        )
         cause.__cause__ = error
         return cause

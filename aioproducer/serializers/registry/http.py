@@ -29,6 +29,7 @@ from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer._util.bounded_http import UnboundedAnswerError, exchange, retry_after
 from aioproducer._util.bounded_json import JsonLimitError, decoded_json
 from aioproducer._util.hosts import is_exposed
+from aioproducer._util.printable import repr_of
 from aioproducer._util.secrets import (
     Unpicklable,
     cleared,
@@ -275,7 +276,7 @@ class RegistryConnection:
                 token = await made if inspect.isawaitable(made) else made
             except Exception as error:
                 cleared(error)
-                failure = SchemaRegistryError(f"the bearer_token function raised {error!r}")
+                failure = SchemaRegistryError(f"the bearer_token function raised {repr_of(error)}")
                 # A service that gives tokens may be down for a while.
                 failure.retriable = isinstance(error, OSError | self._httpx.RequestError)
                 raise failure from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Collection, Generator
+from collections.abc import AsyncIterator, Awaitable, Collection, Generator, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -590,6 +590,41 @@ def test_an_exception_that_the_caller_handles_keeps_its_traceback() -> None:
             result = await stage.producer.send_many("t", [b"a", 3])
             assert len(result.failed) == 1
             assert handled.__traceback__ is not None
+        await stage.producer.close()
+
+    play(act)
+
+
+def test_an_exception_of_the_items_that_cannot_be_shown_leaves_the_result() -> None:
+    class UnprintableError(Exception):
+        def __repr__(self) -> str:
+            raise LookupError("no text")
+
+    def items() -> Iterator[bytes]:
+        yield b"a"
+        raise UnprintableError
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        with pytest.raises(SendManyInterruptedError, match="whose repr") as caught:
+            await stage.producer.send_many("t", items())
+        assert caught.value.result.delivered == 1
+        await stage.producer.close()
+
+    play(act)
+
+
+def test_an_item_with_a_part_that_cannot_be_shown_is_refused() -> None:
+    class Unprintable:
+        def __repr__(self) -> str:
+            raise LookupError("no text")
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        part = Unprintable()
+        items = [b"a", (b"k", b"v", None, part), (b"k", b"v", None, None, part), part]
+        result = await stage.producer.send_many("t", items)
+        assert [failed.index for failed in result.failed] == [1, 2, 3]
         await stage.producer.close()
 
     play(act)

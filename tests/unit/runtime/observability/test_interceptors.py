@@ -577,3 +577,25 @@ class Coroutines:
 def test_what_is_no_interceptor_is_refused(given: Any):
     with pytest.raises(ConfigError):
         ProducerConfig(bootstrap_servers="h:1", interceptor_classes=given)
+
+
+def test_exceptions_of_interceptors_that_cannot_be_shown_are_logged_by_their_class(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class UnprintableError(TypeError):
+        def __str__(self) -> str:
+            raise LookupError("no text")
+
+    class Broken:
+        def on_acknowledgement(self, *arguments: object) -> None:
+            raise UnprintableError
+
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.send_many("t", [b"a", b"b"])
+        assert witness.offsets == [0, 1]
+
+    play(act, **intercepted(Broken(), witness))
+    assert "on_acknowledgement raised UnprintableError at test_interceptors.py:" in caplog.text

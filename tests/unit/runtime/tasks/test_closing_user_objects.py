@@ -185,3 +185,29 @@ def test_the_blocking_producer_closes_them() -> None:
         producer.send("t", "v")
         producer.close()
     assert reported == ["value used", "value closed"]
+
+
+class Unprintable(Closing):
+    """One whose `close()` raises an exception that cannot be shown."""
+
+    class Error(Exception):
+        def __repr__(self) -> str:
+            raise LookupError("no text")
+
+    def close(self) -> None:
+        raise self.Error
+
+
+def test_the_producer_is_closed_although_an_exception_cannot_be_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reported: list[str] = []
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.close()
+
+    broken, sound = Unprintable("key", reported), Closing("value", reported)
+    play(act, key_serializer=broken, value_serializer=sound)
+    assert reported == ["value closed"]
+    assert "closing Unprintable: <Error, whose repr() failed>" in caplog.text
