@@ -25,6 +25,7 @@ from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.acknowledged import AcknowledgedOffsets, LostRecords
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer, _Partition
 from aioproducer.core.sending.sender import Sender
+from aioproducer.core.transactions.contents import TransactionContents
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
@@ -67,6 +68,7 @@ from simulation.themes import (
 )
 
 _SEEDS = range(1, 31)
+_SEED_THAT_PREPARES = 5
 
 
 def _oracles_that_notice(
@@ -138,6 +140,15 @@ def test_a_producer_that_asks_for_no_topic_of_send_nowait_is_found_out(
 
     monkeypatch.setattr(Metadata, "request_topic", known_only)
     assert "calm_brings_progress" in _oracles_that_notice(Setup(), "calm_brings_progress")
+
+
+def test_a_producer_that_is_sure_of_what_another_process_may_have_ended_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    never = property(lambda self: False, lambda self, value: None)
+    monkeypatch.setattr(TransactionContents, "handed_out", never, raising=False)
+    noticed = _oracles_that_notice(Setup(), "reports_of_an_end_agree", [_SEED_THAT_PREPARES])
+    assert "reports_of_an_end_agree" in noticed
 
 
 def test_a_producer_that_acknowledges_before_the_broker_answers_is_found_out(

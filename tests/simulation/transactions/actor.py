@@ -7,7 +7,8 @@ the cluster's state, what is right.
     by calls         begin, ..., commit or abort; each call may be cancelled and made again
     in haste         the first transaction ends while its sends ask where their topics are
     prepared         another process decides; the process waits, decides as well, leaves, or goes on
-                     under another transactional id, as the tasks of the Spark sink do
+                     under another transactional id, as the tasks of the Spark sink do; a successor
+                     may fence it while it waits
     giving up        a call that has no outcome for long: the process closes and another one starts
 """
 
@@ -50,6 +51,8 @@ _SHARE_FOUND_OUT = 0.5
 """Of the commits whose outcome is unknown."""
 _SHARE_ASSUMED = 0.5
 """Of the prepared transactions whose process would leave."""
+_SHARE_SUCCEEDED, _SUCCESSION_S = 0.3, 2.0
+"""Of the prepared transactions whose end by another process is awaited."""
 _HASTE_S = 0.0001
 """No answer comes that soon."""
 
@@ -261,6 +264,10 @@ class Actor:
             return tx
         if way == "wait":
             await asyncio.wait([deciding])
+            chance = self._context.chance_of(f"successor after {tx.label}")
+            if chance.random() < _SHARE_SUCCEEDED:
+                self._context.steal_transactional_id(self.seat.name)
+                await asyncio.sleep(_SUCCESSION_S)
         await (self._commit(tx) if commit else self._abort(tx))
         return tx
 

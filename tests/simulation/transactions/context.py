@@ -109,6 +109,10 @@ class RunContext:
         """The run does not end before this has."""
         self._tasks.append(task)
 
+    def steal_transactional_id(self, seat: str) -> int:
+        """See `faults.base.Cast`."""
+        raise NotImplementedError
+
     def chance_of(self, purpose: str) -> random.Random:
         """Return a separate source of chance for a purpose."""
         return self._run.chance.of(purpose)
