@@ -104,6 +104,8 @@ class LivenessWatch:
         for producer in self._producers if len(self.violations) < _MOST_REPORTED else ():
             if producer.was_started:
                 self.violations += self._asked_again_at_once(producer)
+                if _is_running(producer.engine):
+                    self.violations += _oversleeps_expiry(producer.engine, self._now())
         if jump_s < _LONG_JUMP_S and self._jumps % _CHECKED_EACH:
             return
         if len(self.violations) >= _MOST_REPORTED:
@@ -115,7 +117,6 @@ class LivenessWatch:
                 self.violations += _not_asked_for(producer.engine, self._now())
                 self.violations += _coordinator_not_asked_for(producer.engine, self._now())
                 self.violations += _successor_not_asked_for(producer.engine, self._now())
-                self.violations += _oversleeps_expiry(producer.engine, self._now())
                 self.violations += _repeated_too_often(producer.engine, self._now())
                 self.violations += _not_asked_after_failure(producer.engine, self._now())
                 self.violations += _unreachable_coordinator_kept(producer.engine, self._now())

@@ -1325,6 +1325,44 @@ MUTANTS += tuple(
 )
 
 
+# Kinds that an eighth blind round has shown to be missed.
+MUTANTS += tuple(
+    Mutant(*each)
+    for each in (
+        (
+            "ask for no topic of send_nowait",
+            "runtime/send/appender.py",
+            "        self._metadata.request_topic(topic, self._loop.time())\n        if failure",
+            "        if failure",
+        ),
+        (
+            "keep the last offsets of a deleted topic",
+            "core/sending/sender.py",
+            "        self._offsets.on_recreated(topic)\n",
+            "",
+        ),
+    )
+)
+TRANSACTIONAL_MUTANTS += tuple(
+    Mutant(*each, transactional=True)
+    for each in (
+        (
+            "look up a coordinator again when another is found",
+            "core/transactions/coordinators.py",
+            "            if len(self._coordinators) >= _MOST_REMEMBERED:\n"
+            "                self._coordinators.clear()\n",
+            "            self._coordinators.clear()\n",
+        ),
+        (
+            "be sure of what another process may have committed",
+            "core/transactions/manager.py",
+            "            self.contents.handed_out = self.is_prepared\n            operation",
+            "            operation",
+        ),
+    )
+)
+
+
 def hunt(mutant: Mutant, seeds: int) -> str | None:
     """The first seed that finds the mutant, with its oracles; None when none does."""
     with tempfile.TemporaryDirectory() as folder:
