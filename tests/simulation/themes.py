@@ -469,7 +469,21 @@ def _refused_renewals(rng: random.Random, shape: Shape, start: float, end: float
 REFUSED_RENEWALS = Theme(_refused_renewals, _IDEMPOTENT)
 ODD_DESCRIPTIONS = Theme(_times(24, OddDescription.draw), {"metadata_max_age_ms": 500})
 REPLACEMENTS = Theme(_replacements, {**_IDEMPOTENT, "metadata_max_age_ms": 500})
-TRANSACTIONAL_REPLACEMENTS = Theme(_replacements, {"metadata_max_age_ms": 500})
+_REFUSED_ADDITIONS, _REFUSALS_OF_ADDITIONS = 24, (3, 29, 29)
+
+
+def _replacements_amid_refusals(
+    rng: random.Random, shape: Shape, start: float, end: float
+) -> list[Fault]:
+    """Replacements; and additions of several partitions are refused because of one (V1)."""
+    faults = _replacements(rng, shape, start, end)
+    for _ in range(_REFUSED_ADDITIONS):
+        at, code = round(rng.uniform(start, end), 3), rng.choice(_REFUSALS_OF_ADDITIONS)
+        faults.append(FinalCoordinatorError(at, ApiKey.ADD_PARTITIONS_TO_TXN, 1, code))
+    return faults
+
+
+TRANSACTIONAL_REPLACEMENTS = Theme(_replacements_amid_refusals, {"metadata_max_age_ms": 500})
 """Coordinators and leaders have no state of the transactions in flight.
 
 Not with seats that read: their positions go with the cluster.

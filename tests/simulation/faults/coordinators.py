@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, TypeVar
 
+from aioproducer.errors import OperationNotAttemptedError
 from aioproducer.testing.broker.faults import ConnectionFault, ErrorAnswer
 from aioproducer.testing.broker.topics import Partition
 from aioproducer.testing.broker.transactions.shards import CoordinatorKind
@@ -195,6 +196,8 @@ class LeftOutByCoordinator(Fault):
             struck += 1
             for broker in world.brokers.values():
                 broker.distort.pop(self.api, None)
+                # What is left may be partitions that were not attempted.
+                broker.scripted_codes.add(OperationNotAttemptedError.code)
             world.disturb(0)
             if isinstance(response, TxnOffsetCommitResponse):
                 self._leave_out(response.topics, lambda topic: topic.partitions)

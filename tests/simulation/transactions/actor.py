@@ -76,6 +76,7 @@ class Actor:
         gone: Whether it was killed.
         work: Its task, while it works by itself.
         contents: What it puts into its transactions.
+        on_begin: Called when it has begun a transaction.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Actor:
         self.superseded: bool = False
         self.gone: bool = False
         self.work: asyncio.Future[None] | None = None
+        self.on_begin: Callable[[], None] = lambda: None
         self._line = line
         self._context = context
         self._rng = rng
@@ -338,6 +340,7 @@ class Actor:
             pass
         except TransactionAbortableError as error:
             if opened:
+                opened[0].refusal = error
                 opened[0].report(Outcome.REFUSED)
             else:
                 await self._initialize(error)
@@ -383,6 +386,7 @@ class Actor:
     def _open(self) -> TransactionEntry:
         tx = self._context.book.begin(self.entry.name, self._loop.time())
         self.contents.begin(tx)
+        self.on_begin()
         self._context.trace(f"{tx.label} begins")
         return tx
 
@@ -414,6 +418,7 @@ class Actor:
         try:
             await self._caller.call("commit", self.producer.commit_transaction)
         except TransactionAbortableError as error:
+            tx.refusal = error
             # A real coordinator answers INVALID_TXN_STATE of what was aborted only. A scripted one
             # may come before an outsider's commit: then nothing is certain before the abort.
             may_be_wrong = isinstance(error.__cause__, InvalidTxnStateError)

@@ -43,6 +43,7 @@ class TransactionEntry:
         overslept: Whether its user waited for longer than the coordinator does.
         lost_at: When a process that was to end it while prepared found that it had ended.
         contradictions: Reports about it that cannot all be true.
+        refusal: The error with which it could only be aborted; None without.
     """
 
     number: int
@@ -57,6 +58,7 @@ class TransactionEntry:
     overslept: bool = False
     lost_at: float | None = None
     contradictions: list[str] = field(default_factory=list)
+    refusal: KafkaError | None = None
 
     @property
     def label(self) -> str:

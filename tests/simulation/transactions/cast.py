@@ -81,6 +81,7 @@ class Cast(RunContext):
         )
         self.book.actors.append(entry)
         actor = Actor(self, seat, entry, producer, line, run.chance.of(f"actor {name}"))
+        actor.on_begin = checks.on_begin
         self.actors.append(actor)
         self._present[seat.name] = actor
         return actor

@@ -16,6 +16,7 @@ from aioproducer.errors import (
     InvalidTopicError,
     InvalidTxnStateError,
     KafkaTimeoutError,
+    OperationNotAttemptedError,
     ProducerFencedError,
     RecordTooLargeError,
 )
@@ -103,6 +104,19 @@ def no_commit_after_a_loss(r: _Reading) -> Iterator[str]:
         for alarm in r.evidence.ledger.alarms:
             if alarm.to == f"producer {tx.actor}" and alarm.at < closed_at and names & alarm.lost:
                 yield f"{tx.label} is committed although {alarm.where} had lost records of it"
+
+
+def refusals_name_their_cause(r: _Reading) -> Iterator[str]:
+    """No transaction fails for a partition that was not attempted: another one has the cause.
+
+    Unless a response has left that one out.
+    """
+    if OperationNotAttemptedError.code in r.evidence.scripted_codes:
+        return
+    for tx in r.book.transactions:
+        cause = None if tx.refusal is None else tx.refusal.__cause__
+        if isinstance(cause, OperationNotAttemptedError):
+            yield f"{tx.label} has failed with {tx.refusal!r}"
 
 
 def records_belong_to_a_transaction(r: _Reading) -> Iterator[str]:
@@ -288,6 +302,7 @@ def transforms_are_exactly_once(r: _Reading) -> Iterator[str]:
 ORACLES = (
     no_commit_after_a_refusal,
     no_commit_after_a_loss,
+    refusals_name_their_cause,
     records_belong_to_a_transaction,
     sends_do_not_outlive_their_transaction,
     a_fenced_producer_is_done,

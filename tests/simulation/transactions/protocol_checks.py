@@ -126,6 +126,10 @@ class ClientProtocolChecks:
         """Return the listener of another connection."""
         return ConnectionWatch(self)
 
+    def on_begin(self) -> None:
+        """Handle the beginning of a transaction; the one before may have needed no EndTxn."""
+        self._refused = 0
+
     def on_request(self, header: RequestHeader) -> None:
         """Check a request that the process has sent completely."""
         if self._is_fenced and header.api_key in _OF_COORDINATORS:
