@@ -18,7 +18,7 @@ from faststream import kafka
 from faststream.kafka.publisher.producer import AioKafkaFastProducerImpl
 
 from aioproducer.compat.aiokafka import AIOKafkaProducer
-from aioproducer.contrib.faststream import publish_natively
+from aioproducer.contrib.faststream import KafkaBroker
 from bench.workers import arguments, next_order, orders, tell
 
 _AT_ONCE = 500
@@ -64,10 +64,9 @@ async def _measure(
         stand_in: Any = AIOKafkaProducer
         aiokafka.AIOKafkaProducer = stand_in
     options: dict[str, Any] = {"enable_idempotence": True} if idempotent else {}
-    broker = kafka.KafkaBroker(bootstrap.split(","), logger=None, **options)
-    if client == "native":
-        publish_natively(broker)
-    elif client == "none":
+    new_broker = KafkaBroker if client == "native" else kafka.KafkaBroker
+    broker = new_broker(bootstrap.split(","), logger=None, **options)
+    if client == "none":
         broker.config.broker_config.producer = _Nowhere(None, None)
     async with broker:
         await MODES[mode](broker, topic, _WARM_UP)

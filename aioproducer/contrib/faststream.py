@@ -7,7 +7,11 @@
 Subscribers, routers, middlewares and the test broker are FastStream's own. `publish`,
 `publish_batch`, publishers and replies go through an `aioproducer.Producer`, without aiokafka's
 producer or the drop-in for it. Results are aiokafka's `RecordMetadata`, errors aiokafka's with ours
-as their `__cause__`. It needs the extra `aioproducer[faststream]`.
+as their `__cause__`. It needs the extra `aioproducer[faststream]`; it is tested with FastStream
+0.7.4 to 0.7.8.
+
+Invariant: without middlewares, `KafkaBroker.publish` makes no `KafkaPublishCommand`; record, result
+and errors are those of a command with the same arguments.
 """
 
 from __future__ import annotations
@@ -33,7 +37,8 @@ with required(__name__, "faststream"):
     from faststream._internal.parser import DefaultCodec
     from faststream.kafka.publisher.producer import AioKafkaFastProducerImpl
     from faststream.kafka.publisher.state import ProducerState
-    from faststream.message.utils import encode_message
+    from faststream.message.utils import encode_message, gen_cor_id
+    from faststream.response import Response
 
 if TYPE_CHECKING:
     from faststream.kafka.response import KafkaPublishCommand
@@ -59,6 +64,52 @@ class KafkaBroker(kafka.KafkaBroker):
     ) -> None:
         super().__init__(bootstrap_servers, *arguments, **options)
         publish_natively(self, producer)
+
+    if not TYPE_CHECKING:  # type checkers see FastStream's overloads
+
+        async def publish(
+            self,
+            message: Any,
+            topic: str = "",
+            *,
+            key: Any = None,
+            partition: int | None = None,
+            timestamp_ms: int | None = None,
+            headers: dict[str, str] | None = None,
+            correlation_id: str | None = None,
+            reply_to: str = "",
+            no_confirm: bool = False,
+        ) -> Any:
+            """Publish a message; see `faststream.kafka.KafkaBroker.publish`."""
+            config = self.config
+            native = config.producer
+            if type(native) is _NativeProducer and not (
+                self.middlewares or isinstance(message, Response)
+            ):
+                # FastStream 0.7.4 has no `id_generator`.
+                new_id = getattr(config, "id_generator", gen_cor_id)
+                return await native.publish_message(
+                    message,
+                    topic,
+                    key,
+                    partition,
+                    timestamp_ms,
+                    headers,
+                    correlation_id or new_id(),
+                    reply_to,
+                    no_confirm,
+                )
+            return await super().publish(
+                message,
+                topic,
+                key=key,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+                headers=headers,
+                correlation_id=correlation_id,
+                reply_to=reply_to,
+                no_confirm=no_confirm,
+            )
 
 
 @hides_arguments
@@ -111,29 +162,53 @@ class _NativeProducer(AioKafkaFastProducerImpl):
     async def publish(
         self, cmd: KafkaPublishCommand
     ) -> asyncio.Future[Any] | RecordMetadata | None:
+        """Publish the message of a command."""
+        return await self.publish_message(
+            cmd.body,
+            cmd.destination,
+            cmd.key,
+            cmd.partition,
+            cmd.timestamp_ms,
+            cmd.headers,
+            cmd.correlation_id,
+            cmd.reply_to,
+            cmd.no_confirm,
+        )
+
+    async def publish_message(
+        self,
+        body: Any,
+        topic: str,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: dict[str, str] | None,
+        correlation_id: str | None,
+        reply_to: str,
+        no_confirm: bool,
+    ) -> asyncio.Future[Any] | RecordMetadata | None:
         """Publish a message; with `no_confirm` return a future as soon as it is accepted."""
         native: _Native = self._producer.producer
         content_type: str | None = None
-        if cmd.body is None and cmd.key is not None:
+        if body is None and key is not None:
             value = None  # a tombstone
         elif type(self.codec) is DefaultCodec:
-            value, content_type = encode_message(cmd.body, self.serializer)
+            value, content_type = encode_message(body, self.serializer)
         else:
-            value, content_type = await self.codec.encode(cmd.body, self.serializer)
-        key = cmd.key
+            value, content_type = await self.codec.encode(body, self.serializer)
         if native.serializes:
             value = serialized(native.value_serializer, value)
             key = serialized(native.key_serializer, key)
         try:
             delivery = await native.own.send(
-                cmd.destination,
+                topic,
                 value,
                 key,
-                headers=_headers(cmd, content_type or ""),
-                partition=cmd.partition,
-                timestamp_ms=cmd.timestamp_ms,
+                headers=_headers(content_type, correlation_id, reply_to, headers),
+                partition=partition,
+                timestamp_ms=timestamp_ms,
             )
-            if cmd.no_confirm:
+            if no_confirm:
                 return native.futures.of(delivery)
             await delivery
         except KafkaError as error:
@@ -157,16 +232,21 @@ class _NativeProducer(AioKafkaFastProducerImpl):
         return native
 
 
-def _headers(cmd: KafkaPublishCommand, content_type: str) -> list[tuple[str, bytes]]:
-    """Return the headers that FastStream sends, without dicts where the message has none."""
-    if cmd.headers:
-        headers = {"content-type": content_type, **cmd.headers_to_publish()}
-        return [(name, (text or "").encode()) for name, text in headers.items()]
-    pairs = [("content-type", content_type.encode())]
-    if cmd.correlation_id:
-        pairs.append(("correlation_id", cmd.correlation_id.encode()))
-    if cmd.reply_to:
-        pairs.append(("reply_to", cmd.reply_to.encode()))
+def _headers(
+    content_type: str | None,
+    correlation_id: str | None,
+    reply_to: str,
+    given: Mapping[str, str] | None,
+) -> list[tuple[str, bytes]]:
+    """Return the headers that FastStream sends, in its order."""
+    pairs = [("content-type", (content_type or "").encode())]
+    if correlation_id:
+        pairs.append(("correlation_id", correlation_id.encode()))
+    if reply_to:
+        pairs.append(("reply_to", reply_to.encode()))
+    if given:  # in the place of one with the same name
+        encoded = {name: (text or "").encode() for name, text in given.items()}
+        return list((dict(pairs) | encoded).items())
     return pairs
 
 

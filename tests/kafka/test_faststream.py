@@ -31,7 +31,7 @@ pytestmark = [
 PLUGIN = """
 import functools, os
 import faststream.kafka as kafka
-from aioproducer.contrib.faststream import publish_natively
+from aioproducer.contrib.faststream import KafkaBroker
 
 made = kafka.KafkaBroker.__init__
 
@@ -40,10 +40,10 @@ def init(self, bootstrap_servers="localhost", *arguments, **options):
     if bootstrap_servers in ("localhost", "localhost:9092"):
         bootstrap_servers = os.environ["SERVERS"].split(",")
     made(self, bootstrap_servers, *arguments, **options)
-    if os.environ["NATIVE"] == "1":
-        publish_natively(self)
 
 kafka.KafkaBroker.__init__ = init
+if os.environ["NATIVE"] == "1":
+    kafka.KafkaBroker = KafkaBroker
 """
 
 MOCKS = {"test_can_explicitly_publish_on_partition_0_from_publisher"}

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from collections.abc import AsyncIterator
+from types import FrameType
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -65,6 +68,65 @@ async def test_publish_sends_what_faststream_says(cluster: EmbeddedCluster) -> N
         "reply_to": b"replies",
         "own": b"h",
     }
+
+
+@pytest.mark.parametrize(
+    ("message", "options"),
+    [
+        ("x", {}),
+        (b"x", {"key": b"k", "timestamp_ms": 1000, "reply_to": "replies"}),
+        ({"a": 1}, {"headers": {"own": "h", "empty": ""}}),
+        ("x", {"headers": {"correlation_id": "mine", "content-type": "text/html"}}),
+        ("x", {"headers": {}, "correlation_id": ""}),
+        (None, {}),
+        (None, {"key": b"k"}),
+        (KafkaPublishMessage("x", key=b"k"), {}),
+    ],
+)
+async def test_publish_sends_what_a_command_of_faststream_sends(
+    cluster: EmbeddedCluster, message: Any, options: dict[str, Any]
+) -> None:
+    class Passing(BaseMiddleware):
+        """With it, `publish` makes a command."""
+
+    options = {"correlation_id": "c", "timestamp_ms": 5, **options}
+    async with broker(cluster) as direct, broker(cluster, middlewares=[Passing]) as generic:
+        await generic.publish(message, "t", partition=0, **options)
+        await direct.publish(message, "t", partition=1, **options)
+    theirs, ours = await records_of(cluster)
+    if not options["correlation_id"]:  # each has an id that was generated
+        assert len(dict(ours.headers)["correlation_id"]) == len(str(uuid4()))
+        theirs, ours = (dict(record.headers).keys() for record in (theirs, ours))
+    assert ours == theirs
+
+
+async def test_publish_without_middlewares_makes_no_command(cluster: EmbeddedCluster) -> None:
+    async with broker(cluster) as started:
+        calls = Calls()
+        with calls:
+            await started.publish("x", "t", no_confirm=True)
+        assert "KafkaPublishCommand.__init__" not in calls.names
+        started.add_middleware(BaseMiddleware)
+        with calls:
+            await started.publish("x", "t", no_confirm=True)
+        assert "KafkaPublishCommand.__init__" in calls.names
+
+
+class Calls:
+    """The names of the Python functions that are called while the block runs."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def __enter__(self) -> None:
+        sys.setprofile(self._add)
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _add(self, frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            self.names.add(frame.f_code.co_qualname)
 
 
 async def test_publish_with_no_confirm_returns_a_future_at_once(cluster: EmbeddedCluster) -> None:
