@@ -6,9 +6,10 @@ import asyncio
 import gc
 import sys
 from collections.abc import AsyncIterator
+from inspect import signature
 from types import FrameType
 from typing import Any
-from uuid import uuid4
+from uuid import RFC_4122, UUID
 
 import pytest
 
@@ -95,7 +96,7 @@ async def test_publish_sends_what_a_command_of_faststream_sends(
         await direct.publish(message, "t", partition=1, **options)
     theirs, ours = await records_of(cluster)
     if not options["correlation_id"]:  # each has an id that was generated
-        assert len(dict(ours.headers)["correlation_id"]) == len(str(uuid4()))
+        assert len(dict(ours.headers)["correlation_id"]) == 36
         theirs, ours = (dict(record.headers).keys() for record in (theirs, ours))
     assert ours == theirs
 
@@ -110,6 +111,31 @@ async def test_publish_without_middlewares_makes_no_command(cluster: EmbeddedClu
         with calls:
             await started.publish("x", "t", no_confirm=True)
         assert "KafkaPublishCommand.__init__" in calls.names
+
+
+async def test_messages_without_a_correlation_id_get_a_random_uuid(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with broker(cluster) as started:
+        for _ in range(20):
+            await started.publish("x", "t", no_confirm=True)
+    texts = {
+        dict(record.headers)["correlation_id"].decode() for record in await records_of(cluster)
+    }
+    ids = [UUID(text) for text in texts]
+    assert len(ids) == 20
+    assert {(each.version, each.variant) for each in ids} == {(4, RFC_4122)}
+    assert {str(each) for each in ids} == texts
+
+
+@pytest.mark.skipif(
+    "id_generator" not in signature(TheirBroker).parameters, reason="FastStream before 0.7.5"
+)
+async def test_the_brokers_generator_makes_correlation_ids(cluster: EmbeddedCluster) -> None:
+    async with broker(cluster, id_generator=lambda: "mine") as started:
+        await started.publish("x", "t")
+    (record,) = await records_of(cluster)
+    assert dict(record.headers)["correlation_id"] == b"mine"
 
 
 class Calls:
