@@ -10,13 +10,14 @@ Invariants
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aioproducer._util.arguments import is_of_type
 from aioproducer._util.hosts import is_host
+from aioproducer._util.printable import printable
 from aioproducer.errors import InvalidTopicError, ProtocolError
 from aioproducer.types import (
     NO_EPOCH,
@@ -43,6 +44,7 @@ _MOST_PARTITIONS = 100_000
 MAX_BROKERS = 10_000
 """Limit per cluster against memory exhaustion."""
 
+_SHOWN = 100
 _LONGEST_TOPIC_NAME = 249
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -58,6 +60,17 @@ def usable_nodes(
         b.node_id: Node(b.node_id, b.host, b.port, b.rack)
         for b in described
         if b.node_id >= 0 and is_usable(b.host, b.port)
+    }
+
+
+def unusable_places(
+    described: Iterable[MetadataResponseBroker], nodes: Container[int]
+) -> dict[int, str]:
+    """Return, for errors, what brokers advertise that cannot be dialled."""
+    return {
+        b.node_id: f"{printable(b.host, _SHOWN)!r}, port {b.port}"
+        for b in described
+        if b.node_id not in nodes
     }
 
 

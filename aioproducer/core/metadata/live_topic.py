@@ -137,7 +137,11 @@ class LiveTopic:
         return Reason(f"a broker answered: {code}{error.message}", error.advice)
 
     def explain_partition(
-        self, topic: TopicMetadata, partition: int, nodes: Container[int]
+        self,
+        topic: TopicMetadata,
+        partition: int,
+        nodes: Container[int],
+        unusable: Mapping[int, str],
     ) -> Reason:
         """Return why a partition of a known topic cannot be written to; empty if it can."""
         if not 0 <= partition < len(topic.partitions):
@@ -151,9 +155,14 @@ class LiveTopic:
             return Reason(
                 f"partition {partition} has no leader{because}", ADVICE["partition-without-leader"]
             )
-        if leader not in nodes:
-            return Reason(f"its leader, node {leader}, is not a known broker{because}")
-        return NO_REASON
+        if leader in nodes:
+            return NO_REASON
+        if leader in unusable:
+            return Reason(
+                f"its leader, node {leader}, advertises {unusable[leader]}: no valid address",
+                ADVICE["advertised-unreachable"],
+            )
+        return Reason(f"its leader, node {leader}, is not a known broker{because}")
 
     def _fail(self, code: int) -> None:
         error = with_access(error_from_code(code, topic=self.name), "Metadata", self.principal)

@@ -21,6 +21,7 @@ from aioproducer.core.metadata.cluster import (
     Cluster,
     check_topic_name,
     too_many_brokers,
+    unusable_places,
     usable_nodes,
 )
 from aioproducer.core.metadata.live_topic import LiveTopic
@@ -32,6 +33,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
     error_from_code,
 )
+from aioproducer.errors.advice import ADVICE
 from aioproducer.errors.authorization import this_principal, with_access
 from aioproducer.types import NO_EPOCH, Node, PartitionMetadata, TopicMetadata, TopicPartition
 
@@ -88,6 +90,7 @@ class Metadata:
         "_topic_ids",
         "_topics",
         "_unchanged_answers",
+        "_unusable",
         "_wanted",
         "cluster",
         "explain_connections",
@@ -143,6 +146,7 @@ class Metadata:
         self._failures = 0
         self._last_failure: KafkaError | None = None
         self._unchanged_answers: int = 0
+        self._unusable: Mapping[int, str] = {}
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -285,7 +289,8 @@ class Metadata:
         Leader epochs of responses below v9 may be stale (KAFKA-9212): `reliable_epochs` is False.
         """
         nodes = usable_nodes(response.brokers[:MAX_BROKERS])
-        refusal = _refusal(response, nodes)
+        self._unusable = unusable_places(response.brokers[:MAX_BROKERS], nodes)
+        refusal = _refusal(response, nodes, self._unusable)
         if refusal is not None:
             self.on_failure(with_access(refusal, "Metadata", self._principal), now)
             return False
@@ -458,16 +463,23 @@ class Metadata:
             return live.explain_absence(allow_auto_create=self._allow_auto_create)
         if partition is None:
             return NO_REASON
-        return live.explain_partition(topic, partition, self.cluster.nodes)
+        return live.explain_partition(topic, partition, self.cluster.nodes, self._unusable)
 
 
-def _refusal(response: MetadataResponse, nodes: Mapping[int, Node]) -> KafkaError | None:
+def _refusal(
+    response: MetadataResponse, nodes: Mapping[int, Node], unusable: Mapping[int, str]
+) -> KafkaError | None:
     """Return why a response as a whole is invalid; None for a valid one."""
     if response.error_code:
         return error_from_code(response.error_code)
     described = len(response.brokers)
     if described > MAX_BROKERS:
         return too_many_brokers(described)
-    if not nodes and described:
-        return KafkaError(f"none of the {described} brokers in an answer has a valid address")
+    if not nodes and unusable:
+        node_id, place = next(iter(unusable.items()))
+        return KafkaError(
+            f"none of the {described} brokers in an answer has a valid address: node {node_id} "
+            f"advertises {place}",
+            advice=ADVICE["advertised-unreachable"],
+        )
     return None if nodes else KafkaError("a broker answered with an empty broker list")

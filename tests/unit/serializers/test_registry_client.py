@@ -232,8 +232,9 @@ async def test_each_address_is_tried_although_another_request_succeeds_meanwhile
         return httpx.Response(200, json={"schema": '"string"'})
 
     transport = httpx.MockTransport(handle)
-    options = {"retries": 0, "retry_backoff_ms": 0, "transport": transport}
-    async with SchemaRegistry("http://one,http://two", **options) as registry:
+    async with SchemaRegistry(
+        "http://one,http://two", retries=0, retry_backoff_ms=0, transport=transport
+    ) as registry:
         first = asyncio.create_task(registry.schema(1))
         await first_is_sent.wait()
         await registry.schema(2)

@@ -770,6 +770,34 @@ def test_a_leader_the_answer_does_not_describe_is_no_leader():
     assert "node 9, is not a known broker" in metadata.explain("t", 0).text
 
 
+@pytest.mark.parametrize(
+    ("host", "port", "shown"),
+    [("${HOST}", 9092, "'${HOST}', port 9092"), ("", 9092, "''"), ("host1", 0, "port 0")],
+)
+def test_a_leader_that_advertises_no_address_is_explained(host: str, port: int, shown: str):
+    metadata = new_metadata()
+    metadata.add_topic("t", 0)
+    described = response(topic("t", (1, 5)), nodes=(2, 3))
+    described.brokers.append(MetadataResponseBroker(node_id=1, host=host, port=port, rack=None))
+    metadata.start_request(0)
+    assert metadata.on_response(described, 0)
+    reason = metadata.explain("t", 0)
+    assert "its leader, node 1, advertises" in reason.text
+    assert shown in reason.text
+    assert "advertised.listeners" in (reason.advice or "")
+
+
+def test_an_answer_whose_brokers_advertise_no_address_is_a_failure_that_shows_one():
+    metadata = new_metadata()
+    described = response(nodes=())
+    described.brokers.append(MetadataResponseBroker(1, "${HOST}", 9092, None))
+    metadata.start_request(0)
+    assert not metadata.on_response(described, 0)
+    reason = metadata.explain_failures()
+    assert "node 1 advertises '${HOST}', port 9092" in reason.text
+    assert "advertised.listeners" in (reason.advice or "")
+
+
 def test_topics_that_were_not_asked_for_are_passed_over():
     metadata = ready()
     metadata.request_update()
