@@ -94,6 +94,8 @@ class InputFile(io.RawIOBase):
         self._wait_for_input()
         view = memoryview(buffer).cast("B")
         data = os.read(self._descriptor, len(view))
+        if not data and self.size is not None and len(view) and self.tell() < self.size:
+            raise SourceError("it became shorter while it was read")  # as by `copytruncate`
         view[: len(data)] = data
         self.consumed += len(data)
         return len(data)

@@ -246,6 +246,28 @@ def test_other_compressions_are_not_taken_for_text(
         assert f"{command} -dc" in caught.value.advice
 
 
+@pytest.mark.parametrize("kind", ["plain", "gzip"])
+def test_a_file_that_becomes_shorter_while_it_is_read_is_an_error(
+    tmp_path: Path, kind: str
+) -> None:
+    lines = b"".join(b"%x\n" % (number * 2654435761 % 2**32) for number in range(50_000))
+    file = write(tmp_path / "t.txt", lines if kind == "plain" else gzip.compress(lines))
+    batches = FileSource(file).batches()
+    next(batches)
+    os.truncate(file, 0)
+    with pytest.raises(SourceError, match=r"t\.txt: it became shorter while it was read"):
+        list(batches)
+
+
+def test_a_file_that_grows_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.txt", b"1234567\n" * 20_000)
+    batches = FileSource(file).batches()
+    count = len(next(batches).fields)
+    with Path(file).open("ab") as more:
+        more.write(b"1\n")
+    assert count + sum(len(batch.fields) for batch in batches) == 20_001
+
+
 @pytest.mark.parametrize("content", [gzip.compress(CSV, mtime=0), b"PK\x03\x04", ZSTD])
 @pytest.mark.parametrize("format_", ["lines", "csv", "ndjson"])
 def test_a_file_that_is_packed_twice_is_not_taken_for_text(
