@@ -159,22 +159,19 @@ cdef class FastPath:
     cdef object send_spare
     cdef RecordBatchBuilder spare
 
-    def __init__(
-        self, *, records_per_turn, size_limit, hashes_keys, sticks, metadata, loop, wall_ms, choice,
-        on_full_turn, open_batch, send_spare
-    ):
+    def __init__(self, batches, records_per_turn, *, metadata, loop, wall_ms, choice):
         self.loop = loop
         self.metadata = metadata
         self.version_at = slot_offset(type(metadata), "version")
         self.wall_ms = None if wall_ms is wall_clock_ms else wall_ms
         self.choice = choice
-        self.on_full_turn = on_full_turn
-        self.open_batch = open_batch
-        self.send_spare = send_spare
+        self.on_full_turn = batches.count_till_next_turn
+        self.open_batch = batches.append_checked
+        self.send_spare = batches.send_spare
         self.records_per_turn = records_per_turn
-        self.size_limit = size_limit
-        self.hashes_keys = hashes_keys
-        self.sticks = sticks
+        self.size_limit = batches.size_limit
+        self.hashes_keys = batches.hashes_keys
+        self.sticks = batches.sticks
         self.topics = {}
         self.ceiling = INT64_MAX
         self.open = True

@@ -6,7 +6,7 @@ fast path when no wait is needed; `RecordAppender`, the slow path, takes any oth
 Invariants
 - A refusal has no effect: the slow path may take the same record at once. A partitioner is asked
   once all the same: its choice is kept for the slow path (`PartitionChoice`).
-- Only `check_transaction`, `open_batch` and the partitioner raise here.
+- Only `check_transaction`, `Batches` and the partitioner raise here.
 - While calls wait for memory (`waiting`), no record is appended here.
 - Bytes for a topic's sticky partitioner are counted in one place at a time: in the fast path from
   `use_batch` until `count_sticky_bytes`, which adds them to the partitioner.
@@ -18,7 +18,7 @@ import asyncio
 import time
 from asyncio import _get_running_loop as running_loop
 from collections.abc import Callable, Container
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from aioproducer.core.batching.buffer_pool import NO_CEILING
 from aioproducer.records import murmur2_partition, record_size_bound
@@ -36,16 +36,43 @@ if TYPE_CHECKING:
 
 _TIMESTAMPS = 2**63
 
-OpenBatch = Callable[
-    [TopicMetadata, int | None, int, bytes | None, bytes | None, HeaderPairs, int, bool],
-    Delivery | None,
-]
-"""Append a record for which no open batch has room; None when the slow path has to take it.
 
-Arguments: topic, partition (None: chosen by the sticky partitioner), timestamp, key, value and
-headers of a checked record, the bytes that a batch with this record alone takes at most, whether
-the caller awaits the outcome at once.
-"""
+class Batches(Protocol):
+    """The batches of the slow path: `BatchAppender`.
+
+    Attributes:
+        size_limit: the largest upper bound of a record's size in bytes, batch header included.
+        hashes_keys: whether a record with a key gets its partition from Java's murmur2.
+        sticks: whether other records get theirs from the sticky partitioner; if not, from `choice`.
+    """
+
+    size_limit: int
+    hashes_keys: bool
+    sticks: bool
+
+    def append_checked(
+        self,
+        meta: TopicMetadata,
+        partition: int | None,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderPairs,
+        size: int,
+        is_awaited: bool,
+        /,
+    ) -> Delivery | None:
+        """Append a record for which no open batch has room; None if the slow path has to take it.
+
+        `size` are the bytes that a batch with this record alone takes at most. Without `partition`
+        the sticky partitioner chooses it. `is_awaited`: the caller awaits the outcome at once.
+        """
+
+    def send_spare(self) -> None:
+        """Send the spare batch, to which the fast path has appended a record."""
+
+    def count_till_next_turn(self) -> None:
+        """Reset the counts of this turn of the loop at its end."""
 
 
 def wall_clock_ms() -> int:
@@ -81,11 +108,7 @@ def _is_partition(number: object, state: _TopicState) -> TypeGuard[int]:
 class FastPath:
     """Appends records that need no wait.
 
-    Args:
-        records_per_turn: records that a caller may append before it has to yield.
-        size_limit: the largest upper bound of a record's size in bytes, batch header included.
-        hashes_keys: whether a record with a key gets its partition from Java's murmur2.
-        sticks: whether other records get theirs from the sticky partitioner; if not, from `choice`.
+    `records_per_turn` records may be appended before a caller has to yield.
 
     Attributes:
         waiting: number of calls that queue for memory, or are about to; the slow path counts them.
@@ -99,18 +122,13 @@ class FastPath:
 
     def __init__(
         self,
-        *,
+        batches: Batches,
         records_per_turn: int,
-        size_limit: int,
-        hashes_keys: bool,
-        sticks: bool,
+        *,
         metadata: Metadata,
         loop: asyncio.AbstractEventLoop,
         wall_ms: Callable[[], int],
         choice: PartitionChoice,
-        on_full_turn: Callable[[], object],
-        open_batch: OpenBatch,
-        send_spare: Callable[[], None],
     ) -> None:
         self.waiting = 0
         self.records_this_turn: int = 0
@@ -119,17 +137,17 @@ class FastPath:
         self.check_transaction: Callable[[], object] | None = None
         self.open: bool = True
         self._records_per_turn = records_per_turn
-        self._size_limit = size_limit
-        self._hashes_keys = hashes_keys
-        self._sticks = sticks
+        self._size_limit = batches.size_limit
+        self._hashes_keys = batches.hashes_keys
+        self._sticks = batches.sticks
         self._metadata = metadata
         self._loop = loop
         self._wall_ms = wall_ms
         self._choice = choice
-        self._on_full_turn = on_full_turn
-        self._open_batch = open_batch
+        self._on_full_turn = batches.count_till_next_turn
+        self._open_batch = batches.append_checked
+        self._send_spare = batches.send_spare
         self._topics: dict[str, _TopicState] = {}
-        self._send_spare = send_spare
         self._spare: BatchBuilder | None = None
         self._spare_room = 0
 

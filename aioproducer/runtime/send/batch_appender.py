@@ -77,17 +77,12 @@ class BatchAppender:
         self.sticks: bool = config.partitioner == "default"
         self.hashes_keys: bool = self.sticks and not config.partitioner_ignore_keys
         self.fast_path: FastPath = FastPath(
-            records_per_turn=RECORDS_PER_TURN,
-            size_limit=self.size_limit,
-            hashes_keys=self.hashes_keys,
-            sticks=self.sticks,
+            self,
+            RECORDS_PER_TURN,
             metadata=path.metadata,
             loop=path.loop,
             wall_ms=path.wall_ms,
             choice=path.check.choice,
-            on_full_turn=self._count_till_next_turn,
-            open_batch=self._append_checked,
-            send_spare=self._send_spare,
         )
 
     @contextmanager
@@ -260,9 +255,7 @@ class BatchAppender:
         self.fast_path.retain(self._metadata.cluster.topics)
         self._sticky_partitioners.drop_expired_topics(self._metadata)
 
-    # -- private ---------------------------------------------------------------------------------
-
-    def _append_checked(
+    def append_checked(
         self,
         meta: TopicMetadata,
         partition: int | None,
@@ -273,7 +266,7 @@ class BatchAppender:
         size: int,
         is_awaited: bool,
     ) -> Delivery | None:
-        """Append a record that the fast path has checked; see `OpenBatch`."""
+        """Append a record that the fast path has checked; see `Batches`."""
         if not self._check.takes_headers:
             return None
         record = OutgoingRecord(
@@ -297,6 +290,28 @@ class BatchAppender:
             return self.plain_delivery(record, batch)
         return self.delivery(record, batch)
 
+    def send_spare(self) -> None:
+        """Send the spare batch, to which the fast path has appended a record."""
+        spare, self._spare = self._spare, None
+        if spare is None:
+            raise RuntimeError("a record was appended to a spare batch that was given up")
+        try:
+            self._pool.keep_exposed()
+            now = self._loop.time()
+            if not self._sender_task.try_send_directly(spare, now):
+                self._enqueue(spare, now)
+        except BaseException as interrupt:
+            self._sender_task.on_interrupt(interrupt, (spare,))
+            raise
+
+    def count_till_next_turn(self) -> None:
+        """Reset the counts of this turn of the loop at its end."""
+        if not self._turn_is_counted:
+            self._turn_is_counted = True
+            self._loop.call_soon(self._on_turn)
+
+    # -- private ---------------------------------------------------------------------------------
+
     def _is_alone(self, record: OutgoingRecord) -> bool:
         """Return whether its sender awaits the record and no other task sends (adaptive linger)."""
         accumulator = self._accumulator
@@ -312,20 +327,6 @@ class BatchAppender:
             on_opened(batch)
         self._accumulator.enqueue(batch, now)
         self._on_opened(batch.size, now, may_send=on_opened is None)
-
-    def _send_spare(self) -> None:
-        """Send the spare batch, to which the fast path has appended a record."""
-        spare, self._spare = self._spare, None
-        if spare is None:
-            raise RuntimeError("a record was appended to a spare batch that was given up")
-        try:
-            self._pool.keep_exposed()
-            now = self._loop.time()
-            if not self._sender_task.try_send_directly(spare, now):
-                self._enqueue(spare, now)
-        except BaseException as interrupt:
-            self._sender_task.on_interrupt(interrupt, (spare,))
-            raise
 
     def _spare_for(self, place: TopicPartition) -> ProducerBatch | None:
         """Return an empty batch for the next record of a partition; None without memory."""
@@ -368,7 +369,7 @@ class BatchAppender:
         self._sender_task.advance(now + self._accumulator.settings.delivery_timeout)
         if not self._notify_sender(may_send=may_send):
             self._opened_this_turn += size
-            self._count_till_next_turn()
+            self.count_till_next_turn()
 
     def _append_to(self, record: OutgoingRecord, partition: int) -> ProducerBatch | None:
         try:
@@ -384,11 +385,6 @@ class BatchAppender:
             self._sender_task.wake()  # more records may join until its turn
             return False
         return self._sender_task.try_send_immediately()
-
-    def _count_till_next_turn(self) -> None:
-        if not self._turn_is_counted:
-            self._turn_is_counted = True
-            self._loop.call_soon(self._on_turn)
 
     def _on_turn(self) -> None:
         self._turn_is_counted = False

@@ -40,8 +40,8 @@ def test_a_single_record_gets_into_the_spare_batch_on_the_fast_path(
                 sys.setprofile(None)
                 await delivery
                 await asyncio.sleep(0.01)
-            assert "_send_spare" in called
-            assert not {"_append_checked", "try_open", "enqueue"} & {*called}
+            assert "send_spare" in called
+            assert not {"append_checked", "try_open", "enqueue"} & {*called}
 
     run_virtual(run, brokers=1, topics={"t": 1})
 

@@ -64,7 +64,7 @@ def test_a_record_that_an_interrupt_loses_before_its_batch_is_listed_is_reported
         read = loop.time
 
         def interrupt() -> float:
-            if sys._getframe(1).f_code.co_name == "_send_spare":
+            if sys._getframe(1).f_code.co_name == "send_spare":
                 raise KeyboardInterrupt
             return read()
 

@@ -29,18 +29,21 @@ async def test_builder_without_an_owner_gets_no_record() -> None:
     meta = SimpleNamespace(name="t", partitions=(0,))
     metadata = SimpleNamespace(version=1, topic=lambda name: meta)
     opened: list[object] = []
-    fast_path = FastPath(
-        records_per_turn=10,
+    batches = SimpleNamespace(
         size_limit=1000,
         hashes_keys=True,
         sticks=True,
+        append_checked=lambda *record: opened.append(record),
+        send_spare=lambda: None,
+        count_till_next_turn=lambda: None,
+    )
+    fast_path = FastPath(
+        batches,
+        10,
         metadata=metadata,
         loop=asyncio.get_running_loop(),
         wall_ms=lambda: 1,
         choice=PartitionChoice(lambda *_: 0),
-        on_full_turn=lambda: None,
-        open_batch=lambda *record: opened.append(record),
-        send_spare=lambda: None,
     )
     builder = Builder()
     batch = SimpleNamespace(
