@@ -1,9 +1,9 @@
-"""Tasks whose creator has noted them before they run."""
+"""Tasks whose creator has noted them before they run, and a wait that leaves none running."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from contextvars import Context
 from typing import Any, TypeVar
 
@@ -23,3 +23,15 @@ def start_later(
     attribute that is to hold the task does not do so yet.
     """
     return asyncio.Task(work, loop=loop, name=name, context=context)
+
+
+async def together(*works: Awaitable[Any]) -> list[Any]:
+    """Return the results in order; wait for all, then raise the first failure.
+
+    Unlike `asyncio.gather`, which leaves the others running, and `TaskGroup`, which cancels them.
+    """
+    done = await asyncio.gather(*works, return_exceptions=True)
+    for each in done:
+        if isinstance(each, BaseException):
+            raise each
+    return done

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from aioproducer._checks.event_loop import running_loop
-from aioproducer._util.gather import together
+from aioproducer._util.tasks import together
 from aioproducer.config import ProducerConfig
 from aioproducer.core.sending.failures import as_lost_connection
 from aioproducer.core.transactions import coordinator_queries

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aioproducer._util import log
-from aioproducer._util.gather import together
+from aioproducer._util.tasks import together
 from aioproducer.core.sending.idempotence import ProducerIdentity
 from aioproducer.core.transactions import coordinator_queries
 from aioproducer.core.transactions.prepared import PreparedOutcome, prepared_outcome

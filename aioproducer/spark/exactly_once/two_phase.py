@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from aioproducer._util import log
-from aioproducer._util.gather import together
+from aioproducer._util.tasks import together
 from aioproducer.errors import (
     IllegalStateError,
     KafkaError,
