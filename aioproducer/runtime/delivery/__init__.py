@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioproducer.runtime.send.fast_path import FAST_PATH_IMPLEMENTATION
+from aioproducer._util.implementation import implementation_with
+from aioproducer.records import IMPLEMENTATION
+
+FAST_PATH_IMPLEMENTATION: str = implementation_with(
+    IMPLEMENTATION, "aioproducer.runtime.send._fast_path"
+)
+"""`native` or `pure`: the implementation of deliveries and of the fast path, which makes them."""
 
 if TYPE_CHECKING or FAST_PATH_IMPLEMENTATION == "pure":
     from aioproducer.core.sending.produce_answers import decode_plain_acknowledgement
@@ -20,4 +26,4 @@ else:
         decode_plain_acknowledgement,
     )
 
-__all__ = ["Delivery", "WakeUps", "decode_plain_acknowledgement"]
+__all__ = ["FAST_PATH_IMPLEMENTATION", "Delivery", "WakeUps", "decode_plain_acknowledgement"]
