@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from aioproducer._util import log
+from aioproducer._util.printable import repr_of
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
@@ -86,7 +87,7 @@ class MetricsReporting:
             try:
                 method(*arguments)
             except Exception as error:
-                kind = type(reporter).__qualname__
+                kind, text = type(reporter).__qualname__, repr_of(error)
                 self.warnings.warning(
-                    self._loop.time(), kind, name, "reporter %s.%s raised %r", kind, name, error
+                    self._loop.time(), kind, name, "reporter %s.%s raised %s", kind, name, text
                 )

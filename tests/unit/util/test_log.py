@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 
 import pytest
+from support.stage import Stage, play
 
 from aioproducer._util.log import RateLimitedLog, get
 from aioproducer.testing import run_virtual
@@ -207,3 +208,39 @@ def test_an_outage_of_an_hour_is_a_line_a_minute_and_broker(lines, brokers):
     assert len(written) - len(again) <= brokers * 70
     for line in lines()[before_close:]:  # no broker is away any more
         assert "the last one 3" in line
+
+
+class RaisingHandler(logging.Handler):
+    """A handler without the `handleError()` that handlers call."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise ConnectionError("the service for log lines is down")
+
+
+@pytest.fixture
+def raising_handler():
+    handler = RaisingHandler()
+    logging.getLogger("aioproducer").addHandler(handler)
+    yield
+    logging.getLogger("aioproducer").removeHandler(handler)
+
+
+def test_an_exception_of_a_handler_is_printed_and_not_raised(raising_handler, capsys):
+    get("net").error("a broker is away")
+    printed = capsys.readouterr().err
+    assert "ConnectionError: the service for log lines is down" in printed
+    assert "a broker is away" in printed
+
+
+def test_records_are_delivered_although_a_log_handler_raises(raising_handler):
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.send_and_wait("t", b"before")
+        stage.broker.freeze()
+        delivery = await stage.producer.send("t", b"during")
+        await asyncio.sleep(20)
+        stage.broker.thaw()
+        await delivery
+        await stage.producer.close()
+
+    play(act, request_timeout_ms=1000, metadata_max_age_ms=2000)
