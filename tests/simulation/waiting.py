@@ -164,7 +164,7 @@ class CoordinatorSteps:
 
 
 class NewTopics:
-    """What one producer keeps of topics created anew; `check` it whenever the loop is idle."""
+    """Topics created anew, as one producer keeps them; `check` it whenever the loop is idle."""
 
     def __init__(self) -> None:
         self._ids: dict[str, UUID] = {}
