@@ -1325,7 +1325,7 @@ MUTANTS += tuple(
 )
 
 
-# Kinds that an eighth blind round has shown to be missed.
+# Kinds that an eighth blind round has shown to be missed, and situations that no run reached.
 MUTANTS += tuple(
     Mutant(*each)
     for each in (
@@ -1340,6 +1340,18 @@ MUTANTS += tuple(
             "core/sending/sender.py",
             "        self._offsets.on_recreated(topic)\n",
             "",
+        ),
+        (
+            "ask for no other topics of a cluster that has replaced another",
+            "core/metadata/metadata.py",
+            "        self._pending.update(dict.fromkeys(self._topics))\n",
+            "",
+        ),
+        (
+            "keep the time of an acknowledgement by a deleted log",
+            "core/sending/idempotence.py",
+            "partition.acknowledged_at, partition.log_may_be_new = -inf, True",
+            "partition.log_may_be_new = True",
         ),
     )
 )
@@ -1358,6 +1370,34 @@ TRANSACTIONAL_MUTANTS += tuple(
             "core/transactions/manager.py",
             "            self.contents.handed_out = self.is_prepared\n            operation",
             "            operation",
+        ),
+        (
+            "go on with a transaction in a cluster that has replaced another",
+            "core/transactions/sequencer.py",
+            "        self._transactions.fail(FatalTransactionError("
+            '"the cluster was replaced by another one"))\n',
+            "        pass\n",
+        ),
+        (
+            "take what was added to a prepared transaction into one of another id",
+            "core/transactions/manager.py",
+            "        v2, self.contents = self.contents.v2, TransactionContents(transactional_id)\n"
+            "        self.contents.v2 = v2\n",
+            "        self.contents._name = transactional_id\n",
+        ),
+        (
+            "take partitions that were not attempted for the cause of a refusal",
+            "core/transactions/coordinators.py",
+            "causes = [answer for answer in refused if answer.code != OPERATION_NOT_ATTEMPTED]",
+            "causes = refused",
+        ),
+        (
+            "keep memory whose record has lost its transaction meanwhile",
+            "runtime/send/appender.py",
+            "                    if buffer is not None:\n"
+            "                        pool.deallocate(buffer, size)\n"
+            "                    raise\n",
+            "                    raise\n",
         ),
     )
 )

@@ -20,9 +20,11 @@ from aioproducer.errors import (
     KafkaError,
     KafkaTimeoutError,
     NotCoordinatorError,
+    OperationNotAttemptedError,
     ProducerFailedError,
     ProducerFencedError,
     TopicAuthorizationFailedError,
+    TransactionAbortableError,
 )
 from aioproducer.net.dial.dialer import Address
 from aioproducer.records import RecordBatchBuilder
@@ -66,7 +68,7 @@ from simulation.transactions.book import Outcome, TransactionBook
 from simulation.transactions.caller import Caller
 from simulation.transactions.consumer import SimConsumer
 from simulation.transactions.line import Line
-from simulation.transactions.oracles import no_producer_fences_itself
+from simulation.transactions.oracles import no_producer_fences_itself, refusals_name_their_cause
 from simulation.transactions.protocol_checks import ClientProtocolChecks, ConnectionWatch
 from simulation.transactions.view import committed_view, committed_views
 
@@ -179,9 +181,10 @@ class _Process:
             timing=ReplicationTiming(),
         )
         cluster.loop.close()
-        self._watch: ConnectionWatch = ClientProtocolChecks(
+        self.checks: ClientProtocolChecks = ClientProtocolChecks(
             "p", cluster, self.complaints.append, backoff_s
-        ).watch()
+        )
+        self._watch: ConnectionWatch = self.checks.watch()
         self._correlation_id = 0
 
     def asks(self, request: Message, version: int, answer: Message | None = None) -> None:
@@ -477,6 +480,15 @@ def test_a_commit_that_has_another_outcome_when_it_is_made_again_is_found_out() 
         assert len(_reports_of_a_call(first, then, is_over=True)) == 1
 
 
+def test_an_addition_that_was_refused_does_not_concern_the_next_transaction() -> None:
+    process = _Process()
+    process.is_given(1, 0)
+    process.adds(TopicAuthorizationFailedError.code)
+    process.checks.on_begin()
+    process.ends(0, None)
+    assert process.complaints == []
+
+
 @pytest.mark.parametrize(
     ("cause", "was_shut_out", "scripted", "found"),
     [
@@ -496,3 +508,22 @@ def test_a_producer_that_fails_by_the_state_of_its_transaction_is_found_out(
         book=SimpleNamespace(actors=[actor]),
     )
     assert len(list(no_producer_fences_itself(reading))) == found
+
+
+@pytest.mark.parametrize(
+    ("cause", "scripted", "found"),
+    [
+        (OperationNotAttemptedError(), (), 1),
+        (OperationNotAttemptedError(), (55,), 0),
+        (TopicAuthorizationFailedError(), (), 0),
+    ],
+)
+def test_a_refusal_whose_cause_is_another_partition_is_found_out(
+    cause: KafkaError, scripted: tuple[int, ...], found: int
+) -> None:
+    refusal = TransactionAbortableError().because_of(cause)
+    reading: Any = SimpleNamespace(
+        evidence=SimpleNamespace(scripted_codes=frozenset(scripted)),
+        book=SimpleNamespace(transactions=[SimpleNamespace(label="1", refusal=refusal)]),
+    )
+    assert len(list(refusals_name_their_cause(reading))) == found

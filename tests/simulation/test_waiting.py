@@ -21,9 +21,11 @@ from aioproducer.types import PartitionMetadata, TopicMetadata, TopicPartition
 from simulation.waiting import (
     CoordinatorSteps,
     MetadataSteps,
+    NewLogs,
     NewTopics,
     Numbers,
     SentBatches,
+    _absent_and_not_wanted,
     _awaited_too_long,
     _new_topic_waits,
     _not_asked_after_last_connection,
@@ -609,3 +611,43 @@ def test_a_batch_without_records_is_found_out(count: int, found: int) -> None:
     batch = _batch(count=count)
     engine: Any = SimpleNamespace(accumulator=SimpleNamespace(incomplete=lambda: [batch]))
     assert len(list(_without_records(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("is_described", "error", "pending", "is_awaited", "found"),
+    [
+        (False, None, (), False, 1),
+        (True, None, (), False, 0),
+        (False, KafkaError("no"), (), False, 0),
+        (False, None, ("t",), False, 0),
+        (False, None, (), True, 0),
+    ],
+)
+def test_a_topic_that_no_response_describes_and_none_is_to_describe_is_found_out(
+    is_described: bool,
+    error: KafkaError | None,
+    pending: tuple[str, ...],
+    is_awaited: bool,
+    found: int,
+) -> None:
+    metadata = SimpleNamespace(
+        is_awaited=is_awaited,
+        topic=lambda name: object() if is_described else None,
+        _topics={"t": SimpleNamespace(error=error)},
+        _pending=dict.fromkeys(pending),
+    )
+    engine: Any = SimpleNamespace(metadata=metadata)
+    assert len(list(_absent_and_not_wanted(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(("acknowledged_at", "found"), [(1.0, 1), (-math.inf, 0), (2.0, 0)])
+def test_an_acknowledgement_of_a_deleted_log_that_counts_for_the_new_one_is_found_out(
+    acknowledged_at: float, found: int
+) -> None:
+    sequencer, watch = Sequencer(5), NewLogs()
+    engine: Any = SimpleNamespace(accumulator=SimpleNamespace(sequencer=sequencer))
+    partition = sequencer._partition(_WHERE)
+    partition.acknowledged_at = 1.0
+    assert list(watch.check(engine, 1.0)) == []
+    partition.log_may_be_new, partition.acknowledged_at = True, acknowledged_at
+    assert len(list(watch.check(engine, 2.0))) == found
