@@ -3,8 +3,8 @@
 Without any configuration Python writes warnings and errors to standard error.
 
 Invariants: no record's key, value or headers reaches a logger; nothing is logged per record; a line
-is printable and bounded, whatever names a broker has sent; an exception of a handler does not reach
-the caller. The clock is the caller's.
+is printable and bounded, whatever names a broker has sent; an exception of a filter or handler does
+not reach the caller. The clock is the caller's.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def get(layer: Layer) -> logging.Logger:
     """Return the logger of one layer."""
     logger = logging.getLogger(f"aioproducer.{layer}")
     logger.addFilter(_make_printable)  # adding it again changes nothing
-    logger.callHandlers = partial(_call_handlers, logger)  # type: ignore[method-assign]
+    logger.handle = partial(_handle, logger)  # type: ignore[method-assign]
     return logger
 
 
-def _call_handlers(logger: logging.Logger, record: logging.LogRecord) -> None:
-    """Call the handlers; an exception of one, which would end a task here, is printed."""
+def _handle(logger: logging.Logger, record: logging.LogRecord) -> None:
+    """Call filters and handlers; an exception of one, which would end a task here, is printed."""
     try:
-        type(logger).callHandlers(logger, record)
+        type(logger).handle(logger, record)
     except Exception:
         logging.Handler().handleError(record)
 

@@ -232,6 +232,19 @@ def test_an_exception_of_a_handler_is_printed_and_not_raised(raising_handler, ca
     assert "a broker is away" in printed
 
 
+def test_an_exception_of_a_filter_is_printed_and_not_raised(capsys):
+    def refuse(record: logging.LogRecord) -> bool:
+        raise LookupError("no tenant")
+
+    logger = get("net")
+    logger.addFilter(refuse)
+    try:
+        logger.error("a broker is away")
+    finally:
+        logger.removeFilter(refuse)
+    assert "LookupError: no tenant" in capsys.readouterr().err
+
+
 def test_records_are_delivered_although_a_log_handler_raises(raising_handler):
     async def act(stage: Stage) -> None:
         await stage.producer.start()

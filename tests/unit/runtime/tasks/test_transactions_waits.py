@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 from support.stage import Stage
@@ -212,22 +213,24 @@ def test_a_fatal_error_of_transactions_is_the_failure_of_the_producer() -> None:
     perform(act)
 
 
-class Failing(logging.Handler):
-    """A handler of the application that has a defect: its first line raises."""
+class FailingFactory:
+    """The application's factory of log records, with a defect: the first of a kind raises."""
 
     def __init__(self) -> None:
-        super().__init__(logging.WARNING)
         self.has_failed = False
+        self._factory = logging.getLogRecordFactory()
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = self._factory(*args, **kwargs)
         if not self.has_failed and "requests in a row failed" in record.getMessage():
             self.has_failed = True
             self.failed_at = asyncio.get_running_loop().time()
             raise ZeroDivisionError
+        return record
 
 
 def test_an_exception_while_a_response_is_handled_ends_the_producer() -> None:
-    handler = Failing()
+    factory = FailingFactory()
 
     async def act(stage: Stage) -> None:
         producer = stage.producer
@@ -236,8 +239,8 @@ def test_an_exception_while_a_response_is_handled_ends_the_producer() -> None:
         stage.faults.error(ApiKey.END_TXN, COORDINATOR_LOAD_IN_PROGRESS, times=None)
         with pytest.raises(CommitOutcomeUnknownError) as caught:
             await producer.commit_transaction()
-        assert handler.has_failed
-        assert stage.loop.time() == handler.failed_at
+        assert factory.has_failed
+        assert stage.loop.time() == factory.failed_at
         assert "transaction task failed with ZeroDivisionError" in str(caught.value.__cause__)
         with pytest.raises(ProducerFailedError, match="ZeroDivisionError") as refused:
             await producer.send("t", b"y")
@@ -246,9 +249,9 @@ def test_an_exception_while_a_response_is_handled_ends_the_producer() -> None:
         assert "ZeroDivisionError" in reported
         stage.loop.failures.clear()
 
-    logger = logging.getLogger("aioproducer")
-    logger.addHandler(handler)
+    before = logging.getLogRecordFactory()
+    logging.setLogRecordFactory(factory)
     try:
         perform(act)
     finally:
-        logger.removeHandler(handler)
+        logging.setLogRecordFactory(before)
