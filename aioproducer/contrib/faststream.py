@@ -10,8 +10,8 @@ producer or the drop-in for it. Results are aiokafka's `RecordMetadata`, errors 
 as their `__cause__`. It needs the extra `aioproducer[faststream]`; it is tested with FastStream
 0.7.4 to 0.7.8.
 
-Invariant: without middlewares, `KafkaBroker.publish` makes no `KafkaPublishCommand`; record, result
-and errors are those of a command with the same arguments.
+Invariant: without middlewares, `publish` of a `KafkaBroker` and of its publishers makes no
+`KafkaPublishCommand`; record, result and errors are those of a command with the same arguments.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ with required(__name__, "faststream"):
     from faststream._internal.parser import DefaultCodec
     from faststream.kafka.publisher.producer import AioKafkaFastProducerImpl
     from faststream.kafka.publisher.state import ProducerState
+    from faststream.kafka.publisher.usecase import DefaultPublisher
     from faststream.message.utils import encode_message, gen_cor_id
     from faststream.response import Response
 
@@ -86,10 +87,8 @@ class KafkaBroker(kafka.KafkaBroker):
         ) -> Any:
             """Publish a message; see `faststream.kafka.KafkaBroker.publish`."""
             config = self.config
-            native = config.producer
-            if type(native) is _NativeProducer and not (
-                self.middlewares or isinstance(message, Response)
-            ):
+            native = _direct_producer(config, message)
+            if native is not None:
                 return await native.publish_message(
                     message,
                     topic,
@@ -112,6 +111,73 @@ class KafkaBroker(kafka.KafkaBroker):
                 reply_to=reply_to,
                 no_confirm=no_confirm,
             )
+
+        def publisher(self, *arguments: Any, autoflush: bool = False, **options: Any) -> Any:
+            """Make a publisher; see `faststream.kafka.KafkaBroker.publisher`."""
+            made = super().publisher(*arguments, autoflush=autoflush, **options)
+            if type(made) is DefaultPublisher and not autoflush:
+                made.__class__ = _Publisher
+            return made
+
+
+class _Publisher(DefaultPublisher):
+    """A publisher of a `KafkaBroker`."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        async def publish(
+            self,
+            message: Any,
+            topic: str = "",
+            *,
+            key: Any = None,
+            partition: int | None = None,
+            timestamp_ms: int | None = None,
+            headers: dict[str, str] | None = None,
+            correlation_id: str | None = None,
+            reply_to: str = "",
+            no_confirm: bool = False,
+        ) -> Any:
+            """Publish a message, with the publisher's values where none is given."""
+            config = self._outer_config
+            native = _direct_producer(config, message)
+            if native is not None:
+                return await native.publish_message(
+                    message,
+                    topic or self.topic,
+                    key or self.key,
+                    self.partition if partition is None else partition,
+                    timestamp_ms,
+                    self.headers | (headers or {}),
+                    correlation_id or _new_id(config),
+                    reply_to or self.reply_to,
+                    no_confirm,
+                )
+            return await super().publish(
+                message,
+                topic,
+                key=key,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+                headers=headers,
+                correlation_id=correlation_id,
+                reply_to=reply_to,
+                no_confirm=no_confirm,
+            )
+
+
+def _direct_producer(config: Any, message: Any) -> _NativeProducer | None:
+    """Return the producer of a broker if a message needs no command."""
+    producer = config.producer  # another one in FastStream's test broker
+    if (
+        type(producer) is not _NativeProducer
+        or config.broker_middlewares
+        or isinstance(message, Response)
+    ):
+        return None
+    return producer
 
 
 @hides_arguments

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from inspect import signature
 from types import FrameType
 from typing import Any
@@ -101,16 +102,55 @@ async def test_publish_sends_what_a_command_of_faststream_sends(
     assert ours == theirs
 
 
+@pytest.mark.parametrize(
+    ("made", "given"),
+    [
+        ({}, {}),
+        ({"key": b"k", "partition": 1, "reply_to": "replies", "headers": {"own": "h"}}, {}),
+        (
+            {"key": b"k", "partition": 1, "reply_to": "replies", "headers": {"own": "h", "b": "c"}},
+            {"key": b"l", "partition": 0, "reply_to": "others", "headers": {"own": "i"}},
+        ),
+        ({}, {"topic": "replies", "key": b"k"}),
+    ],
+)
+async def test_a_publisher_sends_what_a_command_of_faststream_sends(
+    cluster: EmbeddedCluster, made: dict[str, Any], given: dict[str, Any]
+) -> None:
+    class Passing(BaseMiddleware):
+        """With it, `publish` makes a command."""
+
+    made = {"partition": 0, **made}
+    async with broker(cluster) as direct, broker(cluster, middlewares=[Passing]) as generic:
+        for each in (generic, direct):
+            publisher = each.publisher("t", **made)
+            await publisher.publish("x", correlation_id="c", timestamp_ms=5, **given)
+    theirs, ours = await records_of(cluster, given.get("topic", "t"))
+    assert ours._replace(offset=0) == theirs._replace(offset=0)
+    assert b"c" in dict(ours.headers).values()
+
+
+async def test_a_publisher_that_flushes_flushes(cluster: EmbeddedCluster) -> None:
+    async with broker(cluster, linger_ms=60_000) as started:
+        flushing = started.publisher("t", autoflush=True)
+        future = await asyncio.wait_for(flushing.publish("x", no_confirm=True), 30)
+        assert (await future).offset == 0
+
+
 async def test_publish_without_middlewares_makes_no_command(cluster: EmbeddedCluster) -> None:
     async with broker(cluster) as started:
+        publisher = started.publisher("t")
         calls = Calls()
         with calls:
             await started.publish("x", "t", no_confirm=True)
+            await publisher.publish("x", no_confirm=True)
         assert "KafkaPublishCommand.__init__" not in calls.names
-        started.add_middleware(BaseMiddleware)
-        with calls:
-            await started.publish("x", "t", no_confirm=True)
-        assert "KafkaPublishCommand.__init__" in calls.names
+        for publish in (partial(started.publish, topic="t"), publisher.publish):
+            calls = Calls()
+            started.add_middleware(BaseMiddleware)
+            with calls:
+                await publish("x", no_confirm=True)
+            assert "KafkaPublishCommand.__init__" in calls.names
 
 
 async def test_messages_without_a_correlation_id_get_a_random_uuid(
