@@ -80,6 +80,16 @@ async def _read(response: httpx.Response, longest: int) -> bytes:
     return bytes(received)
 
 
+def has_usable_host(url: str) -> bool:
+    """Return whether httpx can send a request to the host of a URL, such as not to 300.1.1.1."""
+    import httpx
+
+    try:
+        return bool(httpx.URL(url).host)
+    except (httpx.InvalidURL, UnicodeError):  # the latter by the package idna
+        return False
+
+
 def retry_after(headers: Mapping[str, str]) -> float:
     """Return the seconds to wait before the next try, by the header `Retry-After`; 0 without."""
     given = headers.get("Retry-After", "")[:_LONGEST_REASON]

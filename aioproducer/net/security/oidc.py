@@ -24,7 +24,12 @@ from urllib.parse import quote_plus, urlencode
 
 from aioproducer._checks.extras import needed
 from aioproducer._util.backoff import ExponentialBackoff
-from aioproducer._util.bounded_http import UnboundedAnswerError, exchange, retry_after
+from aioproducer._util.bounded_http import (
+    UnboundedAnswerError,
+    exchange,
+    has_usable_host,
+    retry_after,
+)
 from aioproducer._util.bounded_json import decoded_object
 from aioproducer._util.printable import printable
 from aioproducer._util.secrets import (
@@ -34,7 +39,7 @@ from aioproducer._util.secrets import (
     without_secrets,
 )
 from aioproducer._util.threads import in_thread
-from aioproducer.errors import AuthenticationError, KafkaConnectionError
+from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError
 from aioproducer.net.security.tokens import as_token, seconds_in
 from aioproducer.types import OAuthToken
 
@@ -84,6 +89,8 @@ class TokenEndpoint:
     ) -> None:
         with needed("httpx", "to ask a token endpoint", install="aioproducer[oauth]"):
             import httpx  # noqa: F401
+        if not has_usable_host(settings.url):
+            raise ConfigError("the host in sasl_oauthbearer_token_endpoint_url is none")
         self._settings = settings
         self._extensions = extensions
         self._assertions = assertions

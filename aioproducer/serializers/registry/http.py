@@ -26,10 +26,15 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
 from aioproducer._util import log
 from aioproducer._util.backoff import ExponentialBackoff
-from aioproducer._util.bounded_http import UnboundedAnswerError, exchange, retry_after
+from aioproducer._util.bounded_http import (
+    UnboundedAnswerError,
+    exchange,
+    has_usable_host,
+    retry_after,
+)
 from aioproducer._util.bounded_json import JsonLimitError, decoded_json
 from aioproducer._util.hosts import is_exposed
-from aioproducer._util.printable import repr_of
+from aioproducer._util.printable import printable, repr_of
 from aioproducer._util.secrets import (
     Unpicklable,
     cleared,
@@ -136,6 +141,9 @@ class RegistryConnection:
     ) -> None:
         with needed("httpx", "to talk to a schema registry", install=SCHEMA_REGISTRY):
             import httpx
+        for url in settings.urls:
+            if not has_usable_host(url):
+                raise ConfigError(f"the host in a schema registry's url {printable(url)!r} is none")
         self._httpx = httpx
         self._settings = settings
         self._transport = transport

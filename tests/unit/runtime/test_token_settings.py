@@ -46,6 +46,11 @@ async def first_message(**options: Any) -> str:
     return message.decode().replace("\x01", "|")
 
 
+def test_a_token_endpoint_to_whose_host_no_request_can_be_sent_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the host in sasl_oauthbearer_token_endpoint_url"):
+        mechanism_of(sasl_oauthbearer_token_endpoint_url="https://300.1.1.1/token", **SECRET)
+
+
 # -- the user's function, and unsigned tokens ------------------------------------------------------
 
 

@@ -463,6 +463,12 @@ async def test_a_bearer_token_may_be_fetched_for_each_request(waits: bool) -> No
     assert stub.headers["authorization"] == "Bearer second"
 
 
+@pytest.mark.parametrize("host", ["300.1.1.1", "☃.example", "xn--a", "[v1.a]"])
+def test_a_host_to_which_no_request_can_be_sent_is_refused(host: str) -> None:
+    with pytest.raises(ConfigError, match="the host in a schema registry's url"):
+        SchemaRegistry(f"http://one,http://{host}:8081")
+
+
 def test_wrong_settings_are_refused() -> None:
     with pytest.raises(ConfigError, match="must be like https://"):
         SchemaRegistry("registry:8081")
