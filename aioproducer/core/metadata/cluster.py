@@ -68,10 +68,13 @@ def unusable_places(
 ) -> dict[int, str]:
     """Return, for errors, what brokers advertise that cannot be dialled."""
     return {
-        b.node_id: f"{printable(b.host, _SHOWN)!r}, port {b.port}"
-        for b in described
-        if b.node_id not in nodes
+        b.node_id: place_for_errors(b.host, b.port) for b in described if b.node_id not in nodes
     }
+
+
+def place_for_errors(host: str, port: int) -> str:
+    """Return a host and a port from a broker as text for errors, whatever they are."""
+    return f"{printable(host, _SHOWN)!r}, port {port}"
 
 
 def is_usable(host: str, port: int) -> bool:

@@ -11,8 +11,13 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
-from aioproducer._util.printable import printable
-from aioproducer.core.metadata.cluster import MAX_BROKERS, is_usable, too_many_brokers, usable_nodes
+from aioproducer.core.metadata.cluster import (
+    MAX_BROKERS,
+    is_usable,
+    place_for_errors,
+    too_many_brokers,
+    usable_nodes,
+)
 from aioproducer.core.sending.idempotence import ProducerIdentity
 from aioproducer.core.transactions import requests
 from aioproducer.core.transactions.requests import (
@@ -163,8 +168,7 @@ def find_coordinator(wanted: CoordinatorKey) -> CoordinatorQuery[Node]:
 
 def _node(node_id: int, host: str, port: int) -> Node:
     if node_id < 0 or not is_usable(host, port):
-        shown = printable(host, 100)
-        raise ProtocolError(f"a broker named a coordinator at {shown!r}, port {port}")
+        raise ProtocolError(f"a broker named a coordinator at {place_for_errors(host, port)}")
     return Node(node_id, host, port)
 
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from aioproducer.core.metadata.cluster import is_usable
+from aioproducer.core.metadata.cluster import is_usable, place_for_errors
 from aioproducer.core.sending.actions import (
     Action,
     Connect,
@@ -191,10 +191,13 @@ class CoordinatorSession:
         self, request: TransactionalRequest, response: FindCoordinatorResponse, now: float
     ) -> None:
         found = requests.coordinator_of(response, request.coordinator.name)
-        code = found.error_code
+        code, message = found.error_code, found.error_message
         if not code and not is_usable(found.host, found.port):
             code = CoordinatorNotAvailableError.code  # no coordinator: asked again elsewhere
-        if self._taken(request, Answered(code, found.error_message), now):
+            if found.host:
+                place = place_for_errors(found.host, found.port)
+                message = f"it is node {found.node_id}, which advertises {place}: no valid address"
+        if self._taken(request, Answered(code, message), now):
             if len(self._coordinators) >= _MOST_REMEMBERED:
                 self._coordinators.clear()
             self._coordinators[request.coordinator] = found.node_id

@@ -385,6 +385,17 @@ def test_a_response_that_leaves_the_transactional_id_out_names_no_coordinator(
     assert stage.sent == [FIND, FIND, INIT]
 
 
+def test_a_coordinator_that_advertises_no_address_is_named_by_the_error(level: int) -> None:
+    stage = Stage(level)
+    operation = stage.manager.init()
+    response = FindCoordinatorResponse(coordinators=[Coordinator("tx", 1, "${HOST}", 9092, 0)])
+    stage.coordinator_session.on_response(stage.request(FIND), response, stage.core.now)
+    assert "node 1, which advertises '${HOST}', port 9092" in str(stage.manager.coordinator_error)
+    stage.wait()
+    stage.done(operation)
+    assert stage.sent == [FIND, FIND, INIT]
+
+
 @pytest.mark.parametrize("rpc", [FIND, INIT])
 def test_brokers_without_a_usable_version_are_fatal(level: int, rpc: Rpc) -> None:
     stage = Stage(level)
