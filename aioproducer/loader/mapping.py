@@ -175,7 +175,7 @@ class _CompiledMapping:
         if self._mapping.value_encoder is not None:
             return self._mapping.value_encoder(_named(fields, self._columns))
         if dialect is not None and self._mapping.value_format == "raw":
-            return _csv_line(fields, dialect)
+            return csv_line(fields, dialect)
         if self._texts_to_json is not None:
             try:
                 return encode_text(self._texts_to_json(fields))
@@ -247,9 +247,9 @@ def row_text(batch: RowBatch, index: int) -> bytes:
     if batch.lines is not None:
         return batch.lines[index]
     if batch.dialect is not None:
-        return _csv_line(fields, batch.dialect)
+        return csv_line(fields, batch.dialect)
     if batch.columns is not None and all(isinstance(field, str) for field in fields):
-        return _csv_line(fields, Dialect())
+        return csv_line(fields, Dialect())
     try:
         text = json.dumps(_named(fields, batch.columns), default=repr)
     except (RecursionError, TypeError, ValueError) as error:
@@ -261,7 +261,8 @@ def _named(fields: Fields, columns: tuple[str, ...] | None) -> Mapping[str, Any]
     return dict(fields if columns is None else zip(columns, fields, strict=True))
 
 
-def _csv_line(fields: Fields, dialect: Dialect) -> bytes:
+def csv_line(fields: Fields, dialect: Dialect) -> bytes:
+    """Return the text of a row in a dialect of CSV."""
     texts = [dialect.null if field is None else field for field in fields]
     if dialect.quote is None:
         text = dialect.delimiter.join("" if field is None else str(field) for field in texts)

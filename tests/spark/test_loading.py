@@ -221,6 +221,20 @@ def test_both_engines_give_the_same_records(
     assert result.state.complete
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "cp1252"])
+def test_csv_in_another_encoding_is_rejected_or_read(
+    encoding: str, load: Load, embedded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    file = tmp_path / "some é.csv"
+    file.write_bytes("näme\n".encode(encoding) + b"M\xfcller\nok\n")
+    formats = {**FORMATS, "csv": CsvFormat(encoding=encoding)}
+    ours, theirs = embedded.topic(1), embedded.topic(1)
+    load(file, ours, formats=formats, dead_letter=tmp_path / "bad.ndjson")
+    load_here(embedded, [file], theirs, formats=formats, dead_letter=tmp_path / "theirs.ndjson")
+    assert contents(embedded, ours, timed=False) == contents(embedded, theirs, timed=False)
+    assert contents(embedded, ours).total() == (1 if encoding == "utf-8" else 2)
+
+
 def test_lines_are_the_values_as_they_are(
     load: Load, embedded: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ Partition columns follow the others; Spark infers their types.
 
 from __future__ import annotations
 
+import codecs
 import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
+from aioproducer._util.arguments import utf8_size
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.chunks import Format
 from aioproducer.loader.formats.text import CsvFormat, LinesFormat, NdjsonFormat
@@ -43,6 +45,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     # `a` and `A` are two columns to the loader.
     "spark.sql.caseSensitive": "true",
+    # Else it takes seven encodings only.
+    "spark.sql.legacy.javaCharsets": "true",
 }
 """What a session needs for these readers."""
 
@@ -105,7 +109,7 @@ def _csv(spark: SparkSession, reader: DataFrameReader, step: Step, dialect: CsvF
         "sep": dialect.delimiter,
         "quote": dialect.quote or "",
         "escape": dialect.quote or "",
-        "encoding": dialect.encoding,
+        "encoding": codecs.lookup(dialect.encoding).name,  # Java does not have `latin-1`
         "multiLine": True,
         "enforceSchema": False,
         "columnNameOfCorruptRecord": BROKEN,
@@ -117,12 +121,13 @@ def _csv(spark: SparkSession, reader: DataFrameReader, step: Step, dialect: CsvF
 
 def _header(spark: SparkSession, step: Step, dialect: CsvFormat) -> Sequence[str]:
     """Return the columns' names, by the first file; Spark compares those of the others."""
-    text = spark.read.option("lineSep", "\n").option("encoding", dialect.encoding)
-    lines = text.text(step.paths[0])
+    lines = spark.read.option("lineSep", "\n").text(step.paths[0])
     blank = lines["value"].isin("", "\r", _MARK, f"{_MARK}\r")
-    first = [line for (line,) in lines.where(~blank).take(_HEADER_LINES)]
-    if not first:
+    found = lines.where(~blank).select(lines["value"].cast("binary")).take(_HEADER_LINES)
+    if not found:
         raise SourceError(f"cannot read {step.files[0].path}: there is no header")
+    # The text reader has no encodings: it takes all text for UTF-8.
+    first = [bytes(line).decode(dialect.encoding, "surrogateescape") for (line,) in found]
     first[0] = first[0].removeprefix(_MARK)
     reader = csv.reader(
         [f"{line}\n" for line in first],
@@ -136,6 +141,10 @@ def _header(spark: SparkSession, step: Step, dialect: CsvFormat) -> Sequence[str
         raise SourceError(
             f"cannot read {step.files[0].path}: the CSV header cannot be read: {error}"
         ) from error
+    if utf8_size("".join(names)) < 0:
+        raise SourceError(
+            f"cannot read {step.files[0].path}: the CSV header is not {dialect.encoding}"
+        )
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise SourceError(f"the CSV header names {', '.join(sorted(twice))} more than once")

@@ -8,11 +8,13 @@ Invariants
 
 from __future__ import annotations
 
+import codecs
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any, Final, cast
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
@@ -22,13 +24,14 @@ from aioproducer.loader.formats.avro import avro_rows
 from aioproducer.loader.formats.chunks import Chunk
 from aioproducer.loader.formats.lines import cut_lines
 from aioproducer.loader.formats.text import CsvFormat, LinesFormat, NdjsonFormat
-from aioproducer.loader.mapping import MappedRecord, RecordMapping, RowMapper
+from aioproducer.loader.mapping import MappedRecord, RecordMapping, RowMapper, csv_line
 from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Fields, RowBatch
 from aioproducer.spark.loading.frames import BROKEN, FILE, Input
 
 ROWS_AT_ONCE: Final = 1000
 REJECTION: Final = "rejection"
 
+_PIECE: Final = 1024 * 1024
 _SHOWN_BYTES: Final = 80
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _REJECTION: Final = pa.struct(
@@ -91,25 +94,33 @@ class RowsToRecords:
             return self._avro
         if isinstance(self.files.format, LinesFormat | NdjsonFormat):
             return self._lines
-        return self._csv if isinstance(self.files.format, CsvFormat) else self._table
+        if isinstance(self.files.format, CsvFormat):
+            return partial(self._csv, self.files.format, lru_cache(_is_utf8))
+        return self._table
 
     def _table(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
         files, batch = _without(batch, FILE)
         yield files, _batch_of(Chunk(1, rows_of(batch), tuple(batch.schema.names)))
 
-    def _csv(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
+    def _csv(
+        self, known: CsvFormat, is_utf8: Callable[[str], bool], batch: pa.RecordBatch
+    ) -> Iterator[tuple[Sequence[str], RowBatch]]:
         files, batch = _without(batch, FILE)
         own = batch.schema.get_field_index(BROKEN)  # the columns of folders follow it
         broken, batch = _without(batch, BROKEN)
-        null = getattr(self.files.format, "null", None)
+        may_be_other = codecs.lookup(known.encoding).name == "utf-8"
         fields: list[Fields | BadRow] = []
-        for row, text in zip(fields_of(batch), broken, strict=True):
+        for file, row, text in zip(files, fields_of(batch), broken, strict=True):
             if text is not None:
                 fields.append(BadRow("not as many fields as the header names", text.encode()))
+                continue
+            values = [_csv_field(field, known.null) for field in row[:own]]
+            if may_be_other and _is_replaced(values) and not is_utf8(file):
+                fields.append(BadRow("not valid UTF-8", csv_line(values, known.dialect)))
             else:
-                fields.append([*(_csv_field(field, null) for field in row[:own]), *row[own:]])
-        dialect = getattr(self.files.format, "dialect", None)
-        yield files, _batch_of(Chunk(1, fields, tuple(batch.schema.names), dialect=dialect))
+                fields.append([*values, *row[own:]])
+        names = tuple(batch.schema.names)
+        yield files, _batch_of(Chunk(1, fields, names, dialect=known.dialect))
 
     def _lines(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
         known = cast("LinesFormat | NdjsonFormat", self.files.format)
@@ -198,6 +209,24 @@ def _csv_field(field: Any, null: str | None) -> Any:
     """As the loader's reader gives it: to Spark's an empty field is null."""
     text = "" if field is None else field
     return None if text == null else text
+
+
+def _is_replaced(values: Sequence[str | None]) -> bool:
+    """Return whether a row has the character that Spark reads for bytes that are no UTF-8."""
+    return any(value is not None and "\ufffd" in value for value in values)
+
+
+def _is_utf8(file: str) -> bool:
+    """Return whether a file is UTF-8, and has such characters itself; no if it cannot be read."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        with _opened(unquote(file)) as stream:
+            while piece := stream.read(_PIECE):
+                decoder.decode(piece)
+        decoder.decode(b"", final=True)
+    except (UnicodeDecodeError, SourceError, OSError):
+        return False
+    return True
 
 
 def _in_folders(chunk: Chunk, folders: pa.RecordBatch) -> Chunk:

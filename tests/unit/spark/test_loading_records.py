@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from pathlib import Path
 
 import fastavro
 import pyarrow as pa
+import pytest
 
 from aioproducer.loader import RecordMapping
 from aioproducer.loader.sources import FORMATS
-from aioproducer.spark.loading.frames import FILE, Input
+from aioproducer.spark.loading.frames import BROKEN, FILE, Input
 from aioproducer.spark.loading.records import REJECTION, RowsToRecords
 
 
@@ -30,3 +32,34 @@ def test_an_avro_row_that_python_cannot_read_is_rejected_beside_its_folder_s_col
     rejected, value = found[REJECTION][0], json.loads(found["value"][1])
     assert (rejected["raw"], found["value"][0]) == (b'{"x":"no"}', None)
     assert value == {"x": "00000000-0000-0000-0000-000000000000", "day": "monday"}
+
+
+def csv_rows(file: Path, *names: str) -> list[tuple[bytes | None, str | None]]:
+    """Values and rejections of rows of one column, as Spark reads them of a file."""
+    convert = RowsToRecords(Input("csv", FORMATS["csv"]), RecordMapping(), keeps_bad_rows=True)
+    columns = {"name": list(names), BROKEN: [None] * len(names)}
+    rows = pa.RecordBatch.from_pydict({**columns, FILE: [file.as_uri()] * len(names)})
+    (found,) = [batch.to_pydict() for batch in convert(iter([rows]))]
+    reasons = [each and each["reason"] for each in found[REJECTION]]
+    return list(zip(found["value"], reasons, strict=True))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "100% ü.csv", "t.csv.gz"])
+def test_a_csv_row_whose_bytes_spark_has_replaced_is_rejected(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    content = b"name\nM\xfcller\nok\n"
+    file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert csv_rows(file, "M\ufffdller", "ok") == [
+        (None, "not valid UTF-8"),
+        (b'{"name":"ok"}', None),
+    ]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "100% ü.csv", "t.csv.gz"])
+def test_a_csv_row_with_the_replacement_character_itself_is_loaded(
+    tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / name
+    content = "name\nM\ufffdller\n".encode()
+    file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert csv_rows(file, "M\ufffdller") == [('{"name":"M\ufffdller"}'.encode(), None)]
