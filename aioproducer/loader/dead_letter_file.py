@@ -17,7 +17,7 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -36,8 +36,8 @@ class DeadLetterFile:
     """Writes rejected rows to `path`.
 
     An existing dead-letter file is cut to the first `keep_bytes`, those of a resumed run. Any other
-    file with content is refused, and so is one that would be emptied although its rows are not of
-    these `inputs`.
+    file with content is refused, and so is one that would be emptied although its rows are of a
+    file for which `is_input` returns False.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class DeadLetterFile:
         path: str | os.PathLike[str],
         *,
         keep_bytes: int = 0,
-        inputs: Collection[Path] = (),
+        is_input: Callable[[str], bool] | None = None,
     ) -> None:
         self.path: Path = Path(path)
         with writing(self.path):
@@ -53,16 +53,20 @@ class DeadLetterFile:
             status = os.fstat(self._file.fileno())
             self._on_disk = stat.S_ISREG(status.st_mode)
             if self._on_disk and self._file.tell():
-                self._refuse_others(_first_entry(self.path, status), () if keep_bytes else inputs)
+                self._refuse_others(
+                    _first_entry(self.path, status), None if keep_bytes else is_input
+                )
             if self._on_disk:
                 self._file.truncate(min(keep_bytes, self._file.tell()))
         self.size: int = min(keep_bytes, self._file.tell()) if self._on_disk else 0
 
-    def _refuse_others(self, entry: Mapping[str, object] | None, inputs: Collection[Path]) -> None:
+    def _refuse_others(
+        self, entry: Mapping[str, object] | None, is_input: Callable[[str], bool] | None
+    ) -> None:
         """Close and refuse a file that is no dead-letter file, or that of other inputs."""
         if entry is None:
             reason = "exists and is no dead-letter file"
-        elif inputs and Path(str(entry["file"])) not in inputs:
+        elif is_input is not None and not is_input(str(entry["file"])):
             reason = f"has rows of {printable(str(entry['file']))}, which is no input of this load"
         else:
             return

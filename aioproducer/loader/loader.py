@@ -204,7 +204,8 @@ class Loader:
         if path is None:
             return None
         inputs = getattr(self._source, "paths", ())
-        file = DeadLetterFile(path, keep_bytes=before.settled.dead_letter_bytes, inputs=inputs)
+        is_input = (lambda file: Path(file) in inputs) if inputs else None
+        file = DeadLetterFile(path, keep_bytes=before.settled.dead_letter_bytes, is_input=is_input)
         try:
             # Again, now that it exists: names may differ in case only, or a link may be new.
             self._options.check_paths(inputs)

@@ -24,6 +24,7 @@ from aioproducer.errors import ConfigError
 from aioproducer.loader import (
     FORMATS,
     CsvFormat,
+    DeadLetterError,
     FileSource,
     Loader,
     LoadOptions,
@@ -233,6 +234,21 @@ def test_csv_in_another_encoding_is_rejected_or_read(
     load_here(embedded, [file], theirs, formats=formats, dead_letter=tmp_path / "theirs.ndjson")
     assert contents(embedded, ours, timed=False) == contents(embedded, theirs, timed=False)
     assert contents(embedded, ours).total() == (1 if encoding == "utf-8" else 2)
+
+
+def test_a_load_keeps_the_dead_letters_of_a_load_of_another_file(
+    load: Load, embedded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    one, other, dead = tmp_path / "a %20ü.csv", tmp_path / "b.csv", tmp_path / "bad.ndjson"
+    for file in (one, other):
+        file.write_text("n,m\n1,2\n3\n")
+    topic = embedded.topic(1)
+    for _ in range(2):
+        load(one, topic, dead_letter=dead)
+        (bad,) = map(json.loads, dead.read_text().splitlines())
+    with pytest.raises(DeadLetterError, match=r"which is no input of this load"):
+        load(other, topic, dead_letter=dead)
+    assert [json.loads(line) for line in dead.read_text().splitlines()] == [bad]
 
 
 def test_lines_are_the_values_as_they_are(

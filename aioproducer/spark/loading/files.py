@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from aioproducer._util.paths import exists
 from aioproducer.loader.errors import SourceError
@@ -121,6 +122,12 @@ def list_steps(
         known.update(file.path for file in files)
         steps += _split(_root(absolute(name), files), files, step_bytes)
     return steps
+
+
+def has_file(steps: Iterable[Step], name: str) -> bool:
+    """Return whether a file of a load has this name, which may be a URL as Spark gives it."""
+    names = {_local(absolute(name)), _local(absolute(unquote(name)))}
+    return any(_local(file.path) in names for step in steps for file in step.files)
 
 
 def format_of(steps: Iterable[Step]) -> str:

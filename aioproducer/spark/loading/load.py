@@ -13,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aioproducer.client.producer import Producer
@@ -25,7 +26,7 @@ from aioproducer.loader.progress import Progress
 from aioproducer.loader.rows import Position
 from aioproducer.loader.topic import wait_for_topic
 from aioproducer.spark.loading.errors import error_of
-from aioproducer.spark.loading.files import Step, format_of, list_steps
+from aioproducer.spark.loading.files import Step, format_of, has_file, list_steps
 from aioproducer.spark.loading.frames import SETTINGS, Input, rows_of
 from aioproducer.spark.loading.options import SparkLoadOptions
 from aioproducer.spark.loading.record import KnownFiles, SparkLoadState, Written, written
@@ -129,7 +130,7 @@ class SparkLoad:
         keeps = options.load.dead_letter is not None
         to_records = RowsToRecords(files, options.load.mapping, partitions, keeps)
         self._progress = Progress(input_total=sum(step.size for step in steps))
-        with self._dead_letter() as dead_letter:
+        with self._dead_letter(steps) as dead_letter:
             for number, step in enumerate(steps):
                 self._check_not_stopped()
                 if number < self._state.done:
@@ -213,11 +214,12 @@ class SparkLoad:
     def _config(self) -> ProducerConfig:
         return SourceOptions.parse(self._options.sink, "write").config()
 
-    def _dead_letter(self) -> AbstractContextManager[DeadLetterFile | None]:
+    def _dead_letter(self, steps: Sequence[Step]) -> AbstractContextManager[DeadLetterFile | None]:
         path = self._options.load.dead_letter
         if path is None:
             return nullcontext()
-        return closing(DeadLetterFile(path, keep_bytes=self._state.dead_letter_bytes))
+        kept, is_input = self._state.dead_letter_bytes, partial(has_file, steps)
+        return closing(DeadLetterFile(path, keep_bytes=kept, is_input=is_input))
 
     @contextmanager
     def _reporting(self, step: Step) -> Iterator[None]:

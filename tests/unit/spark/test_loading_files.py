@@ -16,6 +16,7 @@ from aioproducer.spark.loading.files import (
     absolute,
     digest,
     format_of,
+    has_file,
 )
 from aioproducer.spark.loading.frames import _folder_values
 
@@ -163,3 +164,10 @@ def test_nanoseconds_have_advice() -> None:
     found = error_of(RuntimeError(text))
     assert (found.message, "--engine local" in (found.advice or "")) == (text, True)
     assert error_of(RuntimeError("out of memory")).advice is None
+
+
+@pytest.mark.parametrize("name", ["file:///in/a%20b.csv", "file:/in/a b.csv", "/in/a b.csv"])
+def test_a_file_of_a_load_is_found_by_each_form_of_its_name(name: str) -> None:
+    steps = [step("file:/in/a b.csv")]
+    assert has_file(steps, name)
+    assert not has_file(steps, "file:/in/b.csv")
