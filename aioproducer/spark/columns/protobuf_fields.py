@@ -1,20 +1,8 @@
 """Rows as Protobuf messages: columns become the fields of the same name.
 
-`RowWriter` compares the types of columns and fields once, before any row; it then makes messages.
-What the columns' types cannot rule out fails row by row: a number out of range, an enum's unknown
-name, null in an array, two columns of one `oneof`.
-
-| column | field |
-|---|---|
-| boolean, string, binary | the same |
-| tinyint, smallint, int, bigint | any integer, or an enum by its number |
-| float, double | the same; float also as double |
-| string | an enum by its name |
-| timestamp | google.protobuf.Timestamp |
-| interval day to second | google.protobuf.Duration |
-| decimal | confluent.type.Decimal |
-| any of these | google.protobuf.StringValue and the other wrappers |
-| struct, array, map | a message, a repeated field, a map |
+`RowWriter` compares the types of columns and fields once, before any row; docs/spark.md has the
+table of types. What types cannot rule out fails row by row: a number out of range, an enum's
+unknown name, null in an array, two columns of one `oneof`.
 """
 
 from __future__ import annotations
