@@ -98,6 +98,13 @@ class KafkaError(Exception):
         clone._learn(facts)
         return clone
 
+    def __copy__(self) -> Self:
+        """Return a copy; the constructor is not called: subclasses may have another one."""
+        clone = type(self).__new__(type(self), *self.args)
+        clone.args = self.args
+        clone.__dict__.update(self.__dict__)
+        return clone
+
     def _learn(self, facts: ErrorFacts) -> None:
         if not _FACT_NAMES.issuperset(facts):
             unknown = ", ".join(sorted(set(facts) - _FACT_NAMES))

@@ -12,6 +12,7 @@ from aioproducer.errors import (
     KafkaError,
     KafkaTimeoutError,
     NotLeaderOrFollowerError,
+    SerializationError,
     UnknownBrokerError,
     error_for_code,
     error_from_code,
@@ -205,3 +206,27 @@ def test_user_mistakes_that_brokers_know_too_are_rows_of_the_table():
     assert errors.RecordTooLargeError.code == 10
     assert errors.InvalidTopicError.code == 17
     assert errors.UnsupportedVersionError.code == 35
+
+
+class FieldError(SerializationError):
+    """An error of an application, whose constructor has other arguments."""
+
+    def __init__(self, field: str, problem: str, *, code: int) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.code = code
+
+
+class LateFieldError(KafkaTimeoutError):
+    """The same, of a class that is an `OSError` as well."""
+
+    def __init__(self, *, code: int) -> None:
+        super().__init__("too late")
+        self.code = code
+
+
+@pytest.mark.parametrize("error", [FieldError("a", "missing", code=3), LateFieldError(code=3)])
+def test_an_error_whose_constructor_has_other_arguments_can_be_copied(error):
+    made = error.with_context(topic="t")
+    assert type(made) is type(error)
+    assert (made.message, made.topic, made.code) == (error.message, "t", 3)
+    assert (error.topic, str(copy.copy(error))) == (None, str(error))

@@ -387,3 +387,28 @@ def test_a_synchronous_producer_waits_for_serialized_records_too() -> None:
         producer_type="sync",
         interceptor_classes=[Witness()],
     )
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_error_of_the_application_is_raised_as_it_is(waits: bool) -> None:
+    class FieldError(SerializationError):
+        def __init__(self, field: str, *, code: int) -> None:
+            super().__init__(f"{field} is missing")
+            self.code = code
+
+    def serializer(value: object) -> bytes:
+        raise FieldError("name", code=7)
+
+    async def waiting(value: object) -> bytes:
+        return serializer(value)
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        with pytest.raises(FieldError, match="name is missing") as caught:
+            await stage.producer.send("t", {})
+        assert (caught.value.code, caught.value.topic) == (7, "t")
+        result = await stage.producer.send_many("t", [{}])
+        assert isinstance(result.failed[0].error, FieldError)
+        await stage.producer.close()
+
+    play(act, value_serializer=waiting if waits else serializer)
