@@ -10,7 +10,6 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -163,7 +162,10 @@ class _ItemRows:
         topic = record.topic or self._topic
         partition = self._partition if record.partition is None else record.partition
         if self._interceptor_chain.sees_records:
-            shown = replace(record, topic=topic, partition=partition)
+            # Not by `replace()`: the constructor of a subclass may have other arguments.
+            shown = Record(
+                record.value, record.key, record.headers, record.timestamp_ms, partition, topic
+            )
             return self._interceptor_chain.show(shown, self._prepare)
         prepared = self._prepare(topic, record.key, record.value, record.headers)
         if isinstance(prepared, tuple):

@@ -599,3 +599,19 @@ def test_exceptions_of_interceptors_that_cannot_be_shown_are_logged_by_their_cla
 
     play(act, **intercepted(Broken(), witness))
     assert "on_acknowledgement raised UnprintableError at test_interceptors.py:" in caplog.text
+
+
+def test_a_record_of_a_class_with_another_constructor_is_shown_as_a_record() -> None:
+    class Order(Record):
+        def __init__(self, number: int) -> None:
+            super().__init__(b"%d" % number, b"k")
+
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            result = await producer.send_many("t", [Order(1), Order(2)])
+        assert result.delivered == 2
+        assert witness.sent == [Record(b"%d" % n, b"k", topic="t") for n in (1, 2)]
+
+    play(act, **intercepted(witness))
