@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import Any
 
+from aioproducer._util import threads
 from aioproducer.serializers.calling import SerializerFunction, call_of
 from aioproducer.serializers.protocol import SerializationContext, Serializer
 
@@ -23,17 +24,20 @@ class ThreadedSerializer:
 
     async def serialize(self, data: Any, context: SerializationContext) -> Any:
         """See `Serializer`."""
-        loop = asyncio.get_running_loop()
-        made = await loop.run_in_executor(self._executor, self._call, data, context)
+        made = await self._run(self._call, data, context)
         return await made if isinstance(made, Awaitable) else made
 
     async def close(self) -> None:
         """Close the serializer, in a thread as well."""
         if self._close is not None:
-            loop = asyncio.get_running_loop()
-            closed = await loop.run_in_executor(self._executor, self._close)
+            closed = await self._run(self._close)
             if isinstance(closed, Awaitable):
                 await closed
+
+    async def _run(self, call: Callable[..., Any], *arguments: object) -> Any:
+        if self._executor is None:
+            return await threads.in_thread(call, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call, *arguments)
 
 
 def in_thread(

@@ -771,6 +771,37 @@ for number in range(5_000):
     assert len(brokers.values("t")[0]) == 5_000
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "pa.RecordBatchReader.from_batches(table.schema, iter(table.to_batches()))",
+        "table",
+    ],
+    ids=["reader", "table"],
+)
+def test_arrow_data_and_serializers_in_threads_can_be_sent_at_the_interpreters_exit(
+    brokers: Brokers, call: str
+) -> None:
+    program = f"""
+import atexit
+import pyarrow as pa
+from aioproducer.blocking import Producer
+from aioproducer.serializers import in_thread
+producer = Producer(bootstrap_servers={brokers.address!r}, value_serializer=in_thread(str.encode))
+producer.start()
+table = pa.table({{"value": ["0", "1"]}})
+def last():
+    producer.send_and_wait("t", "text")
+    print(producer.send_arrow("t", {call}).delivered)
+atexit.register(last)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"2\n", b"")
+    assert brokers.values("t") == {0: [b"text", b"0", b"1"]}
+
+
 @pytest.mark.parametrize("login", ["PLAIN", "SCRAM-SHA-256"])
 def test_connections_to_named_hosts_are_opened_at_the_interpreters_exit(login: str) -> None:
     security = ListenerSecurity(mechanisms=(login,), users={"u": "p"})

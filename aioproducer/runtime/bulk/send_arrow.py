@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from aioproducer._util.arguments import is_of_type
+from aioproducer._util.threads import in_thread
 from aioproducer.core.metadata.cluster import check_topic_name
 from aioproducer.errors import InvalidTopicError
 from aioproducer.records.arrow import ArrowChunk, ArrowColumns, ArrowSource
@@ -74,7 +75,7 @@ async def _feed(
     chunks: list[ArrowChunk] = []
     while failure is None:
         if source.streams:
-            chunks, failure = await engine.loop.run_in_executor(None, _read, source)
+            chunks, failure = await in_thread(_read, source)
         else:
             chunks, failure = _read(source)
         if not chunks:

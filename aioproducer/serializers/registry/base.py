@@ -11,7 +11,6 @@ registry that cannot be reached for the latest version does not stop a producer;
 
 from __future__ import annotations
 
-import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
@@ -21,6 +20,7 @@ from math import inf
 from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 from aioproducer._util import log
+from aioproducer._util.threads import in_thread
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.serializers.protocol import SerializationContext
 from aioproducer.serializers.registry.client import SchemaRegistry
@@ -226,7 +226,7 @@ async def prepared(
 ) -> T:
     """Return the result of `prepare()`, called in a thread if the schemas have many characters."""
     if characters > _LARGE:
-        return await asyncio.to_thread(prepare, *arguments, **named)
+        return await in_thread(prepare, *arguments, **named)
     return prepare(*arguments, **named)
 
 

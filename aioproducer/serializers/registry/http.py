@@ -42,6 +42,7 @@ from aioproducer._util.secrets import (
     without_login,
     without_secrets,
 )
+from aioproducer._util.threads import in_thread
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.errors.advice import ADVICE
 from aioproducer.serializers.registry.answers import RETRIABLE_STATUSES, registry_error
@@ -261,7 +262,7 @@ class RegistryConnection:
         verify: ssl.SSLContext | bool = settings.ssl_context or False
         if settings.ssl_context is None and any(url.startswith("https:") for url in settings.urls):
             # The system's authorities, read off the loop.
-            verify = await asyncio.to_thread(ssl.create_default_context)
+            verify = await in_thread(ssl.create_default_context)
         if self._client is None:  # still, after the wait
             self._client = self._httpx.AsyncClient(
                 verify=verify,
