@@ -274,7 +274,7 @@ class Producer(TransactionsMixin):
             return self._send_seen(loop_side, (topic, value, key, headers, partition, timestamp_ms))
         pairs: HeaderPairs = ()
         if (
-            headers
+            headers is not None
             or not self._plain
             or (value.__class__ is not bytes and value is not None)
             or (key.__class__ is not bytes and key is not None)

@@ -124,10 +124,10 @@ Prepare = Callable[[Any, Any, Any, HeadersInput], Prepared | PendingRecord]
 
 def header_pairs(topic: str, headers: HeadersInput) -> HeaderPairs:
     """Return headers as a tuple of pairs, the form in which records keep them."""
-    if not headers:
-        return ()
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
     try:
+        if not headers:  # raises for an array, and for pandas.NA
+            return ()
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
         return tuple((name, content) for name, content in pairs)
     except (TypeError, ValueError) as error:
         raise SerializationError(

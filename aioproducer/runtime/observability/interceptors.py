@@ -11,7 +11,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -203,11 +203,10 @@ class InterceptedRows(UnfilledRows):
 
 
 def _as_it_is(
-    topic: object, key: Any, value: Any, headers: HeadersInput
+    topic: str, key: Any, value: Any, headers: HeadersInput
 ) -> tuple[bytes | None, bytes | None, HeaderPairs]:
     """Return the parts unchanged: rows of a table are bytes; changes are checked later."""
-    pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
-    return key, value, tuple((name, content) for name, content in pairs)
+    return key, value, header_pairs(topic, headers)
 
 
 def _known(headers: HeadersInput) -> HeaderPairs:

@@ -533,3 +533,18 @@ def test_items_without_partition_change_it_when_a_batch_is_full() -> None:
         await stage.producer.close()
 
     play(act, batch_size=2000, buffer_memory=1 << 20)
+
+
+@pytest.mark.parametrize("headers", [pandas.NA, pandas.Series([b"a", b"b"])], ids=["NA", "array"])
+def test_headers_without_a_truth_value_are_refused_with_their_item(headers: object) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        items = [b"0", (b"k", b"1", headers), (b"k", b"2")]
+        result = await stage.producer.send_many("t", items)
+        assert [failed.index for failed in result.failed] == [1]
+        with pytest.raises(SerializationError, match="headers must be pairs"):
+            await stage.producer.send("t", b"v", headers=headers)  # type: ignore[arg-type]
+        assert stage.values("t") == [b"0", b"2"]
+        await stage.producer.close()
+
+    play(act)

@@ -615,3 +615,17 @@ def test_a_record_of_a_class_with_another_constructor_is_shown_as_a_record() -> 
         assert witness.sent == [Record(b"%d" % n, b"k", topic="t") for n in (1, 2)]
 
     play(act, **intercepted(witness))
+
+
+def test_headers_of_an_interceptor_that_are_none_refuse_their_row_of_a_table() -> None:
+    class Wrong:
+        def on_send(self, record: Record) -> Record:
+            return replace(record, headers=5 if record.value == b"1" else record.headers)
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            result = await producer.send_arrow("t", pa.table({"value": [b"0", b"1", b"2"]}))
+        assert [failed.index for failed in result.failed] == [1]
+        assert stage.values("t") == [b"0", b"2"]
+
+    play(act, **intercepted(Wrong()))
