@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from types import TracebackType
 from weakref import WeakSet
+
+from aioproducer._util.forks import at_fork
 
 
 class ForkSafeLock:
@@ -43,4 +44,4 @@ def _after_fork_in_child() -> None:
         each.after_fork_in_child()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(after_in_child=_after_fork_in_child)

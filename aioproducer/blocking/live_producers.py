@@ -15,6 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
+from aioproducer._util.forks import at_fork
+
 
 class LiveProducer(Protocol):
     """An object in the list."""
@@ -95,5 +97,5 @@ def _close_all() -> None:
             end()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(after_in_child=_after_fork_in_child)
 atexit.register(_close_all)

@@ -9,7 +9,6 @@ States:
 from __future__ import annotations
 
 import asyncio
-import os
 import warnings
 import weakref
 from enum import Enum
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, TypeVar
 from aioproducer._checks.event_loop import running_loop
 from aioproducer._util import log
 from aioproducer._util.arguments import timeout_of
+from aioproducer._util.forks import at_fork
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import (
     ForkedError,
@@ -297,7 +297,7 @@ def _after_fork_in_child() -> None:
     _live.clear()
 
 
-os.register_at_fork(
+at_fork(
     before=_before_fork,
     after_in_parent=_tasks_at_fork.clear,
     after_in_child=_after_fork_in_child,

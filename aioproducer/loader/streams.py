@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 _Opener: TypeAlias = Callable[[ExitStack], io.BufferedIOBase]
+# Without O_NONBLOCK the opening of a named pipe would wait for its writer, uninterruptibly.
+_READ = os.O_RDONLY
+for _flag in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):  # Windows has the last one alone
+    _READ |= getattr(os, _flag, 0)
 _POLL_S = 0.1
 _PIECE = 256 * 1024
 _LONGEST_COPY = 8 * 1024**3
@@ -109,7 +113,7 @@ class InputFile(io.RawIOBase):
     def _wait_for_input(self) -> None:
         # A poll with a bound instead of a wake-up pipe: nothing to close, nothing to leak, and a
         # pipe that is busy never waits at all.
-        if self._regular:
+        if self._regular or not hasattr(select, "poll"):  # as on Windows
             return
         poller = select.poll()
         poller.register(self._descriptor, select.POLLIN)
@@ -128,8 +132,7 @@ def open_input(name: str, interrupt: threading.Event) -> InputFile:
         if sys.__stdin__ is None:  # closed before the program began: 0 is another file by now
             raise SourceError("it is closed")
         return InputFile(0, owned=False, interrupt=interrupt)
-    # Without O_NONBLOCK the opening of a named pipe would wait for its writer, uninterruptibly.
-    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(name, _READ)
     try:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             raise IsADirectoryError(f"{name} is a directory")

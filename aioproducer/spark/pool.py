@@ -11,7 +11,6 @@ Invariants
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import uuid
@@ -19,6 +18,7 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from aioproducer._util.forks import at_fork
 from aioproducer.blocking import Producer
 from aioproducer.errors import KafkaError
 
@@ -145,4 +145,4 @@ class ProducerPool(Pool[Producer]):
 
 POOL: Final = ProducerPool()
 
-os.register_at_fork(after_in_child=POOL.after_fork_in_child)
+at_fork(after_in_child=POOL.after_fork_in_child)

@@ -7,13 +7,13 @@ when the outcome is known run at once.
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from collections.abc import Callable
 from typing import Any, Protocol, Self, cast
 
 from aioproducer._util import log
 from aioproducer._util.clock import Deadline
+from aioproducer._util.forks import at_fork
 from aioproducer.compat.kafka import errors
 from aioproducer.compat.kafka._translation import translated, translating
 from aioproducer.compat.kafka.structs import RecordMetadata, metadata_of
@@ -31,7 +31,7 @@ def _after_fork_in_child() -> None:
     _lock = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(after_in_child=_after_fork_in_child)
 
 Outcome = tuple[RecordMetadata | None, Exception | None]
 Step = Callable[[Outcome], object]

@@ -11,7 +11,6 @@ import atexit
 import base64
 import json
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from aioproducer._checks.extras import SCHEMA_REGISTRY as EXTRA
 from aioproducer._checks.extras import needed
+from aioproducer._util.forks import at_fork
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.core.metadata.cluster import check_topic_name, missing_topic_error
@@ -431,5 +431,5 @@ def _named(subject: str, _context: SerializationContext, _name: str | None) -> s
     return subject
 
 
-os.register_at_fork(after_in_child=ENCODERS.after_fork_in_child)
+at_fork(after_in_child=ENCODERS.after_fork_in_child)
 atexit.register(ENCODERS.close)

@@ -11,11 +11,11 @@ Invariants
 from __future__ import annotations
 
 import atexit
-import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from aioproducer._util.forks import at_fork
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.errors import KafkaError
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
@@ -76,5 +76,5 @@ class CallerPool(Pool[Caller]):
 
 CALLERS: Final = CallerPool()
 
-os.register_at_fork(after_in_child=CALLERS.after_fork_in_child)
+at_fork(after_in_child=CALLERS.after_fork_in_child)
 atexit.register(CALLERS.close)
