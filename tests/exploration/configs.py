@@ -15,6 +15,8 @@ _LOST = frozenset({"lose"})
 _TWO = ("init", "begin", "0", "commit", "begin", "1", "abort")
 _OFFSETS = ("init", "begin", "offsets", "0", "commit")
 
+_OFFSETS_ABORTED = ("init", "begin", "offsets", "abort", "begin", "0", "commit")
+
 _AGAIN = ("init", "begin", "0", "commit", "begin", "commit")
 
 _ABORTED = ("init", "begin", "0", "abort", "begin", "abort")
@@ -150,6 +152,7 @@ SMALL = (
     Config("late twice V1", (0,), 2, _LOST, script=_ABORTED, at_once=_EAGER),
     Config("upgrade", (0,), 1, _LOST, script=_UPGRADE, renews=False),
     Config("in doubt V1", (0,), 1, frozenset({"doubt"}), script=("init", "begin", "0", "abort")),
+    Config("offsets in doubt V1", (0,), 1, frozenset({"doubt"}), script=_OFFSETS_ABORTED),
     Config("in doubt V2", (0,), 1, frozenset({"doubt"}), script=_AGAIN, v2=True),
     Config("refused in doubt V1", (0,), 2, _REFUSED, script=_ONE),
     Config("refused in doubt V2", (0,), 2, _REFUSED, script=_ONE, v2=True),

@@ -347,6 +347,13 @@ OWN = (
         transactional=True,
     ),
     Defect(
+        "take the doubtful addition of a group for none",
+        "core/transactions/manager.py",
+        "        elif rpc in _ADDITIONS:\n            self.contents.begun = True\n",
+        "        elif rpc is Rpc.ADD_PARTITIONS:\n            self.contents.begun = True\n",
+        transactional=True,
+    ),
+    Defect(
         "restart the sequences of a batch that may be in a topic created anew",
         "core/sending/idempotence.py",
         "not batch.topic_id.int and (batch.on_wire or batch.possibly_persisted)",

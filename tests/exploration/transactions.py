@@ -10,7 +10,7 @@ from aioproducer.core.sending.actions import Connect, CoordinatorUnreachable, Re
 from aioproducer.core.sending.idempotence import Sequencer
 from aioproducer.core.transactions.coordinators import CoordinatorSession
 from aioproducer.core.transactions.manager import TransactionManager
-from aioproducer.core.transactions.operations import Operation
+from aioproducer.core.transactions.operations import Operation, OperationKind
 from aioproducer.core.transactions.requests import TransactionalRequest
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
@@ -195,9 +195,17 @@ class TransactionalWorld(World):
             else:
                 self._report("no")
         elif kind == "ABORT" and error is None:
+            self._check_aborted()
             self._report("no")
         if isinstance(error, TransactionAbortableError) and not self.is_dead:
             self._abort_instead()
+
+    def _check_aborted(self) -> None:
+        manager, coordinator, identity = self.manager, self.coordinator, self.manager.identity
+        if manager.state is not TransactionState.READY or identity is None:
+            return
+        if coordinator.state == "ongoing" and identity.epoch == coordinator.epoch:
+            raise ViolationError("an abort is reported, and the coordinator has the transaction")
 
     def _check_committed(self) -> None:
         if not self.sent <= self.coordinator.committed:
@@ -223,11 +231,17 @@ class TransactionalWorld(World):
             events.append(("reply",))
         elif self.tx_request is not None:
             events.append(("coordinate",))
-        if self.script and self.operation is None:
+        if self.script and (self.operation is None or self._may_give_up):
             events.append(("act",))
         if self._may_tick:
             events.append(("tick",))
         return events
+
+    @property
+    def _may_give_up(self) -> bool:
+        """Whether the next call is an abort that ends the wait for offsets."""
+        kind = None if self.operation is None else self.operation.kind
+        return kind is OperationKind.SEND_OFFSETS and self.script[0] == "abort"
 
     def on_act(self) -> None:
         """The application makes its next call."""

@@ -224,9 +224,9 @@ class Aftermath:
             self._ledger.late_ends.append(f"send_many of {_ROWS} took {took:.3f} s")
 
     async def _check_new_topic(self) -> None:
-        """A topic that only `send_nowait` names is found."""
+        """A topic that only `send_nowait` names is found, unless a serializer may have to wait."""
         if self._config.value_serializer is not None:
-            return  # it waits, which that call refuses
+            return
         self._world.cluster.create_topic(_NEW_TOPIC, TopicSpec(1, 1))
         entry = self._entry(_NEW_TOPIC, None, 0)
         for _ in range(_TRIES):

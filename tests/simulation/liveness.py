@@ -29,6 +29,7 @@ from simulation.waiting import (
     SentBatches,
     Steps,
     broken_while_waiting,
+    lingers_although_awaited,
     numbers_on_wire,
 )
 from simulation.workload import LARGEST_BURST
@@ -104,6 +105,7 @@ class LivenessWatch:
         for producer in self._producers if len(self.violations) < _MOST_REPORTED else ():
             if producer.was_started:
                 self.violations += self._asked_again_at_once(producer)
+                self.violations += lingers_although_awaited(producer.engine, self._now())
                 if _is_running(producer.engine):
                     self.violations += _oversleeps_expiry(producer.engine, self._now())
         if jump_s < _LONG_JUMP_S and self._jumps % _CHECKED_EACH:

@@ -1353,6 +1353,12 @@ MUTANTS += tuple(
             "partition.acknowledged_at, partition.log_may_be_new = -inf, True",
             "partition.log_may_be_new = True",
         ),
+        (
+            "let records expire late that no queue has yet",
+            "runtime/send/early.py",
+            "        self._sender_task.advance(now + self._accumulator.settings.delivery_timeout)\n",
+            "",
+        ),
     )
 )
 TRANSACTIONAL_MUTANTS += tuple(
@@ -1364,6 +1370,13 @@ TRANSACTIONAL_MUTANTS += tuple(
             "            if len(self._coordinators) >= _MOST_REMEMBERED:\n"
             "                self._coordinators.clear()\n",
             "            self._coordinators.clear()\n",
+        ),
+        (
+            "let a commit wait for the end of the linger",
+            "runtime/tasks/transactions.py",
+            "        self._accumulator.begin_flush()\n"
+            "        operation.add_listener(self._accumulator.end_flush)\n",
+            "        pass\n",
         ),
         (
             "be sure of what another process may have committed",

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
+from aioproducer.core.transactions.operations import OperationKind
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.errors import (
     ConcurrentTransactionsError,
@@ -44,6 +45,7 @@ from simulation.waiting import (
     _waits_though_leader_changed,
     _waits_though_overtaken,
     _without_records,
+    lingers_although_awaited,
     numbers_on_wire,
 )
 
@@ -250,6 +252,36 @@ def test_what_is_kept_of_a_deleted_topic_is_found_out(
     steps = NewTopics()
     assert not list(steps.check(engine(_TOPIC_ID), 1.0))
     assert len(list(steps.check(engine(new_id, **state), 2.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("state", "found"),
+    [
+        ({}, 0),
+        ({"flushes": 1}, 1),
+        ({"queued": 1}, 1),
+        ({"closing": True}, 1),
+        ({"closing": True, "is_cut": True}, 0),
+        ({"operations": {OperationKind.COMMIT: None}}, 1),
+        ({"operations": {OperationKind.BEGIN: None}}, 0),
+    ],
+)
+def test_a_partition_that_lingers_although_a_call_waits_is_found_out(
+    state: dict[str, Any], found: int
+) -> None:
+    manager = SimpleNamespace(_operations=state.get("operations", {}))
+    engine: Any = SimpleNamespace(
+        accumulator=SimpleNamespace(
+            readiness=SimpleNamespace(_lingering=[SimpleNamespace(topic_partition=_WHERE)]),
+            _flushes=state.get("flushes", 0),
+        ),
+        failure=None,
+        closing=state.get("closing", False),
+        _drain_is_cut=state.get("is_cut", False),
+        pool=SimpleNamespace(queued=state.get("queued", 0)),
+        transactions=SimpleNamespace(manager=manager),
+    )
+    assert len(list(lingers_although_awaited(engine, 2.0))) == found
 
 
 def _topic(leader: int, epoch: int = 0) -> TopicMetadata:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from aioproducer.core.transactions.operations import OperationKind
 from aioproducer.errors import (
     BrokerError,
     ConcurrentTransactionsError,
@@ -209,6 +210,20 @@ class NewLogs:
                 self._acknowledged_at[where] = partition.acknowledged_at
             elif -inf < partition.acknowledged_at == before:
                 yield f"{where} was acknowledged by a deleted log, and that counts for the new one"
+
+
+def lingers_although_awaited(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Yield partitions that linger while a call waits for their records or for memory."""
+    accumulator, lingering = engine.accumulator, engine.accumulator.readiness._lingering
+    if not lingering or engine.failure is not None:
+        return
+    is_closing = engine.closing and not engine._drain_is_cut
+    waits = is_closing or accumulator._flushes > 0 or engine.pool.queued > 0
+    if engine.transactions is not None:
+        operations = engine.transactions.manager._operations
+        waits |= any(kind in operations for kind in (OperationKind.COMMIT, OperationKind.PREPARE))
+    if waits:
+        yield f"at {now:.3f}: {[str(each.topic_partition) for each in lingering]} linger"
 
 
 class Numbers(NamedTuple):
