@@ -1359,6 +1359,18 @@ MUTANTS += tuple(
             "        self._sender_task.advance(now + self._accumulator.settings.delivery_timeout)\n",
             "",
         ),
+        (
+            "take a response without a producer id for one with an id",
+            "runtime/tasks/sender.py",
+            "            if answer.producer_id >= 0 <= answer.producer_epoch:\n",
+            "            if answer:\n",
+        ),
+        (
+            "go back to the bootstrap servers and request nothing",
+            "core/metadata/metadata.py",
+            "        self._fetch = None\n        self._wanted = True\n        self._notify()\n",
+            "        self._notify()\n",
+        ),
     )
 )
 TRANSACTIONAL_MUTANTS += tuple(
@@ -1403,6 +1415,12 @@ TRANSACTIONAL_MUTANTS += tuple(
             "core/transactions/coordinators.py",
             "causes = [answer for answer in refused if answer.code != OPERATION_NOT_ATTEMPTED]",
             "causes = refused",
+        ),
+        (
+            "take a response without a producer id for one with an id, in transactions",
+            "core/transactions/coordinators.py",
+            "        if not code and not response.producer_id >= 0 <= response.producer_epoch:\n",
+            "        if False:\n",
         ),
         (
             "keep memory whose record has lost its transaction meanwhile",

@@ -27,6 +27,7 @@ from aioproducer.errors import (
     InvalidRecordError,
     KafkaError,
     MetadataTimeoutError,
+    RebootstrapRequiredError,
 )
 from aioproducer.records.batch import DecodedRecord, read_batches
 from aioproducer.types import Persistence, TimestampType, TopicPartition
@@ -394,7 +395,9 @@ def metadata_are_asked_for_rarely(e: Evidence) -> Iterator[str]:
 
 
 def nothing_starts_over_in_calm(e: Evidence) -> Iterator[str]:
-    """A producer whose brokers answer does not go back to its bootstrap servers."""
+    """A producer whose brokers answer does not go back to its bootstrap servers, unless asked."""
+    if RebootstrapRequiredError.code in e.scripted_codes:
+        return
     for since, until in e.idle:
         for at in e.restarts:
             if since <= at < until:

@@ -44,7 +44,7 @@ from simulation.evidence import (
     names_deleted,
     names_lost,
 )
-from simulation.faults import draw_schedule
+from simulation.faults import draw_odd_answers, draw_schedule
 from simulation.ledger import Alarm, CallState, Entry, Ledger
 from simulation.liveness import LivenessWatch, recovery_bound
 from simulation.oracles import Violation, judge, recoveries
@@ -212,6 +212,8 @@ class Simulation:
         faults: list[Fault] = []
         if theme is None or not theme.alone:
             faults += draw_schedule(chance.of("faults"), shape, *times)
+            if not setup.unclean_elections:
+                faults += draw_odd_answers(chance.of("odd answers"), shape, *times)
         if theme is not None:
             faults += theme.schedule(themes, shape, *times)
         if setup.unclean_elections:

@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 
 from aioproducer.runtime.tasks.sender import _COPIED_BYTES
+from aioproducer.testing.world.faults import Shape
+from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
 from simulation import Setup, run_seed
-from simulation.faults.answers import DuplicateAnswer
+from simulation.faults import draw_odd_answers
+from simulation.faults.answers import DuplicateAnswer, OddAnswer
 from simulation.scenario import draw_scenario
 from simulation.themes import (
     DEPOSITIONS,
@@ -55,6 +58,17 @@ def _python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 def _regressions() -> list[int]:
     lines = _REGRESSIONS.read_text().splitlines()
     return [int(line.split()[0]) for line in lines if line and not line.startswith("#")]
+
+
+def test_some_runs_have_odd_answers_and_only_transactional_ones_of_coordinators() -> None:
+    def drawn(shape: Shape) -> list[set[ApiKey]]:
+        runs = [draw_odd_answers(random.Random(seed), shape, 1.0, 50.0) for seed in range(500)]
+        return [{each.api for each in run if isinstance(each, OddAnswer)} for run in runs if run]
+
+    plain, seated = drawn(Shape((1, 2), {"t": 1})), drawn(Shape((1, 2), {"t": 1}, {"a": "group"}))
+    assert 30 < len(plain) < 100
+    assert set().union(*plain) == {ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID}
+    assert ApiKey.FIND_COORDINATOR in set().union(*seated)
 
 
 def test_every_guarantee_holds_in_a_few_seeds() -> None:

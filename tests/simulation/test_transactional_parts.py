@@ -16,6 +16,7 @@ from aioproducer.errors import (
     ConcurrentTransactionsError,
     FatalTransactionError,
     IllegalStateError,
+    InvalidProducerIdMappingError,
     InvalidTxnStateError,
     KafkaError,
     KafkaTimeoutError,
@@ -495,6 +496,7 @@ def test_an_addition_that_was_refused_does_not_concern_the_next_transaction() ->
         (InvalidTxnStateError(), False, (), 1),
         (InvalidTxnStateError(), True, (), 0),
         (InvalidTxnStateError(), False, (48,), 0),
+        (InvalidProducerIdMappingError(), False, (), 1),
         (TopicAuthorizationFailedError(), False, (), 0),
     ],
 )
@@ -504,7 +506,9 @@ def test_a_producer_that_fails_by_the_state_of_its_transaction_is_found_out(
     error = FatalTransactionError().because_of(cause)
     actor = SimpleNamespace(name="a.1", ended_with=error, was_shut_out=was_shut_out)
     reading: Any = SimpleNamespace(
-        evidence=SimpleNamespace(scripted_codes=frozenset(scripted)),
+        evidence=SimpleNamespace(
+            scripted_codes=frozenset(scripted), cluster=SimpleNamespace(number=0)
+        ),
         book=SimpleNamespace(actors=[actor]),
     )
     assert len(list(no_producer_fences_itself(reading))) == found

@@ -27,6 +27,7 @@ from simulation.faults.answers import (
     LostRequest,
     MetadataError,
     MixedErrors,
+    OddAnswer,
     OddDescription,
     Refusal,
     SwallowedRequest,
@@ -99,11 +100,13 @@ __all__ = [
     "KINDS",
     "THEMATIC_KINDS",
     "TRANSACTIONAL_KINDS",
+    "draw_odd_answers",
     "draw_schedule",
 ]
 
 _FEWEST, _MOST = 3, 16
 _STORM_S = 2.0
+_SHARE_OF_ODD_ANSWERS, _ODD_ANSWERS = 0.12, 12
 
 KINDS: Final[tuple[type[Fault], ...]] = (
     BlackHole,
@@ -183,6 +186,7 @@ THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (
     LeaderLosesProducers,
     RecreationBeforeEnd,
     LeaderWithoutProducers,
+    OddAnswer,
     OddDescription,
     ReplacedCluster,
     UnlistedBroker,
@@ -191,7 +195,7 @@ THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (
     FirstRefused,
     DuplicateAnswer,
 )
-"""What only themes bring."""
+"""What only themes and `draw_odd_answers` bring."""
 
 
 def draw_schedule(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
@@ -216,3 +220,12 @@ def draw_schedule(rng: random.Random, shape: Shape, start: float, end: float) ->
             at = begins + rng.uniform(0, _STORM_S)
         faults.append(rng.choice(kinds).draw(rng, round(at, 3), aim))
     return sorted(faults, key=lambda fault: fault.at)
+
+
+def draw_odd_answers(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Odd answers, in a share of the runs."""
+    if rng.random() >= _SHARE_OF_ODD_ANSWERS:
+        return []
+    return [
+        OddAnswer.draw(rng, round(rng.uniform(start, end), 3), shape) for _ in range(_ODD_ANSWERS)
+    ]

@@ -11,14 +11,17 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Self
+from typing import Any, Self
 from uuid import UUID
 
+from aioproducer.errors import RebootstrapRequiredError
 from aioproducer.testing.broker.faults import ConnectionFault, ErrorAnswer
 from aioproducer.testing.broker.faults import Fault as ScriptedFault
 from aioproducer.testing.world.faults import Fault, Probe, Shape, World, node
 from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.messages.find_coordinator import FindCoordinatorResponse
+from aioproducer.wire.messages.init_producer_id import InitProducerIdResponse
 from aioproducer.wire.messages.metadata import MetadataResponse
 from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 from simulation.faults.brokers import amid_requests, move_leader, some_partition
@@ -411,6 +414,65 @@ _ODDITIES: Mapping[str, Callable[[MetadataResponse], None]] = {
     "without addresses": _without_addresses,
     "unasked": _unasked,
     "unknown leaders": _unknown_leaders,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OddAnswer(Fault):
+    """A success lacks what it is a success of, or a broker asks for a rebootstrap (KIP-1102)."""
+
+    kind = "odd answer"
+    api: ApiKey
+
+    def strike(self, world: World) -> Probe:
+        """The next success of any broker."""
+        struck = 0
+
+        def distort(response: Any) -> bool:
+            nonlocal struck
+            if not _ODD_ANSWERS[self.api](response):
+                return False
+            for broker in world.brokers.values():
+                broker.distort.pop(self.api, None)
+            struck += 1
+            world.disturb(0)
+            return True
+
+        for broker in world.brokers.values():
+            broker.distort[self.api] = distort
+            if self.api is ApiKey.METADATA:
+                broker.scripted_codes.add(RebootstrapRequiredError.code)
+        return lambda: struck
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Any of them; coordinators are asked for in runs with transactions only."""
+        apis = [api for api in _ODD_ANSWERS if shape.seats or api != ApiKey.FIND_COORDINATOR]
+        return cls(at, rng.choice(apis))
+
+
+def _rebootstrap_required(response: MetadataResponse) -> bool:
+    response.error_code = RebootstrapRequiredError.code
+    return True
+
+
+def _without_producer_id(response: InitProducerIdResponse) -> bool:
+    if not response.error_code:
+        response.producer_id = response.producer_epoch = -1
+    return not response.error_code
+
+
+def _without_coordinator(response: FindCoordinatorResponse) -> bool:
+    found = [each for each in response.coordinators or [response] if not each.error_code]
+    for each in found:
+        each.host, each.node_id = "", -1
+    return bool(found)
+
+
+_ODD_ANSWERS: Mapping[ApiKey, Callable[[Any], bool]] = {
+    ApiKey.METADATA: _rebootstrap_required,
+    ApiKey.INIT_PRODUCER_ID: _without_producer_id,
+    ApiKey.FIND_COORDINATOR: _without_coordinator,
 }
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from aioproducer.errors import (
     AuthorizationError,
     FatalTransactionError,
+    InvalidProducerIdMappingError,
     InvalidTopicError,
     InvalidTxnStateError,
     KafkaTimeoutError,
@@ -30,6 +31,7 @@ from simulation.transactions.view import CommittedView, committed_views
 
 _LOSSES = (AuthorizationError, InvalidTopicError, KafkaTimeoutError, RecordTooLargeError)
 """Refusals of `send` after which a transaction cannot be committed."""
+_STATE_ERRORS = (InvalidTxnStateError, InvalidProducerIdMappingError)
 _SAY_FENCED = frozenset({47, 59, 90})
 """Codes that a script answers in place of the coordinator; 59 asks for an epoch at any moment."""
 
@@ -160,7 +162,8 @@ def a_fenced_producer_is_done(r: _Reading) -> Iterator[str]:
 def no_producer_fences_itself(r: _Reading) -> Iterator[str]:
     """A producer is fenced by another incarnation, by its timeout, or by a request it had given up.
 
-    Nor is there another reason for it to fail because its transaction is in another state.
+    Nor is there another reason for it to fail because its transaction is in another state, or its
+    producer id is of no transaction while the cluster is the same.
 
     The last: in V1 an addition that is carried out late, between the abort that a producer sends
     for fear of it and the request for the next epoch that follows, begins a transaction. The
@@ -168,12 +171,15 @@ def no_producer_fences_itself(r: _Reading) -> Iterator[str]:
     """
     if r.evidence.scripted_codes & _SAY_FENCED:
         return
-    says_other_state = InvalidTxnStateError.code in r.evidence.scripted_codes
+    refusals = [each for each in _STATE_ERRORS if each.code not in r.evidence.scripted_codes]
+    if r.evidence.cluster.number:
+        refusals = [each for each in refusals if each is not InvalidProducerIdMappingError]
     for actor in r.book.actors:
         error = actor.ended_with
         cause = error.__cause__ if isinstance(error, FatalTransactionError) else None
-        is_refused = isinstance(cause, InvalidTxnStateError) and not says_other_state
-        if (is_refused or isinstance(error, ProducerFencedError)) and not actor.was_shut_out:
+        if (
+            isinstance(cause, tuple(refusals)) or isinstance(error, ProducerFencedError)
+        ) and not actor.was_shut_out:
             yield f"{actor.name} ends by {error!r}, not by another one or its timeout"
 
 
