@@ -212,6 +212,17 @@ class BulkRun:
             served = await self._append(rows, row, topic, number + row)
             row += 1
 
+    def feed_at_once(self, rows: RowSource, topic: str, number: int) -> bool:
+        """Write row 0 to an open batch; return False if it has to wait or to open one."""
+        fast_path = self._appender.fast_path
+        if fast_path.waiting or fast_path.appended >= fast_path.ceiling:
+            return False
+        self._check_going_on()
+        written, _ = self._fill(rows, [self._target(topic)], 0, 1, number)
+        self.result.count += written
+        fast_path.appended += written
+        return written == 1
+
     def mark(self) -> int:
         """Return the argument of `is_complete` for the rows appended so far."""
         return self._tracked
@@ -334,7 +345,7 @@ class BulkRun:
         return await self._waiting(self._appender.finished(topic, row))
 
     def _target(self, topic: str | None) -> BulkTarget:
-        if not is_of_type(topic, str):
+        if type(topic) is not str and not is_of_type(topic, str):
             topic = None  # no topic at all: the row is refused when it is its turn
         target = self._targets.get(topic)
         if target is None:

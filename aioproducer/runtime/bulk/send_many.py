@@ -104,7 +104,8 @@ async def _feed(
     if is_asynchronous(items):
         async for item in items:
             rows.items = [item]
-            await run.feed(rows, topic, 0, 1, number)
+            if not (rows.are_plain and run.feed_at_once(rows, topic, number)):
+                await run.feed(rows, topic, 0, 1, number)
             number += 1
         return
     source = iter(items)
@@ -124,7 +125,10 @@ async def _feed(
 
 
 class _ItemRows:
-    """Items as rows; `items` are those read but not yet appended."""
+    """Items as rows; `items` are those read but not yet appended.
+
+    `are_plain`: neither serializers nor interceptors get them; they may be written directly.
+    """
 
     def __init__(
         self, engine: ProducerEngine, prepare: Prepare, topic: str, partition: int | None
@@ -135,7 +139,7 @@ class _ItemRows:
         self._topic = topic
         self._partition = partition
         config = engine.config
-        self._plain = (
+        self.are_plain: bool = (
             is_plain(config.key_serializer, config.value_serializer)
             and not self._interceptor_chain.sees_records
         )
@@ -147,7 +151,7 @@ class _ItemRows:
 
     def fill(self, batches: list[OpenBatches | None], *bounds: *Bounds) -> tuple[int, bool]:
         """See `Rows`; items for serializers or interceptors are not written directly."""
-        if not self._plain:
+        if not self.are_plain:
             return bounds[0], True
         return fill_items(self.items, batches[0], self._partition, *bounds)
 
