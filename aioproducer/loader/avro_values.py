@@ -12,6 +12,7 @@ Invariants
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -46,11 +47,19 @@ def _time_or_number(text: str) -> datetime | int:
     return datetime.fromisoformat(text)
 
 
+def _floating(text: str) -> float:
+    """Convert a text to a float; refuse `1e400`, which Python reads as infinity."""
+    number = float(number_text(text))
+    if math.isinf(number) and "inf" not in text.lower():
+        raise ValueError("it is too large")
+    return number
+
+
 _TEXTS: Final[Mapping[str, Callable[[str], Any]]] = {
     "int": lambda text: int(number_text(text)),
     "long": lambda text: int(number_text(text)),
-    "float": lambda text: float(number_text(text)),
-    "double": lambda text: float(number_text(text)),
+    "float": _floating,
+    "double": _floating,
     "boolean": lambda text: {"true": True, "false": False}[text.lower()],
     "bytes": str.encode,
     "date": date.fromisoformat,

@@ -75,6 +75,15 @@ def test_numbers_that_only_python_reads_are_rejected(field: str, text: str) -> N
         VALUES({"id": "1", "share": "1", "sum": "1", field: text})
 
 
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_a_text_is_infinity_only_if_it_says_so(kind: str) -> None:
+    fields = [{"name": "x", "type": kind}]
+    values = AvroValues(1, json.dumps({"type": "record", "name": "R", "fields": fields}))
+    assert values({"x": "-Infinity"}) == values({"x": float("-inf")})
+    with pytest.raises(ValueError, match=f"the text is no {kind}"):
+        values({"x": "1e400"})
+
+
 @pytest.mark.parametrize(
     "row", [{"id": "x", "sum": Decimal(0)}, {"sum": Decimal(0)}, {"id": None, "sum": Decimal(0)}]
 )
