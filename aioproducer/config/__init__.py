@@ -238,7 +238,12 @@ class ProducerConfig(SecurityOptions):
     def replace(self, **options: Unpack[ProducerOptions]) -> Self:
         """Return a configuration with the same explicit options, `options` overriding them."""
         codec = _codec_of(options) or self.compression_type
-        return type(self)(**(self._chosen() | _by_our_names({**options}, codec)))
+        # The constructor of a subclass may have other arguments; its attributes are kept.
+        made = type(self).__new__(type(self))
+        for name, value in getattr(self, "__dict__", {}).items():
+            object.__setattr__(made, name, value)
+        ProducerConfig.__init__(made, **(self._chosen() | _by_our_names({**options}, codec)))
+        return made
 
     __replace__ = replace  # `copy.replace`, from Python 3.13 on
 

@@ -9,6 +9,7 @@ import random
 
 import pytest
 
+from aioproducer import Producer
 from aioproducer.config import OPTIONS, Kind, ProducerConfig
 from aioproducer.errors import ConfigError
 
@@ -303,6 +304,20 @@ def test_replace_keeps_choices_and_lets_rules_work_again():
     assert changed.explicitly_set == original.explicitly_set | {"linger_ms"}
     with pytest.raises(ConfigError, match="linger_ms"):
         original.replace(linger_ms=-1)
+
+
+def test_replace_of_a_subclass_with_another_constructor_keeps_its_attributes():
+    class SiteConfig(ProducerConfig):
+        def __init__(self, site):
+            super().__init__(bootstrap_servers=f"{site}:9092", linger_ms=3)
+            object.__setattr__(self, "site", site)
+
+    changed = Producer(SiteConfig("east"), client_id="me").config
+    assert (type(changed), changed.site) == (SiteConfig, "east")
+    assert (changed.linger_ms, changed.client_id) == (3, "me")
+    assert changed.explicitly_set == {"bootstrap_servers", "linger_ms", "client_id"}
+    with pytest.raises(ConfigError, match="linger_ms"):
+        changed.replace(linger_ms=-1)
 
 
 def test_the_values_of_a_config_make_one_with_the_same_choices():
