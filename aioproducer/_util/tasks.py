@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Coroutine
 from contextvars import Context
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+HOOK_ERRORS: Final = (Exception, asyncio.CancelledError)
+"""What a plain function of the application may raise: nothing can cancel its call, but it may read
+the result of a future that was cancelled."""
 
 
 def start_later(

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from aioproducer._util import log
 from aioproducer._util.printable import repr_of
-from aioproducer._util.tasks import start_later
+from aioproducer._util.tasks import HOOK_ERRORS, start_later
 from aioproducer.core.batching.accumulator import RecordAccumulator
 from aioproducer.core.batching.batch import NO_PARTITION
 from aioproducer.core.batching.buffer_pool import BufferPool
@@ -807,5 +807,5 @@ class ProducerEngine:
     ) -> None:
         try:
             callback(topic_partition)
-        except Exception:
+        except HOOK_ERRORS:
             _log.exception("on_data_loss raised")

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from aioproducer._util.printable import exception_without_data
+from aioproducer._util.tasks import HOOK_ERRORS
 from aioproducer.errors import SerializationError
 from aioproducer.serializers.primitives import BytesSerializer
 from aioproducer.serializers.protocol import Part, SerializationContext, Serializer
@@ -155,7 +156,7 @@ def _start(call: Call, data: Any, context: SerializationContext) -> Any:
         return call(data, context)
     except SerializationError as error:
         raise error.with_context(topic=context.topic) from error.__cause__
-    except Exception as error:
+    except HOOK_ERRORS as error:
         advice = None
         if data is None:
             advice = f"it is called with None if a record has no {context.part}: return None"
@@ -171,7 +172,7 @@ def _finish(key: Any, pairs: list[tuple[str, bytes | None]], value: Any) -> Prep
 
 
 def _failure(
-    error: Exception, topic: str, part: Part, advice: str | None = None
+    error: BaseException, topic: str, part: Part, advice: str | None = None
 ) -> SerializationError:
     return SerializationError(
         f"the {part}_serializer raised {exception_without_data(error)}",

@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from aioproducer._util import log
+from aioproducer._util.tasks import HOOK_ERRORS
 from aioproducer.core.batching.batch import ProducerBatch, name_of
 from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError, TransactionAbortedError
@@ -118,7 +119,7 @@ class UnretrievedFailures:
         if self._on_delivery_error is not None:
             try:
                 self._on_delivery_error(where, unseen, error)
-            except Exception:
+            except HOOK_ERRORS:
                 _log.exception("on_delivery_error raised")
         if self._is_over:
             self.close_soon()

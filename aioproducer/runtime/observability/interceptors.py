@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioproducer._util import log
 from aioproducer._util.printable import exception_without_data
+from aioproducer._util.tasks import HOOK_ERRORS
 from aioproducer.errors import KafkaError
 from aioproducer.interceptors import ClusterInfo
 from aioproducer.records.bulk import UnfilledRows
@@ -69,7 +70,7 @@ class InterceptorChain:
         for method in self._on_send:
             try:
                 changed = method(record)
-            except Exception as error:
+            except HOOK_ERRORS as error:
                 self._warn(method, error)
                 continue
             if isinstance(changed, Record):
@@ -151,13 +152,13 @@ class InterceptorChain:
         for method in self._on_acknowledgement:
             try:
                 method(metadata, error, headers)
-            except Exception as raised:
+            except HOOK_ERRORS as raised:
                 self._warn(method, raised)
 
     def _call(self, method: Callable[..., object], *arguments: object) -> None:
         try:
             method(*arguments)
-        except Exception as error:
+        except HOOK_ERRORS as error:
             self._warn(method, error)
 
     def _warn_of_result(self, method: Callable[..., object], result: object) -> None:
@@ -171,7 +172,7 @@ class InterceptorChain:
             type(result).__name__,
         )
 
-    def _warn(self, method: Callable[..., object], error: Exception) -> None:
+    def _warn(self, method: Callable[..., object], error: BaseException) -> None:
         name = getattr(method, "__qualname__", repr(method))
         text = exception_without_data(error)
         self.warnings.warning(self._loop.time(), None, name, "interceptor %s raised %s", name, text)

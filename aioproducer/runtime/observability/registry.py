@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aioproducer._util import log
+from aioproducer._util.tasks import HOOK_ERRORS
 from aioproducer.errors import IllegalStateError
 from aioproducer.metrics import ApplicationMetric, LiveMetric, Metric
 from aioproducer.runtime.observability.rows import (
@@ -74,7 +75,7 @@ class MetricsRegistry:
         for metric in self.live(engine):
             try:
                 collected.append(metric.measured())
-            except Exception:
+            except HOOK_ERRORS:
                 if metric.identity not in self._broken:
                     self._broken[metric.identity] = None
                     _log.exception("metric %s of the application raised", metric.name)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from aioproducer._util import log
 from aioproducer._util.printable import repr_of
+from aioproducer._util.tasks import HOOK_ERRORS
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
@@ -86,7 +87,7 @@ class MetricsReporting:
                 continue
             try:
                 method(*arguments)
-            except Exception as error:
+            except HOOK_ERRORS as error:
                 kind, text = type(reporter).__qualname__, repr_of(error)
                 self.warnings.warning(
                     self._loop.time(), kind, name, "reporter %s.%s raised %s", kind, name, text

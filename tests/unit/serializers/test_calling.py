@@ -412,3 +412,20 @@ def test_an_error_of_the_application_is_raised_as_it_is(waits: bool) -> None:
         await stage.producer.close()
 
     play(act, value_serializer=waiting if waits else serializer)
+
+
+def test_the_result_of_a_cancelled_future_in_a_serializer_cancels_no_call() -> None:
+    def serializer(value: bytes) -> bytes:
+        cancelled: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        cancelled.cancel()
+        return cancelled.result() if value == b"bad" else value
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        with pytest.raises(SerializationError, match="raised CancelledError"):
+            await stage.producer.send("t", b"bad")
+        result = await stage.producer.send_many("t", [b"0", b"bad", b"1"])
+        assert (result.delivered, [failed.index for failed in result.failed]) == (2, [1])
+        await stage.producer.close()
+
+    play(act, value_serializer=serializer)

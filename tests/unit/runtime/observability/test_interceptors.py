@@ -629,3 +629,25 @@ def test_headers_of_an_interceptor_that_are_none_refuse_their_row_of_a_table() -
         assert stage.values("t") == [b"0", b"2"]
 
     play(act, **intercepted(Wrong()))
+
+
+def test_the_result_of_a_cancelled_future_in_an_interceptor_cancels_no_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Reader:
+        def on_send(self, record: Record) -> None:
+            cancelled = asyncio.get_running_loop().create_future()
+            cancelled.cancel()
+            cancelled.result()
+
+        on_acknowledgement = close = lambda self, *arguments: Reader.on_send(self, Record())
+
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.send_many("t", [b"a", b"b"])
+        assert witness.offsets == [0, 1]
+
+    play(act, **intercepted(Reader(), witness))
+    assert "raised CancelledError at test_interceptors.py:" in caplog.text
