@@ -347,7 +347,7 @@ OWN = (
         transactional=True,
     ),
     Defect(
-        "take the doubtful addition of a group for none",
+        "take a group whose addition is unresolved for none",
         "core/transactions/manager.py",
         "        elif rpc in _ADDITIONS:\n            self.contents.begun = True\n",
         "        elif rpc is Rpc.ADD_PARTITIONS:\n            self.contents.begun = True\n",

@@ -1356,7 +1356,8 @@ MUTANTS += tuple(
         (
             "let records expire late that no queue has yet",
             "runtime/send/early.py",
-            "        self._sender_task.advance(now + self._accumulator.settings.delivery_timeout)\n",
+            "        self._sender_task.advance(now "
+            "+ self._accumulator.settings.delivery_timeout)\n",
             "",
         ),
         (
