@@ -347,7 +347,7 @@ OWN = (
         transactional=True,
     ),
     Defect(
-        "take a group whose addition is unresolved for none",
+        "take an addition of a group that may be carried out for none",
         "core/transactions/manager.py",
         "        elif rpc in _ADDITIONS:\n            self.contents.begun = True\n",
         "        elif rpc is Rpc.ADD_PARTITIONS:\n            self.contents.begun = True\n",

@@ -1357,8 +1357,8 @@ MUTANTS += tuple(
             "let records expire late that no queue has yet",
             "runtime/send/early.py",
             "        self._sender_task.advance(now "
-            "+ self._accumulator.settings.delivery_timeout)\n",
-            "",
+            "+ self._accumulator.settings.delivery_timeout)\n        return",
+            "        return",
         ),
         (
             "take a response without a producer id for one with an id",

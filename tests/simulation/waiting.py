@@ -148,7 +148,7 @@ class SentBatches:
 
 
 class CoordinatorSteps:
-    """The coordinators that one producer has found; `check` it whenever the loop is idle."""
+    """The coordinators that a producer has found; `check` it at each idle moment."""
 
     def __init__(self) -> None:
         self._found: frozenset[CoordinatorKey] = frozenset()
@@ -165,7 +165,7 @@ class CoordinatorSteps:
 
 
 class NewTopics:
-    """Topics created anew, as one producer keeps them; `check` it whenever the loop is idle."""
+    """The state that a producer keeps of topics created anew; `check` it at each idle moment."""
 
     def __init__(self) -> None:
         self._ids: dict[str, UUID] = {}
