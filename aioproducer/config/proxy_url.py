@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from aioproducer._util.hosts import is_host
 from aioproducer._util.secrets import Unpicklable, hides_arguments
 from aioproducer.errors import ConfigError
 
@@ -46,7 +47,9 @@ def parse_proxy_url(url: str) -> ProxyUrl:
             f"proxy_url must start with {', '.join(f'{name}://' for name in _SCHEMES)}",
             advice="with socks5h and http the proxy resolves the brokers' names",
         )
-    if not host or not port:
+    if host and ":" in host:
+        host = host.replace("%25", "%", 1)  # the zone of an IPv6 address (RFC 6874)
+    if not host or not is_host(host) or not port:
         raise ConfigError("proxy_url must name host and port, as in socks5://proxy:1080")
     if parts.path.strip("/") or parts.query or parts.fragment:
         raise ConfigError(

@@ -49,6 +49,9 @@ def talk(url: str, answer: bytes, host: str = "kafka-1", port: int = 9092) -> Sc
     [
         ("socks5://proxy:1080", ProxyUrl("socks5", "proxy", 1080)),
         ("SOCKS5H://[::1]:1080/", ProxyUrl("socks5h", "::1", 1080)),
+        ("http://[fe80::1%25eth0]:3128", ProxyUrl("http", "fe80::1%eth0", 3128)),
+        ("http://[fe80::1%eth0]:3128", ProxyUrl("http", "fe80::1%eth0", 3128)),
+        ("http://b\u00fccher.example:3128", ProxyUrl("http", "b\u00fccher.example", 3128)),
         (
             f"http://{LOGIN}10.0.0.1:3128",
             ProxyUrl("http", "10.0.0.1", 3128, b"alice", "p/ss w\u00f6rd".encode()),
@@ -69,6 +72,9 @@ def test_a_proxy_url_is_read(url: str, expected: ProxyUrl) -> None:
         "socks4://secret:secret@proxy:1",
         "socks5://secret:secret@proxy",
         "socks5://secret:secret@:1080",
+        "socks5://secret:secret@a b:1080",
+        "socks5://secret:secret@a..b:1080",
+        f"socks5://secret:secret@{'a' * 64}:1080",
         "socks5://secret:secret@proxy:0",
         "socks5://secret:secret@proxy:99999",
         "socks5://secret:sec/ret@proxy:1080",
