@@ -649,6 +649,22 @@ def test_a_record_refused_after_the_hand_over_forbids_the_commit(brokers: Broker
     assert brokers.values("t") == {0: [b"0", b"2"]}
 
 
+def test_a_partitioner_that_reads_a_cancelled_future_refuses_its_record_alone(
+    brokers: Brokers,
+) -> None:
+    def reading(topic: str, key: object, value: bytes, meta: object) -> int:
+        cancelled: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        cancelled.cancel()
+        return cancelled.result() if value == b"bad" else 0
+
+    with Producer(bootstrap_servers=brokers.address, partitioner=reading) as producer:
+        producer.send("t", b"0").result(WAIT_S)
+        refused, sent = producer.send("t", b"bad"), producer.send("t", b"1")
+        with pytest.raises(InvalidPartitionError, match="raised CancelledError"):
+            refused.result(WAIT_S)
+        assert sent.result(WAIT_S).offset == 1
+
+
 def test_a_refusal_that_is_raised_repeatedly_keeps_no_frames_of_earlier_calls(
     brokers: Brokers,
 ) -> None:

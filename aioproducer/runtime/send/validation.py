@@ -5,6 +5,7 @@ They need nothing but the topic's metadata.
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -64,7 +65,10 @@ class PartitionChoice:
             self._kept = None
             if kept_value is value and kept_key is key and kept_meta is meta:
                 return chosen
-        return self._choose(topic, key, value, meta)
+        try:
+            return self._choose(topic, key, value, meta)
+        except CancelledError as error:  # nothing cancels a plain call, see `HOOK_ERRORS`
+            raise partitioner_error(error).with_context(topic=topic) from error
 
     def keep(
         self, key: bytes | None, value: bytes | None, meta: TopicMetadata, chosen: object
@@ -167,7 +171,7 @@ def partition_index(partition: object, topic: str) -> int:
     return number
 
 
-def partitioner_error(cause: Exception) -> InvalidPartitionError:
+def partitioner_error(cause: BaseException) -> InvalidPartitionError:
     """Return the error of a record for which the partitioner raised, where no call raises that."""
     error = InvalidPartitionError(f"the partitioner raised {exception_without_data(cause)}")
     error.__cause__ = cause
