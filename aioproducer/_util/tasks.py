@@ -39,3 +39,12 @@ async def together(*works: Awaitable[Any]) -> list[Any]:
         if isinstance(each, BaseException):
             raise each
     return done
+
+
+def is_cancelled() -> bool:
+    """Return whether the current task is being cancelled.
+
+    If not, a `CancelledError` is of something that was awaited, which another task has cancelled.
+    """
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

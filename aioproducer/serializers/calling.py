@@ -7,12 +7,13 @@ Invariants
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from functools import partial
 from typing import Any
 
 from aioproducer._util.printable import exception_without_data
-from aioproducer._util.tasks import HOOK_ERRORS
+from aioproducer._util.tasks import HOOK_ERRORS, is_cancelled
 from aioproducer.errors import SerializationError
 from aioproducer.serializers.primitives import BytesSerializer
 from aioproducer.serializers.protocol import Part, SerializationContext, Serializer
@@ -111,7 +112,9 @@ class PendingRecord:
             made = await self._made
         except SerializationError as error:
             raise error.with_context(topic=self._topic) from error.__cause__
-        except Exception as error:
+        except HOOK_ERRORS as error:
+            if isinstance(error, CancelledError) and is_cancelled():
+                raise
             raise _failure(error, self._topic, self._part) from error
         if not _is_made(made):
             raise _no_bytes(self._topic, self._part, made)

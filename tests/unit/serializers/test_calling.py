@@ -429,3 +429,37 @@ def test_the_result_of_a_cancelled_future_in_a_serializer_cancels_no_call() -> N
         await stage.producer.close()
 
     play(act, value_serializer=serializer)
+
+
+async def waiting_for_a_cancelled_task(value: bytes) -> bytes:
+    if value == b"bad":
+        task = asyncio.create_task(asyncio.sleep(3))
+        task.cancel()
+        await task
+    await asyncio.sleep(1)
+    return value
+
+
+def test_a_serializer_that_awaits_a_cancelled_task_refuses_its_record() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        with pytest.raises(SerializationError, match="raised CancelledError"):
+            await stage.producer.send("t", b"bad")
+        result = await stage.producer.send_many("t", [b"0", b"bad", b"1"])
+        assert (result.delivered, [failed.index for failed in result.failed]) == (2, [1])
+        await stage.producer.close()
+
+    play(act, value_serializer=waiting_for_a_cancelled_task)
+
+
+def test_a_send_that_is_cancelled_while_its_serializer_waits_is_cancelled() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        sending = asyncio.create_task(stage.producer.send("t", b"good"))
+        await asyncio.sleep(0.5)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        await stage.producer.close()
+
+    play(act, value_serializer=waiting_for_a_cancelled_task)

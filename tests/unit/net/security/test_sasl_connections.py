@@ -343,6 +343,21 @@ async def test_what_a_function_of_the_user_raises_is_the_cause_and_logged_once(
     assert [record.exc_info[1] for record in reported if record.exc_info] == [mistake]
 
 
+async def test_a_function_that_awaits_a_cancelled_task_is_named_by_the_error(
+    evidence: Evidence,
+) -> None:
+    async def broken() -> Any:
+        task = asyncio.create_task(asyncio.sleep(9))
+        task.cancel()
+        await task
+
+    async with brokers() as cluster:
+        options = sasl(cluster, "PLAIN", sasl_credentials=broken)
+        error = await attempt(evidence, **options, max_block_ms=60_000)
+    assert isinstance(error, AuthenticationError)
+    assert "sasl_credentials raised CancelledError()" in str(error)
+
+
 async def test_credentials_may_come_from_a_function_that_is_not_asynchronous(
     evidence: Evidence,
 ) -> None:
