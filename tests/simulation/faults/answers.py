@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Self
@@ -20,7 +20,7 @@ from aioproducer.testing.broker.faults import Fault as ScriptedFault
 from aioproducer.testing.world.faults import Fault, Probe, Shape, World, node
 from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages.find_coordinator import FindCoordinatorResponse
+from aioproducer.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from aioproducer.wire.messages.init_producer_id import InitProducerIdResponse
 from aioproducer.wire.messages.metadata import MetadataResponse
 from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse
@@ -463,7 +463,8 @@ def _without_producer_id(response: InitProducerIdResponse) -> bool:
 
 
 def _without_coordinator(response: FindCoordinatorResponse) -> bool:
-    found = [each for each in response.coordinators or [response] if not each.error_code]
+    answers: Sequence[Coordinator | FindCoordinatorResponse] = response.coordinators or [response]
+    found = [each for each in answers if not each.error_code]
     for each in found:
         each.host, each.node_id = "", -1
     return bool(found)
