@@ -17,6 +17,8 @@ from aioproducer.errors import (
     error_for_code,
     error_from_code,
 )
+from aioproducer.errors.advice import ADVICE
+from aioproducer.errors.base import raise_for_code
 from aioproducer.runtime.bulk.result import (
     FailedRecord,
     SendManyInterruptedError,
@@ -98,6 +100,20 @@ def test_a_message_from_the_broker_replaces_the_default_one_and_an_empty_one_doe
     assert error_from_code(87, "no key").message == "no key"
     assert error_from_code(87, "").message == errors.InvalidRecordError.default_message
     assert error_from_code(87).message
+
+
+def test_only_a_code_of_an_error_is_raised():
+    raise_for_code(0, "no error", topic="t")
+    with pytest.raises(errors.InvalidRecordError, match="no key") as caught:
+        raise_for_code(87, "no key", topic="t")
+    assert caught.value.topic == "t"
+
+
+def test_a_class_names_its_advice():
+    class _Forked(KafkaError, advice="forked"):
+        pass
+
+    assert _Forked("text").advice == ADVICE["forked"]
 
 
 def test_one_code_cannot_have_two_classes():
