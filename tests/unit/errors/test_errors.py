@@ -110,10 +110,10 @@ def test_only_a_code_of_an_error_is_raised():
 
 
 def test_a_class_names_its_advice():
-    class _Forked(KafkaError, advice="forked"):
+    class _ForkedError(KafkaError, advice="forked"):
         pass
 
-    assert _Forked("text").advice == ADVICE["forked"]
+    assert _ForkedError("text").advice == ADVICE["forked"]
 
 
 def test_one_code_cannot_have_two_classes():
