@@ -11,7 +11,12 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from aioproducer.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from aioproducer.errors import (
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+)
 from aioproducer.testing.world.trace import Trace
 from aioproducer.types import Persistence
 from simulation.ledger import Ledger
@@ -63,7 +68,7 @@ class Caller:
                     continue
                 await self.bounded(what, method(), self._max_block)
             except IllegalStateError as error:
-                if is_repeated:
+                if is_repeated and not isinstance(error, ProducerClosedError):
                     self._ledger.false_reports.append(f"{self._name}: {what} is repeated: {error}")
                 raise
             except KafkaTimeoutError:
