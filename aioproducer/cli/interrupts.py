@@ -14,8 +14,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from aioproducer.cli.console import say
@@ -24,6 +26,8 @@ from aioproducer.cli.exit_codes import ExitCode
 _CODES = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 if hasattr(signal, "SIGHUP"):  # not on Windows
     _CODES[signal.SIGHUP] = ExitCode.TERMINAL_CLOSED
+if sys.platform == "win32":  # where only Ctrl-Break asks another process to end
+    _CODES[signal.SIGBREAK] = ExitCode.TERMINATED
 
 
 class Interrupts:
@@ -52,13 +56,10 @@ class Interrupts:
             for number, code in _CODES.items()
             if code != ExitCode.TERMINAL_CLOSED or signal.getsignal(number) != signal.SIG_IGN
         ]
-        for number in numbers:
-            loop.add_signal_handler(number, self._on_signal, number)
-        try:
-            yield
-        finally:
+        with ExitStack() as handlers:
             for number in numbers:
-                loop.remove_signal_handler(number)
+                handlers.callback(_handled(loop, number, self._on_signal))
+            yield
 
     def _on_signal(self, number: signal.Signals) -> None:
         self._signals += 1
@@ -71,6 +72,20 @@ class Interrupts:
         elif self._task is not None:
             say("aborting", style="yellow")
             self._task.cancel()
+
+
+def _handled(
+    loop: asyncio.AbstractEventLoop,
+    number: signal.Signals,
+    handler: Callable[[signal.Signals], None],
+) -> Callable[[], object]:
+    """Handle a signal in the loop; return the function that ends that."""
+    try:
+        loop.add_signal_handler(number, handler, number)
+    except NotImplementedError:  # on Windows
+        before = signal.signal(number, lambda *_: loop.call_soon_threadsafe(handler, number))
+        return partial(signal.signal, number, before)
+    return partial(loop.remove_signal_handler, number)
 
 
 def run_command(command: Callable[[Interrupts], Coroutine[Any, Any, int]]) -> int:

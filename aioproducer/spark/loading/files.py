@@ -29,8 +29,8 @@ STEP_BYTES: Final = 512 * 1024 * 1024
 """A step ends after the file that reaches this: a crashed load repeats at most this much."""
 
 _COMPRESSED: Final = (".gz", ".bz2", ".deflate", ".zst")
-_SCHEME: Final = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*:/")
-"""With a slash: `dump-12:30.csv` is a file of this machine."""
+_SCHEME: Final = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]+:/")
+"""With a slash: `dump-12:30.csv` is a file of this machine. One letter is a drive of Windows."""
 _GLOB: Final = re.compile(r"[*?\[{]")
 
 

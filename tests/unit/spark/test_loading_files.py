@@ -17,6 +17,7 @@ from aioproducer.spark.loading.files import (
     digest,
     format_of,
     has_file,
+    is_remote,
 )
 from aioproducer.spark.loading.frames import _folder_values
 
@@ -82,6 +83,13 @@ def test_a_path_has_a_scheme_only_before_a_slash() -> None:
         assert absolute(name) == name
     local = "dump-2026-01-31T12:30:00.csv"
     assert absolute(local) == f"file:{Path(local).absolute()}"
+
+
+@pytest.mark.parametrize(
+    "name", ["C:/rows.csv", r"C:\rows.csv", "c:/days/*.csv", "file:///C:/rows"]
+)
+def test_a_path_with_a_drive_letter_is_of_this_machine(name: str) -> None:
+    assert not is_remote(name)
 
 
 def test_folders_below_the_root_name_columns() -> None:
