@@ -7,7 +7,6 @@ answer; every wait has a bound, and Maven never outlives it.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -239,6 +238,8 @@ def _remember(entry: Path, jars: Sequence[Path]) -> None:
 
 @contextmanager
 def _locked(path: Path, deadline: float) -> Iterator[None]:
+    import fcntl  # not on Windows, where other kinds of clusters work
+
     with path.open("w") as file:
         while True:
             try:

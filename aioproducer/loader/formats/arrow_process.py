@@ -3,6 +3,7 @@
 Invariants
 - What comes from the process is validated before a value of it is used.
 - No process is left after `close`, nor after the end of this one.
+- On Windows files are read in this process: a malformed one can end it.
 """
 
 from __future__ import annotations
@@ -58,16 +59,23 @@ class ArrowProcess:
         row = skip + 1
         with ExitStack() as unless_complete:
             unless_complete.callback(self.close)
-            if self._worker is None:
-                self._worker = _Worker(name, self._stack)
             try:
-                for part in self._worker.read(name, file, skip):
+                for part in self._parts(name, file, skip):
                     check_names(part.schema.names)
                     yield Chunk(row, rows_of(part), tuple(part.schema.names))
                     row += part.num_rows
             except (pyarrow.ArrowException, ValueError, OverflowError) as error:
                 raise SourceError(f"not readable as {name}: {error}") from error
             unless_complete.pop_all()
+
+    def _parts(self, name: str, file: io.BufferedIOBase, skip: int) -> Iterator[Any]:
+        if not hasattr(socket, "send_fds"):  # Windows passes no open file over a socket
+            from aioproducer.loader.formats.arrow_worker import read_here
+
+            return read_here(name, file, skip)
+        if self._worker is None:
+            self._worker = _Worker(name, self._stack)
+        return self._worker.read(name, file, skip)
 
     def close(self) -> None:
         """End the process, whatever it is doing."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import resource
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -40,6 +39,17 @@ def main() -> None:
             _answer(answers, descriptors[0], request["format"], request["skip"])
 
 
+def read_here(name: str, file: io.BufferedIOBase, skip: int) -> Iterator[Any]:
+    """Yield the rows after the first `skip` as record batches, read in this process."""
+    try:
+        file.seek(0)
+        for part in _READERS[name](file, skip):
+            part.validate(full=True)
+            yield part
+    except Exception as error:  # whatever a library raises for a malformed file
+        raise _described(error, name) from error
+
+
 def _answer(answers: BinaryIO, descriptor: int, name: str, skip: int) -> None:
     failure: dict[str, str | None] = {"error": None}
     raw = InputFile(descriptor, owned=True, interrupt=threading.Event())
@@ -50,7 +60,8 @@ def _answer(answers: BinaryIO, descriptor: int, name: str, skip: int) -> None:
         except (BrokenPipeError, ConnectionResetError):
             raise  # the process that asked is gone
         except Exception as error:  # whatever a library raises for a hostile file
-            failure = _described(error, name)
+            described = _described(error, name)
+            failure = {"error": described.message, "advice": described.advice}
     _say(answers, failure)
 
 
@@ -72,16 +83,18 @@ def _say(answers: BinaryIO, what: dict[str, Any]) -> None:
     answers.flush()
 
 
-def _described(error: Exception, name: str) -> dict[str, str | None]:
+def _described(error: Exception, name: str) -> SourceError:
     if isinstance(error, SourceError):
-        return {"error": error.message, "advice": error.advice}
+        return SourceError(error.message, advice=error.advice)
     if isinstance(error, MemoryError):
-        return {"error": f"it takes more memory than there is, or than {MAX_MEMORY_BYTES} bytes"}
+        return SourceError(f"it takes more memory than there is, or than {MAX_MEMORY_BYTES} bytes")
     text = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return {"error": f"not readable as {name}: {text[:_MAX_MESSAGE]}"}
+    return SourceError(f"not readable as {name}: {text[:_MAX_MESSAGE]}")
 
 
 def _limit_memory() -> None:
+    import resource  # not on Windows, where `read_here` is used alone
+
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     limit = MAX_MEMORY_BYTES if most == resource.RLIM_INFINITY else min(most, MAX_MEMORY_BYTES)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, most))

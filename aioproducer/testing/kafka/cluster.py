@@ -78,6 +78,11 @@ class KafkaCluster(KafkaBackend):
     ) -> None:
         if brokers < 1:
             raise ClusterError(f"a cluster needs at least one broker, not {brokers}")
+        if not hasattr(os, "killpg"):
+            raise ClusterError(
+                "Java processes as brokers need Linux or macOS; use the embedded cluster, Docker "
+                "or a cluster that runs"
+            )
         self._ready_timeout_s = seconds_of(ready_timeout_s, "ready_timeout_s")
         self.release: KafkaRelease = self._parse(version)
         self.java: Java = find_java(self.release.java, executable=java)

@@ -41,7 +41,9 @@ def docker_answers() -> bool:
     except ImportError:
         return False
     # The library leaves its socket unclosed when no engine listens, so we check first.
-    if not _engine_listens(os.environ.get("DOCKER_HOST") or _DEFAULT_ENGINE):
+    # Windows has another default, a named pipe.
+    engine = os.environ.get("DOCKER_HOST") or _DEFAULT_ENGINE
+    if hasattr(socket, "AF_UNIX") and not _engine_listens(engine):
         return False
     try:
         client = docker.from_env(timeout=_PING_TIMEOUT_S)

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
-from support.children import environment
-
-WITHOUT_FORK = """
-import asyncio, logging, multiprocessing, os, random, threading
-for name in ("fork", "register_at_fork", "memfd_create", "O_NONBLOCK", "O_CLOEXEC", "geteuid"):
-    if hasattr(os, name):
-        delattr(os, name)
-"""
+from support.windows import output_without_posix
 
 SENDING = """
 from aioproducer import Producer
@@ -40,23 +31,10 @@ print(open_input(sys.argv[1], threading.Event()).read())
 """
 
 
-def output_without_fork(program: str, *arguments: str) -> str:
-    ended = subprocess.run(
-        [sys.executable, "-c", WITHOUT_FORK + program, *arguments],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.stderr == ""
-    return ended.stdout.strip()
-
-
 def test_producers_work_without_fork() -> None:
-    assert output_without_fork(SENDING) == "1"
+    assert output_without_posix(SENDING) == "1"
 
 
 def test_a_file_is_opened_for_a_load_without_fork(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_bytes(b"a\r\n1\r\n")
-    assert output_without_fork(READING, str(tmp_path / "rows.csv")) == r"b'a\r\n1\r\n'"
+    assert output_without_posix(READING, str(tmp_path / "rows.csv")) == r"b'a\r\n1\r\n'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import multiprocessing
 import multiprocessing.spawn
 import os
@@ -18,6 +19,7 @@ from typing import Any
 import pyarrow
 import pytest
 from pyarrow import orc, parquet
+from support.windows import output_without_posix
 
 from aioproducer.loader import BadRow, FileSource
 from aioproducer.loader.errors import SourceError
@@ -130,6 +132,25 @@ def test_a_file_without_rows_has_none(tmp_path: Path, suffix: str, process: Arro
     assert rows(process, path) == []
     with pytest.raises(SourceError, match="0 rows where at least 1 were read"):
         rows(process, path, skip=1)
+
+
+READING_ALL = """
+from aioproducer.loader import FileSource, SourceError
+for name in sys.argv[1:]:
+    try:
+        print(*(row for batch in FileSource(name).batches() for row in batch.fields))
+    except SourceError as error:
+        print("not readable" in str(error))
+"""
+
+
+def test_files_are_read_in_this_process_on_windows(tmp_path: Path) -> None:
+    broken, packed = tmp_path / "broken.parquet", tmp_path / "packed.parquet.gz"
+    files = [file_of(tmp_path / "a.parquet", 2), file_of(tmp_path / "b.orc", 1), packed, broken]
+    packed.write_bytes(gzip.compress(files[0].read_bytes()))
+    broken.write_bytes(b"PAR1" * 10)
+    read = output_without_posix(READING_ALL, *map(str, files))
+    assert read.splitlines() == ["(0,) (1,)", "(0,)", "(0,) (1,)", "True"]
 
 
 def test_an_error_is_that_of_the_reader_and_the_process_goes_on(
