@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from support.pages import blocks, page
 from tools.package.build import not_optimised, without_traces
 from tools.package.contents import NATIVE, WHEEL_BYTES, sdist_problems, wheel_problems
@@ -26,7 +27,7 @@ def requirements() -> dict[str, set[str]]:
     named = [*PROJECT["project"]["dependencies"], *(each for extra in extras for each in extra)]
     found: dict[str, set[str]] = {}
     for text in named:
-        match = re.fullmatch(r"([\w-]+)(?:\[[\w,-]+\])?(?:>=([\d.]+))?", text)
+        match = re.fullmatch(r"([\w-]+)(?:\[[\w,-]+\])?(?:>=([\d.]+))?", text.partition(";")[0])
         assert match, f"a floor and nothing else: {text}"
         if match[1] != "aioproducer":
             found.setdefault(match[1], set()).add(match[2] or "any")
@@ -49,6 +50,13 @@ def listed() -> dict[str, set[str]]:
 
 def test_every_dependency_is_listed_with_its_floor_license_and_reason() -> None:
     assert listed() == requirements()
+
+
+def test_extras_can_be_installed_on_windows() -> None:
+    (uvloop,) = map(Requirement, PROJECT["project"]["optional-dependencies"]["uvloop"])
+    assert uvloop.marker is not None
+    assert not uvloop.marker.evaluate({"sys_platform": "win32"})
+    assert uvloop.marker.evaluate({"sys_platform": "linux"})
 
 
 def test_wheels_are_configured_for_every_python_that_is_promised() -> None:
