@@ -39,3 +39,11 @@ def real_path(name: str) -> str:
         return os.path.realpath(name)
     except (OSError, ValueError):  # the working directory is gone, or a zero byte
         return name
+
+
+def path_in_url(url: str) -> str:
+    """Return the path of a file's URL; `file:///C:/a` is `C:\\a` on Windows."""
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    return url2pathname(urlsplit(url).path)

@@ -58,7 +58,7 @@ class Permissions:
         self._classes: list[str] = []
         self._paths: list[Path] = []
         self._urls: list[tuple[str, str, int | None, str]] = []
-        self._any_url = self._aws = False
+        self._any_file = self._any_url = self._aws = False
         entries = given.split(",") if isinstance(given, str) else given
         for entry in (*entries, *_of_environment()):
             self._add(entry.strip())
@@ -72,8 +72,10 @@ class Permissions:
             self._variables.append(rest if colon else "*")
         elif kind == "class":
             self._classes.append(rest if colon else "*")
+        elif kind == "file" and colon:
+            self._paths.append(_resolved(_path_of(entry)))
         elif kind == "file":
-            self._paths.append(_resolved(_path_of(entry) if colon else "/"))
+            self._any_file = True
         elif kind == "url" and not colon:
             self._any_url = True
         elif kind == "aws" and not colon:
@@ -99,7 +101,7 @@ class Permissions:
     def check_file(self, path: str | Path) -> None:
         """Raise `ConfigError` unless a file may be read."""
         resolved = _resolved(path)
-        if not any(resolved.is_relative_to(each) for each in self._paths):
+        if not self._any_file and not any(resolved.is_relative_to(each) for each in self._paths):
             raise refused(f"the file {printable(str(path), 200)}", f"file:{path}")
 
     def check_options(self, options: Mapping[str, object]) -> None:
@@ -119,8 +121,10 @@ class Permissions:
             raise refused("this machine's AWS credentials (AWS_MSK_IAM)", "aws")
 
     def _check_url(self, url: str) -> None:
+        from aioproducer._util.paths import path_in_url
+
         if url[:5].lower() == "file:":
-            self.check_file(_path_in(url))
+            self.check_file(path_in_url(url))
         elif not self._any_url:
             *server, path = _place_of(url)
             if not any(
@@ -171,14 +175,10 @@ def _of_environment() -> list[str]:
 
 def _path_of(entry: str) -> str:
     """Return the path of `file:/a`, `file:///a` or `file:a`."""
+    from aioproducer._util.paths import path_in_url
+
     path = entry.partition(":")[2]
-    return _path_in(entry) if path.startswith("//") else path
-
-
-def _path_in(url: str) -> str:
-    from urllib.parse import unquote, urlsplit
-
-    return unquote(urlsplit(url).path)
+    return path_in_url(entry) if path.startswith("//") else path
 
 
 def _resolved(path: str | Path) -> Path:

@@ -15,10 +15,10 @@ from math import floor
 from random import Random
 from time import time
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from aioproducer._util import log
 from aioproducer._util.hosts import is_exposed
+from aioproducer._util.paths import path_in_url
 from aioproducer._util.printable import repr_of
 from aioproducer._util.secrets import cleared, hides_arguments, without_login
 from aioproducer._util.tasks import HOOK_ERRORS, is_cancelled
@@ -280,7 +280,7 @@ def _fetch(
     from aioproducer.net.security.oidc import EndpointSettings, TokenEndpoint, token_file
 
     if url.lower().startswith("file:"):
-        return token_file(unquote(urlsplit(url).path), extensions)
+        return token_file(path_in_url(url), extensions)
     if is_exposed(url):
         _log.warning(
             "the client's credentials and its tokens can be read on the way to the token endpoint "

@@ -3,8 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.windows import output_without_posix
 
-from aioproducer._util.paths import exists, is_file, is_folder
+from aioproducer._util.paths import exists, is_file, is_folder, path_in_url
 
 
 @pytest.mark.parametrize("name", [300 * "a", "a\0b", "loop", "missing", "file/below"])
@@ -22,3 +23,23 @@ def test_files_and_folders_are_distinguished(tmp_path: Path) -> None:
     file.touch()
     assert (exists(file), is_file(file), is_folder(file)) == (True, True, False)
     assert (exists(tmp_path), is_file(tmp_path), is_folder(tmp_path)) == (True, False, True)
+
+
+@pytest.mark.parametrize("url", ["file:/run/a%20b", "file:///run/a%20b"])
+def test_the_url_of_a_file_has_its_path(url: str) -> None:
+    assert path_in_url(url) == "/run/a b"
+
+
+PATH_ON_WINDOWS = """
+import urllib.request, warnings
+with warnings.catch_warnings(action="ignore"):  # deprecated since Python 3.14
+    import nturl2path
+urllib.request.url2pathname = nturl2path.url2pathname
+from aioproducer._util.paths import path_in_url
+print(path_in_url(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("url", ["file:///C:/run/a%20b", "file:/C:/run/a%20b"])
+def test_the_url_of_a_file_on_windows_has_its_drive(url: str) -> None:
+    assert output_without_posix(PATH_ON_WINDOWS, url) == r"C:\run\a b"
