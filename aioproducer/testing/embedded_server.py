@@ -10,6 +10,7 @@ peer sends ends anything but its own connection.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -244,7 +245,8 @@ def _bind(host: str, port: int) -> socket.socket:
     # asyncio sets TCP_NODELAY on what says that it is TCP; else answers wait for acknowledgements.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if os.name == "posix":  # on Windows two processes could then listen on one port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.setblocking(False)
     except BaseException:
