@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from aioproducer.loader.errors import SourceError
@@ -31,10 +32,8 @@ if TYPE_CHECKING:
 MAX_MEMORY_BYTES = 4 << 30
 """Of the process. A row group or a stripe is in memory as a whole; writers make 64 to 256 MiB."""
 _MAX_LINE = 100_000
-_START = (
-    "import sys; sys.path[:] = sys.argv[1:]; "
-    "from aioproducer.loader.formats.arrow_worker import main; main()"
-)
+_WORKER = "aioproducer.loader.formats.arrow_worker"
+_START = f"import sys; sys.path[:] = sys.argv[1:]; from {_WORKER} import main; main()"
 
 
 class ArrowProcess:
@@ -70,9 +69,9 @@ class ArrowProcess:
 
     def _parts(self, name: str, file: io.BufferedIOBase, skip: int) -> Iterator[Any]:
         if not hasattr(socket, "send_fds"):  # Windows passes no open file over a socket
-            from aioproducer.loader.formats.arrow_worker import read_here
-
-            return read_here(name, file, skip)
+            # By name, as in the other process: the formats that it reads import this module.
+            batches: Iterator[Any] = import_module(_WORKER).read_here(name, file, skip)
+            return batches
         if self._worker is None:
             self._worker = _Worker(name, self._stack)
         return self._worker.read(name, file, skip)
