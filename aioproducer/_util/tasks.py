@@ -1,4 +1,4 @@
-"""Tasks whose creator has noted them before they run, and a wait that leaves none running."""
+"""Tasks that start later, waits for several of them, and whose cancellation an exception is."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -414,21 +415,10 @@ def test_an_error_of_the_application_is_raised_as_it_is(waits: bool) -> None:
     play(act, value_serializer=waiting if waits else serializer)
 
 
-def test_the_result_of_a_cancelled_future_in_a_serializer_cancels_no_call() -> None:
-    def serializer(value: bytes) -> bytes:
-        cancelled: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        cancelled.cancel()
-        return cancelled.result() if value == b"bad" else value
-
-    async def act(stage: Stage) -> None:
-        await stage.producer.start()
-        with pytest.raises(SerializationError, match="raised CancelledError"):
-            await stage.producer.send("t", b"bad")
-        result = await stage.producer.send_many("t", [b"0", b"bad", b"1"])
-        assert (result.delivered, [failed.index for failed in result.failed]) == (2, [1])
-        await stage.producer.close()
-
-    play(act, value_serializer=serializer)
+def reading_a_cancelled_future(value: bytes) -> bytes:
+    cancelled: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    cancelled.cancel()
+    return cancelled.result() if value == b"bad" else value
 
 
 async def waiting_for_a_cancelled_task(value: bytes) -> bytes:
@@ -440,7 +430,10 @@ async def waiting_for_a_cancelled_task(value: bytes) -> bytes:
     return value
 
 
-def test_a_serializer_that_awaits_a_cancelled_task_refuses_its_record() -> None:
+@pytest.mark.parametrize("serializer", [reading_a_cancelled_future, waiting_for_a_cancelled_task])
+def test_something_cancelled_in_a_serializer_refuses_its_record_and_cancels_no_call(
+    serializer: Callable[[bytes], object],
+) -> None:
     async def act(stage: Stage) -> None:
         await stage.producer.start()
         with pytest.raises(SerializationError, match="raised CancelledError"):
@@ -449,7 +442,7 @@ def test_a_serializer_that_awaits_a_cancelled_task_refuses_its_record() -> None:
         assert (result.delivered, [failed.index for failed in result.failed]) == (2, [1])
         await stage.producer.close()
 
-    play(act, value_serializer=waiting_for_a_cancelled_task)
+    play(act, value_serializer=serializer)
 
 
 def test_a_send_that_is_cancelled_while_its_serializer_waits_is_cancelled() -> None:
