@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from random import randrange
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from zlib import crc32
 
 from aioproducer._util import log
@@ -38,17 +38,22 @@ from aioproducer.errors import (
     SerializationError,
     WouldBlockError,
 )
+from aioproducer.runtime.observability.health import without_brokers
 from aioproducer.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
 )
 
+if TYPE_CHECKING:
+    from aioproducer.runtime.engine import ProducerEngine
+
 _log = log.get("producer")
 _PER_TURN: Final = 1000
 _RETRY_S: Final = 1.0
 _SILENCE_S: Final = 2.0
 _POLL_S: Final = 0.02
+_WATCH_S: Final = 0.5
 
 T = TypeVar("T")
 
@@ -78,6 +83,7 @@ class LoopSide:
         self.check_send: Callable[[], object] | None = None
         self._config = settings.config
         self._has_servers = settings.has_servers
+        self._is_watched = settings.error_cb is not None
         self._crc32_keys = settings.crc32_keys
         self._closing: asynchronous.Producer | None = None
         self._metadata: Metadata | None = None
@@ -268,7 +274,19 @@ class LoopSide:
                 self._metadata = producer._usable().metadata
                 self.producer = producer
                 self._started.set()
+                if self._is_watched:
+                    await self._watch(producer._usable())
                 return
+
+    async def _watch(self, engine: ProducerEngine) -> None:
+        """Report that all brokers are down each time that two checks in a row find none."""
+        checks = 0
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            error = without_brokers(engine)
+            checks = 0 if error is None else checks + 1
+            if error is not None and checks == 2:
+                self._reports.error(error)
 
     def _drain(self) -> None:
         """Take what was handed over, in turns that leave time for the network."""

@@ -23,6 +23,16 @@ _TOTALS: Final = {
     "txmsg_bytes": "batch_byte_total",
 }
 """librdkafka's names of this producer's metrics."""
+STATES: Final = {
+    "disconnected": "INIT",
+    "backing_off": "DOWN",
+    "connecting": "CONNECT",
+    "handshaking": "APIVERSION_QUERY",
+    "ready": "UP",
+    "throttled": "UP",
+    "closed": "DOWN",
+}
+"""librdkafka's names of the states of brokers."""
 
 
 class Clock:
@@ -84,7 +94,7 @@ def _broker(node: int, broker: BrokerStatistics) -> dict[str, Any]:
         "name": f"{address}/{node}",
         "nodeid": node,
         "nodename": address,
-        "state": "UP" if broker.state == "ready" else "DOWN",
+        "state": STATES[broker.state],
         "waitresp_cnt": broker.in_flight,
         "tx": broker.requests,
         "txbytes": broker.bytes_out,

@@ -31,6 +31,7 @@ _CODES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (ours.KafkaTimeoutError, KafkaError._TIMED_OUT),
     (ours.CommitOutcomeUnknownError, KafkaError._TIMED_OUT),
     (ours.BootstrapError, KafkaError._ALL_BROKERS_DOWN),
+    (ours.NotConnectedError, KafkaError._ALL_BROKERS_DOWN),
     (ours.NameResolutionError, KafkaError._RESOLVE),
     (ours.KafkaConnectionError, KafkaError._TRANSPORT),
     (ours.TlsError, KafkaError._SSL),

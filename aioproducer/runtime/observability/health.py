@@ -88,12 +88,20 @@ def health(engine: ProducerEngine | None, state: str) -> Health:
     )
 
 
+def without_brokers(engine: ProducerEngine) -> NotConnectedError | None:
+    """Return why no broker can be reached; None if one can."""
+    if engine.client.any_ready():
+        return None
+    why = engine.metadata.explain_failures()
+    text = f"no broker is connected: {why.text or 'the connections were lost'}"
+    return NotConnectedError(text, advice=why.advice)
+
+
 def _disconnection(engine: ProducerEngine) -> KafkaError | None:
     """Return why a running producer cannot send now; None if it can."""
-    if not engine.client.any_ready():
-        why = engine.metadata.explain_failures()
-        text = f"no broker is connected: {why.text or 'the connections were lost'}"
-        return NotConnectedError(text, advice=why.advice)
+    obstacle = without_brokers(engine)
+    if obstacle is not None:
+        return obstacle
     producer_id = engine.sender.producer_id
     if producer_id.failures:
         missing = NotConnectedError("there is no producer id yet")

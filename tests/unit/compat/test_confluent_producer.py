@@ -25,7 +25,9 @@ from aioproducer.compat.confluent._codes import NAMES
 from aioproducer.compat.confluent._loop_side import LoopSide
 from aioproducer.compat.confluent._reports import Record, Reports
 from aioproducer.compat.confluent._settings import settings_of
+from aioproducer.compat.confluent._statistics import STATES
 from aioproducer.errors import ForkedError
+from aioproducer.net.context import NodeState
 from aioproducer.testing import ThreadedCluster, TopicSpec
 
 WAIT_S = 20.0
@@ -838,6 +840,34 @@ def test_error_callback_reports_that_no_broker_answers() -> None:
     assert reported[0].code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN
     assert isinstance(reported[0], confluent_kafka.KafkaError)
     producer.close()
+
+
+def test_error_callback_reports_once_each_time_that_the_last_broker_is_lost() -> None:
+    reported: list[Any] = []
+    with ThreadedCluster(brokers=2, topics={"t": 2}) as cluster:
+        config = {"bootstrap.servers": cluster.bootstrap_servers, "error_cb": reported.append}
+        with Producer(config) as producer:
+            for times in (1, 2):
+                producer.produce("t", b"v")
+                assert producer.flush(WAIT_S) == 0
+                cluster.stop_broker(1)
+                producer.poll(1)
+                assert len(reported) == times - 1
+                cluster.stop_broker(2)
+                deadline = time.monotonic() + WAIT_S
+                while len(reported) < times and time.monotonic() < deadline:
+                    producer.poll(0.1)
+                producer.poll(1)
+                codes = [error.code() for error in reported]
+                assert codes == [confluent_kafka.KafkaError._ALL_BROKERS_DOWN] * times
+                cluster.start_broker(1)
+                cluster.start_broker(2)
+
+
+def test_each_state_of_a_broker_has_a_name_of_librdkafka() -> None:
+    assert {state.name.lower() for state in NodeState} == set(STATES)
+    assert STATES["ready"] == STATES["throttled"] == "UP"
+    assert (STATES["disconnected"], STATES["backing_off"]) == ("INIT", "DOWN")
 
 
 def test_statistics_are_json_and_come_from_poll() -> None:
