@@ -135,7 +135,7 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         config,
         records,
         config.buffer_memory,
-        given.get("on_delivery") or given.get("dr_cb"),
+        given.get("dr_cb") if given.get("on_delivery") is None else given["on_delivery"],
         given.get("error_cb"),
         given.get("stats_cb"),
         interval / 1000,

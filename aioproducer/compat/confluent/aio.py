@@ -33,7 +33,7 @@ from aioproducer.compat.confluent._transactions import TransactionalCalls
 from aioproducer.compat.confluent._translation import translated, translating
 from aioproducer.compat.confluent.errors import KafkaError
 from aioproducer.compat.confluent.message import Message
-from aioproducer.compat.confluent.producer import in_time, limit_of, record_of
+from aioproducer.compat.confluent.producer import first_given, in_time, limit_of, record_of
 
 __all__ = ["AIOProducer"]
 
@@ -128,7 +128,8 @@ class AIOProducer:
         """
         self._check_open()
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        handler, callbacks = on_delivery or callback or self._settings.on_delivery, self._callbacks
+        callbacks = self._callbacks
+        handler = first_given(on_delivery, callback, self._settings.on_delivery)
         only_errors = self._settings.only_errors
 
         def on_outcome(error: Any, message: Any) -> None:

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from functools import partial
+from math import ldexp
 from typing import Any, Final, NoReturn, Self, TypeVar
 
 from aioproducer._util.clock import Deadline, SystemClock
@@ -38,6 +39,8 @@ T = TypeVar("T")
 _OVERHEAD: Final = 32
 """The most bytes that a record without headers has besides its key and value."""
 _new: Final = tuple.__new__
+_NOW: Final = (0, -1)
+"""Timestamps that are none; a consumer gives -1 for a message without a timestamp."""
 
 _EXIT_TIMEOUT_S: Final = 10.0
 _SLICE_S: Final = 0.05
@@ -69,6 +72,7 @@ class Producer:
 
     _closed: bool = True  # until the constructor is through, and when it was never called
     _is_plain: bool = False
+    _on_delivery: Any = None
 
     @hides_arguments
     def __init__(self, config: Mapping[str, Any] | None = None, /, **kwargs: Any) -> None:
@@ -117,12 +121,12 @@ class Producer:
 
         Args:
             topic: Topic name.
-            value: Text (as UTF-8) or bytes; None is a tombstone.
+            value: Text (as UTF-8) or an object with a buffer, such as bytes; None is a tombstone.
             key: Text or bytes; equal keys go to the same partition.
             partition: A partition id; -1 leaves it to the partitioner.
             callback: Another name of `on_delivery`.
             on_delivery: `on_delivery(error, message)`, called by `poll()` or `flush()`.
-            timestamp: Milliseconds since the epoch; 0 is now.
+            timestamp: Milliseconds since the epoch; 0 and -1 are now.
             headers: A mapping or pairs; values are text, bytes or None.
 
         Raises:
@@ -132,6 +136,7 @@ class Producer:
             TypeError: A part has a type that cannot be sent.
             RuntimeError: The producer is closed.
         """
+        handler = first_given(on_delivery, callback, self._on_delivery)
         if (
             self._is_plain
             and topic.__class__ is str
@@ -143,13 +148,11 @@ class Producer:
         ):
             size = len(value) + _OVERHEAD + (0 if key is None else len(key))
             if size <= self._limit:
-                handler = on_delivery or callback or self._on_delivery
                 since = SystemClock.monotonic()
                 parts = (topic, value, key, None, None, None, size, since, handler)
                 self._loop_side.put(_new(Record, parts))
                 return
         self._check_open()
-        handler = on_delivery or callback or self._on_delivery
         record = record_of(topic, value, key, partition, timestamp, headers, handler, self._limit)
         if self._transactional:
             self._check_transaction()
@@ -187,7 +190,7 @@ class Producer:
             _check_message(index, message)
         accepted = 0
         for message in messages:
-            own = message.get("on_delivery") or message.get("callback")
+            handler = first_given(message.get("on_delivery"), message.get("callback"), on_delivery)
             own_partition = message.get("partition")
             try:
                 # Not `self.produce`, as there: the arguments of a subclass may have another order.
@@ -197,7 +200,8 @@ class Producer:
                     message.get("value"),
                     message.get("key"),
                     partition if own_partition is None else own_partition,
-                    on_delivery=own or on_delivery or callback,
+                    callback,
+                    handler,
                     timestamp=message.get("timestamp") or 0,
                     headers=message.get("headers"),
                 )
@@ -519,6 +523,13 @@ class Producer:
             return self._thread.call(in_time(work, limit))
 
 
+def first_given(first: Any, second: Any, third: Any) -> Any:
+    """Return the first callback that is not None; an object may be callable and false."""
+    if first is not None:
+        return first
+    return third if second is None else second
+
+
 def record_of(
     topic: Any,
     value: Any,
@@ -535,12 +546,12 @@ def record_of(
     value_bytes, key_bytes = _bytes_of(value), _bytes_of(key)
     pairs = None if headers is None else _pairs_of(headers)
     record = Record(
-        topic,
+        str.__str__(topic),  # of a subclass, such as an enumeration of names, as well
         value_bytes,
         key_bytes,
         pairs,
         None if partition == -1 else _partition_number(partition),
-        _timestamp_number(timestamp) or None,
+        None if timestamp in _NOW else _timestamp_number(timestamp),
         record_size_bound(key_bytes, value_bytes, tuple(pairs or ())),
         SystemClock.monotonic(),
         on_delivery,
@@ -572,10 +583,9 @@ def timed_out(timeout: float | None) -> errors.KafkaException:
 
 
 def limit_of(timeout: float) -> float | None:
-    """Return a timeout of confluent-kafka, where a negative one is none."""
-    if not hasattr(timeout, "__float__") and not hasattr(timeout, "__index__"):
-        raise TypeError(f"must be real number, not {type(timeout).__name__}")
-    return None if timeout < 0 else float(timeout)
+    """Return a timeout of confluent-kafka, where a negative one is none; any real number is one."""
+    limit = ldexp(timeout, 0)  # not float(), which takes a text
+    return None if limit < 0 else limit
 
 
 def _bytes_of(part: Any) -> bytes | None:
@@ -583,9 +593,11 @@ def _bytes_of(part: Any) -> bytes | None:
         return part
     if isinstance(part, str):
         return part.encode()
-    if not isinstance(part, bytes | bytearray | memoryview):
-        raise TypeError(f"a bytes-like object is required, not {type(part).__name__!r}")
-    return bytes(part)
+    try:
+        return bytes(memoryview(part))
+    except TypeError:
+        kind = type(part).__name__
+        raise TypeError(f"a bytes-like object is required, not {kind!r}") from None
 
 
 def _check_message(index: int, message: Any) -> None:

@@ -145,6 +145,16 @@ async def test_none_counts_as_left_out_and_callback_is_another_name(producer: AI
     assert (message.partition(), message.offset()) == (0, 0)
 
 
+async def test_callback_may_be_false(producer: AIOProducer) -> None:
+    class Collected(list[Any]):
+        def __call__(self, error: Any, message: Any) -> None:
+            self.append(message)
+
+    seen = Collected()
+    message = await (await producer.produce("t", "v", on_delivery=seen))
+    assert seen == [message]
+
+
 async def test_futures_are_done_although_callbacks_are_for_errors_alone(
     cluster: EmbeddedCluster,
 ) -> None:

@@ -13,9 +13,11 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from enum import StrEnum
 from typing import Any
 
 import confluent_kafka
+import numpy
 import pytest
 
 from aioproducer import ConsumerGroupMetadata
@@ -61,6 +63,13 @@ class Outcomes:
         self.threads.add(threading.get_ident())
 
 
+class Collected(list[Any]):
+    """A delivery callback that is false until it was called."""
+
+    def __call__(self, error: Any, message: Any) -> None:
+        self.append((error, message))
+
+
 # -- callbacks -------------------------------------------------------------------------------------
 
 
@@ -82,6 +91,61 @@ def test_message_has_what_was_sent_and_where_it_is(producer: Producer) -> None:
     assert message.leader_epoch() is None
     assert isinstance(message, Message)
     assert isinstance(message, confluent_kafka.Message)
+
+
+@pytest.mark.parametrize("client", [Producer, confluent_kafka.Producer])
+def test_callback_may_be_false(cluster: ThreadedCluster, client: Any) -> None:
+    of_all, one, other, of_message = Collected(), Collected(), Collected(), Collected()
+    given = client({"bootstrap.servers": cluster.bootstrap_servers, "on_delivery": of_all})
+    given.produce("t", b"v")
+    given.produce("t", b"v", on_delivery=one)
+    given.produce("t", b"v", callback=other)
+    given.produce_batch("t", [{"value": b"v", "callback": of_message}], on_delivery=of_all)
+    assert given.flush(WAIT_S) == 0
+    assert [len(each) for each in (of_all, one, other, of_message)] == [1, 1, 1, 1]
+
+
+class Topic(StrEnum):
+    ONE = "one"
+
+
+@pytest.mark.parametrize("client", [Producer, confluent_kafka.Producer])
+def test_topic_of_a_message_is_a_plain_text(cluster: ThreadedCluster, client: Any) -> None:
+    given, seen = client({"bootstrap.servers": cluster.bootstrap_servers}), Outcomes()
+    given.produce(Topic.ONE, b"v", on_delivery=seen)
+    assert given.flush(WAIT_S) == 0
+    assert type(seen.messages[0].topic()) is str
+
+
+@pytest.mark.parametrize("client", [Producer, confluent_kafka.Producer])
+def test_value_and_key_may_be_arrays_of_numpy(cluster: ThreadedCluster, client: Any) -> None:
+    given, seen = client({"bootstrap.servers": cluster.bootstrap_servers}), Outcomes()
+    given.produce("one", numpy.array([1, 2], "<i2"), numpy.int16(3), on_delivery=seen)
+    assert given.flush(WAIT_S) == 0
+    assert seen.messages[0].value() == b"\x01\0\x02\0"
+    assert len(seen.messages[0].key()) == 2
+
+
+def test_timestamp_of_a_consumed_message_without_one_is_now(producer: Producer) -> None:
+    seen, before = Outcomes(), int(time.time() * 1000)
+    producer.produce("one", b"v", timestamp=-1, on_delivery=seen)
+    assert producer.flush(WAIT_S) == 0
+    assert seen.errors == [None]
+    assert seen.messages[0].timestamp()[1] >= before
+
+
+class Duration:
+    def __float__(self) -> float:
+        return WAIT_S
+
+
+@pytest.mark.parametrize("client", [Producer, confluent_kafka.Producer])
+def test_timeout_is_any_real_number(cluster: ThreadedCluster, client: Any) -> None:
+    given = client({"bootstrap.servers": cluster.bootstrap_servers})
+    assert given.flush(Duration()) == 0
+    for wrong in ("1", numpy.str_("1"), None):
+        with pytest.raises(TypeError, match="must be real number"):
+            given.poll(wrong)
 
 
 def test_callbacks_come_in_the_order_of_offsets_in_the_thread_that_polls(
