@@ -5,7 +5,8 @@ Avro itself is done by fastavro (the extra `schema-registry`).
 Invariants
 - Columns that the schema has no field for are left out; a row that lacks one rejects that row,
   unless the field has a default.
-- Texts become what the schema wants, since CSV has nothing else; nothing else is converted.
+- Texts become what the schema wants, since CSV has nothing else, and numbers become decimals, which
+  JSON has not; nothing else is converted.
 - A time without an offset is UTC, as everywhere in the loader; to fastavro it is local time.
 - It pickles: other processes can use a schema that one has fetched.
 """
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer._util.times import is_no_time
 from aioproducer.errors import ConfigError
-from aioproducer.loader.values import number_text
+from aioproducer.loader.values import WrittenNumber, number_text
 from aioproducer.serializers.registry.avro import parsed
 from aioproducer.serializers.registry.avro_leaves import SchemaMismatch
 from aioproducer.serializers.registry.avro_writer import AvroWriter
@@ -157,6 +158,8 @@ def _fitted(value: Any, schema: Any, path: str) -> Any:
     """Return a value with texts as the schema wants them, and with times in UTC."""
     if isinstance(value, datetime):
         return _in_utc(value)
+    if isinstance(value, WrittenNumber) and math.isinf(value):
+        raise ValueError(f"field {path}: the number is too large")
     if isinstance(schema, list):
         return _fitted_to_one(value, schema, path)
     kind = schema.get("type") if isinstance(schema, dict) else schema
@@ -171,9 +174,11 @@ def _fitted(value: Any, schema: Any, path: str) -> Any:
         return [_fitted(each, schema["items"], f"{path}[]") for each in value]
     if kind == "map" and (isinstance(value, Mapping) or _is_pairs(value)):
         return {key: _fitted(each, schema["values"], path) for key, each in dict(value).items()}
+    logical = schema.get("logicalType") if isinstance(schema, dict) else None
+    if logical == "decimal" and type(value) in (int, float, WrittenNumber):
+        return Decimal(value.text if isinstance(value, WrittenNumber) else repr(value))
     if not isinstance(value, str):
         return value
-    logical = schema.get("logicalType") if isinstance(schema, dict) else None
     parse = _TEXTS.get(logical or "") or _TEXTS.get(str(kind))
     try:
         found = value if parse is None else parse(value)

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final, Literal
 from uuid import UUID
 
@@ -22,14 +22,40 @@ TimestampUnit = Literal["s", "ms", "us", "ns"]
 _PER_SECOND: Final[Mapping[str, int]] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _MAX_PARTITION = 2**31 - 1
 _MAX_MILLIS = 2**63 - 1
+_SURE_DIGITS = 15
+"""Of these a float keeps each."""
 _MAX_EXPONENT = 30
 """Of decimals that become whole numbers: `1E+999999` would take a minute and megabytes."""
+
+
+class WrittenNumber(float):
+    """A number of JSON that no float equals, such as `1e400`; `text` is how it is written."""
+
+    __slots__ = ("text",)
+    text: str
+
+
+def json_float(text: str) -> float:
+    """Convert a number of JSON with a point or an exponent."""
+    number = float(text)
+    if len(text) <= _SURE_DIGITS and "e" not in text and "E" not in text:
+        return number
+    try:
+        if Decimal(repr(number)) == Decimal(text):
+            return number
+    except InvalidOperation:  # an exponent that a decimal has not
+        pass
+    written = WrittenNumber(number)
+    written.text = text
+    return written
 
 
 def to_bytes(value: Any) -> bytes | None:
     """Return one value as bytes: text as UTF-8, bytes and None unchanged, anything else as JSON."""
     if value is None or isinstance(value, bytes):
         return value
+    if isinstance(value, WrittenNumber):
+        return value.text.encode()
     if isinstance(value, str):
         return encode_text(value)
     if isinstance(value, bytearray | memoryview):
@@ -167,7 +193,11 @@ def _json_default(value: Any) -> Any:
 
 def _with_json_parts(value: Any) -> Any:
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        if math.isfinite(value):
+            return value
+        if isinstance(value, WrittenNumber):
+            raise ValueError(f"{_shown(value.text)} is too large a number")
+        return None
     if isinstance(value, Mapping):
         return {_key(name): _with_json_parts(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -34,25 +34,27 @@ def fields_of(batch: Any) -> list[tuple[Any, ...]]:
 def rows_of(batch: Any) -> list[Fields | BadRow]:
     """Return the rows of a `pyarrow.RecordBatch`; one with a value that Python has not is bad.
 
-    Such are times after the year 9999, nanoseconds where pandas is not installed, and maps with a
-    key twice or with keys that are structs.
+    Such are times after the year 9999, nanoseconds of a time of day, other nanoseconds where pandas
+    is not installed, and maps with a key twice or with keys that are structs.
     """
     try:
         return list(fields_of(batch))
     except UNREADABLE:
-        columns = [_decoded(column) for column in batch.columns]
-        return [_row(batch.schema.names, columns, number) for number in range(batch.num_rows)]
+        # Copied: a cast of a slice of lists casts the values of the other rows as well.
+        return [_row(batch.take([number])) for number in range(batch.num_rows)]
 
 
-def _row(names: Sequence[str], columns: Sequence[Any], number: int) -> Fields | BadRow:
+def _row(row: Any) -> Fields | BadRow:
+    """Return the only row of a batch."""
+    names: Sequence[str] = row.schema.names
     values: list[Any] = []
     reason = ""
-    for name, column in zip(names, columns, strict=True):
+    for name, column in zip(names, row.columns, strict=True):
         try:
-            values.append(column[number].as_py(maps_as_pydicts="strict"))
+            values += _decoded(column).to_pylist(maps_as_pydicts="strict")
         except UNREADABLE as error:
             reason = reason or f"column {name!r} cannot be read: {error}"
-            values.append(text_of(column.slice(number, 1)))
+            values.append(text_of(column))
     if not reason:
         return tuple(values)
     return BadRow(reason, to_json(dict(zip(names, values, strict=True))).encode())
@@ -68,6 +70,7 @@ def with_known_zones(column: Any, *, default: str | None = None) -> Any:
 
     Such are Java's names `GMT+8`, `+08` and `Z`, and all names where there is no database of zones.
     Times without a zone get `default`, unless it is None. Decimals as keys of maps become texts.
+    Times of day get microseconds: Python leaves out nanoseconds, and the cast raises `ValueError`.
     """
     kind = _with_known_zones(column.type, default)
     return column if kind == column.type else column.cast(kind)
@@ -87,6 +90,8 @@ def _with_known_zones(kind: Any, default: str | None) -> Any:
     if types.is_timestamp(kind):
         zone = default if kind.tz is None else kind.tz
         made = pyarrow.timestamp(kind.unit, zone if zone is None or _is_known(zone) else UTC)
+    elif kind == pyarrow.time64("ns"):
+        made = pyarrow.time64("us")
     elif types.is_struct(kind):
         made = pyarrow.struct([each.with_type(known(each.type)) for each in kind])
     elif types.is_map(kind) and not types.is_null(kind.key_type):  # else it has no entries

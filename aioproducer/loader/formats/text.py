@@ -25,6 +25,7 @@ from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.chunks import Chunk, too_few_rows
 from aioproducer.loader.formats.lines import CutLine, Readable, read_lines
 from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Dialect, Fields
+from aioproducer.loader.values import json_float
 
 MAX_ROW_BYTES = 1024 * 1024
 KEY_VALUE_COLUMNS = ("key", "value")
@@ -110,7 +111,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON value")
 
 
-_JSON = json.JSONDecoder(parse_constant=_refuse_constant)
+_JSON = json.JSONDecoder(parse_float=json_float, parse_constant=_refuse_constant)
 _UNPACK = "of an array, make a line of each object: jq -c '.[]'"
 _SPLIT = {
     b"[": f"it goes on in the next line; {_UNPACK}",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Final, cast
@@ -95,7 +96,8 @@ class RowsToRecords:
         if isinstance(self.files.format, LinesFormat | NdjsonFormat):
             return self._lines
         if isinstance(self.files.format, CsvFormat):
-            return partial(self._csv, self.files.format, lru_cache(_is_utf8))
+            rejected = lru_cache(partial(_rejected_lines, self.files.format))
+            return partial(self._csv, self.files.format, lru_cache(_is_utf8), rejected)
         return self._table
 
     def _table(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
@@ -103,7 +105,11 @@ class RowsToRecords:
         yield files, _batch_of(Chunk(1, rows_of(batch), tuple(batch.schema.names)))
 
     def _csv(
-        self, known: CsvFormat, is_utf8: Callable[[str], bool], batch: pa.RecordBatch
+        self,
+        known: CsvFormat,
+        is_utf8: Callable[[str], bool],
+        rejected: Callable[[str], Mapping[int, str]],
+        batch: pa.RecordBatch,
     ) -> Iterator[tuple[Sequence[str], RowBatch]]:
         files, batch = _without(batch, FILE)
         own = batch.schema.get_field_index(BROKEN)  # the columns of folders follow it
@@ -115,7 +121,10 @@ class RowsToRecords:
                 fields.append(BadRow("not as many fields as the header names", text.encode()))
                 continue
             values = [_csv_field(field, known.null) for field in row[:own]]
-            if may_be_other and _is_replaced(values) and not is_utf8(file):
+            line = known.delimiter.join(field or "" for field in row[:own])
+            if known.quote and "\n" in line and (why := rejected(file).get(_bare(line, known))):
+                fields.append(BadRow(why, csv_line(values, known.dialect)))
+            elif may_be_other and _is_replaced(values) and not is_utf8(file):
                 fields.append(BadRow("not valid UTF-8", csv_line(values, known.dialect)))
             else:
                 fields.append([*values, *row[own:]])
@@ -209,6 +218,31 @@ def _csv_field(field: Any, null: str | None) -> Any:
     """As the loader's reader gives it: to Spark's an empty field is null."""
     text = "" if field is None else field
     return None if text == null else text
+
+
+def _bare(text: str, known: CsvFormat) -> int:
+    """Return a hash of the text of a row, without what the loader's and Spark's readers change."""
+    return hash(text.replace(known.quote or "", "").replace("\r\n", "\n").rstrip("\n"))
+
+
+def _rejected_lines(known: CsvFormat, file: str) -> Mapping[int, str]:
+    """Return the rows that the loader's reader rejects, by `_bare`, and why.
+
+    To Spark's, a quote that is not closed takes the rows after it as a value. Without them if the
+    file cannot be read by another reader than Spark's.
+    """
+    found: dict[int, str] = {}
+    try:
+        with ExitStack() as stack:
+            stream = stack.enter_context(_opened(unquote(file)))
+            for chunk in known.read(stream, 0, stack):
+                for row in chunk.fields:
+                    if isinstance(row, BadRow):
+                        text = row.raw.decode(known.encoding, "surrogateescape")
+                        found[_bare(text, known)] = row.reason
+    except (SourceError, OSError):
+        pass
+    return found
 
 
 def _is_replaced(values: Sequence[str | None]) -> bool:

@@ -7,7 +7,7 @@ import io
 import json
 import pickle
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -17,7 +17,13 @@ import pytest
 from support.no_time import NoTime
 
 from aioproducer.errors import ConfigError, SchemaRegistryError
-from aioproducer.loader import AvroValues, MappingError, RecordMapping, avro_values
+from aioproducer.loader import (
+    AvroValues,
+    MappingError,
+    NdjsonFormat,
+    RecordMapping,
+    avro_values,
+)
 from aioproducer.loader.mapping import RowMapper
 from aioproducer.loader.rows import BadRow, RowBatch
 from aioproducer.serializers import Schema, SchemaRegistry
@@ -47,6 +53,12 @@ def read(value: bytes) -> dict[str, Any]:
     )
     assert isinstance(found, dict)
     return found
+
+
+def row_of_json(text: str) -> Mapping[str, Any]:
+    (row,) = NdjsonFormat().parse([text.encode()]).fields
+    assert isinstance(row, Mapping)
+    return row
 
 
 def test_texts_become_what_the_schema_wants_and_other_columns_are_left_out() -> None:
@@ -82,6 +94,29 @@ def test_a_text_is_infinity_only_if_it_says_so(kind: str) -> None:
     assert values({"x": "-Infinity"}) == values({"x": float("-inf")})
     with pytest.raises(ValueError, match=f"the text is no {kind}"):
         values({"x": "1e400"})
+
+
+@pytest.mark.parametrize("number", ["3", "1.1", "12345.60", "1234567.89", "-12e2"])
+def test_a_number_of_json_becomes_a_decimal_of_the_digits_that_are_written(number: str) -> None:
+    row = row_of_json(f'{{"id": 1, "sum": {number}}}')
+    assert read(VALUES(row))["sum"] == Decimal(number)
+
+
+def test_a_number_of_json_with_more_digits_than_a_float_keeps_them_as_a_decimal() -> None:
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}
+    fields = [{"name": "x", "type": ["null", kind]}]
+    values = AvroValues(1, json.dumps({"type": "record", "name": "R", "fields": fields}))
+    row = row_of_json('{"x": 12345678901234567.89}')
+    assert values(row) == values({"x": "12345678901234567.89"})
+
+
+@pytest.mark.parametrize("kind", ["float", ["null", "double"], ["double", "string"]])
+def test_a_number_of_json_that_would_be_infinity_rejects_its_row(kind: object) -> None:
+    fields = [{"name": "x", "type": kind}]
+    values = AvroValues(1, json.dumps({"type": "record", "name": "R", "fields": fields}))
+    row = row_of_json('{"x": -1e400}')
+    with pytest.raises(ValueError, match="field x: the number is too large"):
+        values(row)
 
 
 @pytest.mark.parametrize(

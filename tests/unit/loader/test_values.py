@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.no_time import NoTime
 
-from aioproducer.loader.values import partition_number, timestamp_ms, to_bytes, to_json
+from aioproducer.loader.values import (
+    WrittenNumber,
+    json_float,
+    partition_number,
+    timestamp_ms,
+    to_bytes,
+    to_json,
+)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +84,25 @@ def test_a_float_that_json_has_not_is_the_text_that_spark_casts_it_to(
     value: float, text: bytes
 ) -> None:
     assert to_bytes(value) == text
+
+
+@pytest.mark.parametrize("text", ["1.5", "0.30000000000000004", "1e2", "5e-324", "-0.0"])
+def test_a_number_of_json_that_a_float_equals_is_that_float(text: str) -> None:
+    assert type(json_float(text)) is float
+    assert json_float(text) == float(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["1e400", "-1e400", "1e-400", "12345678901234567.89", "1e99999999999999999999"]
+)
+def test_a_number_of_json_that_no_float_equals_is_a_key_as_it_is_written(text: str) -> None:
+    assert isinstance(json_float(text), WrittenNumber)
+    assert to_bytes(json_float(text)) == text.encode()
+
+
+def test_a_number_of_json_that_would_be_infinity_is_not_written_as_null() -> None:
+    with pytest.raises(ValueError, match="'1e400' is too large a number"):
+        to_json({"x": [json_float("1e400")]})
 
 
 def test_value_without_json_form_is_refused() -> None:

@@ -63,3 +63,37 @@ def test_a_csv_row_with_the_replacement_character_itself_is_loaded(
     content = "name\nM\ufffdller\n".encode()
     file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     assert csv_rows(file, "M\ufffdller") == [('{"name":"M\ufffdller"}'.encode(), None)]
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        ('name\n"open\n2\n3\n', "open\n2\n3\n"),
+        ('name\r\n"open\r\n2\r\n3', "open\n2\n3"),
+        ('name\n"open\n2\n"3"\n4\n', '"open\n2\n"3"'),
+        ('name\n"open\n', "open\n"),
+    ],
+)
+def test_a_csv_row_whose_quote_is_not_closed_is_rejected(
+    tmp_path: Path, content: str, value: str
+) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text(content, newline="")
+    ((_, reason),) = csv_rows(file, value)
+    assert reason is not None
+    assert reason.startswith("not valid CSV: ")
+
+
+def test_a_csv_row_of_several_lines_beside_one_whose_quote_is_not_closed_is_loaded(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text('name\n"a ""b""\nc"\n"open\n3')
+    (good, _), (bad, _) = csv_rows(file, 'a "b"\nc', "open\n3")
+    assert (good, bad) == (b'{"name":"a \\"b\\"\\nc"}', None)
+
+
+def test_a_csv_row_of_several_lines_is_loaded_if_only_spark_can_read_the_file(
+    tmp_path: Path,
+) -> None:
+    assert csv_rows(tmp_path / "missing.csv", "a\nb") == [(b'{"name":"a\\nb"}', None)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,6 +33,19 @@ def test_a_row_with_a_time_that_python_has_not_is_bad_and_the_others_are_read() 
     assert bad.reason.startswith("column 'at' cannot be read: ")
     assert bad.raw.startswith(b'{"id":1,"raw":"')
     assert str(2**62).encode() in bad.raw
+
+
+def test_a_row_with_nanoseconds_of_a_time_of_day_is_bad_and_the_others_are_read() -> None:
+    kind = pa.time64("ns")
+    nanos = pa.array([3_600_000_001_000, 1, None], pa.int64()).cast(kind)
+    nested = pa.array([[1000], [1000], [1]], pa.list_(pa.int64())).cast(pa.list_(kind))
+    good, *bad = rows_of(pa.RecordBatch.from_pydict({"at": nanos, "list": nested}))
+    assert not isinstance(good, BadRow)
+    assert list(good) == [time(1, 0, 0, 1), [time(0, 0, 0, 1)]]
+    assert all(isinstance(each, BadRow) for each in bad)
+    assert isinstance(bad[0], BadRow)
+    assert bad[0].reason.startswith("column 'at' cannot be read: ")
+    assert b"00:00:00.000000001" in bad[0].raw
 
 
 def test_a_parquet_file_with_such_a_row_is_read_to_its_end(tmp_path: Path) -> None:
