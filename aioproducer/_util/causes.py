@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
+
+_E = TypeVar("_E", bound=BaseException)
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
@@ -13,6 +16,18 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(each))
         yield each
         each = each.__cause__
+
+
+def root_of(error: _E, wrappers: tuple[type[_E], ...], base: type[_E]) -> _E:
+    """Return the exception that wrappers were raised from, or the last one that is a `base`."""
+    root = error
+    for each in causes_of(error):
+        if not isinstance(each, base):
+            break
+        root = each
+        if not isinstance(each, wrappers):
+            break
+    return root
 
 
 def chain_of(error: BaseException, outer: BaseException | None = None) -> Iterator[BaseException]:

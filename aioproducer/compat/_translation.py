@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from aioproducer import errors as ours
+from aioproducer._util import causes
 
 _WRAPPERS: Final = (
     ours.BatchRefusedError,
@@ -17,9 +18,7 @@ _WRAPPERS: Final = (
 
 def root_of(error: ours.KafkaError) -> ours.KafkaError:
     """Return the error that made a transaction or a batch fail, or the error itself."""
-    while isinstance(error, _WRAPPERS) and isinstance(error.__cause__, ours.KafkaError):
-        error = error.__cause__
-    return error
+    return causes.root_of(error, _WRAPPERS, ours.KafkaError)
 
 
 class Translation(NamedTuple):

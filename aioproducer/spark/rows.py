@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from aioproducer._util.causes import root_of
 from aioproducer.errors import (
     BatchRefusedError,
     InvalidProducerEpochError,
@@ -155,7 +156,7 @@ def row_error(spark_partition: int, failed: Sequence[FailedRecord], window: RowW
     # One lost row may take its batch along, or its transaction: the others say nothing new.
     causes = [each for each in failed if not isinstance(each.error, _CONSEQUENCES)]
     first = (causes or failed)[0]
-    error = _cause(first.error)
+    error = root_of(first.error, _CONSEQUENCES, KafkaError)
     name = "" if type(error) is KafkaError else f"{type(error).__name__}: "
     advice = error.advice
     if isinstance(error, _ENDED_BY_OTHERS):
@@ -174,13 +175,6 @@ def row_error(spark_partition: int, failed: Sequence[FailedRecord], window: RowW
     )
     found.__cause__ = first.error
     return found
-
-
-def _cause(error: KafkaError) -> KafkaError:
-    """Return the root cause of a row's failure, after what followed from it."""
-    while isinstance(error, _CONSEQUENCES) and isinstance(error.__cause__, KafkaError):
-        error = error.__cause__
-    return error
 
 
 def _key_of(window: RowWindow, number: int) -> str:

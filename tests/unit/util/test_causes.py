@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from aioproducer._util.causes import causes_of, chain_of
-from aioproducer.errors import KafkaTimeoutError
+from aioproducer._util.causes import causes_of, chain_of, root_of
+from aioproducer.errors import (
+    BatchRefusedError,
+    KafkaError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+    TransactionAbortableError,
+)
 from aioproducer.refusal import Refusal
 
 
@@ -22,6 +28,18 @@ def test_a_cycle_of_causes_has_an_end(walk: object) -> None:
     one.__cause__, two.__cause__ = two, one
     assert callable(walk)
     assert list(walk(one)) == [one, two]
+
+
+def test_the_root_is_what_wrappers_were_raised_from() -> None:
+    wrapper, base = (BatchRefusedError, TransactionAbortableError), KafkaError
+    outer, inner, root = wrapper[0](), wrapper[1](), RecordTooLargeError()
+    outer.__cause__, inner.__cause__, root.__cause__ = inner, root, KafkaTimeoutError()
+    assert root_of(outer, wrapper, base) is root
+    assert root_of(root, wrapper, base) is root
+    inner.__cause__ = OSError()
+    assert root_of(outer, wrapper, base) is inner
+    inner.__cause__ = outer
+    assert root_of(outer, wrapper, base) is inner
 
 
 def test_a_chain_has_contexts_and_members_of_groups_but_not_the_outer_exception() -> None:
