@@ -46,12 +46,19 @@ _SHARE_OF_TIMEOUT = 0.25
 class LoadTransactions:
     """The transactions of one load, one after the other.
 
-    The transactional id names the load; a position of another `source` is refused. A transaction
-    ends after so many `rows` or `seconds`.
+    The transactional id names the load; a position of another `source`, or of other `inputs`, a
+    checksum of their names, is refused. A transaction ends after so many `rows` or `seconds`.
     """
 
     def __init__(
-        self, producer: Producer, topic: str, source: str, *, rows: int, seconds: float
+        self,
+        producer: Producer,
+        topic: str,
+        source: str,
+        inputs: str,
+        *,
+        rows: int,
+        seconds: float,
     ) -> None:
         name = producer.config.transactional_id
         if name is None:
@@ -60,6 +67,7 @@ class LoadTransactions:
         self._topic = topic
         self._position = SourcePosition(name, topic)
         self._source = source
+        self._inputs = inputs
         self._most_rows = rows
         timeout = producer.config.transaction_timeout_ms / 1000
         self._most_seconds = min(seconds, timeout * _SHARE_OF_TIMEOUT)
@@ -89,6 +97,11 @@ class LoadTransactions:
             raise StateError(
                 f"the transactional_id {self._position.group_id!r} belongs to a load of {source}",
                 advice="choose another one",
+            )
+        if content.get("inputs", self._inputs) != self._inputs:
+            raise StateError(
+                f"the transactional_id {self._position.group_id!r} belongs to a load of other inputs",
+                advice="restore their names and order, or choose another transactional_id",
             )
         self.committed = committed
         return committed
@@ -152,7 +165,7 @@ class LoadTransactions:
         if self._transaction is None:
             await self._begin()
         if self._transaction is not None:
-            content = {"source": self._source, **state.as_dict()}
+            content = {"source": self._source, "inputs": self._inputs, **state.as_dict()}
             await self._position.write(self._transaction, state.settled.rows, _text_of(content))
             await self._commit_transaction()
             self._transaction, self.committed = None, state

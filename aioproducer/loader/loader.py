@@ -12,11 +12,13 @@ accepted records are counted and covered by the state file; only a cancellation 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
+from zlib import crc32
 
 from aioproducer._util import log
 from aioproducer.errors import ConfigError, IllegalStateError, KafkaError
@@ -100,13 +102,16 @@ class Loader:
         whole = self._exhausted and len(self._window) == 0 and self._window.failure is None
         size = self._progress.input_total if whole else None
         state = self._window.state()
-        files_before = self._files_before(state)
-        return replace(state, complete=whole, input_bytes=size, files_before=files_before)
+        state = replace(state, complete=whole, input_bytes=size)
+        if self._transactions is not None:  # they keep a checksum of all inputs
+            return state
+        return replace(state, files_before="".join(map(_checksum, self._files_before(state))))
 
-    def _files_before(self, state: LoadState) -> int:
+    def _files_before(self, state: LoadState) -> Sequence[Path]:
+        """Return the inputs before the position's file."""
         paths = getattr(self._source, "paths", ())
         file = None if state.position is None else Path(state.position.file)
-        return paths.index(file) if file in paths else 0
+        return paths[: paths.index(file)] if file in paths else ()
 
     def stop(self) -> None:
         """Stop reading at once; `run()` then flushes what was accepted and returns."""
@@ -158,6 +163,7 @@ class Loader:
                 cast("Producer", self._producer),
                 self._topic,
                 self._source.name,
+                _checksum(*getattr(self._source, "paths", ())),
                 rows=self._options.transaction_rows,
                 seconds=self._options.transaction_s,
             )
@@ -191,11 +197,14 @@ class Loader:
 
     def _check_nothing_added(self, before: LoadState) -> None:
         """Raise if inputs were added before the position: they would be skipped."""
-        known, now = before.files_before, self._files_before(before)
-        if known is not None and now > known:
+        if (known := before.files_before) is None:
+            return
+        loaded = {known[start : start + 8] for start in range(0, len(known), 8)}
+        added = [path for path in self._files_before(before) if _checksum(path) not in loaded]
+        if added:
             raise StateError(
-                f"cannot resume after {before.position}: {now} inputs come before it, and {known} "
-                "did when it was loaded; the others would be left out",
+                f"cannot resume after {before.position}: {added[0]} comes before it, and did not "
+                "when it was loaded; it would be left out",
                 advice="name the new inputs last, or load them separately",
             )
 
@@ -470,6 +479,11 @@ class Loader:
         if self._started_at is None:
             return 0.0
         return asyncio.get_running_loop().time() - self._started_at
+
+
+def _checksum(*paths: Path) -> str:
+    """Return eight digits for the names of inputs."""
+    return f"{crc32(b'/'.join(map(os.fsencode, paths))):08x}"
 
 
 class _RowRefusedError(Exception):

@@ -42,8 +42,8 @@ class LoadState:
         complete: The input was read to its end and all of it is settled.
         settled: The counts up to `position`, over all runs.
         input_bytes: The size of the input that was read to its end, if it has one.
-        files_before: How many inputs come before the position's file; None in states of earlier
-            versions.
+        files_before: Checksums of the names of the inputs before the position's file, eight digits
+            each; None in transactions, and in states of earlier versions.
     """
 
     topic: str
@@ -51,7 +51,7 @@ class LoadState:
     complete: bool = False
     settled: Settled = field(default_factory=Settled)
     input_bytes: int | None = None
-    files_before: int | None = None
+    files_before: str | None = None
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Replace the file at `path` atomically; raise `StateError`."""
@@ -74,8 +74,7 @@ class LoadState:
             raise ValueError("another version")
         position = content["position"]
         input_bytes, files_before = content.get("input_bytes"), content.get("files_before")
-        optional = [count for count in (input_bytes, files_before) if count is not None]
-        for count in (*content["settled"].values(), *optional):
+        for count in (*content["settled"].values(), input_bytes or 0):
             _check_count(count)
         return cls(
             topic=str(content["topic"]),
@@ -83,7 +82,7 @@ class LoadState:
             complete=bool(content["complete"]),
             settled=Settled(**content["settled"]),
             input_bytes=input_bytes,
-            files_before=files_before,
+            files_before=files_before if isinstance(files_before, str) else None,
         )
 
 

@@ -427,6 +427,22 @@ async def test_the_position_of_another_input_is_refused(brokers: EmbeddedCluster
     assert await visible(brokers) == [0, 1, 2]
 
 
+async def test_the_position_of_as_many_other_files_is_refused(
+    brokers: EmbeddedCluster, tmp_path: Path
+) -> None:
+    for name in "123":
+        (tmp_path / name).write_text(f"n\n{name}\n")
+    first, second, third = (str(tmp_path / name) for name in "123")
+    async with producer_of(brokers) as producer:
+        source = FileSource([first, second], format="csv")
+        await Loader(producer, source, "t", options()).run()
+        replaced = FileSource([first, third], format="csv")
+        assert replaced.name == source.name
+        with pytest.raises(StateError, match="belongs to a load of other inputs"):
+            await Loader(producer, replaced, "t", options()).run()
+    assert await visible(brokers) == [1, 2]
+
+
 async def test_it_needs_a_transactional_producer(brokers: EmbeddedCluster) -> None:
     async with producer_of(brokers, transactional_id=None) as producer:
         with pytest.raises(ConfigError, match="transactional_id"):

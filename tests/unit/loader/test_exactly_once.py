@@ -28,4 +28,4 @@ async def test_a_position_that_is_too_large_is_refused_before_it_is_decoded(
     config = SimpleNamespace(transactional_id="job", transaction_timeout_ms=1000)
     producer = cast("Any", SimpleNamespace(config=config))
     with pytest.raises(StateError, match="no position of a load"):
-        await LoadTransactions(producer, "t", "rows", rows=1, seconds=1).read()
+        await LoadTransactions(producer, "t", "rows", "", rows=1, seconds=1).read()
