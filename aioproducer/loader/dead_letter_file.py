@@ -35,16 +35,16 @@ _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 class DeadLetterFile:
     """Writes rejected rows to `path`.
 
-    An existing dead-letter file is cut to the first `keep_bytes`, those of a resumed run. Any other
-    file with content is refused, and so is one that would be emptied although its rows are of a
-    file for which `is_input` returns False.
+    An existing dead-letter file is cut to the first `keep_bytes`, those of a resumed run; None
+    appends to it. Any other file with content is refused, and so is one that is not of a resumed
+    run if its rows are of a file for which `is_input` returns False.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         *,
-        keep_bytes: int = 0,
+        keep_bytes: int | None = 0,
         is_input: Callable[[str], bool] | None = None,
     ) -> None:
         self.path: Path = Path(path)
@@ -56,9 +56,9 @@ class DeadLetterFile:
                 self._refuse_others(
                     _first_entry(self.path, status), None if keep_bytes else is_input
                 )
-            if self._on_disk:
-                self._file.truncate(min(keep_bytes, self._file.tell()))
-        self.size: int = min(keep_bytes, self._file.tell()) if self._on_disk else 0
+            self.size: int = self._file.tell() if self._on_disk else 0
+            if keep_bytes is not None and keep_bytes < self.size:
+                self.go_back(keep_bytes)
 
     def _refuse_others(
         self, entry: Mapping[str, object] | None, is_input: Callable[[str], bool] | None

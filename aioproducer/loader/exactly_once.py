@@ -100,7 +100,8 @@ class LoadTransactions:
             )
         if content.get("inputs", self._inputs) != self._inputs:
             raise StateError(
-                f"the transactional_id {self._position.group_id!r} belongs to a load of other inputs",
+                f"the transactional_id {self._position.group_id!r} belongs to a load of other "
+                "inputs",
                 advice="restore their names and order, or choose another transactional_id",
             )
         self.committed = committed

@@ -140,6 +140,10 @@ class Loader:
             return LoadResult(self.progress, self.state)
         self._check_nothing_added(before)
         self._dead_letter = self._open_dead_letter(before)
+        if self._dead_letter is not None:
+            size = self._dead_letter.size
+            before = replace(before, settled=replace(before.settled, dead_letter_bytes=size))
+            self._before = before
         self._window = self._new_window(before)
         try:
             self._save(before)  # to find out before anything is sent whether it can be written
@@ -214,7 +218,10 @@ class Loader:
             return None
         inputs = getattr(self._source, "paths", ())
         is_input = (lambda file: Path(file) in inputs) if inputs else None
-        file = DeadLetterFile(path, keep_bytes=before.settled.dead_letter_bytes, is_input=is_input)
+        kept: int | None = before.settled.dead_letter_bytes
+        if before.position is None and self._source.total_bytes is None:
+            kept = None  # of a pipe, this load may have other rows than an earlier one
+        file = DeadLetterFile(path, keep_bytes=kept, is_input=is_input)
         try:
             # Again, now that it exists: names may differ in case only, or a link may be new.
             self._options.check_paths(inputs)

@@ -112,6 +112,19 @@ async def test_a_load_keeps_the_dead_letters_of_a_load_of_another_file(tmp_path:
     assert (dead_rows(tmp_path / "dead"), producer.sent) == ([(2, "row")], [])
 
 
+async def test_a_load_of_rows_that_are_read_once_keeps_the_dead_letters_of_an_earlier_one(
+    tmp_path: Path,
+) -> None:
+    options = LoadOptions(KEYED, dead_letter=tmp_path / "dead", state=tmp_path / "state")
+    rows = [{"key": "k", "value": "v"}, {"value": "no key"}]
+    for _ in range(2):
+        await Loader(FakeProducer(), RowsSource(iter(rows)), "t", options).run()
+    assert dead_rows(tmp_path / "dead") == [(2, "row"), (2, "row")]
+    state = LoadState.read(tmp_path / "state")
+    assert state is not None
+    assert state.settled.dead_letter_bytes == (tmp_path / "dead").stat().st_size
+
+
 async def test_without_dead_letter_file_the_first_bad_row_ends_the_load(tmp_path: Path) -> None:
     producer, state = FakeProducer(hold=True), tmp_path / "state"
     source = lines_file(tmp_path, 5, bad=(3,))
