@@ -413,7 +413,7 @@ class SchemaRegistry:
             if len(lengths) >= _MOST_REFERENCES:
                 raise SchemaRegistryError(f"a schema refers to more than {_MOST_REFERENCES} others")
             lengths[place] = 0
-            version = await self.version(*place, schema_format=schema_format)
+            version = await self._referenced_version(*place, schema_format)
             lengths[place] = len(version.schema.text)
             if sum(lengths.values()) > _MOST_REFERENCED:
                 raise SchemaRegistryError(
@@ -421,6 +421,16 @@ class SchemaRegistry:
                 )
             await self._collect(version.schema, found, lengths, schema_format)
             found[place] = (reference, version.schema)
+
+    async def _referenced_version(
+        self, subject: str, version: int, schema_format: str | None
+    ) -> RegisteredSchema:
+        """Return a version, which may be deleted as long as it is not erased; as Java's client."""
+        query = "" if schema_format is None else f"format={_quoted(schema_format)}&"
+        return await self._once(
+            ("version", subject, version, schema_format, "deleted"),
+            lambda: self._version(subject, f"{version}?{query}deleted=true"),
+        )
 
     async def _version(self, subject: str, version: str) -> RegisteredSchema:
         what = f"getting version {version.partition('?')[0]} of subject {subject}"

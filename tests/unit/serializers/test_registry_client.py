@@ -522,6 +522,25 @@ async def test_references_come_in_the_order_in_which_they_build_on_each_other() 
     assert [reference.name for reference, _ in found] == ["A", "B"]
 
 
+async def test_a_reference_may_be_to_a_version_that_is_deleted() -> None:
+    stub = StubSchemaRegistry()
+    stub.register("a", {"type": "fixed", "name": "A", "size": 1})
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.url.params.get("deleted") != "true":
+            return httpx.Response(404, json={"error_code": 40402, "message": "Version 1 not found"})
+        status, answer = stub.answer("GET", request.url.path, {})
+        return httpx.Response(status, json=answer)
+
+    async with answering(handle) as registry:
+        with pytest.raises(SchemaNotFoundError):
+            await registry.version("a", 1)
+        for schema_format in (None, "serialized"):
+            schema = avro(OLD, SchemaReference("A", "a", 1))
+            [(_, found)] = await registry.referenced(schema, schema_format=schema_format)
+            assert json.loads(found.text)["name"] == "A"
+
+
 async def test_a_reference_without_a_context_is_in_that_of_its_schema() -> None:
     stub = StubSchemaRegistry()
     stub.register(":.other:a", {"type": "fixed", "name": "A", "size": 1})

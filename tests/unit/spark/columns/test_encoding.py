@@ -300,7 +300,7 @@ def test_columns_become_protobuf_by_the_schema_of_the_subject(
     expected = [b"\0" + number.to_bytes(4, "big") + b"\0" + each for each in (ulm, b"\x08\x02")]
     assert found == expected if packed else [*expected, None]
     assert "GET /subjects/orders/versions/latest?format=serialized" in stub.requests
-    assert "GET /subjects/common/versions/1?format=serialized" in stub.requests
+    assert "GET /subjects/common/versions/1?format=serialized&deleted=true" in stub.requests
 
 
 def test_a_nested_message_of_a_given_schema_is_registered(
