@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     import httpx
 
 
+_ZONE: Final = re.compile(r"(https?://)\[([0-9a-f:.]+)%(?:25)?([^\]]+)\](:\d+)?", re.IGNORECASE)
+"""An IPv6 address with a zone, which URLs have after `%25` (RFC 6874)."""
 _PARTS_PER_TURN: Final = 16
 _LONGEST_REASON: Final = 100
 
@@ -44,7 +47,16 @@ async def exchange(
 
     client.cookies = _no_cookies()
     asked = {**headers, "Accept-Encoding": "identity"}
-    request = client.build_request(method, url, headers=asked, content=content)
+    extensions: dict[str, Any] = {}
+    if zoned := _ZONE.match(url):
+        # httpx resolves the zone as it is written, and would send it to the server.
+        scheme, address, zone, port = zoned.groups("")
+        url = f"{scheme}[{address}%{zone}]{port}{url[zoned.end() :]}"
+        asked["Host"] = f"[{address}]{port}"
+        extensions["sni_hostname"] = address
+    request = client.build_request(
+        method, url, headers=asked, content=content, extensions=extensions
+    )
     request.url = _url_class()(request.url)
     try:
         response = await client.send(request, stream=True)

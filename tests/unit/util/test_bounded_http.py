@@ -129,3 +129,24 @@ def test_retry_after_is_read_as_a_date() -> None:
     assert 0 < retry_after({"Retry-After": formatdate(time.time() + 50, usegmt=True)}) <= 50
     assert retry_after({"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"}) == 0
     assert retry_after({"Retry-After": "Fri, 31 Dec 99999 23:59:59 GMT"}) == 0
+
+
+@pytest.mark.parametrize("zone", ["%25eth0", "%eth0"])
+async def test_the_zone_of_an_ipv6_address_is_for_this_machine_alone(zone: str) -> None:
+    seen: list[httpx.Request] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200)
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(handle)) as client:
+        url = f"https://[fe80::1{zone}]:8081/subjects"
+        await exchange(client, "GET", url, headers={}, content=None, longest=1_000)
+    (request,) = seen
+    assert (request.url.host, request.url.port, request.url.path) == (
+        "fe80::1%eth0",
+        8081,
+        "/subjects",
+    )
+    assert request.headers["Host"] == "[fe80::1]:8081"
+    assert request.extensions["sni_hostname"] == "fe80::1"
