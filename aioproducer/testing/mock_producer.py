@@ -237,7 +237,10 @@ class MockProducer(Producer):
         if parts is not made or self._serializing.is_queued(parts[0]):
             with self._interceptor_chain.reporting_errors(parts):
                 parts = await self._finished(parts[0], made, transaction_epoch)
-        return self._take(parts)
+        delivery = self._take(parts)
+        if self._config.producer_type == "sync":
+            await delivery
+        return delivery
 
     def send_nowait(
         self,
@@ -259,7 +262,7 @@ class MockProducer(Producer):
                 raise WouldBlockError(f"the {parts.part}_serializer has to wait", topic=topic)
         with self._interceptor_chain.reporting_errors(parts):
             self._serializing.check_free(parts[0])
-        return self._take(parts)
+        return self._take(parts, waits=False)
 
     async def send_and_wait(
         self,
@@ -504,9 +507,9 @@ class MockProducer(Producer):
             self._mock_transactions.check_send()
         return self._take(parts)
 
-    def _take(self, parts: RecordParts) -> Delivery:
+    def _take(self, parts: RecordParts, *, waits: bool = True) -> Delivery:
         with self._interceptor_chain.reporting_errors(parts), self._failing_transaction():
-            record, delivery = self._accepting().accept(*parts)
+            record, delivery = self._accepting().accept(*parts, waits=waits)
         (self.history if self._mock_transactions is None else self.uncommitted).append(record)
         self._interceptor_chain.accepted(delivery, parts)
         if self.auto_complete:

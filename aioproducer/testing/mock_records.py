@@ -18,8 +18,10 @@ from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import (
     InvalidPartitionError,
     KafkaError,
+    MetadataTimeoutError,
     RecordTooLargeError,
     SerializationError,
+    WouldBlockError,
 )
 from aioproducer.partitioners import partition_chooser
 from aioproducer.records import record_size_bound
@@ -91,11 +93,13 @@ class WaitingRecords:
         headers: HeaderPairs,
         partition: int | None,
         timestamp_ms: int | None,
+        *,
+        waits: bool,
     ) -> tuple[MockRecord, Delivery]:
-        """Check and return one more record."""
+        """Check and return one more record, of a call that `waits` for metadata or not."""
         check_topic_name(topic)
         size = self._size(topic, key, value, headers)
-        where = TopicPartition(topic, self._partition(topic, key, value, partition))
+        where = TopicPartition(topic, self._partition(topic, key, value, partition, waits))
         if timestamp_ms is None:
             # Python's clock, not that of the native core: freezegun and time-machine replace it.
             timestamp_ms = time.time_ns() // 1_000_000
@@ -122,7 +126,7 @@ class WaitingRecords:
         """Acknowledge the record that waits longest, or lets it fail."""
         waiting = self._waiting.popleft()
         self.failures += error is not None
-        offset = waiting.record.offset
+        offset = waiting.record.offset if self._config.acks != 0 else None
         outcome = BatchOutcome(base_offset=offset) if error is None else BatchOutcome(error=error)
         waiting.batch.complete(outcome)
         waiting.batch.take_buffer()
@@ -149,15 +153,21 @@ class WaitingRecords:
         return size
 
     def _partition(
-        self, topic: str, key: bytes | None, value: bytes | None, partition: int | None
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int | None, waits: bool
     ) -> int:
         count = self._topics.get(topic, 1)
+        is_given = partition is not None
         if partition is None:
             partition = self._choose(topic, key, value, _metadata(topic, count))
         number = 0 if partition is None else partition_index(partition, topic)
-        if number >= count:
-            raise InvalidPartitionError(f"{number} is none of {count} partitions", topic=topic)
-        return number
+        if number < count:
+            return number
+        absence = InvalidPartitionError(f"{number} is none of {count} partitions", topic=topic)
+        if not is_given:
+            raise absence
+        kind = MetadataTimeoutError if waits else WouldBlockError
+        what = f"the partition is not present in metadata: the topic has {count} partition(s)"
+        raise kind(what, topic=topic, partition=number) from absence
 
 
 @lru_cache(maxsize=1000)

@@ -125,6 +125,8 @@ class MockTransactions:
 
     async def prepare(self) -> PreparedTransaction:
         """See `TransactionTask.prepare`."""
+        if self._is_prepared:
+            raise IllegalStateError("the transaction is prepared already")
         self._check_can_commit()
         self._is_prepared = True
         name = self._producer.config.transactional_id or ""

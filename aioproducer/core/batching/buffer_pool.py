@@ -180,12 +180,13 @@ class BufferPool:
         self.check_open()
         self.check_size(size)
 
-    def check_size(self, size: int) -> None:
+    def check_size(self, size: int, topic: str | None = None) -> None:
         """Raise RecordTooLargeError if `size` exceeds the whole pool."""
         if size > self.total:
             raise RecordTooLargeError(
                 f"a batch for this record takes {size} bytes, more than the whole "
                 f"buffer_memory of {self.total} bytes",
+                topic=topic,
                 advice="raise buffer_memory or send a smaller record",
             )
 

@@ -244,7 +244,7 @@ class RecordAppender:
             for record in checked:
                 record.partition = chosen
             size = HEADER_SIZE + sum(record.size - HEADER_SIZE for record in checked)
-            self._memory.pool.check_size(size)
+            self._memory.pool.check_size(size, meta.name)
             if self._may_append and not self.batch_appender.may_open(size):
                 await asyncio.sleep(0)  # fairness, as in `append`
                 self._check_open(transaction_number)

@@ -114,7 +114,7 @@ class RecordCheck:
                 topic=meta.name,
                 advice="send without headers, or upgrade the brokers",
             )
-        self._pool.check_size(size)
+        self._pool.check_size(size, meta.name)
         if size > self._max_request_size:
             raise RecordTooLargeError(
                 f"the record takes up to {size} bytes in a request, more than "

@@ -20,6 +20,7 @@ from aioproducer.errors import (
     InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
+    MetadataTimeoutError,
     ProducerClosedError,
     ProducerFencedError,
     RecordsFailedError,
@@ -122,7 +123,7 @@ async def test_states_and_arguments_are_checked_as_in_the_real_one() -> None:
         with pytest.raises(IllegalStateError, match="starts once"):
             await producer.start()
         with pytest.raises(InvalidPartitionError):
-            await producer.send("t", b"v", partition=2)
+            await producer.send("t", b"v", partition=-1)
         with pytest.raises(RecordTooLargeError):
             await producer.send("t", b"v" * 1000)
         with pytest.raises(SerializationError, match="value must be bytes"):
@@ -182,7 +183,7 @@ async def test_interceptors_see_records_and_what_becomes_of_them() -> None:
     async with MockProducer(auto_complete=False, interceptor_classes=[interceptor]) as producer:
         delivery = await producer.send("t", b"1")
         await producer.send("t", b"2")
-        with pytest.raises(InvalidPartitionError):
+        with pytest.raises(WouldBlockError):
             producer.send_nowait("t", b"3", partition=7)
         producer.complete_next()
         producer.error_next(DeliveryTimeoutError("late"))
@@ -191,12 +192,56 @@ async def test_interceptors_see_records_and_what_becomes_of_them() -> None:
         await producer.send("t", b"4")
     assert values(producer.history) == [b"1!", b"4!"]
     reported = [
-        (None, "InvalidPartitionError"),
+        (None, "WouldBlockError"),
         (0, None),
         (None, "DeliveryTimeoutError"),
         (2, None),
     ]
     assert interceptor.reported == reported
+
+
+async def test_a_partition_that_a_topic_does_not_have_is_missing_as_with_the_real_one() -> None:
+    async with MockProducer(topics={"t": 2}) as producer:
+        with pytest.raises(MetadataTimeoutError) as timed_out:
+            await producer.send("t", b"v", partition=2)
+        with pytest.raises(WouldBlockError) as blocked:
+            producer.send_nowait("t", b"v", partition=2)
+    for caught in (timed_out, blocked):
+        assert (caught.value.topic, caught.value.partition) == ("t", 2)
+        assert isinstance(caught.value.__cause__, InvalidPartitionError)
+
+
+async def test_a_partition_that_a_topic_does_not_have_fails_the_transaction() -> None:
+    async with MockProducer(transactional_id="x", topics={"t": 2}) as producer:
+        with pytest.raises(TransactionAbortableError):
+            async with producer.transaction():
+                with pytest.raises(MetadataTimeoutError):
+                    await producer.send("t", b"v", partition=2)
+        assert (producer.commits, producer.aborts) == (0, 1)
+
+
+async def test_records_have_no_offset_without_acknowledgements() -> None:
+    async with MockProducer(acks=0) as producer:
+        assert (await producer.send_and_wait("t", b"v")).offset is None
+        assert (await producer.send_many("t", [b"v"])).offsets == {}
+
+
+async def test_send_of_the_type_sync_raises_what_fails_its_record() -> None:
+    async with MockProducer(producer_type="sync", auto_complete=False) as producer:
+        sending = asyncio.create_task(producer.send("t", b"v"))
+        await asyncio.sleep(0)
+        assert not sending.done()
+        producer.error_next(DeliveryTimeoutError("late"))
+        with pytest.raises(DeliveryTimeoutError):
+            await sending
+
+
+async def test_a_transaction_is_prepared_once() -> None:
+    async with MockProducer(transactional_id="x") as producer:
+        await producer.begin_transaction()
+        await producer.prepare_transaction()
+        with pytest.raises(IllegalStateError):
+            await producer.prepare_transaction()
 
 
 async def test_send_many_counts() -> None:
@@ -530,7 +575,7 @@ async def test_rows_of_a_table_are_sent_as_they_are_each_with_its_outcome() -> N
     assert (result.count, result.delivered) == (5, 3)
     assert [each.index for each in result.failed] == [2, 3]
     kinds = [type(each.error) for each in result.failed]
-    assert kinds == [RecordTooLargeError, InvalidPartitionError]
+    assert kinds == [RecordTooLargeError, MetadataTimeoutError]
     first, second, last = producer.history
     assert (first.topic, first.partition, first.key, first.value) == ("t", 1, b"k", b"a")
     assert (first.headers, first.timestamp_ms) == ((("h", b"1"),), 5)

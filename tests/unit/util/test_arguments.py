@@ -190,7 +190,7 @@ async def test_a_bool_is_no_partition_of_a_group() -> None:
             await admin.committed_offsets("g", [TopicPartition("t", True)])
 
 
-@pytest.mark.parametrize("bad", [True, False, 1.0, "0", -1, 5])
+@pytest.mark.parametrize("bad", [True, False, 1.0, "0", -1])
 async def test_a_mock_takes_the_partitions_a_producer_takes(bad: Any) -> None:
     async with MockProducer(topics={"t": 2}) as producer:
         with pytest.raises(InvalidPartitionError):

@@ -74,8 +74,9 @@ def test_a_record_may_take_as_many_bytes_as_a_request() -> None:
 
 def test_a_record_may_take_as_many_bytes_as_the_memory() -> None:
     assert record_of(check_of(memory=SIZE)).size == SIZE
-    with pytest.raises(RecordTooLargeError, match=f"buffer_memory of {SIZE - 1} bytes"):
+    with pytest.raises(RecordTooLargeError, match=f"buffer_memory of {SIZE - 1} bytes") as caught:
         record_of(check_of(memory=SIZE - 1))
+    assert caught.value.topic == "t"
 
 
 @pytest.mark.parametrize("timestamp_ms", [0, 1, 2**63 - 1])
