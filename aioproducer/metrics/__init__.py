@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from aioproducer._util.arguments import utf8_size
+
 __all__ = ["ApplicationMetric", "LiveMetric", "Metric", "MetricKind"]
 
 
@@ -77,6 +79,7 @@ class ApplicationMetric(LiveMetric):
 
     Raises:
         TypeError: Name, group, description or a tag is no text: exporters would fail as a whole.
+        ValueError: One of them is not valid Unicode, or the name of a tag is empty, likewise.
     """
 
     def __post_init__(self) -> None:
@@ -84,3 +87,7 @@ class ApplicationMetric(LiveMetric):
         for text in texts:
             if not isinstance(text, str):
                 raise TypeError(f"names and tags of a metric are text, not {text!r}")
+            if utf8_size(text) < 0:
+                raise ValueError(f"names and tags of a metric are valid Unicode, not {text!r}")
+        if "" in self.tags:
+            raise ValueError(f"a tag of the metric {self.name!r} has no name")

@@ -11,6 +11,7 @@ Invariant: every span that was begun ends: with the record's outcome, or when to
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
@@ -40,6 +41,9 @@ SENDING: Final = {
 _CORRELATION = "traceparent"
 _MOST_OPEN = 100_000
 _FRESH_S = 0.5
+_UNNAMEABLE: Final = re.compile(r"[^-_./a-zA-Z0-9]")
+"""Characters that OpenTelemetry refuses in the name of an instrument."""
+_LONGEST_NAME: Final = 255
 
 
 class TracingInterceptor:
@@ -204,7 +208,8 @@ class _Snapshot:
         found: Sequence[Metric] = () if producer is None else read(producer)
         self._metrics, self._read_at = {}, time.monotonic()
         for metric in found:
-            self._metrics.setdefault(metric.telemetry_name, []).append(metric)
+            name = _UNNAMEABLE.sub("_", metric.telemetry_name)[:_LONGEST_NAME]
+            self._metrics.setdefault(name, []).append(metric)
         return self._metrics
 
     def observations(self, name: str) -> Iterable[Observation]:

@@ -46,17 +46,23 @@ class ProducerCollector(Collector):
     def collect(self) -> Iterator[_Family]:
         """Yield the metrics of all producers, a family per name.
 
-        Of producers with the same `client_id`, the last added counts: a value may appear only once.
+        A value may appear only once: of producers with the same `client_id`, the last added counts,
+        and of metrics whose names become equal here, such as `a-b` and `a.b`, the last registered.
         """
-        families: dict[tuple[str, tuple[str, ...]], _Family] = {}
+        families: dict[str, _Family] = {}
+        values: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
         for producer in {each.client_id: each for each in list(self._producers.values())}.values():
             for metric in read(producer):
                 labels = {"client_id": producer.client_id}
                 labels |= {name.replace("-", "_"): value for name, value in metric.tags}
-                key = (_name(metric), tuple(labels))
-                if key not in families:
-                    families[key] = _family(metric, key[1])
-                families[key].add_metric(list(labels.values()), metric.value)
+                name = _name(metric)
+                if name not in families:
+                    families[name] = _family(name, metric)
+                values[name, tuple(labels.items())] = metric.value
+        for (name, pairs), value in values.items():
+            family = families[name]
+            suffix = "_total" if family.type == "counter" else ""
+            family.add_sample(family.name + suffix, dict(pairs), value)
         yield from families.values()
 
     def describe(self) -> list[_Family]:
@@ -69,8 +75,8 @@ def _name(metric: Metric) -> str:
     return f"kafka_{group}_{metric.name}".replace("-", "_").replace(".", "_")
 
 
-def _family(metric: Metric, labels: tuple[str, ...]) -> _Family:
+def _family(name: str, metric: Metric) -> _Family:
     text = metric.description or metric.name
     if metric.kind is MetricKind.COUNTER:
-        return CounterMetricFamily(_name(metric).removesuffix("_total"), text, labels=labels)
-    return GaugeMetricFamily(_name(metric), text, labels=labels)
+        return CounterMetricFamily(name.removesuffix("_total"), text)
+    return GaugeMetricFamily(name, text)

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import pytest
@@ -79,6 +80,28 @@ async def test_prometheus_reads_a_producer_in_place_of_an_earlier_one_with_its_c
             lines = generate_latest(registry).decode().splitlines()
     sent = [line for line in lines if line.startswith("kafka_producer_record_send_total{")]
     assert sent == ['kafka_producer_record_send_total{client_id="a"} 0.0']
+
+
+def test_prometheus_gets_one_family_for_a_name_whatever_the_tags() -> None:
+    producer, registry = Producer(client_id="a", bootstrap_servers="a:1"), CollectorRegistry()
+    registry.register(ProducerCollector(producer))
+    for tags in ({}, {"queue": "in"}, {"queue": "in", "shard": "3"}):
+        producer.register_metric(ApplicationMetric("jobs", "shop", lambda: 1, tags=tags))
+    lines = generate_latest(registry).decode().splitlines()
+    assert [line for line in lines if line.startswith("# TYPE")] == ["# TYPE kafka_shop_jobs gauge"]
+    labels = {labels for name, labels in samples(registry) if name == "kafka_shop_jobs"}
+    assert labels == {"client_id=a", "client_id=a,queue=in", "client_id=a,queue=in,shard=3"}
+
+
+def test_prometheus_gets_one_value_of_metrics_whose_names_become_equal() -> None:
+    producer, registry = Producer(client_id="a", bootstrap_servers="a:1"), CollectorRegistry()
+    registry.register(ProducerCollector(producer))
+    for name, value in (("jobs.open", 1), ("jobs-open", 2)):
+        producer.register_metric(ApplicationMetric(name, "shop", partial(float, value)))
+    lines = generate_latest(registry).decode().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [
+        'kafka_shop_jobs_open{client_id="a"} 2.0'
+    ]
 
 
 async def test_prometheus_reads_a_blocking_producer() -> None:
@@ -278,6 +301,17 @@ async def test_a_meter_observes_a_producer_in_place_of_an_earlier_one_with_its_c
             read = values(reader)
     provider.shutdown()
     assert read["org.apache.kafka.producer.record.send.total"] == [(1, {"client_id": "a"})]
+
+
+@pytest.mark.parametrize("name", ["jobs (open)", "größe", "j" * 300], ids=lambda name: name[:11])
+def test_a_meter_observes_a_metric_whose_name_opentelemetry_refuses(name: str) -> None:
+    producer, reader = Producer(client_id="a", bootstrap_servers="a:1"), InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    producer.register_metric(ApplicationMetric(name, "shop", lambda: 7))
+    observe(producer, provider)
+    (points,) = values(reader).values()
+    provider.shutdown()
+    assert points == [(7, {"client_id": "a"})]
 
 
 def test_a_producer_that_is_not_exported_imports_no_exporter() -> None:

@@ -19,3 +19,16 @@ def test_metric_of_the_application_has_names_and_tags_of_text(wrong: dict[str, A
     assert ApplicationMetric(**parts, tags={"shard": "3"}).measured().tags == (("shard", "3"),)
     with pytest.raises(TypeError, match="are text, not"):
         ApplicationMetric(**(parts | wrong))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"name": "\ud800"}, {"group": "\ud800"}, {"tags": {"file": "\udcff"}}, {"tags": {"": "3"}}],
+    ids=ascii,
+)
+def test_metric_of_the_application_has_names_and_tags_that_exporters_take(
+    wrong: dict[str, Any],
+) -> None:
+    parts: dict[str, Any] = {"name": "orders", "group": "shop-metrics", "read": float}
+    with pytest.raises(ValueError, match=r"valid Unicode|has no name"):
+        ApplicationMetric(**(parts | wrong))
