@@ -121,7 +121,7 @@ class Producer(TransactionsMixin):
     def exit_timeout(self, seconds: float) -> None:
         self._exit_timeout = seconds_of(seconds, "exit_timeout")
         if self._started is not None:
-            self._started.exit_timeout = seconds
+            self._started.exit_timeout = self._exit_timeout
 
     @property
     def event_loop(self) -> None:

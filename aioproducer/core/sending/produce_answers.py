@@ -86,7 +86,7 @@ def success_outcome(answer: PartitionProduceResponse) -> BatchOutcome:
     """Return the outcome of an accepted batch; a duplicate has no offset."""
     if answer.error_code == DUPLICATE_SEQUENCE_NUMBER or answer.base_offset < 0:
         return BatchOutcome()
-    return standing_at(answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
+    return outcome_at(answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
 
 
 def decode_plain_acknowledgement(
@@ -104,10 +104,10 @@ def decode_plain_acknowledgement(
     if not data.startswith(prefix) or not data.endswith(suffix):
         return None
     base_offset, stamped, log_start = POSITION.unpack_from(data, at)
-    return None if base_offset < 0 else standing_at(base_offset, stamped, log_start)
+    return None if base_offset < 0 else outcome_at(base_offset, stamped, log_start)
 
 
-def standing_at(base_offset: int, stamped: int, log_start: int) -> BatchOutcome:
+def outcome_at(base_offset: int, stamped: int, log_start: int) -> BatchOutcome:
     """Return the outcome of a batch with this offset, log append time and log start offset."""
     # As a NamedTuple's `__new__` does, without the call: this is on the fast path.
     return _new_tuple(

@@ -41,7 +41,7 @@ from aioproducer.core.sending.produce_answers import (
     leader_hints,
     match_answers,
     named_record_errors,
-    standing_at,
+    outcome_at,
     success_outcome,
 )
 from aioproducer.core.sending.produce_rules import (
@@ -577,7 +577,7 @@ class Sender:
         self._stats.on_response(batches[0], answer.throttle_time_ms, now)
         for batch in batches:
             place = answer.places[batch.topic_partition.partition]
-            self._acknowledge(batch, standing_at(*place), now)
+            self._acknowledge(batch, outcome_at(*place), now)
 
     def _acknowledge(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
         """Do `_succeed` and `_let_go` in one."""

@@ -13,7 +13,7 @@ from aioproducer.core.sending.produce_answers import (
     leader_hints,
     match_answers,
     named_record_errors,
-    standing_at,
+    outcome_at,
     success_outcome,
 )
 from aioproducer.core.sending.produce_rules import ProduceAction
@@ -67,7 +67,7 @@ def test_a_plain_acknowledgement_has_the_fields_of_the_broker(number: int) -> No
     known = number if number >= 0 else None
     expected = BatchOutcome(7, known, None, log_start_offset=known)
     assert decode_plain_acknowledgement(PREFIX, ACKNOWLEDGEMENT_SUFFIX, data) == expected
-    assert standing_at(7, number, number) == expected
+    assert outcome_at(7, number, number) == expected
 
 
 def test_the_first_offset_of_a_log_is_an_acknowledgement() -> None:
