@@ -38,7 +38,8 @@ _MORE_THAN_HALF, _TWO_PARTITIONS, _OVERHEAD = 0.55, 2, 200
 _LONG_BLOCK_MS = 20_000
 _ROWS, _ROW_BYTES = 60, 1800
 """Of a bulk call: with small requests more than it may have pending."""
-_LAST_SENDS, _LAST_BYTES = 40, 1000
+_LAST_SENDS, _LAST_BYTES, _ABSENT_PARTITION = 40, 1000, 10**6
+_AT_ONCE_S = 0.1
 _QUICK_WINDOWS = 12
 """More send windows than these may take as long to send as the linger."""
 
@@ -58,6 +59,7 @@ class Aftermath:
         if self._producer.engine.failure is None:
             self._check_refresh()
             self._check_leaders()
+            await self._check_description()
             await self._check_partition()
             await self._check_keys()
 
@@ -94,6 +96,21 @@ class Aftermath:
                     self._ledger.unrecovered.append(
                         f"{name}-{each.partition} has leader {leader}, metadata say none"
                     )
+
+    async def _check_description(self) -> None:
+        """After a refresh, metadata have the leaders, epochs and replicas of the cluster."""
+        metadata, cluster = self._producer.engine.metadata, self._world.cluster
+        until = self._world.now() + self._config.max_block_ms / 1000
+        if not await self._producer.engine.metadata_task.waits.refresh(until):
+            return
+        for name in sorted(metadata.topics_in_use & cluster.topics.keys()):
+            topic = metadata.topic(name)
+            described = () if topic is None else topic.partitions
+            found = [(p.leader, p.leader_epoch, p.isr) for p in described]
+            there = [(p.leader, p.leader_epoch, p.isr) for p in cluster.topics[name].partitions]
+            if found != there:
+                text = f"{name} has leaders, epochs and replicas {there}, metadata say {found}"
+                self._ledger.unrecovered.append(text)
 
     async def _check_partition(self) -> None:
         """A record without a key goes to a partition that there is."""
@@ -244,15 +261,20 @@ class Aftermath:
             self._ledger.unrecovered.append(f"{entry.label}: {entry.error}")
 
     async def close(self) -> None:
-        """Close while calls wait for memory: what is accepted is delivered, others are refused."""
+        """Close while calls wait: what is accepted is delivered, the others are refused at once."""
         name = min(self._world.cluster.topics, default=None)
         sends = []
         if name is not None and self._producer.engine.failure is None:
             works = [self._sent(name, None, 0, _LAST_BYTES) for _ in range(_LAST_SENDS)]
+            works.append(self._sent(name, None, _ABSENT_PARTITION))
             sends = [asyncio.ensure_future(work) for work in works]
             await asyncio.sleep(0)
+        closed_at = self._world.now()
         await self._producer.close()
         for entry in await asyncio.gather(*sends):
+            took = (entry.settled_at or 0.0) - closed_at
+            if entry.state is CallState.REFUSED and took > _AT_ONCE_S:
+                self._ledger.late_ends.append(f"{entry.label} is refused {took:.3f} s after close")
             await self._outcome_of(entry)
             is_cut = isinstance(entry.error, ProducerClosedError)
             if is_cut and entry.state is CallState.ACCEPTED:

@@ -22,6 +22,7 @@ from aioproducer.errors import BrokerError, NodeDisconnectedError, error_for_cod
 from simulation.waiting import (
     LONGEST_THROTTLE_S,
     CoordinatorSteps,
+    ExtraTurns,
     MetadataSteps,
     NewLogs,
     NewTopics,
@@ -80,7 +81,9 @@ class LivenessWatch:
         violations: What broke the rule, the first few.
     """
 
-    def __init__(self, now: Callable[[], float], cluster: SimCluster) -> None:
+    def __init__(
+        self, now: Callable[[], float], cluster: SimCluster, *, takes_turns: bool = False
+    ) -> None:
         self.violations: list[str] = []
         self._now = now
         self._cluster = cluster
@@ -90,6 +93,8 @@ class LivenessWatch:
         self._steps: dict[SimProducer, Sequence[Steps]] = {}
         self._failed: dict[SimProducer, int] = {}
         self._jumps = 0
+        self._takes_turns = takes_turns
+        self._extra_turns: list[ExtraTurns] = []
 
     def add(self, producer: SimProducer) -> None:
         """One more producer to check."""
@@ -100,6 +105,11 @@ class LivenessWatch:
 
         What is stranded stays so: it is found at the next long jump, or one of some short ones.
         """
+        if self._extra_turns:
+            broken = [text for each in self._extra_turns for text in each.broken()]
+            self.violations += [f"at {self._now():.3f}: {text}" for text in broken]
+            self._extra_turns = []
+            return
         self._check_steps()
         self._jumps += 1
         for producer in self._producers if len(self.violations) < _MOST_REPORTED else ():
@@ -128,6 +138,8 @@ class LivenessWatch:
                 self.violations += self._older_leaders(producer)
                 self.violations += self._renumbered(producer)
                 self.violations += self._acknowledged_by_a_deleted_log(producer)
+                if self._takes_turns and ExtraTurns.may_begin(producer.engine):
+                    self._extra_turns.append(ExtraTurns(producer.engine))
 
     def _asked_again_at_once(self, producer: SimProducer) -> Iterator[str]:
         """A request for metadata without a pause after one that has just failed."""

@@ -222,7 +222,11 @@ class Simulation:
         self.drawn: list[Fault] = sorted(faults, key=lambda fault: fault.at)
         self.schedule: list[Fault] = self.drawn if setup.schedule is None else list(setup.schedule)
         self.ledger: Ledger = Ledger()
-        self._liveness = LivenessWatch(loop.time, self.world.cluster)
+        self._liveness = LivenessWatch(
+            loop.time,
+            self.world.cluster,
+            takes_turns=not loop.longest_turn_s,
+        )
         loop.on_idle = self._liveness.check
         self.book: TransactionBook | None = None
         self._setup = setup

@@ -54,6 +54,21 @@ def test_a_timer_fires_between_the_steps_of_a_task_if_turns_take_time(loop: Virt
     assert 10 < _run(loop, work()) < 100
 
 
+def test_the_clock_does_not_move_if_an_idle_callback_makes_something_runnable(
+    loop: VirtualLoop,
+) -> None:
+    ran_at: list[float] = []
+
+    def run_something(jump_s: float) -> None:
+        if not ran_at:
+            loop.call_soon(lambda: ran_at.append(loop.time()))
+
+    loop.on_idle = run_something
+    _run(loop, asyncio.sleep(5))
+    assert ran_at == [0]
+    assert loop.time() == 5
+
+
 def test_waiting_for_what_never_comes_is_a_deadlock(loop: VirtualLoop) -> None:
     waiting = loop.create_task(asyncio.Event().wait())
     with pytest.raises(StuckError, match="deadlock"):

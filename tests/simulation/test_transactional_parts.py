@@ -66,10 +66,12 @@ from aioproducer.wire.schema import Message
 from simulation.evidence import Log
 from simulation.ledger import Ledger
 from simulation.transactions.book import Outcome, TransactionBook
-from simulation.transactions.caller import Caller
+from simulation.transactions.caller import Caller, GaveUpError
 from simulation.transactions.consumer import SimConsumer
 from simulation.transactions.line import Line
 from simulation.transactions.oracles import no_producer_fences_itself, refusals_name_their_cause
+from simulation.transactions.plan import Seat
+from simulation.transactions.play import TransactionalPlay
 from simulation.transactions.protocol_checks import ClientProtocolChecks, ConnectionWatch
 from simulation.transactions.view import committed_view, committed_views
 
@@ -479,6 +481,36 @@ def test_a_commit_that_has_another_outcome_when_it_is_made_again_is_found_out() 
     assert _reports_of_a_call(unknown, unknown, is_over=True) == []
     for first, then in ((unknown, failed), (refused, failed), (unknown, None)):
         assert len(_reports_of_a_call(first, then, is_over=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "after_s", "found"),
+    [
+        (CommitOutcomeUnknownError(), 0.1, 1),
+        (CommitOutcomeUnknownError(), 1.5, 0),
+        (GaveUpError("no outcome"), 0.1, 0),
+        (None, 0.1, 0),
+    ],
+)
+def test_a_close_that_does_not_wait_for_a_commit_is_found_out(
+    error: KafkaError | None, after_s: float, found: int
+) -> None:
+    async def commit_last() -> None:
+        await asyncio.sleep(after_s)
+        if error is not None:
+            raise error
+
+    actor = SimpleNamespace(
+        entry=SimpleNamespace(name="a"),
+        producer=SimpleNamespace(config=SimpleNamespace(max_block_ms=1000)),
+        commit_last=commit_last,
+    )
+    loop, ledger = VirtualLoop(random.Random(1)), Ledger()
+    run: Any = SimpleNamespace(loop=loop, ledger=ledger)
+    cast: Any = SimpleNamespace(present=lambda seat: actor)
+    loop.run_until_complete(TransactionalPlay(run, cast).commit_amid_close(Seat("a")))
+    loop.close()
+    assert len(ledger.false_reports) == found
 
 
 def test_an_addition_that_was_refused_does_not_concern_the_next_transaction() -> None:

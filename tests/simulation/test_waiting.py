@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
-from aioproducer.core.transactions.operations import OperationKind
+from aioproducer.core.transactions.operations import Operation, OperationKind
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.errors import (
     ConcurrentTransactionsError,
@@ -21,6 +21,7 @@ from aioproducer.errors import (
 from aioproducer.types import PartitionMetadata, TopicMetadata, TopicPartition
 from simulation.waiting import (
     CoordinatorSteps,
+    ExtraTurns,
     MetadataSteps,
     NewLogs,
     NewTopics,
@@ -36,12 +37,14 @@ from simulation.waiting import (
     _placed_elsewhere,
     _placed_without_batches,
     _planned_late,
+    _refreshed_late,
     _renewed_late,
     _several_before_the_first,
     _sleeps_although_woken,
     _sleeps_past_a_node,
     _split_in_doubt,
     _waits_for_free_memory,
+    _waits_for_what_has_come,
     _waits_though_leader_changed,
     _waits_though_overtaken,
     _without_records,
@@ -400,7 +403,7 @@ def test_a_last_connection_after_which_no_metadata_are_wanted_is_found_out(
     assert len(list(_not_asked_after_last_connection(engine, 3.0))) == found
 
 
-@pytest.mark.parametrize("is_coordinator", [False, True])
+@pytest.mark.parametrize("who", ["producer id", "coordinator", "metadata"])
 @pytest.mark.parametrize(
     ("error", "failures", "retry_at", "found"),
     [
@@ -415,21 +418,132 @@ def test_a_last_connection_after_which_no_metadata_are_wanted_is_found_out(
     ],
 )
 def test_a_pause_that_the_failures_do_not_explain_is_found_out(
-    error: KafkaError | None, failures: int, retry_at: float, found: int, is_coordinator: bool
+    error: KafkaError | None, failures: int, retry_at: float, found: int, who: str
 ) -> None:
     quiet = SimpleNamespace(failures=0, last_error=None, _retry_at=-math.inf)
     pause = SimpleNamespace(failures=failures, last_error=error, _retry_at=retry_at)
-    requests, session = (quiet, pause) if is_coordinator else (pause, quiet)
+    requests, session, metadata = (
+        pause if who == each else quiet for each in ("producer id", "coordinator", "metadata")
+    )
     engine: Any = SimpleNamespace(
         config=SimpleNamespace(retry_backoff_ms=100, retry_backoff_max_ms=1000),
         driver=SimpleNamespace(sender=SimpleNamespace(producer_id=requests)),
+        metadata=SimpleNamespace(
+            _last_failure=metadata.last_error,
+            _failures=metadata.failures,
+            _allowed_at=metadata._retry_at,
+        ),
         transactions=SimpleNamespace(
             manager=SimpleNamespace(coordinator_error=session.last_error),
             _coordinator_session=session,
         ),
     )
-    is_id = isinstance(error, ConcurrentTransactionsError) and not is_coordinator
-    assert len(list(_pauses_too_long(engine, 1.0))) == (0 if is_id else found)
+    is_other = isinstance(error, ConcurrentTransactionsError) and who != "coordinator"
+    assert len(list(_pauses_too_long(engine, 1.0))) == (0 if is_other else found)
+
+
+@pytest.mark.parametrize(
+    ("refreshed_at", "allowed_at", "is_in_flight", "until", "found"),
+    [
+        (0.0, 0.0, False, 5.0, 0),
+        (0.0, 0.0, False, 6.2, 1),
+        (0.0, 9.0, False, 9.5, 0),
+        (0.0, 0.0, True, math.inf, 0),
+        (-math.inf, 0.0, False, 2.5, 1),
+        (-math.inf, 0.0, False, 2.0, 0),
+    ],
+)
+def test_a_task_that_sleeps_while_the_metadata_are_too_old_is_found_out(
+    refreshed_at: float, allowed_at: float, is_in_flight: bool, until: float, found: int
+) -> None:
+    engine: Any = SimpleNamespace(
+        config=SimpleNamespace(metadata_max_age_ms=5000),
+        metadata=SimpleNamespace(
+            refreshed_at=refreshed_at,
+            _allowed_at=allowed_at,
+            _fetch=object() if is_in_flight else None,
+        ),
+        metadata_task=SimpleNamespace(sleeping_until=until),
+    )
+    assert len(list(_refreshed_late(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "version", "found"),
+    [
+        ("t", 0, 1, 1),
+        ("t", None, 1, 1),
+        ("t", 1, 1, 0),
+        ("u", 0, 1, 0),
+        (None, None, 1, 1),
+        (None, None, 0, 0),
+    ],
+)
+def test_a_call_that_waits_for_metadata_that_have_come_is_found_out(
+    topic: str | None, partition: int | None, version: int, found: int
+) -> None:
+    known = TopicMetadata("t", _TOPIC_ID, (PartitionMetadata(0, 1, 0),))
+    waits = SimpleNamespace(_waiting={topic: [SimpleNamespace(partition=partition)]})
+    engine: Any = SimpleNamespace(
+        metadata=SimpleNamespace(version=version, topic={"t": known}.get),
+        metadata_task=SimpleNamespace(waits=waits),
+        transactions=None,
+    )
+    assert len(list(_waits_for_what_has_come(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(("is_done", "found"), [(True, 1), (False, 0)])
+def test_a_call_that_waits_although_it_has_its_outcome_is_found_out(
+    is_done: bool, found: int
+) -> None:
+    operation = Operation(OperationKind.COMMIT)
+    operation.add_listener(lambda: None)
+    operation.done = is_done
+    operations = SimpleNamespace(unreceived=operation)
+    engine: Any = SimpleNamespace(
+        metadata=None,
+        metadata_task=SimpleNamespace(waits=SimpleNamespace(_waiting={})),
+        transactions=SimpleNamespace(manager=SimpleNamespace(_operations=operations)),
+    )
+    assert len(list(_waits_for_what_has_come(engine, 1.0))) == found
+
+
+class _SleepingTask:
+    """A task that does something, or sleeps less, after another turn."""
+
+    def __init__(self, until: float, then: float) -> None:
+        self._wakeup = SimpleNamespace(is_asleep=True)
+        self.sleeping_until = until
+        self._then = then
+
+    def wake(self) -> None:
+        self.sleeping_until = self._then
+
+
+@pytest.mark.parametrize(
+    ("then", "sends", "ends", "found"),
+    [(9.0, False, False, 0), (8.0, False, False, 1), (9.0, True, False, 1), (9.0, False, True, 1)],
+)
+def test_another_turn_that_has_something_to_do_is_found_out(
+    then: float, sends: bool, ends: bool, found: int
+) -> None:
+    batches = [SimpleNamespace(ordinal=(1,))]
+    request = SimpleNamespace(kind=TopicMetadata, sent_at=1.0)
+    connection = SimpleNamespace(is_open=True, _awaiting=[], _unflushed=[])
+    link = SimpleNamespace(node=SimpleNamespace(id=1), _connection=connection)
+    engine: Any = SimpleNamespace(
+        sender_task=_SleepingTask(9.0, then),
+        metadata_task=None,
+        transactions=None,
+        client=SimpleNamespace(_links=lambda: [link]),
+        accumulator=SimpleNamespace(incomplete=lambda: batches),
+    )
+    turns = ExtraTurns(engine)
+    if sends:
+        connection._awaiting = [request]
+    if ends:
+        batches.clear()
+    assert len(list(turns.broken())) == found
 
 
 @pytest.mark.parametrize(

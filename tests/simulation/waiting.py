@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from aioproducer.core.sending.actions import RECHECK_S
+from aioproducer.core.transactions.contents import TransactionContents
 from aioproducer.core.transactions.operations import OperationKind
+from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import (
     BrokerError,
     ConcurrentTransactionsError,
@@ -22,8 +25,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from aioproducer.core.metadata.metadata import MetadataFetch
-    from aioproducer.core.sending.producer_id import ProducerIdRequests
-    from aioproducer.core.transactions.coordinators import CoordinatorSession
     from aioproducer.core.transactions.requests import CoordinatorKey
     from aioproducer.errors import KafkaError
     from aioproducer.net.connection import InFlightRequest
@@ -210,6 +211,51 @@ class NewLogs:
                 self._acknowledged_at[where] = partition.acknowledged_at
             elif -inf < partition.acknowledged_at == before:
                 yield f"{where} was acknowledged by a deleted log, and that counts for the new one"
+
+
+class ExtraTurns:
+    """Turns of a producer's tasks at an idle moment, in which there is nothing to do.
+
+    What such a turn does could have been done before: a wake-up was lost, or a timer is too late.
+    Not where turns take time, in which something may become due.
+    """
+
+    @staticmethod
+    def may_begin(engine: ProducerEngine) -> bool:
+        """Return whether a turn more makes no difference to adaptive linger, which learns in it."""
+        manager = None if engine.transactions is None else engine.transactions.manager
+        is_abandoned = manager is not None and manager.abandoned_with is not None
+        return is_abandoned or not engine.accumulator.readiness._lingering
+
+    def __init__(self, engine: ProducerEngine) -> None:
+        tasks = (engine.sender_task, engine.metadata_task, engine.transactions)
+        self._tasks = [each for each in tasks if each is not None and each._wakeup.is_asleep]
+        self._engine = engine
+        self._timers = [each.sleeping_until for each in self._tasks]
+        self._requests = _requests_of(engine)
+        self._batches = {batch.ordinal for batch in engine.accumulator.incomplete()}
+        for each in self._tasks:
+            each.wake()
+
+    def broken(self) -> Iterator[str]:
+        """Yield what the turns have done."""
+        requests, batches = _requests_of(self._engine), self._engine.accumulator.incomplete()
+        for kind, node_id, _ in sorted(requests - self._requests):
+            yield f"{kind} to node {node_id} is sent by a turn that nothing caused"
+        if self._batches - {batch.ordinal for batch in batches}:
+            yield "batches end by a turn that nothing caused"
+        for task, until in zip(self._tasks, self._timers, strict=True):
+            if task.sleeping_until < until:
+                sooner, name = task.sleeping_until, type(task).__name__
+                yield f"{name} sleeps until {until:.3f}, and after another turn until {sooner:.3f}"
+
+
+def _requests_of(engine: ProducerEngine) -> set[tuple[str, int, float]]:
+    """Return the requests in flight: kind, node, and when they were sent."""
+    return {
+        (request.kind.__name__, link.node.id, request.sent_at)
+        for link, request in requests_in_flight(engine)
+    }
 
 
 def lingers_although_awaited(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -436,22 +482,50 @@ def _not_asked_after_last_connection(engine: ProducerEngine, now: float) -> Iter
 def _pauses_too_long(engine: ProducerEngine, now: float) -> Iterator[str]:
     """Pauses before requests that are longer than the failures since the last success explain."""
     requests, transactions = engine.driver.sender.producer_id, engine.transactions
+    metadata = engine.metadata
     first_s = engine.config.retry_backoff_ms / 1000
     longest_s = engine.config.retry_backoff_max_ms / 1000
-    pauses: list[tuple[str, KafkaError | None, ProducerIdRequests | CoordinatorSession, float]]
-    pauses = [("a producer id", requests.last_error, requests, first_s)]
+    pauses: list[tuple[str, KafkaError | None, int, float, float]] = [
+        ("a producer id", requests.last_error, requests.failures, requests._retry_at, first_s),
+        ("metadata", metadata._last_failure, metadata._failures, metadata._allowed_at, first_s),
+    ]
     if transactions is not None:
         session, error = transactions._coordinator_session, transactions.manager.coordinator_error
         is_ending = isinstance(error, ConcurrentTransactionsError)
         shortest_s = min(first_s, _CONCURRENT_S) if is_ending else first_s
-        pauses.append(("the coordinator", error, session, shortest_s))
-    for what, error, retries, initial_s in pauses:
-        failures, pause_s = retries.failures, retries._retry_at - now
+        pauses.append(("the coordinator", error, session.failures, session._retry_at, shortest_s))
+    for what, error, failures, retry_at, initial_s in pauses:
+        pause_s = retry_at - now
         if failures and error is None:
             yield f"{what} has been received, and {failures} failures count"
         most_s = _JITTER * min(longest_s, initial_s * 2.0 ** (failures - 1))
         if error is not None and pause_s > most_s + _LATE_S:
             yield f"{what} is asked for in {pause_s:.3f} s, after {failures} failures"
+
+
+def _refreshed_late(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """The metadata task wakes when the metadata are too old, and then at least every second."""
+    metadata, until = engine.metadata, engine.metadata_task.sleeping_until
+    age_s = engine.config.metadata_max_age_ms / 1000
+    at = max(metadata.refreshed_at + age_s, metadata._allowed_at, now)
+    if metadata._fetch is None and until > at + RECHECK_S + _LATE_S:
+        yield f"metadata are too old at {at:.3f}, and their task sleeps until {until:.3f}"
+
+
+def _waits_for_what_has_come(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Calls that wait for a topic or partition that metadata have, or for what has its outcome."""
+    metadata = engine.metadata
+    for topic, waiters in engine.metadata_task.waits._waiting.items():
+        known = None if topic is None else metadata.topic(topic)
+        for waiter in waiters:
+            if topic is None and metadata.version:
+                yield "a call waits for the first metadata, which have come"
+            elif known is not None and (waiter.partition or 0) < len(known.partitions):
+                yield f"a call waits for {topic}-{waiter.partition}, which metadata have"
+    if engine.transactions is not None:
+        operation = engine.transactions.manager._operations.unreceived
+        if operation is not None and operation.done and operation._listeners:
+            yield f"{operation.kind.value}() waits, and has its outcome"
 
 
 def _absent_and_not_wanted(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -477,7 +551,28 @@ def _planned_late(engine: ProducerEngine, now: float) -> Iterator[str]:
             yield f"{where} is ready at {at:.3f}, and planned for {queue.ready_at:.3f}"
 
 
+def _derived_state_is_old(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """State that can be computed from other state, and is not equal to that."""
+    cluster, task = engine.metadata.cluster, engine.metadata_task
+    links = {node_id: link.node[:3] for node_id, link in engine.client._brokers.items()}
+    nodes = {node_id: node[:3] for node_id, node in cluster.nodes.items()}
+    if links != nodes and task._reported_nodes is not None:  # None: it starts over
+        yield f"the brokers are {nodes}, and there are links to {links}"
+    for topic in cluster.topics.values():
+        available = [each.partition for each in topic.partitions if each.leader in cluster.nodes]
+        if [*topic.available] != available:
+            yield f"{available} of {topic.name} have leaders, and {topic.available} count"
+    manager = None if engine.transactions is None else engine.transactions.manager
+    if manager is not None and manager.state is TransactionState.READY:
+        kept, new = manager.contents, TransactionContents(manager.transactional_id)
+        new.v2 = kept.v2
+        different = [name for name, value in vars(new).items() if vars(kept)[name] != value]
+        if different:
+            yield f"{different} of the last transaction are kept"
+
+
 _RULES = (
+    _derived_state_is_old,
     _sleeps_although_woken,
     _several_before_the_first,
     _waits_though_leader_changed,
@@ -497,4 +592,6 @@ _RULES = (
     _pauses_too_long,
     _planned_late,
     _absent_and_not_wanted,
+    _refreshed_late,
+    _waits_for_what_has_come,
 )

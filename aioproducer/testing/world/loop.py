@@ -81,7 +81,10 @@ class VirtualLoop(BaseEventLoop):
         self._selector = _NoSelector(self._advance)
         self.failures: list[str] = []
         self.on_idle: Callable[[float], None] = _nothing
-        """Called whenever nothing is runnable, with the seconds by which the clock will jump."""
+        """Called whenever nothing is runnable, with the seconds by which the clock will jump.
+
+        The clock does not jump if the call makes something runnable.
+        """
         self.longest_turn_s: float = 0.0
         """The seconds that a turn with something to run takes at most. As on a real loop, a timer
         can then become due while a task is between two of its steps."""
@@ -136,8 +139,10 @@ class VirtualLoop(BaseEventLoop):
             if self.longest_turn_s:
                 self._set_time(self._now + self._rng.uniform(0, self.longest_turn_s))
             return
-        self._turns = 0
         self.on_idle(timeout)
+        if self._ready:  # type: ignore[attr-defined]
+            return
+        self._turns = 0
         # Not `now + timeout`, whose rounding would depend on how the moment was reached.
         self._set_time(max(self._now, self._timers[0].when()))
 

@@ -6,9 +6,9 @@ the cluster's state, what is right.
     in a block       `async with`, left in order, by an exception, or by a cancellation
     by calls         begin, ..., commit or abort; each call may be cancelled and made again
     in haste         the first transaction ends while its sends ask where their topics are
-    prepared         another process decides; the process waits, decides as well, leaves, or goes on
-                     under another transactional id, as the tasks of the Spark sink do; a successor
-                     may fence it while it waits
+    prepared         another process decides; the process waits, decides as well, maybe otherwise,
+                     leaves, or goes on under another transactional id, as the tasks of the Spark
+                     sink do; a successor may fence it while it waits
     giving up        a call that has no outcome for long: the process closes and another one starts
 """
 
@@ -51,6 +51,8 @@ _SHARE_FOUND_OUT = 0.5
 """Of the commits whose outcome is unknown."""
 _SHARE_ASSUMED = 0.5
 """Of the prepared transactions whose process would leave."""
+_SHARE_CONTRADICTED = 0.5
+"""Of the prepared transactions that their process ends as well as another one."""
 _SHARE_SUCCEEDED, _SUCCESSION_S = 0.3, 2.0
 """Of the prepared transactions whose end by another process is awaited."""
 _HASTE_S = 0.0001
@@ -95,6 +97,8 @@ class Actor:
         self.gone: bool = False
         self.work: asyncio.Future[None] | None = None
         self.on_begin: Callable[[], None] = lambda: None
+        self._last: TransactionEntry | None = None
+        self._is_contradicted = False
         self._line = line
         self._context = context
         self._rng = rng
@@ -139,7 +143,8 @@ class Actor:
         identity = None if transactions is None else transactions.manager.identity
         if identity is not None:
             who = ProducerIdentity(*identity)
-            self.entry.was_shut_out = self._context.cluster.transactions.has_shut_out(who)
+            shut_out = self._context.cluster.transactions.has_shut_out(who)
+            self.entry.was_shut_out = shut_out or self._is_contradicted
         self._context.trace(f"{self.entry.name} ends with {type(error).__name__}")
 
     def kill(self) -> None:
@@ -207,10 +212,15 @@ class Actor:
     async def leave_open(self, entries: Sequence[Entry]) -> None:
         """Begin a transaction with these records, the first of them written, and do not end it."""
         await self._caller.call("begin", self.producer.begin_transaction)
-        self._open()
+        self._last = self._open()
         for entry in entries:
             await self.contents.send(entry)
         await self.contents.watch(entries[0])
+
+    async def commit_last(self) -> None:
+        """Commit the transaction that was left open."""
+        if self._last is not None:
+            await self._commit(self._last)
 
     async def calm_transaction(
         self, fill: Callable[[TransactionEntry], Awaitable[None]]
@@ -270,8 +280,29 @@ class Actor:
             if chance.random() < _SHARE_SUCCEEDED:
                 self._context.steal_transactional_id(self.seat.name)
                 await asyncio.sleep(_SUCCESSION_S)
+        if way == "decide as well":
+            chance = self._context.chance_of(f"decision on {tx.label}")
+            if chance.random() < _SHARE_CONTRADICTED:
+                await self._decide_otherwise(tx, commit=not commit)
+                return tx
         await (self._commit(tx) if commit else self._abort(tx))
         return tx
+
+    async def _decide_otherwise(self, tx: TransactionEntry, *, commit: bool) -> None:
+        """End it the other way; if the other process was first, the producer may be at its end.
+
+        Then a commit says of the transaction what it says at the end of each producer.
+        """
+        self._is_contradicted = True
+        try:
+            await (self._commit(tx) if commit else self._abort(tx))
+        except ENDS:
+            try:
+                await self.producer.commit_transaction()
+            except KafkaError as error:
+                self._note_end(tx, error)
+            raise
+        self._is_contradicted = False
 
     async def _go_on_under_another_id(self) -> None:
         transactions, before = self.producer.engine.transactions, self.entry

@@ -20,10 +20,13 @@ from aioproducer.errors import (
     PreparedTransactionUnknownError,
 )
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
+from aioproducer.testing.broker.transactions.states import ProducerIdentity
 from aioproducer.transaction_admin import TransactionAdmin
 from simulation.transactions.book import Outcome, TransactionEntry
 from simulation.transactions.caller import Caller, GaveUpError
 from simulation.transactions.context import RunContext
+from simulation.transactions.line import Line
+from simulation.transactions.protocol_checks import ClientProtocolChecks
 
 if TYPE_CHECKING:
     from aioproducer.net.dial.dialer import Dialer
@@ -74,10 +77,13 @@ class Outsider:
         self._loop = context.loop
         self._rng = context.chance_of(f"outsider {tx.number}")
         config = context.config_without_id()
-        name = f"the outsider of {tx.label}"
+        name, complain = f"the outsider of {tx.label}", context.book.complaints.append
         block = 2 * config.max_block_ms / 1000  # an end that is refused makes a second question
         self._caller = Caller(name, block, self._rng, context.ledger, context.trace)
-        self._admin = SimAdmin(config, context.network, self._rng)
+        identity = ProducerIdentity(prepared.producer_id, prepared.epoch)
+        backoff_s = config.retry_backoff_ms / 1000
+        checks = ClientProtocolChecks(name, context.cluster, complain, backoff_s, identity)
+        self._admin = SimAdmin(config, Line(context.network, checks.watch), self._rng)
 
     async def decide(self) -> None:
         """Ends it, with luck; and comes back to it later."""

@@ -17,6 +17,7 @@ from aioproducer.errors import KafkaError
 from aioproducer.testing.broker.transactions.states import TransactionState
 from simulation.ledger import Entry
 from simulation.transactions.book import Outcome, TransactionEntry
+from simulation.transactions.caller import GaveUpError
 from simulation.transactions.plan import Seat
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _SETTLING_S = 10.0
 _TRIES = 5
 _LONGEST_READING_S = 60.0
 _MOST_READ = 60
-_SHARE_OF_FAILED = 0.5
+_SHARE_OF_FAILED, _SHARE_COMMITTED = 0.5, 0.5
 """Of the transactions that are open when everything is closed."""
 
 
@@ -60,7 +61,11 @@ class TransactionalPlay:
         for seat in seats:
             await self._probe(seat)
         left_open = [seat for seat in seats if await self._leave_open(seat)]
+        some = [seat for seat in left_open if self._commits_last(seat)]
+        commits = [asyncio.ensure_future(self.commit_amid_close(seat)) for seat in some]
+        await asyncio.sleep(0)  # a commit begins before the close, if any does
         await self.close(None)
+        await asyncio.gather(*commits)
         for seat in left_open:
             self._check_end(seat)
 
@@ -98,6 +103,24 @@ class TransactionalPlay:
             self._run.trace(f"{actor.entry.name} has no transaction to leave open: {error!r}")
             return False
         return True
+
+    def _commits_last(self, seat: Seat) -> bool:
+        return self._run.chance.of(f"last commit of {seat.name}").random() < _SHARE_COMMITTED
+
+    async def commit_amid_close(self, seat: Seat) -> None:
+        """A commit that is under way when its producer is closed has an outcome."""
+        actor, began = self._cast.present(seat), self._loop.time()
+        if actor is None:
+            return
+        try:
+            await actor.commit_last()
+        except GaveUpError:
+            pass
+        except KafkaError as error:
+            took = self._loop.time() - began
+            if took < actor.producer.config.max_block_ms / 1000:
+                text = f"{actor.entry.name} was closed while it committed, and {error!r}"
+                self._ledger.false_reports.append(text)
 
     def _check_end(self, seat: Seat) -> None:
         """The coordinator has ended what the closed producer had begun, or is about to."""

@@ -96,15 +96,23 @@ class ClientProtocolChecks:
         cluster: Has the names of topics, and the time.
         complain: Called for each broken rule.
         backoff_s: The first pause (`retry_backoff_ms`).
+        decides_about: The producer whose prepared transaction it ends, more than once maybe; None
+            for a process with a producer.
     """
 
     def __init__(
-        self, name: str, cluster: SimCluster, complain: Callable[[str], None], backoff_s: float
+        self,
+        name: str,
+        cluster: SimCluster,
+        complain: Callable[[str], None],
+        backoff_s: float,
+        decides_about: ProducerIdentity | None = None,
     ) -> None:
         self._name = name
         self._cluster = cluster
         self._complain = complain
-        self._identity: ProducerIdentity | None = None
+        self._identity: ProducerIdentity | None = decides_about
+        self._has_producer = decides_about is None
         self._added: set[TopicPartition] = set()
         self._ending = False
         self._aborting = False
@@ -173,7 +181,7 @@ class ClientProtocolChecks:
         of_group = isinstance(answer, TxnOffsetCommitResponse)
         kind = CoordinatorKind.GROUP if of_group else CoordinatorKind.TRANSACTION
         self._note_pause(list(_codes(answer)), partitions, kind)
-        self._is_fenced |= not _FENCED.isdisjoint(_codes(answer))
+        self._is_fenced |= self._has_producer and not _FENCED.isdisjoint(_codes(answer))
         if isinstance(answer, _ADDITIONS):
             codes = {*_codes(answer)} - {0, OPERATION_NOT_ATTEMPTED}
             final = (code for code in sorted(codes) if not error_for_code(code).retriable)
@@ -185,7 +193,7 @@ class ClientProtocolChecks:
             nothing_was_open = self._aborting and answer.error_code == InvalidTxnStateError.code
             if answer.error_code and not nothing_was_open:
                 return
-            if answer.producer_id >= 0:
+            if answer.producer_id >= 0 and self._has_producer:
                 self._identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
             self._begin_anew()
         elif isinstance(answer, AddPartitionsToTxnResponse):
