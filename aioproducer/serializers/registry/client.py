@@ -23,6 +23,7 @@ from uuid import UUID
 from aioproducer._checks.event_loop import running_loop
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer._util.secrets import hides_arguments
+from aioproducer._util.tasks import start_later
 from aioproducer.errors import (
     ConfigError,
     IncompatibleSchemaError,
@@ -347,7 +348,8 @@ class SchemaRegistry:
         self._check_loop()
         task = self._under_way.get(key)
         if task is None:
-            task = asyncio.ensure_future(work())
+            loop = asyncio.get_running_loop()
+            task = start_later(loop, work(), name="aioproducer-registry")
             self._under_way[key] = task
             task.add_done_callback(lambda done: self._on_done(key, done))
         try:
@@ -395,7 +397,7 @@ class SchemaRegistry:
         self, loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
         if self._loop is loop:  # it was not closed meanwhile
-            task = loop.create_task(work())
+            task = start_later(loop, work(), name="aioproducer-registry")
             self._in_background.add(task)
             task.add_done_callback(self._in_background.discard)
 

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pydantic
 import pytest
+from support.eager import start_tasks_eagerly
 from support.waiting import until
 
 from aioproducer.errors import (
@@ -63,6 +64,16 @@ async def test_answers_are_asked_once() -> None:
         "GET /subjects/a-value/versions/1",
         "GET /schemas/ids/1",
     ]
+
+
+async def test_an_answer_that_is_over_is_not_used_again_also_with_eager_tasks() -> None:
+    start_tasks_eagerly()
+    stub = StubSchemaRegistry()
+    stub.register("a", OLD)
+    async with rooted(stub, latest_cache_ttl_ms=0) as registry:
+        for count in (1, 2):
+            await registry.latest("a")
+            assert len(stub.requests) == count
 
 
 async def test_many_calls_that_ask_the_same_share_one_request() -> None:
