@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from decimal import Context, Decimal, InvalidOperation
 from enum import Enum
 from numbers import Integral, Real
@@ -16,6 +17,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from aioproducer._util.varints import varint, zigzag
+from aioproducer.serializers.registry.avro_schema import ATTRIBUTES
 from aioproducer.serializers.registry.avro_values import inner, is_wrapper
 
 Write = Callable[[bytearray, Any], None]
@@ -64,7 +66,7 @@ def leaf(schema: Any) -> Write:
     elif logical == "uuid" and (kind == "string" or (kind == "fixed" and schema["size"] == 16)):
         prepare = _uuid(kind, expected)
     elif logical is not None:
-        prepare = _by_fastavro(schema, f"{kind}-{logical}", expected)
+        prepare = by_fastavro(schema, kind, expected)
     else:
         prepare = None
 
@@ -284,21 +286,39 @@ def _uuid(kind: str, expected: str) -> Callable[[Any], Any]:
     return prepare
 
 
-def _by_fastavro(schema: Any, name: str, expected: str) -> Callable[[Any], Any]:
+def by_fastavro(schema: Mapping[str, Any], kind: str, expected: str) -> Callable[[Any], Any]:
+    """Return what converts a value of a logical type, if that is registered with fastavro."""
     from fastavro.write import LOGICAL_WRITERS
+
+    name = f"{kind}-{schema['logicalType']}"
+    full = {**schema.get(ATTRIBUTES, {}), **schema}
 
     def prepare(data: Any) -> Any:
         convert = LOGICAL_WRITERS.get(name)
+        if convert is None and name in _NANOS and isinstance(data, datetime):
+            convert = _nanoseconds
         if convert is None:
             return data
         try:
-            return convert(data, schema)
+            return convert(data, full)
         except Exception:
             raise SchemaMismatch(
                 f"must be {expected}, not {type_name(data)} of another form"
             ) from None
 
     return prepare
+
+
+_NANOS: Final = frozenset({"long-timestamp-nanos", "long-local-timestamp-nanos"})
+
+
+def _nanoseconds(data: datetime, schema: dict[str, Any]) -> int:
+    """Convert a time, which fastavro does up to microseconds; pandas has those below."""
+    from fastavro.write import LOGICAL_WRITERS
+
+    coarser = f"long-{schema['logicalType'].replace('nanos', 'micros')}"
+    micros: int = LOGICAL_WRITERS[coarser](data, schema)
+    return micros * 1000 + int(getattr(data, "nanosecond", 0))
 
 
 def words(schema: Any) -> str:

@@ -59,8 +59,9 @@ def _is_same(one: Any, other: Any, compared: set[tuple[int, int]]) -> bool:
     if one is other or place in compared:
         return True
     compared.add(place)
-    return one.keys() == other.keys() and all(
-        _is_same(each, other[key], compared) for key, each in one.items()
+    keys = one.keys() - {ATTRIBUTES}
+    return keys == other.keys() - {ATTRIBUTES} and all(
+        _is_same(one[key], other[key], compared) for key in keys
     )
 
 
@@ -130,13 +131,31 @@ def _resolved(schema: Any, namespace: str, named: dict[str, Any], own: dict[str,
         inside = "items" if kind == "array" else "values"
         if inside not in schema:
             raise AvroSchemaError(f"a type {kind} lacks `{inside}`")
-        return {"type": kind, inside: _resolved(schema[inside], namespace, named, own)}
+        items = _resolved(schema[inside], namespace, named, own)
+        return {"type": kind, inside: items, **_logical(schema)}
     if kind in PRIMITIVES:
-        return {key: schema[key] for key in ("type", *_LOGICAL) if key in schema}
+        return {"type": kind, **_logical(schema)}
     return _resolved(kind, namespace, named, own)
 
 
+def _logical(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the logical type of a schema, whose writers may need any attribute."""
+    if "logicalType" not in schema:
+        return {}
+    made = {key: schema[key] for key in _LOGICAL if key in schema}
+    others = {
+        key: each for key, each in schema.items() if key not in _STRUCTURE and key not in made
+    }
+    return {**made, ATTRIBUTES: others} if others else made
+
+
+ATTRIBUTES: Final = "attributes"
+"""Where a resolved schema with a logical type has its other attributes."""
 _LOGICAL: Final = ("logicalType", "precision", "scale")
+_STRUCTURE: Final = frozenset(
+    {"type", "name", "namespace", "aliases", "doc", "default", "order"}
+    | {"fields", "symbols", "size", "items", "values"}
+)
 
 
 def _by_name(name: str, namespace: str, named: Mapping[str, Any]) -> Any:
@@ -155,7 +174,7 @@ def _definition(
     name = name_of(schema, namespace)
     if name in own:
         raise AvroSchemaError(f"the type {name!r} is defined twice")
-    made: dict[str, Any] = {"type": kind, "name": name}
+    made: dict[str, Any] = {"type": kind, "name": name, **_logical(schema)}
     own[name] = named.get(name)
     named[name] = made
     if kind == "enum":
@@ -168,7 +187,7 @@ def _definition(
         size = schema.get("size")
         if not isinstance(size, int) or not 0 <= size < 1 << 31:
             raise AvroSchemaError(f"the fixed {name!r} lacks `size`")
-        made |= {key: schema[key] for key in ("size", *_LOGICAL) if key in schema}
+        made["size"] = size
         return made
     fields = schema.get("fields")
     if not isinstance(fields, list):

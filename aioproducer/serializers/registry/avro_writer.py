@@ -20,6 +20,7 @@ from aioproducer.serializers.registry.avro_leaves import (
     SchemaMismatch,
     Write,
     base_of,
+    by_fastavro,
     leaf,
     type_name,
     words,
@@ -66,16 +67,16 @@ class AvroWriter:
         if kind in ("record", "error"):
             return self._record(schema)
         if kind == "array":
-            return _array(self._compiled(schema["items"]))
+            return _converting(schema, _array(self._compiled(schema["items"])))
         if kind == "map":
-            return _map(self._compiled(schema["values"]))
+            return _converting(schema, _map(self._compiled(schema["values"])))
         return leaf(schema)
 
     def _record(self, schema: Mapping[str, Any]) -> Write:
         known = self._named.get(schema["name"])
         if known is not None:
             return known
-        self._named[schema["name"]] = made = _Record(schema["name"], strict=self._strict)
+        self._named[schema["name"]] = made = _Record(schema, strict=self._strict)
         for field in schema["fields"]:
             # A schema that refers to itself finds the record in `_named`.
             made.add(field, self._compiled(field["type"]))
@@ -86,9 +87,11 @@ class AvroWriter:
 
 
 class _Record:
-    def __init__(self, name: str, *, strict: bool) -> None:
-        self.name = name
+    def __init__(self, schema: Mapping[str, Any], *, strict: bool) -> None:
+        self.name: str = schema["name"]
         self._strict = strict
+        has_logical = "logicalType" in schema
+        self._convert = by_fastavro(schema, "record", words(schema)) if has_logical else None
         self._fields: list[tuple[str, Write, bytes | None, Any]] = []
         self._names: set[str] = set()
 
@@ -110,6 +113,8 @@ class _Record:
         self._names.add(field["name"])
 
     def __call__(self, out: bytearray, data: Any) -> None:
+        if self._convert is not None:
+            data = self._convert(data)
         fields = data if data.__class__ is dict else as_fields(data)
         if not isinstance(fields, Mapping):
             raise SchemaMismatch(f"must be record {self.name}, not {_given(data, [self.name])}")
@@ -152,6 +157,14 @@ def is_named(name: str, given: Any) -> bool:
 
 
 # -- collections -----------------------------------------------------------------------------------
+
+
+def _converting(schema: Mapping[str, Any], write: Write) -> Write:
+    """Return `write`, after the conversion of the logical type, if there is one."""
+    if "logicalType" not in schema:
+        return write
+    convert = by_fastavro(schema, schema["type"], words(schema))
+    return lambda out, data: write(out, convert(data))
 
 
 def _array(write: Write) -> Write:
@@ -504,8 +517,10 @@ _LOGICAL_TYPES: Final[dict[str, tuple[type, ...]]] = {
     "time-micros": (time,),
     "timestamp-millis": (datetime,),
     "timestamp-micros": (datetime,),
+    "timestamp-nanos": (datetime,),
     "local-timestamp-millis": (datetime,),
     "local-timestamp-micros": (datetime,),
+    "local-timestamp-nanos": (datetime,),
 }
 _NOT_RECORDS: Final = (str, bytes, int, float, list, tuple, type(None), Decimal, date, Enum)
 

@@ -15,6 +15,7 @@ from uuid import UUID
 import attrs
 import fastavro
 import msgspec
+import pandas
 import pydantic
 import pytest
 from fastavro.utils import generate_many
@@ -156,6 +157,54 @@ def test_logical_types_are_written_as_fastavro_writes_them(schema: Any, data: An
     assert encoded(schema, data) == target.getvalue()
     for union, prefix in ((["null", schema], b"\x02"), ([schema, "null"], b"\x00")):
         assert encoded(union, data) == prefix + target.getvalue()
+
+
+CUSTOM: list[tuple[Any, Any, Any, bytes]] = [
+    ("string", {"maxLength": 2}, "abc", b"\x04ab"),
+    ("array", {"items": "int"}, {2, 1}, b"\x04\x02\x04\0"),
+    ("map", {"values": "int"}, [("a", 1)], b"\x02\x02a\x02\0"),
+    ("enum", {"name": "E", "symbols": ["NO", "YES"]}, True, b"\x02"),
+    ("fixed", {"name": "F", "size": 2}, 258, b"\x01\x02"),
+    ("record", record("R", ("x", "int"), ("y", "int")), 1 + 2j, b"\x02\x04"),
+]
+CONVERT: dict[str, Any] = {
+    "string": lambda data, schema: data[: schema["maxLength"]],
+    "array": lambda data, schema: sorted(data),
+    "map": lambda data, schema: dict(data),
+    "enum": lambda data, schema: "YES" if data else "NO",
+    "fixed": lambda data, schema: data.to_bytes(schema["size"], "big"),
+    "record": lambda data, schema: {"x": int(data.real), "y": int(data.imag)},
+}
+
+
+@pytest.mark.parametrize(("kind", "more", "data", "expected"), CUSTOM)
+def test_a_logical_type_of_each_type_may_be_registered_with_fastavro(
+    monkeypatch: pytest.MonkeyPatch, kind: str, more: Any, data: Any, expected: bytes
+) -> None:
+    monkeypatch.setitem(fastavro.write.LOGICAL_WRITERS, f"{kind}-custom", CONVERT[kind])
+    schema = {"type": kind, "logicalType": "custom", **more}
+    target = io.BytesIO()
+    fastavro.schemaless_writer(target, fastavro.parse_schema(schema), data)
+    assert encoded(schema, data) == target.getvalue() == expected
+    assert encoded(["null", schema], data) == b"\x02" + expected
+
+
+def test_types_that_differ_in_an_attribute_of_a_logical_type_are_the_same() -> None:
+    day = {"type": "int", "logicalType": "date"}
+    one, other = (record("R", ("a", {**day, **more})) for more in ({}, {"connect.version": 1}))
+    assert resolve(other, [one])[0] is not None
+
+
+@pytest.mark.parametrize("name", ["timestamp-nanos", "local-timestamp-nanos"])
+def test_a_datetime_is_written_in_nanoseconds(name: str) -> None:
+    schema = {"type": "long", "logicalType": name}
+    moment = datetime.datetime(2026, 1, 2, 12, 0, 0, 1, tzinfo=datetime.UTC)
+    assert encoded(schema, moment) == encoded("long", 1_767_355_200_000_001_000)
+    assert encoded(schema, pandas.Timestamp(moment).replace(nanosecond=7)) == encoded(
+        "long", 1_767_355_200_000_001_007
+    )
+    assert encoded(schema, 5) == encoded("long", 5)
+    assert refused(schema, datetime.datetime.max)[1].endswith("out of its range")
 
 
 @pytest.mark.parametrize("number", [0, 1, 127, 128, -1, -128, -129, 255, 256, 99999999])
@@ -364,12 +413,15 @@ def test_values_go_to_the_branch_of_their_type() -> None:
     assert encoded([{"type": "int", "logicalType": "date"}, "string"], "2026-01-01")[:1] == b"\x02"
 
 
-def test_a_datetime_in_a_union_keeps_its_time() -> None:
+@pytest.mark.parametrize("name", ["timestamp-millis", "timestamp-nanos", "local-timestamp-nanos"])
+def test_a_datetime_in_a_union_keeps_its_time(name: str) -> None:
     day = {"type": "int", "logicalType": "date"}
-    moment = {"type": "long", "logicalType": "timestamp-millis"}
+    moment = {"type": "long", "logicalType": name}
     noon = datetime.datetime(2026, 1, 2, 12, tzinfo=datetime.UTC)
     for union in (["null", day, moment], ["null", moment, day]):
-        assert read(union, encoded(union, noon)) == noon
+        written = encoded(union, noon)
+        assert written[1:] == encoded(moment, noon)
+        assert written[0] == 2 * union.index(moment)
         assert read(union, encoded(union, noon.date())) == noon.date()
 
 
