@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -117,6 +117,16 @@ def outcome_of(future: asyncio.Future[Message | None]) -> tuple[KafkaError | Non
     if error is not None:
         return error if isinstance(error, KafkaError) else ProducerFailedError(repr_of(error)), None
     return None, future.result()
+
+
+async def _of_transport(work: Awaitable[None]) -> None:
+    """Wait for the transport; raise an OSError for any exception: event loops may have others."""
+    try:
+        await work
+    except OSError:
+        raise
+    except Exception as error:
+        raise OSError(repr_of(error)) from error
 
 
 class ConnectionObserver(Protocol):
@@ -388,7 +398,7 @@ class Connection:
             # 3.12.0 to 3.12.7 and 3.13.0 did not pause writing (CVE-2024-12254). With these limits
             # `drain` waits until at most `rest()` bytes are in the buffer.
             self._set_marks(rest())
-            await self._writer.drain()
+            await _of_transport(self._writer.drain())
             if transport.get_write_buffer_size() > rest():
                 await asyncio.sleep(_FLUSH_RETRY_S)
 
@@ -402,14 +412,14 @@ class Connection:
         if self.error is None and self.uses_tls:
             # TLS has another buffer, which is not counted: only an orderly close flushes it.
             self._writer.close()
-            await self._writer.wait_closed()
+            await _of_transport(self._writer.wait_closed())
 
     async def wait_closed(self) -> None:
         """Wait until tasks and socket of an aborted connection are closed."""
         tasks = {task for task in (self._reader_task, self._flush_task) if task is not None}
         await asyncio.wait(tasks)
         try:
-            await self._writer.wait_closed()
+            await _of_transport(self._writer.wait_closed())
         except OSError:
             pass
         except asyncio.CancelledError:
@@ -443,7 +453,7 @@ class Connection:
             failure = self._disconnected(describe_end(error, len(self._awaiting)))
         elif isinstance(error, KafkaError):
             failure = error.with_context(node_id=self.node_id)
-        elif isinstance(error, OSError):
+        elif isinstance(error, OSError) or error is self._reader.exception():
             failure = self._disconnected(f"the connection broke: {error}")
             failure.__cause__ = error
         else:  # a bug must not leave a connection without a reader

@@ -178,6 +178,34 @@ async def test_what_is_written_to_a_lost_transport_fails_with_its_connection(
         assert len(it.observer.ended) == 1
 
 
+class OtherLoopError(Exception):
+    """What a transport of another event loop, or of a library, may report."""
+
+
+@virtual_time
+async def test_a_connection_may_be_lost_by_any_exception(caplog: pytest.LogCaptureFixture) -> None:
+    async with connected() as it:
+        asked = it.ask()
+        it.transport.break_off(OtherLoopError("broken pipe"))
+        with pytest.raises(NodeDisconnectedError, match="the connection broke: broken pipe"):
+            await asked
+    assert not caplog.records
+
+
+@virtual_time
+async def test_a_flush_of_a_connection_that_is_lost_by_any_exception_is_an_os_error() -> None:
+    async with connected() as it:
+        it.transport.stall()
+        written = it.tell([b"x" * 200_000])
+        flushed = asyncio.ensure_future(it.connection.finish())
+        await asyncio.sleep(0)
+        it.transport.break_off(OtherLoopError("broken pipe"))
+        with pytest.raises(OSError, match="broken pipe"):
+            await flushed
+        with pytest.raises(NodeDisconnectedError):
+            await written
+
+
 @pytest.mark.parametrize("buffers", [[b"x" * 1000], [b"x" * 1000, b"y" * 1000]], ids=len)
 async def test_a_lost_socket_stays_unknown_to_the_loop_whatever_is_written_to_it(
     buffers: list[bytes],

@@ -93,7 +93,7 @@ class MemoryTransport(asyncio.Transport):
         if self.peer is not None:
             self.peer._protocol.data_received(data)
 
-    def break_off(self, error: OSError) -> None:
+    def break_off(self, error: Exception) -> None:
         """The connection is reset: what has not left never will, as with asyncio's transports."""
         self._buffer.clear()
         self._lose(error)
