@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import asdict, dataclass
+from heapq import nsmallest
 from typing import Any, NamedTuple
 
 from aioproducer._util.hosts import host_and_port
@@ -30,7 +30,9 @@ POINTS_KEPT = 300
 """Points of a `History`: five minutes with one per second."""
 TOPICS_SHOWN = 20
 _FAILURES_SHOWN = 10
-_NOTHING = TopicStats()
+_Totals = Mapping[str, tuple[int, int]]
+"""Records and bytes sent, by topic."""
+_NOTHING = (0, 0)
 _REFUSALS_KEPT = 20
 
 
@@ -111,7 +113,6 @@ class _Sample(NamedTuple):
     at: float
     statistics: Statistics
     metrics: Mapping[str, float]
-    topics: Mapping[str, TopicStats]
 
 
 class LiveStats:
@@ -119,6 +120,7 @@ class LiveStats:
 
     def __init__(self) -> None:
         self._samples: deque[_Sample] = deque()
+        self._totals: _Totals = {}
 
     def take(
         self,
@@ -130,10 +132,13 @@ class LiveStats:
     ) -> dict[str, Any]:
         """Add a sample; return the figures that follow from it and those before."""
         refusals = refusals or Refusals()
-        totals = {name: copy(each) for name, each in (topics or {}).items()}
-        sample = _Sample(now, statistics, metrics, totals)
+        topics = topics or {}
+        totals = {name: (each.records_sent, each.bytes_sent) for name, each in topics.items()}
+        sample = _Sample(now, statistics, metrics)
         before = self._samples[-1] if self._samples else sample
+        earlier = self._totals if self._samples else totals
         self._samples.append(sample)
+        self._totals = totals
         while len(self._samples) > 2 and self._samples[1].at <= now - WINDOW_S:
             self._samples.popleft()
         return {
@@ -149,8 +154,8 @@ class LiveStats:
             },
             "latency_ms": self._latency(sample),
             "buffer": _buffer(statistics),
-            "topics": _topics(before, sample),
-            "topics_left_out": max(0, len(sample.topics) - TOPICS_SHOWN),
+            "topics": _topics(topics, earlier, statistics, now - before.at),
+            "topics_left_out": max(0, len(topics) - TOPICS_SHOWN),
             "brokers": list(_brokers(before, sample)),
             "failures": _failures(statistics, refusals.failures(now)),
         }
@@ -182,37 +187,31 @@ def _buffer(statistics: Statistics) -> dict[str, float]:
     }
 
 
-def _topics(before: _Sample, sample: _Sample) -> list[dict[str, Any]]:
+def _topics(
+    topics: Mapping[str, TopicStats], earlier: _Totals, statistics: Statistics, elapsed: float
+) -> list[dict[str, Any]]:
     """Return a row for each topic; of many, the busiest ones. Rows are sorted by name."""
     pending: dict[str, list[PartitionStatistics]] = {}
-    for (topic, _), partition in sample.statistics.partitions.items():
+    for (topic, _), partition in statistics.partitions.items():
         pending.setdefault(topic, []).append(partition)
-    elapsed = sample.at - before.at
     new = {
-        name: each.records_sent - before.topics.get(name, _NOTHING).records_sent
-        for name, each in sample.topics.items()
+        name: each.records_sent - earlier.get(name, _NOTHING)[0] for name, each in topics.items()
     }
-    busiest = sorted(new, key=lambda name: (name not in pending, -new[name], name))[:TOPICS_SHOWN]
+    busiest = nsmallest(TOPICS_SHOWN, new, key=lambda name: (name not in pending, -new[name], name))
     return [
-        _topic(
-            name,
-            before.topics.get(name, _NOTHING),
-            sample.topics[name],
-            elapsed,
-            pending.get(name, []),
-        )
+        _topic(name, topics[name], earlier.get(name, _NOTHING), elapsed, pending.get(name, []))
         for name in sorted(busiest)
     ]
 
 
 def _topic(
     name: str,
-    earlier: TopicStats,
     now: TopicStats,
+    earlier: tuple[int, int],
     elapsed: float,
     partitions: Sequence[PartitionStatistics],
 ) -> dict[str, Any]:
-    records, size = now.records_sent - earlier.records_sent, now.bytes_sent - earlier.bytes_sent
+    records, size = now.records_sent - earlier[0], now.bytes_sent - earlier[1]
     return {
         "name": name,
         "per_second": max(0, records) / elapsed if elapsed > 0 else None,

@@ -8,14 +8,14 @@ left out and logged once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from aioproducer._util import log
 from aioproducer._util.tasks import HOOK_ERRORS
 from aioproducer.errors import IllegalStateError
-from aioproducer.metrics import ApplicationMetric, LiveMetric, Metric
+from aioproducer.metrics import ApplicationMetric, LiveMetric, Metric, MetricKind
 from aioproducer.runtime.observability.rows import (
     NODE_ROWS,
     PRODUCER_ROWS,
@@ -66,13 +66,25 @@ class MetricsRegistry:
     def live(self, engine: Measured | None) -> Iterator[LiveMetric]:
         """Yield all metrics; equal to those of another call while nothing changes."""
         if engine is not None:
-            yield from _of_engine(engine)
+            clock = engine.loop.time
+            for subject, group, tags, rows in _sources(engine):
+                for name, read, kind, description in rows:
+                    reading = _Reading(subject, read, clock)
+                    yield LiveMetric(name, group, reading, kind, description, tags)
         yield from tuple(self._own.values())
 
     def collect(self, engine: Measured | None) -> list[Metric]:
         """Return all metrics with their current values."""
-        collected = []
-        for metric in self.live(engine):
+        collected: list[Metric] = []
+        if engine is not None:
+            now = engine.loop.time()
+            for subject, group, tags, rows in _sources(engine):
+                pairs = tuple(tags.items())
+                collected += [
+                    Metric(name, group, kind, float(read(subject, now)), description, pairs)
+                    for name, read, kind, description in rows
+                ]
+        for metric in tuple(self._own.values()):
             try:
                 collected.append(metric.measured())
             except HOOK_ERRORS:
@@ -82,38 +94,45 @@ class MetricsRegistry:
         return collected
 
 
-def _of_engine(engine: Measured) -> Iterator[LiveMetric]:
-    clock = engine.loop.time
-    for row in PRODUCER_ROWS:
-        yield LiveMetric(
-            row.name,
-            PRODUCER,
-            _Reading(engine, row.value, clock),
-            kind_of(row.name),
-            row.description,
-        )
+_Read = Callable[[Any, float], float]
+
+
+class _Row(NamedTuple):
+    """One metric of a producer, a topic or a broker."""
+
+    name: str
+    read: _Read
+    kind: MetricKind
+    description: str = ""
+
+
+class _Source(NamedTuple):
+    """The metrics of one producer, topic or broker."""
+
+    subject: Any
+    group: str
+    tags: Mapping[str, str]
+    rows: Sequence[_Row]
+
+
+def _rows(reads: Mapping[str, _Read]) -> list[_Row]:
+    return [_Row(name, read, kind_of(name)) for name, read in reads.items()]
+
+
+def _sources(engine: Measured) -> Iterator[_Source]:
+    """Yield what a started producer has metrics of."""
+    yield _Source(engine, PRODUCER, {}, _PRODUCER_ROWS)
     for name, topic in engine.stats.topics.items():
-        yield from _tagged(TOPIC, {"topic": name}, TOPIC_ROWS, topic, clock)
+        yield _Source(topic, TOPIC, {"topic": name}, _TOPIC_ROWS)
     for node_id, node in engine.client.io_stats.nodes.items():
-        yield from _tagged(NODE, {"node-id": f"node-{node_id}"}, NODE_ROWS, node, clock)
-    yield LiveMetric(
-        "start-time-ms",
-        APPLICATION_INFO,
-        _Reading(engine, _started_at_ms, clock),
-        description="When it was started",
-    )
+        yield _Source(node, NODE, {"node-id": f"node-{node_id}"}, _NODE_ROWS)
+    yield _Source(engine, APPLICATION_INFO, {}, _INFO_ROWS)
 
 
 def _started_at_ms(engine: Measured, now: float) -> float:
     return engine.started_at_ms
 
 
-def _tagged(
-    group: str,
-    tags: Mapping[str, str],
-    rows: Mapping[str, Callable[[Any, float], float]],
-    subject: object,
-    clock: Callable[[], float],
-) -> Iterator[LiveMetric]:
-    for name, read in rows.items():
-        yield LiveMetric(name, group, _Reading(subject, read, clock), kind_of(name), tags=tags)
+_PRODUCER_ROWS = [_Row(row.name, row.value, row.kind, row.description) for row in PRODUCER_ROWS]
+_TOPIC_ROWS, _NODE_ROWS = _rows(TOPIC_ROWS), _rows(NODE_ROWS)
+_INFO_ROWS = [_Row("start-time-ms", _started_at_ms, MetricKind.GAUGE, "When it was started")]

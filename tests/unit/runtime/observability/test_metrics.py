@@ -344,3 +344,16 @@ def test_averages_and_shares_are_zero_before_anything_was_sent():
         assert stage.values("t") == []
 
     play(act, **ROOMY)
+
+
+def test_reporters_get_the_metrics_that_all_metrics_has():
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            producer.register_metric(
+                ApplicationMetric("jobs", "shop", float, tags={"b": "", "a": ""})
+            )
+            await producer.send_and_wait("t", b"v")
+            live = [each.measured() for each in producer._registry().live(producer._engine)]
+            assert live == producer.all_metrics()
+
+    play(act, **ROOMY)
