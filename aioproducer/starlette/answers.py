@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -17,6 +18,7 @@ from aioproducer._util import log
 from aioproducer.errors import KafkaError
 from aioproducer.refusal import Refusal
 from aioproducer.starlette import limited
+from aioproducer.types import Persistence
 
 _log = log.get("starlette")
 
@@ -35,6 +37,10 @@ def answer_kafka_errors(
     Errors that are no client's business, such as a missing permission, are logged so, too, and
     raised: the server answers 500.
 
+    An `ExceptionGroup` of `KafkaError` alone, as of an `asyncio.TaskGroup`, is answered as the one
+    of its errors that a retry helps least. Its `persistence` is always "possibly persisted": other
+    records of the request may have been written.
+
     Args:
         app: the application.
         retry_after_s: what `Retry-After` says, in seconds.
@@ -46,10 +52,11 @@ def answer_kafka_errors(
     """
     refuse_coroutine_function("on_refusal", on_refusal)
 
-    async def answer(request: Request, error: Exception) -> JSONResponse:
+    async def answer(request: Request, raised: Exception) -> JSONResponse:
         # A WebSocket comes here too: it has no response, so its handler has to catch what it can.
-        if not isinstance(error, KafkaError) or not isinstance(request, Request):
-            raise error
+        error = _kafka_error_of(raised)
+        if error is None or not isinstance(request, Request):
+            raise raised
         refusal = Refusal.of(error, retry_after_s)
         status = 500 if refusal is None else refusal.status
         limited.write(
@@ -65,7 +72,9 @@ def answer_kafka_errors(
             error,
         )
         if refusal is None:
-            raise error
+            raise raised
+        if error is not raised:
+            refusal = replace(refusal, persistence=Persistence.POSSIBLY_PERSISTED)
         if on_refusal is not None:
             try:
                 on_refusal(error)
@@ -74,6 +83,25 @@ def answer_kafka_errors(
         return JSONResponse(refusal.body(), refusal.status, refusal.headers())
 
     app.add_exception_handler(KafkaError, answer)
+    if ExceptionGroup not in app.exception_handlers:
+        app.add_exception_handler(ExceptionGroup, answer)
+
+
+def _kafka_error_of(raised: Exception) -> KafkaError | None:
+    """Return the error to answer; of a group the one with the least hope, None with any other."""
+    if isinstance(raised, KafkaError):
+        return raised
+    if not isinstance(raised, ExceptionGroup):
+        return None
+    errors = [_kafka_error_of(each) for each in raised.exceptions]
+    found = [each for each in errors if each is not None]
+    return min(found, key=_hope) if len(found) == len(errors) else None
+
+
+def _hope(error: KafkaError) -> int:
+    """Return how much another try may help: not at all, with another event, or later."""
+    refusal = Refusal.of(error)
+    return 0 if refusal is None else {500: 1, 503: 3}.get(refusal.status, 2)
 
 
 def _path_of(request: Request) -> str:

@@ -100,6 +100,58 @@ def producer_state(producer: Producer) -> str:
     return producer.statistics().state
 
 
+def of_a_task_group(*errors: Exception, **answers: Any) -> Starlette:
+    """An application whose handler sends in a task group, where these errors are raised."""
+
+    async def publish_all(request: Request) -> Response:
+        async def fail(error: Exception) -> None:
+            raise error
+
+        async with asyncio.TaskGroup() as group:
+            for error in errors:
+                group.create_task(fail(error))
+        return Response()
+
+    routes = [Route("/", publish_all, methods=["POST"])]
+    app = Starlette(routes=routes, lifespan=ProducerLifespan(MockProducer))
+    answer_kafka_errors(app, **answers)
+    return app
+
+
+@pytest.mark.parametrize(
+    ("errors", "status", "retry_after"),
+    [
+        ([BufferFullError("full")], 503, "1"),
+        ([BufferFullError("full"), RecordTooLargeError("large")], 413, None),
+        ([ExceptionGroup("inner", [BufferFullError("full")]), BufferFullError("full")], 503, "1"),
+    ],
+)
+async def test_errors_of_a_task_group_are_answered_as_the_one_with_the_least_hope(
+    errors: list[Exception], status: int, retry_after: str | None
+) -> None:
+    async with client_of(of_a_task_group(*errors)) as client:
+        answer = await client.post("/")
+    assert (answer.status_code, answer.headers.get("Retry-After")) == (status, retry_after)
+    assert answer.json()["persistence"] == "possibly persisted"
+
+
+@pytest.mark.parametrize("other", [ValueError("x"), TopicAuthorizationFailedError("no")])
+async def test_a_task_group_with_an_error_that_is_not_answered_is_raised(other: Exception) -> None:
+    app = of_a_task_group(BufferFullError("full"), other)
+    async with client_of(app) as client:
+        with pytest.raises(ExceptionGroup):
+            await client.post("/")
+
+
+async def test_an_applications_handler_of_groups_stays() -> None:
+    def handle(request: Request, error: Exception) -> Response:
+        return Response(status_code=418)
+
+    app = Starlette(exception_handlers={ExceptionGroup: handle})
+    answer_kafka_errors(app)
+    assert app.exception_handlers[ExceptionGroup] is handle
+
+
 async def test_each_life_of_an_application_has_a_new_producer() -> None:
     made: list[Producer] = []
     app = application(lambda: made.append(MockProducer()) or made[-1])
