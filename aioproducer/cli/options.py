@@ -6,6 +6,7 @@ defaults.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -43,6 +44,19 @@ def kafka_text(text: str | None) -> str | None:
     if text is not None and utf8_size(text) < 0:
         raise ConfigError(f"{text!r} is not valid UTF-8, and Kafka has no other text")
     return text
+
+
+def separator(text: str | None) -> str | None:
+    r"""Return a separator; `\t` and `\x1f`, which shells leave as they are, mean characters."""
+    return None if text is None else _ESCAPES.sub(_character, text)
+
+
+def _character(escape: re.Match[str]) -> str:
+    digits = escape[1]
+    return "\t" if digits is None else chr(int(digits, 16))
+
+
+_ESCAPES = re.compile(r"\\(?:t|x([0-7][0-9a-fA-F]))")
 
 
 Topic = Annotated[

@@ -31,7 +31,9 @@ def produce(
             "--key-separator",
             "-K",
             metavar="TEXT",
-            help="Parts each line into its key and its value; without: the line is the value.",
+            callback=options.separator,
+            help="Parts each line into its key and its value, such as : or \\t; without: the line "
+            "is the value.",
         ),
     ] = None,
     header: Annotated[

@@ -82,7 +82,9 @@ class ReadOptions:
             "--key-separator",
             "-K",
             metavar="TEXT",
-            help="Print each key and this before its value; without: the value alone.",
+            callback=options.separator,
+            help="Print each key and this before its value, such as : or \\t; without: the value "
+            "alone.",
         ),
     ] = None
 

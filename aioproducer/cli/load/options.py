@@ -176,7 +176,8 @@ class InputOptions:
         _input(
             "--delimiter",
             metavar="CHARACTER",
-            help="CSV: the separator of fields.",
+            callback=options.separator,
+            help=r"CSV: the separator of fields, such as ';', \t or \x1f.",
             show_default="comma; tab for tsv",
         ),
     ] = None

@@ -61,6 +61,14 @@ def test_columns_are_parted_by_plus_or_comma(text: str) -> None:
     assert options.names(text) == ("a", "b")
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [(None, None), (":", ":"), ("\\t", "\t"), ("|\\x1F|", "|\x1f|"), ("\\n", "\\n"), ("\\", "\\")],
+)
+def test_a_separator_may_be_an_escape(given: str | None, meant: str | None) -> None:
+    assert options.separator(given) == meant
+
+
 def test_no_columns() -> None:
     assert options.names(None) == options.names("") == ()
 
