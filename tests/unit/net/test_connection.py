@@ -179,7 +179,7 @@ async def test_what_is_written_to_a_lost_transport_fails_with_its_connection(
 
 
 class OtherLoopError(Exception):
-    """What a transport of another event loop, or of a library, may report."""
+    """An exception that a transport of another event loop, or of a library, may report."""
 
 
 @virtual_time
