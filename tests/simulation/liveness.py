@@ -91,7 +91,7 @@ class LivenessWatch:
         self._epochs: dict[SimProducer, dict[_Leadership, tuple[int, LiveTopic | None]]] = {}
         self._numbers: dict[SimProducer, dict[tuple[tuple[int, ...], int], Numbers]] = {}
         self._steps: dict[SimProducer, Sequence[Steps]] = {}
-        self._failed: dict[SimProducer, int] = {}
+        self._failed: dict[SimProducer, tuple[int, int]] = {}
         self._jumps = 0
         self._takes_turns = takes_turns
         self._extra_turns: list[ExtraTurns] = []
@@ -142,13 +142,21 @@ class LivenessWatch:
                     self._extra_turns.append(ExtraTurns(producer.engine))
 
     def _asked_again_at_once(self, producer: SimProducer) -> Iterator[str]:
-        """A request for metadata without a pause after one that has just failed."""
-        metadata = producer.engine.metadata
-        before, failed = self._failed.get(producer, 0), metadata._failures
-        self._failed[producer] = failed
-        is_long = producer.config.retry_backoff_ms >= _LONG_BACKOFF_MS
-        if is_long and failed > before and metadata._allowed_at <= self._now():
-            yield f"at {self._now():.3f}: metadata may be asked for again at once after a failure"
+        """A request for metadata or a producer id at once after one that has just failed."""
+        metadata, identity = producer.engine.metadata, producer.engine.driver.sender.producer_id
+        before = self._failed.get(producer, (0, 0))
+        self._failed[producer] = failed = metadata._failures, identity.failures
+        if producer.config.retry_backoff_ms < _LONG_BACKOFF_MS:
+            return
+        for what, then, count, at in zip(
+            ("metadata", "a producer id"),
+            before,
+            failed,
+            (metadata._allowed_at, identity._retry_at),
+            strict=True,
+        ):
+            if count > then and at <= self._now():
+                yield f"at {self._now():.3f}: {what} may be asked for at once after a failure"
 
     def _check_steps(self) -> None:
         """Check what has happened since the last idle moment, however short the wait is."""

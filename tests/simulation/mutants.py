@@ -1325,6 +1325,86 @@ MUTANTS += tuple(
 )
 
 
+# Limits, due times and ends of use: kinds that a ninth blind round has shown to be missed.
+MUTANTS += tuple(
+    Mutant(*each)
+    for each in (
+        (
+            "keep a producer id that a broker has refused",
+            "core/sending/idempotence.py",
+            "self.identity.producer_id == batch.producer_id:\n            self.identity = None\n",
+            "self.identity.producer_id == batch.producer_id:\n            pass\n",
+        ),
+        (
+            "one request more in flight than allowed",
+            "net/connection.py",
+            "if len(self._awaiting) + len(self._unflushed) >= max_in_flight:",
+            "if len(self._awaiting) + len(self._unflushed) > max_in_flight:",
+        ),
+        (
+            "one record more than buffer_max_records after a wait",
+            "runtime/send/memory.py",
+            "        if appended >= self.pool.ceiling:",
+            "        if appended > self.pool.ceiling:",
+        ),
+        (
+            "count requests without a response as written before they are",
+            "net/connection.py",
+            "        while self._unflushed and self._is_flushed(self._unflushed[0]):\n",
+            "        while self._unflushed:\n",
+        ),
+        (
+            "do not keep a topic in the metadata that has batches",
+            "core/batching/accumulator.py",
+            "        self._metadata.add_topic(batch.topic_partition.topic, now)\n",
+            "",
+        ),
+        (
+            "keep an idle connection to a broker that has left",
+            "net/link.py",
+            "        if self.versions is None or self.in_flight == 0:\n",
+            "        if self.versions is None:\n",
+        ),
+        (
+            "send on although the session is to be renewed",
+            "net/link.py",
+            "            and self.throttled_until <= now < self._renew_at\n",
+            "            and self.throttled_until <= now\n",
+        ),
+        (
+            "ask for a producer id again without a pause",
+            "core/sending/producer_id.py",
+            "        self._retry_at = now + self._backoff.delay(self.failures, self._rng)\n",
+            "        self._retry_at = now\n",
+        ),
+        (
+            "let a full batch linger",
+            "core/batching/readiness.py",
+            "            head.full or not (self._linger",
+            "            not (self._linger",
+        ),
+        (
+            "close idle connections late",
+            "net/connection.py",
+            " else self._last_used) + self._max_idle_s\n",
+            " else self._last_used) + 2 * self._max_idle_s\n",
+        ),
+        (
+            "let pauses between dials grow although connections were useful",
+            "net/link.py",
+            "        if self._proved_useful or lasted:\n            self._failures = 0\n",
+            "        pass\n",
+        ),
+        (
+            "stick to one partition",
+            "core/batching/partitioners.py",
+            "        if self._produced_bytes >= threshold:\n            self.move_on(topic)\n",
+            "        if self._produced_bytes < 0:\n            self.move_on(topic)\n",
+        ),
+    )
+)
+
+
 # Kinds that an eighth blind round has shown to be missed, and situations that no run reached.
 MUTANTS += tuple(
     Mutant(*each)

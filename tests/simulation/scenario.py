@@ -58,12 +58,22 @@ _SHARE_OF_SINGLE_RECORDS = 0.3
 _SHARE_OF_EARLY_STARTS = 0.12
 _SHARE_OF_REBOOTSTRAPS = 0.12
 _SHARE_OF_PARTITIONERS = 0.12
+_SHARE_WITHOUT_RESPONSES = 0.06
 _SHARE_OF_MORE_CALLS = 0.3
 _SHARE_OF_BOUNDED_QUEUES = 0.6
 _ENQUEUE_TIMEOUTS_MS, _FEW_RECORDS = (0, 20, 500, -1), (2, 8)
 _BOUNDS = ("buffer_max_records", "batch_max_records")
 _SINGLE_RECORDS: Mapping[str, Any] = {"compression_type": "none", "linger_ms": 0}
 """With these a record that nothing precedes is sent within its call of `send`."""
+_WITHOUT_RESPONSES: Mapping[str, Any] = {
+    "acks": 0,
+    "enable_idempotence": False,
+    "max_in_flight_requests_per_connection": 5,
+    "batch_size": 200,
+    "linger_ms": 0,
+}
+_SHORTEST_WAY_S, _SMALLEST_WINDOW = 0.0005, 512
+"""With these several requests without responses wait until they can leave."""
 
 
 class Pause(NamedTuple):
@@ -218,7 +228,16 @@ def with_more_options(scenario: Scenario, rng: random.Random) -> Scenario:
         options["metadata_recovery_rebootstrap_trigger_ms"] = rng.choice((1000, 4000))
     if rng.random() < _SHARE_OF_PARTITIONERS:
         options["partitioner"] = _choose_partition
-    return replace(scenario, options=options, starts_early=rng.random() < _SHARE_OF_EARLY_STARTS)
+    starts_early = rng.random() < _SHARE_OF_EARLY_STARTS
+    scenario = replace(scenario, options=options, starts_early=starts_early)
+    if rng.random() < _SHARE_WITHOUT_RESPONSES:
+        scenario = replace(
+            scenario,
+            options={**options, **_WITHOUT_RESPONSES},
+            base_latency_s=_SHORTEST_WAY_S,
+            window=_SMALLEST_WINDOW,
+        )
+    return scenario
 
 
 def with_more_calls(scenario: Scenario, rng: random.Random) -> Scenario:

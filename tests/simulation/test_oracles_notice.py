@@ -624,13 +624,19 @@ def test_a_batch_that_is_renumbered_on_the_wire_is_found_out() -> None:
 @pytest.mark.parametrize(
     ("failures", "allowed_at", "found"), [(1, 0.0, 1), (1, 0.1, 0), (0, 0.0, 0)]
 )
-def test_a_request_for_metadata_right_after_a_failure_is_found_out(
-    failures: int, allowed_at: float, found: int
+@pytest.mark.parametrize("is_about_id", [False, True])
+def test_a_request_right_after_a_failed_one_is_found_out(
+    failures: int, allowed_at: float, found: int, is_about_id: bool
 ) -> None:
     producer: Any = Mock()
     producer.config.retry_backoff_ms = 100
-    metadata = producer.engine.metadata
-    metadata._failures, metadata._allowed_at = failures, allowed_at
+    metadata, identity = producer.engine.metadata, producer.engine.driver.sender.producer_id
+    metadata._failures, metadata._allowed_at = 0, 0.0
+    identity.failures, identity._retry_at = 0, 0.0
+    if is_about_id:
+        identity.failures, identity._retry_at = failures, allowed_at
+    else:
+        metadata._failures, metadata._allowed_at = failures, allowed_at
     watch = LivenessWatch(lambda: 0.0, Mock())
     assert len(list(watch._asked_again_at_once(producer))) == found
     assert not list(watch._asked_again_at_once(producer))

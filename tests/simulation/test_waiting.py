@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
@@ -14,11 +17,14 @@ from aioproducer.core.transactions.operations import Operation, OperationKind
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.errors import (
     ConcurrentTransactionsError,
+    InvalidProducerIdMappingError,
     KafkaError,
     NodeDisconnectedError,
     UnknownTopicOrPartitionError,
 )
 from aioproducer.types import PartitionMetadata, TopicMetadata, TopicPartition
+from aioproducer.wire.messages.metadata import MetadataRequest
+from aioproducer.wire.messages.produce import ProduceRequest
 from simulation.waiting import (
     CoordinatorSteps,
     ExtraTurns,
@@ -29,6 +35,8 @@ from simulation.waiting import (
     SentBatches,
     _absent_and_not_wanted,
     _awaited_too_long,
+    _beyond_limits,
+    _kept_without_use,
     _new_topic_waits,
     _not_asked_after_last_connection,
     _not_asked_after_refusal,
@@ -43,11 +51,13 @@ from simulation.waiting import (
     _sleeps_although_woken,
     _sleeps_past_a_node,
     _split_in_doubt,
+    _topic_not_in_use,
     _waits_for_free_memory,
     _waits_for_what_has_come,
     _waits_though_leader_changed,
     _waits_though_overtaken,
     _without_records,
+    _written_too_early,
     lingers_although_awaited,
     numbers_on_wire,
 )
@@ -58,6 +68,7 @@ _TOPIC_ID = UUID(int=1)
 
 def _batch(**state: Any) -> Any:
     known = {"topic_partition": _WHERE, "on_wire": True, "pins": 1, "attempts": 1}
+    known |= {"producer_id": -1}
     return SimpleNamespace(**known | state)
 
 
@@ -117,14 +128,28 @@ def test_a_batch_that_waits_although_its_leader_has_changed_is_found_out(
     assert len(list(_waits_though_leader_changed(engine, 1.0))) == found
 
 
-@pytest.mark.parametrize(("renew_at", "found"), [(19.0, 0), (20.0, 0), (20.1, 1)])
-def test_a_session_that_is_renewed_after_its_end_is_found_out(renew_at: float, found: int) -> None:
+@pytest.mark.parametrize(
+    ("renew_at", "sent_at", "is_dialing", "found"),
+    [
+        (19.0, 18.0, False, 0),
+        (20.0, 18.0, False, 0),
+        (20.1, 18.0, False, 1),
+        (19.0, 19.1, False, 1),
+        (19.0, 19.1, True, 0),
+    ],
+)
+def test_a_session_that_is_renewed_after_its_end_or_use_is_found_out(
+    renew_at: float, sent_at: float, is_dialing: bool, found: int
+) -> None:
+    request = SimpleNamespace(sent_at=sent_at)
     link = SimpleNamespace(
         versions=object(),
         node=SimpleNamespace(id=1),
         ready_since=10.0,
+        is_dialing=is_dialing,
         _session=SimpleNamespace(lifetime_s=10.0),
         _renew_at=renew_at,
+        _connection=SimpleNamespace(is_open=True, _awaiting=[request], _unflushed=[]),
     )
     engine: Any = SimpleNamespace(client=SimpleNamespace(_links=lambda: [link]))
     assert len(list(_renewed_late(engine, 1.0))) == found
@@ -363,8 +388,11 @@ def test_a_batch_that_is_sent_to_a_former_leader_is_found_out(
 def _with_sent(batch: Any, **metadata: Any) -> Any:
     known = {"_allowed_at": 0.0, "is_awaited": False, "_pending": {}}
     return SimpleNamespace(
-        accumulator=SimpleNamespace(pinned=[batch], incomplete=lambda: [batch]),
+        accumulator=SimpleNamespace(
+            pinned=[batch], incomplete=lambda: [batch], sequencer=Sequencer(5)
+        ),
         metadata=SimpleNamespace(**known | metadata),
+        transactions=None,
     )
 
 
@@ -437,6 +465,7 @@ def test_a_pause_that_the_failures_do_not_explain_is_found_out(
             manager=SimpleNamespace(coordinator_error=session.last_error),
             _coordinator_session=session,
         ),
+        client=SimpleNamespace(_links=list),
     )
     is_other = isinstance(error, ConcurrentTransactionsError) and who != "coordinator"
     assert len(list(_pauses_too_long(engine, 1.0))) == (0 if is_other else found)
@@ -547,25 +576,59 @@ def test_another_turn_that_has_something_to_do_is_found_out(
 
 
 @pytest.mark.parametrize(
-    ("ready_at", "planned_for", "state", "found"),
+    ("state", "found"),
     [
-        (2.0, 3.0, {}, 1),
-        (2.0, 2.0, {}, 0),
-        (1.0, 3.0, {}, 0),
-        (2.0, 3.0, {"batches": [_batch(attempts=0)]}, 0),
-        (2.0, 3.0, {"muted": True}, 0),
-        (2.0, math.inf, {"placed": 7}, 0),
+        ({}, 1),
+        ({"_failures": 1}, 0),
+        ({"_proved_useful": False}, 0),
+        ({"last_attempt_at": 3.0}, 0),
+        ({"versions": object()}, 0),
+    ],
+)
+def test_failed_dials_that_count_after_a_useful_connection_are_found_out(
+    state: dict[str, Any], found: int
+) -> None:
+    known = {"_failures": 2, "_proved_useful": True, "last_attempt_at": 1.0, "versions": None}
+    link = SimpleNamespace(lost_at=2.0, node=SimpleNamespace(id=7), **known | state)
+    requests = SimpleNamespace(failures=0, last_error=None, _retry_at=-math.inf)
+    engine: Any = SimpleNamespace(
+        config=SimpleNamespace(retry_backoff_ms=100, retry_backoff_max_ms=1000),
+        driver=SimpleNamespace(sender=SimpleNamespace(producer_id=requests)),
+        transactions=None,
+        client=SimpleNamespace(_links=lambda: [link]),
+    )
+    assert len(list(_pauses_too_long(engine, 3.0))) == found
+
+
+_OPEN = {"attempts": 0, "full": False, "urgent": False, "gathering": False, "created_at": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("head", "planned_for", "state", "found"),
+    [
+        ({"retry_at": 2.0}, 3.0, {}, 1),
+        ({"retry_at": 2.0}, 2.0, {}, 0),
+        ({"retry_at": 1.0}, 3.0, {}, 1),
+        ({"retry_at": 1.0}, math.inf, {}, 0),
+        ({"retry_at": 2.0}, 3.0, {"muted": True}, 0),
+        ({"retry_at": 2.0}, math.inf, {"placed": 7}, 0),
+        (_OPEN, 1.5, {}, 0),
+        (_OPEN, 1.6, {}, 1),
+        (_OPEN | {"full": True}, 1.5, {}, 1),
+        (_OPEN | {"urgent": True}, 1.5, {}, 1),
+        (_OPEN | {"gathering": True}, math.inf, {}, 0),
     ],
 )
 def test_a_partition_that_is_planned_too_late_is_found_out(
-    ready_at: float, planned_for: float, state: dict[str, Any], found: int
+    head: dict[str, Any], planned_for: float, state: dict[str, Any], found: int
 ) -> None:
-    known = {"batches": [_batch()], "muted": False, "placed": None, "ready_at": planned_for}
+    batch = _batch(**head)
+    known = {"batches": [batch], "muted": False, "placed": None, "ready_at": planned_for}
     engine: Any = SimpleNamespace(
         accumulator=SimpleNamespace(
-            incomplete=lambda: [_batch()],
+            incomplete=lambda: [batch],
             queue=lambda topic, partition: SimpleNamespace(**known | state),
-            readiness=SimpleNamespace(ready_at=lambda queue: ready_at),
+            settings=SimpleNamespace(linger=1.0),
         )
     )
     assert len(list(_planned_late(engine, 1.0))) == found
@@ -797,3 +860,151 @@ def test_an_acknowledgement_of_a_deleted_log_that_counts_for_the_new_one_is_foun
     assert list(watch.check(engine, 1.0)) == []
     partition.log_may_be_new, partition.acknowledged_at = True, acknowledged_at
     assert len(list(watch.check(engine, 2.0))) == found
+
+
+@pytest.mark.parametrize(("producer_id", "found"), [(7, 1), (8, 0), (None, 0)])
+def test_a_producer_id_that_is_kept_after_a_broker_has_refused_it_is_found_out(
+    producer_id: int | None, found: int
+) -> None:
+    batch = _batch(ordinal=(4,), last_error=None, producer_id=7)
+    engine = _with_sent(batch)
+    sent = SentBatches()
+    assert not list(sent.check(engine, 1.0))
+    batch.on_wire, batch.last_error = False, InvalidProducerIdMappingError()
+    if producer_id is not None:
+        engine.accumulator.sequencer.on_identity(ProducerIdentity(producer_id, 0))
+    assert len(list(sent.check(engine, 2.0))) == found
+
+
+_LIMITS = {
+    "max_in_flight_requests_per_connection": 2,
+    "max_request_size": 1000,
+    "buffer_max_records": 4,
+    "buffer_memory": 2000,
+}
+
+
+def _within_limits(requests: Sequence[Any], batches: Sequence[Any]) -> Any:
+    connection = SimpleNamespace(is_open=True, _awaiting=requests, _unflushed=[])
+    link = SimpleNamespace(_connection=connection, node=SimpleNamespace(id=7))
+    return SimpleNamespace(
+        config=SimpleNamespace(**_LIMITS),
+        client=SimpleNamespace(_links=lambda: [link]),
+        accumulator=SimpleNamespace(incomplete=lambda: batches, pinned=set()),
+        appender=_with_sticky(1),
+    )
+
+
+def _with_sticky(room: int) -> Any:
+    partitioners = {"t": SimpleNamespace(room=room, current=3)}
+    sticky = SimpleNamespace(_partitioners=partitioners)
+    return SimpleNamespace(batch_appender=SimpleNamespace(_sticky_partitioners=sticky))
+
+
+@pytest.mark.parametrize(("room", "found"), [(1, 0), (0, 1)])
+def test_a_partition_that_sticks_for_too_many_bytes_is_found_out(room: int, found: int) -> None:
+    engine = _within_limits([], [])
+    engine.appender = _with_sticky(room)
+    assert len(list(_beyond_limits(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("kinds", "found"),
+    [
+        ((ProduceRequest,) * 2, 0),
+        ((ProduceRequest,) * 3, 1),
+        ((ProduceRequest, ProduceRequest, MetadataRequest), 0),
+    ],
+)
+def test_more_requests_in_flight_than_allowed_are_found_out(
+    kinds: Sequence[type], found: int
+) -> None:
+    requests = [SimpleNamespace(kind=each, on_end=None, buffers=[b"x"]) for each in kinds]
+    assert len(list(_beyond_limits(_within_limits(requests, []), 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("batches", "size", "found"), [(2, 1600, 0), (2, 1601, 1), (1, 4000, 0), (0, 1, 0)]
+)
+def test_a_request_that_is_larger_than_allowed_is_found_out(
+    batches: int, size: int, found: int
+) -> None:
+    on_end = partial(print, 7, [_batch()] * batches)
+    request = SimpleNamespace(kind=ProduceRequest, on_end=on_end, buffers=[bytes(size)])
+    assert len(list(_beyond_limits(_within_limits([request], []), 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("counts", "indivisible", "size", "found"),
+    [
+        ((2, 2), False, 1000, 0),
+        ((2, 3), False, 1000, 1),
+        ((2, 3), True, 1000, 0),
+        ((1, 1), False, 1001, 1),
+    ],
+)
+def test_more_records_or_memory_than_allowed_are_found_out(
+    counts: Sequence[int], indivisible: bool, size: int, found: int
+) -> None:
+    batches = [Mock(count=each, indivisible=indivisible, size=size) for each in counts]
+    assert len(list(_beyond_limits(_within_limits([], batches), 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("state", "has_left", "found"),
+    [
+        ({}, True, 1),
+        ({"in_flight": 1}, True, 0),
+        ({"is_open": False}, True, 0),
+        ({}, False, 0),
+        ({"_last_used": 1.0}, False, 1),
+        ({"_last_used": 1.0, "in_flight": 1}, False, 0),
+        ({"_last_used": 1.0, "in_handshake": True}, False, 0),
+    ],
+)
+def test_a_connection_that_is_kept_without_use_is_found_out(
+    state: dict[str, Any], has_left: bool, found: int
+) -> None:
+    known = {"is_open": True, "in_flight": 0, "in_handshake": False, "_last_used": 2.0}
+    link = Mock(_connection=SimpleNamespace(**known | state))
+    client = SimpleNamespace(
+        _links=lambda: [] if has_left else [link], _retired={link} if has_left else set()
+    )
+    config = SimpleNamespace(connections_max_idle_ms=1000)
+    engine: Any = SimpleNamespace(client=client, config=config)
+    assert len(list(_kept_without_use(engine, 3.0))) == found
+
+
+@pytest.mark.parametrize(("in_flight", "left", "found"), [(0, 5, 1), (0, 0, 0), (1, 5, 0)])
+def test_a_request_that_counts_as_written_before_it_has_left_is_found_out(
+    in_flight: int, left: int, found: int
+) -> None:
+    transport = SimpleNamespace(get_write_buffer_size=lambda: left)
+    connection = SimpleNamespace(is_open=True, in_flight=in_flight, _transport=transport)
+    link = SimpleNamespace(_connection=connection, node=SimpleNamespace(id=7))
+    engine: Any = SimpleNamespace(client=SimpleNamespace(_links=lambda: [link]))
+    assert len(list(_written_too_early(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("used_at", "state", "found"),
+    [
+        (8.0, {}, 0),
+        (7.0, {}, 1),
+        (None, {}, 1),
+        (None, {"created_at": 5.0}, 0),
+        (7.0, {"topic_partition": TopicPartition("t", -1)}, 0),
+        (7.0, {"size": 0}, 0),
+    ],
+)
+def test_a_topic_that_expires_although_it_has_got_a_batch_is_found_out(
+    used_at: float | None, state: dict[str, Any], found: int
+) -> None:
+    topics = {} if used_at is None else {"t": SimpleNamespace(used_at=used_at)}
+    known = {"created_at": 8.0, "size": 100}
+    engine: Any = SimpleNamespace(
+        metadata=SimpleNamespace(_topics=topics),
+        config=SimpleNamespace(metadata_max_idle_ms=5000),
+        accumulator=SimpleNamespace(incomplete=lambda: [_batch(**known | state)]),
+    )
+    assert len(list(_topic_not_in_use(engine, 10.0))) == found

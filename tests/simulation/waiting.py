@@ -6,10 +6,12 @@ here: when it is checked, see `simulation.liveness`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from aioproducer.core.batching.batch import NO_PARTITION
 from aioproducer.core.sending.actions import RECHECK_S
 from aioproducer.core.transactions.contents import TransactionContents
 from aioproducer.core.transactions.operations import OperationKind
@@ -17,13 +19,16 @@ from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import (
     BrokerError,
     ConcurrentTransactionsError,
+    InvalidProducerIdMappingError,
     UnknownTopicOrPartitionError,
 )
+from aioproducer.wire.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from uuid import UUID
 
+    from aioproducer.core.batching.batch import ProducerBatch
     from aioproducer.core.metadata.metadata import MetadataFetch
     from aioproducer.core.transactions.requests import CoordinatorKey
     from aioproducer.errors import KafkaError
@@ -43,6 +48,8 @@ _JITTER = 1.2
 """Of a backoff."""
 _CONCURRENT_S = 0.02
 """The first pause while the transaction before is being ended (KIP-890)."""
+_FRAMING = 200
+"""Bytes of a request, and of each batch in it, besides the records: names, ids, headers."""
 
 
 class Steps(Protocol):
@@ -123,20 +130,25 @@ class SentBatches:
     """The batches on the wire of one producer; `check` it whenever the loop is idle."""
 
     def __init__(self) -> None:
-        self._on_wire: frozenset[tuple[int, ...]] = frozenset()
+        self._on_wire: dict[tuple[int, ...], int] = {}
+        """Their producer ids by their ordinals."""
         self._described_at = 0.0
 
     def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
         """Yield the batches that came back, and what should follow from it and does not.
 
         Without a response a batch may be written. After some errors the topic's metadata are
-        requested again, unless a response about them came in the same moment.
+        requested again, unless a response about them came in the same moment. A producer id that a
+        broker has refused is not used any more.
         """
         before, accumulator, metadata = self._on_wire, engine.accumulator, engine.metadata
-        self._on_wire = frozenset(each.ordinal for each in accumulator.pinned if each.on_wire)
+        self._on_wire = {
+            each.ordinal: each.producer_id for each in accumulator.pinned if each.on_wire
+        }
         is_described = metadata._allowed_at != self._described_at
         self._described_at = metadata._allowed_at
-        for batch in accumulator.incomplete() if before - self._on_wire else ():
+        identity = accumulator.sequencer.identity
+        for batch in accumulator.incomplete() if before.keys() - self._on_wire.keys() else ():
             error, where = batch.last_error, batch.topic_partition
             if error is None or batch.ordinal not in before or batch.ordinal in self._on_wire:
                 continue
@@ -146,6 +158,10 @@ class SentBatches:
                     yield f"a batch of {where} counts as not written after {error}"
             elif error.refreshes_metadata and not is_wanted:
                 yield f"no metadata of {where} are wanted after {error}"
+            elif isinstance(error, InvalidProducerIdMappingError) and engine.transactions is None:
+                refused = before[batch.ordinal]
+                if identity is not None and identity.producer_id == refused:
+                    yield f"producer id {refused} is kept after {error}"
 
 
 class CoordinatorSteps:
@@ -331,13 +347,19 @@ def _waits_though_leader_changed(engine: ProducerEngine, now: float) -> Iterator
 
 
 def _renewed_late(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Sessions that are renewed only after their end, when brokers close the connection."""
+    """Sessions that are renewed only after their end, when brokers close the connection.
+
+    From the time of the renewal on no other request is sent before it.
+    """
     for link in engine.client._links():
         session = link._session
         if link.versions is None or session is None or session.lifetime_s is None:
             continue
         if link._renew_at > link.ready_since + session.lifetime_s:
             yield f"the session with node {link.node.id} is renewed after its end"
+    for link, request in requests_in_flight(engine):
+        if link._renew_at < request.sent_at and not link.is_dialing:
+            yield f"the session with node {link.node.id} was to be renewed at {link._renew_at:.3f}"
 
 
 def _not_dialed(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -470,6 +492,76 @@ def _split_in_doubt(engine: ProducerEngine, now: float) -> Iterator[str]:
             yield f"a batch of {batch.topic_partition} may be written, and is split"
 
 
+def _beyond_limits(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """More requests, records or bytes at a time than the options allow.
+
+    Whole batches may have more records, and a batch of one record may be larger than a request.
+    """
+    config, accumulator = engine.config, engine.accumulator
+    in_flight: Counter[int] = Counter()
+    for link, request in requests_in_flight(engine):
+        if request.kind is not ProduceRequest:
+            continue
+        in_flight[link.node.id] += 1
+        batches: Sequence[ProducerBatch] = getattr(request.on_end, "args", ((), ()))[1]
+        size = sum(map(len, request.buffers)) - _FRAMING * (1 + len(batches))
+        if len(batches) > 1 and size > config.max_request_size:
+            yield f"a request of {len(batches)} batches has {size} bytes"
+    for node_id, count in in_flight.items():
+        if count > config.max_in_flight_requests_per_connection:
+            yield f"{count} requests are in flight to node {node_id}"
+    incomplete = list(accumulator.incomplete())
+    if not any(batch.indivisible for batch in incomplete):
+        records = sum(batch.count for batch in incomplete)
+        if records > (config.buffer_max_records or inf):
+            yield f"{records} records are buffered"
+    size = sum(batch.size for batch in {*incomplete, *accumulator.pinned})
+    if size > config.buffer_memory:
+        yield f"batches have {size} bytes of memory"
+    for topic, sticky in engine.appender.batch_appender._sticky_partitioners._partitioners.items():
+        if sticky.room <= 0:
+            yield f"partition {sticky.current} of {topic} is kept for too many bytes"
+
+
+def _kept_without_use(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Connections without a request in flight: to brokers that have left, or idle for too long."""
+    max_idle_s = engine.config.connections_max_idle_ms / 1000
+    for link in (*engine.client._links(), *engine.client._retired):
+        connection = link._connection
+        if connection is None or not connection.is_open or connection.in_flight:
+            continue
+        idle_s = now - connection._last_used
+        if link in engine.client._retired:
+            yield f"the connection to node {link.node.id} is kept, which has left"
+        elif 0 < max_idle_s < idle_s - _LATE_S and not connection.in_handshake:
+            yield f"the connection to node {link.node.id} is idle for {idle_s:.3f} s"
+
+
+def _written_too_early(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Requests without a response (acks=0) that count as written before they have left."""
+    for link in engine.client._links():
+        connection = link._connection
+        if connection is not None and connection.is_open and not connection.in_flight:
+            left = connection._transport.get_write_buffer_size()
+            if left:
+                yield f"{left} bytes to node {link.node.id} count as written, and have not left"
+
+
+def _topic_not_in_use(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Topics that have got a batch, and for whose metadata that is no use (KIP-526).
+
+    Records before the first metadata are accepted before they have a batch.
+    """
+    metadata, max_idle_s = engine.metadata, engine.config.metadata_max_idle_ms / 1000
+    for batch in engine.accumulator.incomplete():
+        if batch.topic_partition.partition == NO_PARTITION or not batch.size:
+            continue
+        live = metadata._topics.get(batch.topic_partition.topic)
+        used_at = now - max_idle_s if live is None else live.used_at
+        if used_at < batch.created_at:
+            yield f"{batch.topic_partition} has a batch since, and was used at {used_at:.3f}"
+
+
 def _not_asked_after_last_connection(engine: ProducerEngine, now: float) -> Iterator[str]:
     """No metadata are wanted although the last connection was lost (`health` shows the brokers)."""
     client, metadata = engine.client, engine.metadata
@@ -501,6 +593,10 @@ def _pauses_too_long(engine: ProducerEngine, now: float) -> Iterator[str]:
         most_s = _JITTER * min(longest_s, initial_s * 2.0 ** (failures - 1))
         if error is not None and pause_s > most_s + _LATE_S:
             yield f"{what} is asked for in {pause_s:.3f} s, after {failures} failures"
+    for link in engine.client._links():
+        is_first = link._proved_useful and link.last_attempt_at < link.lost_at
+        if is_first and link.versions is None and link._failures > 1:
+            yield f"node {link.node.id} has answered, and {link._failures} failures count"
 
 
 def _refreshed_late(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -540,14 +636,17 @@ def _absent_and_not_wanted(engine: ProducerEngine, now: float) -> Iterator[str]:
 
 
 def _planned_late(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Partitions whose first batch backs off, and which are planned for a later time."""
+    """Partitions whose first batch is due before the time that they are planned for."""
     accumulator = engine.accumulator
     for where in {batch.topic_partition: None for batch in accumulator.incomplete()}:
         queue = accumulator.queue(*where)
         if queue is None or queue.muted or queue.placed is not None or not queue.batches:
             continue
-        at = accumulator.readiness.ready_at(queue)
-        if queue.batches[0].attempts and now < at < queue.ready_at:
+        head = queue.batches[0]
+        at = _due_at(head, accumulator.settings.linger)
+        # Without a plan it waits for an earlier batch, but not during a backoff.
+        is_planned = queue.ready_at < inf or (head.attempts and now < at)
+        if is_planned and at < queue.ready_at:
             yield f"{where} is ready at {at:.3f}, and planned for {queue.ready_at:.3f}"
 
 
@@ -569,6 +668,15 @@ def _derived_state_is_old(engine: ProducerEngine, now: float) -> Iterator[str]:
         different = [name for name, value in vars(new).items() if vars(kept)[name] != value]
         if different:
             yield f"{different} of the last transaction are kept"
+
+
+def _due_at(head: ProducerBatch, linger_s: float) -> float:
+    """Return when the first batch of a partition is due: after its backoff, or its linger."""
+    if head.attempts:
+        return head.retry_at
+    if head.full or head.urgent:
+        return head.created_at
+    return inf if head.gathering else head.created_at + linger_s
 
 
 _RULES = (
@@ -594,4 +702,8 @@ _RULES = (
     _absent_and_not_wanted,
     _refreshed_late,
     _waits_for_what_has_come,
+    _beyond_limits,
+    _kept_without_use,
+    _written_too_early,
+    _topic_not_in_use,
 )
