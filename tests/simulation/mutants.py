@@ -1515,6 +1515,80 @@ TRANSACTIONAL_MUTANTS += tuple(
 )
 
 
+MUTANTS += tuple(
+    Mutant(*each)
+    for each in (
+        (
+            "keep the replicas of a partition whose leader stays",
+            "core/metadata/cluster.py",
+            "0 <= fresh.leader_epoch < known[index].leader_epoch",
+            "0 <= fresh.leader_epoch <= known[index].leader_epoch",
+        ),
+        (
+            "refresh the metadata when they are twice as old",
+            "core/metadata/metadata.py",
+            "        due_at = now if wanted else self.refreshed_at + self._max_age\n",
+            "        due_at = now if wanted else self.refreshed_at + 2 * self._max_age\n",
+        ),
+        (
+            "make the pauses before requests for metadata longer after a success",
+            "core/metadata/metadata.py",
+            "        self._failures, self._last_failure, self.fatal_error = 0, None, None\n",
+            "        self._last_failure, self.fatal_error = None, None\n",
+        ),
+        (
+            "let calls wait for metadata when the producer is closed",
+            "runtime/engine.py",
+            "        self.pool.close(error)\n        self.metadata_task.waits.fail(error)\n"
+            "        if not self._drain_is_cut",
+            "        self.pool.close(error)\n        if not self._drain_is_cut",
+        ),
+        (
+            "drop a request for some topics that has failed",
+            "core/metadata/metadata.py",
+            "        self._new.clear()\n        if not partial:",
+            "        self._new.clear()\n        self._pending.clear()\n        if not partial:",
+        ),
+        (
+            "resume only the first call that waits for a topic",
+            "runtime/tasks/metadata_waiters.py",
+            "            for waiter in list(self._waiting.get(topic, ())):\n",
+            "            for waiter in list(self._waiting.get(topic, ()))[:1]:\n",
+        ),
+    )
+)
+TRANSACTIONAL_MUTANTS += tuple(
+    Mutant(*each, transactional=True)
+    for each in (
+        (
+            "leave the batches of a transaction queued whose record was refused",
+            "runtime/tasks/transactions.py",
+            "        self.manager.on_send_refused(number, error)\n        self._on_event()\n",
+            "        self.manager.on_send_refused(number, error)\n",
+        ),
+        (
+            "call a transaction not committed that another process may have ended",
+            "core/transactions/manager.py",
+            "            self.contents.handed_out |= handed_out\n",
+            "",
+        ),
+        (
+            "close although a commit is under way",
+            "core/transactions/manager.py",
+            "        return self._operations.end_of_transaction()\n",
+            "        return None\n",
+        ),
+        (
+            "ask a coordinator again that has moved, outside of a producer",
+            "runtime/tasks/coordinator_client.py",
+            "        except _MAY_BE_ELSEWHERE:\n            self._coordinators.pop(key, None)\n"
+            "            raise\n\n    async def _find",
+            "        except _MAY_BE_ELSEWHERE:\n            raise\n\n    async def _find",
+        ),
+    )
+)
+
+
 def hunt(mutant: Mutant, seeds: int) -> str | None:
     """The first seed that finds the mutant, with its oracles; None when none does."""
     with tempfile.TemporaryDirectory() as folder:

@@ -35,6 +35,7 @@ from aioproducer.testing.broker.log import PartitionLog, StoredBatch
 from aioproducer.testing.broker.markers import Marker
 from aioproducer.testing.broker.settings import TopicConfig
 from aioproducer.testing.broker.transactions.groups import GroupMember, GroupOffset
+from aioproducer.testing.broker.transactions.states import ProducerIdentity
 from aioproducer.testing.framing import encode_response
 from aioproducer.testing.world.cluster import ReplicationTiming, SimCluster
 from aioproducer.testing.world.loop import VirtualLoop
@@ -173,7 +174,9 @@ def test_a_repeated_marker_decides_nothing_anew() -> None:
 class _Process:
     """One process with one connection, and what was found wrong with it."""
 
-    def __init__(self, backoff_s: float = 0.1) -> None:
+    def __init__(
+        self, backoff_s: float = 0.1, decides_about: ProducerIdentity | None = None
+    ) -> None:
         self.complaints: list[str] = []
         cluster = SimCluster(
             [BrokerSpec(1, "b", 1)],
@@ -185,7 +188,7 @@ class _Process:
         )
         cluster.loop.close()
         self.checks: ClientProtocolChecks = ClientProtocolChecks(
-            "p", cluster, self.complaints.append, backoff_s
+            "p", cluster, self.complaints.append, backoff_s, decides_about
         )
         self._watch: ConnectionWatch = self.checks.watch()
         self._correlation_id = 0
@@ -315,6 +318,16 @@ def test_a_coordinator_that_has_moved_is_looked_up_again() -> None:
     assert process.complaints == []
     process.adds()
     assert process.complaints == ["p sends ADD_PARTITIONS_TO_TXN to a coordinator that has moved"]
+
+
+def test_an_outsider_may_end_a_transaction_again_after_it_was_fenced() -> None:
+    process = _Process(backoff_s=0.0, decides_about=ProducerIdentity(1, 3))
+    process.ends(3, EndTxnResponse(error_code=ProducerFencedError.code))
+    process.ends(3, EndTxnResponse(producer_id=1, producer_epoch=4))
+    process.ends(3, EndTxnResponse(error_code=NotCoordinatorError.code))
+    assert process.complaints == []
+    process.ends(3, EndTxnResponse())
+    assert process.complaints == ["p sends END_TXN to a coordinator that has moved"]
 
 
 # -- a process's line ------------------------------------------------------------------------------

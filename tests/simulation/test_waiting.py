@@ -13,8 +13,10 @@ from uuid import UUID
 import pytest
 
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
+from aioproducer.core.transactions.manager import TransactionManager
 from aioproducer.core.transactions.operations import Operation, OperationKind
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
+from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import (
     ConcurrentTransactionsError,
     InvalidProducerIdMappingError,
@@ -22,7 +24,7 @@ from aioproducer.errors import (
     NodeDisconnectedError,
     UnknownTopicOrPartitionError,
 )
-from aioproducer.types import PartitionMetadata, TopicMetadata, TopicPartition
+from aioproducer.types import Node, PartitionMetadata, TopicMetadata, TopicPartition
 from aioproducer.wire.messages.metadata import MetadataRequest
 from aioproducer.wire.messages.produce import ProduceRequest
 from simulation.waiting import (
@@ -36,6 +38,7 @@ from simulation.waiting import (
     _absent_and_not_wanted,
     _awaited_too_long,
     _beyond_limits,
+    _derived_state_is_old,
     _kept_without_use,
     _new_topic_waits,
     _not_asked_after_last_connection,
@@ -374,6 +377,27 @@ def test_a_moved_leader_after_which_not_all_topics_are_requested_is_found_out(
 
 
 @pytest.mark.parametrize(
+    ("partial", "state", "found"),
+    [
+        (False, {}, 1),
+        (False, {"is_awaited": True}, 0),
+        (True, {}, 1),
+        (True, {"is_awaited": True}, 0),
+        (True, {"_pending": {"t": None}}, 0),
+        (True, {"_topics": {}}, 0),
+        (True, {"_failures": 0}, 0),
+    ],
+)
+def test_a_request_for_metadata_that_fails_and_is_not_repeated_is_found_out(
+    partial: bool, state: dict[str, Any], found: int
+) -> None:
+    steps, fetch = MetadataSteps(), SimpleNamespace(partial=partial, topics=["t"])
+    assert not list(steps.check(_described(_topic(1), _fetch=fetch), 1.0))
+    known = {"_failures": 1, "_pending": {}, "_topics": {"t": None}}
+    assert len(list(steps.check(_described(_topic(1), **known | state), 2.0))) == found
+
+
+@pytest.mark.parametrize(
     ("sent_at", "leader_epoch", "found"), [(1.1, 4, 1), (1.1, 5, 0), (1.0, 4, 0)]
 )
 def test_a_batch_that_is_sent_to_a_former_leader_is_found_out(
@@ -535,6 +559,49 @@ def test_a_call_that_waits_although_it_has_its_outcome_is_found_out(
         transactions=SimpleNamespace(manager=SimpleNamespace(_operations=operations)),
     )
     assert len(list(_waits_for_what_has_come(engine, 1.0))) == found
+
+
+_NODE = Node(1, "a", 9092)
+
+
+@pytest.mark.parametrize(
+    ("linked", "is_reported", "kept", "found"),
+    [
+        (_NODE, True, {}, 0),
+        (Node(1, "b", 9092), True, {}, 1),
+        (None, True, {}, 1),
+        (None, False, {}, 0),
+        (_NODE, True, {"begun": True}, 1),
+    ],
+)
+def test_state_that_differs_from_the_state_it_is_derived_from_is_found_out(
+    linked: Node | None, is_reported: bool, kept: dict[str, bool], found: int
+) -> None:
+    manager = TransactionManager("x", 1000)
+    manager.state = TransactionState.READY
+    vars(manager.contents).update(kept)
+    brokers = {} if linked is None else {linked.id: SimpleNamespace(node=linked)}
+    engine: Any = SimpleNamespace(
+        metadata=SimpleNamespace(cluster=SimpleNamespace(nodes={1: _NODE}, topics={})),
+        metadata_task=SimpleNamespace(_reported_nodes={} if is_reported else None),
+        client=SimpleNamespace(_brokers=brokers),
+        transactions=SimpleNamespace(manager=manager),
+    )
+    assert len(list(_derived_state_is_old(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(("nodes", "found"), [({1: _NODE}, 0), ({}, 1)])
+def test_partitions_that_count_as_available_without_a_leader_are_found_out(
+    nodes: dict[int, Node], found: int
+) -> None:
+    topic = TopicMetadata("t", _TOPIC_ID, (PartitionMetadata(0, 1, 0),), known_nodes={1: _NODE})
+    engine: Any = SimpleNamespace(
+        metadata=SimpleNamespace(cluster=SimpleNamespace(nodes=nodes, topics={"t": topic})),
+        metadata_task=SimpleNamespace(_reported_nodes=None),
+        client=SimpleNamespace(_brokers={}),
+        transactions=None,
+    )
+    assert len(list(_derived_state_is_old(engine, 1.0))) == found
 
 
 class _SleepingTask:
@@ -753,20 +820,6 @@ def test_a_partition_that_is_placed_without_a_batch_is_found_out(
     )
     engine: Any = SimpleNamespace(accumulator=SimpleNamespace(readiness=readiness))
     assert len(list(_placed_without_batches(engine, 1.0))) == found
-
-
-@pytest.mark.parametrize(
-    ("partial", "is_awaited", "failures", "found"),
-    [(False, False, 1, 1), (True, False, 1, 0), (False, True, 1, 0), (False, False, 0, 0)],
-)
-def test_a_failed_request_for_all_topics_that_is_not_repeated_is_found_out(
-    partial: bool, is_awaited: bool, failures: int, found: int
-) -> None:
-    steps = MetadataSteps()
-    fetch = SimpleNamespace(partial=partial)
-    assert not list(steps.check(_described(_topic(1), _fetch=fetch), 1.0))
-    later = _described(_topic(1), _failures=failures, is_awaited=is_awaited)
-    assert len(list(steps.check(later, 2.0))) == found
 
 
 @pytest.mark.parametrize(

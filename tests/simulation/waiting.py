@@ -77,8 +77,12 @@ class MetadataSteps:
         metadata = engine.metadata
         fetch, self._fetch = self._fetch, metadata._fetch
         has_failed = metadata._failures > 0 and metadata._fetch is None
-        if fetch is not None and has_failed and not (fetch.partial or metadata.is_awaited):
-            yield "a request for all topics has failed, and is not repeated"
+        if fetch is not None and has_failed and not metadata.is_awaited:
+            names = [each for each in fetch.topics if each in metadata._topics]
+            if not fetch.partial:
+                yield "a request for all topics has failed, and is not repeated"
+            elif not metadata._pending.keys() >= {*names}:
+                yield f"a request for {names} has failed, and is not repeated"
         yield from self._partial_for_full(engine)
         if metadata.version == self._version:
             yield from self._sent_by_old_metadata(engine)
