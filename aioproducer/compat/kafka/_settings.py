@@ -122,6 +122,7 @@ _BESIDE_CONTEXT: Final = (
 )
 """Options that kafka-python ignores where there is an `ssl_context`."""
 
+_RESOLVE: Final = "bootstrap_resolve_timeout_ms"
 _INT_MAX: Final = 2**31 - 1
 _OLD: Final = (0, 10)
 _numbers = itertools.count(1)
@@ -147,6 +148,9 @@ def producer_config(given: Mapping[str, Any], config: dict[str, Any]) -> Produce
     for name in _DIFFERENT:
         if name != "acks" or name in given:
             options[name] = _whole(name, config[name])
+    # For names that cannot be resolved yet; `Connection` ends the start a second earlier.
+    limit = float(config["bootstrap_timeout_ms"]) + 1000
+    options[_RESOLVE] = _whole(_RESOLVE, limit)
     if config["sasl_mechanism"] == "GSSAPI":
         options["sasl_kerberos_service_name"] = config["sasl_kerberos_service_name"]
     in_flight = plain(options.get("max_in_flight_requests_per_connection"))
@@ -175,10 +179,12 @@ def _is_default(name: str, value: Any) -> bool:
 
 
 def _whole(name: str, value: Any) -> Any:
-    """Return a path as text and a float as an int: rounded up, infinity is the longest time."""
+    """Return a path as text, a float as an int (rounded up, infinity is the longest), 1 as True."""
     if isinstance(value, PathLike):
         return fspath(value)
     row = option_set_by(name, ROWS)
+    if row is not None and row.kind is Kind.BOOLEAN and isinstance(plain(value), int):
+        return bool(value)
     if type(value) is not float or math.isnan(value) or row is None or row.kind is Kind.DOUBLE:
         return value
     return math.ceil(max(-_INT_MAX, min(value, _INT_MAX)))

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy
 import pytest
 
 from aioproducer.compat import kafka as ours
@@ -262,6 +263,25 @@ def test_wrong_option_is_a_configuration_error(options: dict[str, Any]) -> None:
 def test_constructor_gives_up_after_the_bootstrap_timeout() -> None:
     with pytest.raises(kafka.errors.KafkaTimeoutError, match="bootstrap_timeout_ms=100"):
         KafkaProducer(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=100)
+
+
+def test_time_limit_of_sends_is_none_of_the_constructor(cluster: ThreadedCluster) -> None:
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, max_block_ms=1) as producer:
+        assert producer.bootstrap_connected()
+    with pytest.raises(kafka.errors.KafkaTimeoutError, match="bootstrap_timeout_ms=300"):
+        KafkaProducer(bootstrap_servers="127.0.0.1:1", max_block_ms=1, bootstrap_timeout_ms=300)
+
+
+def test_constructor_waits_for_a_name_that_cannot_be_resolved_yet() -> None:
+    with pytest.raises(kafka.errors.KafkaTimeoutError, match="bootstrap_timeout_ms=300"):
+        KafkaProducer(bootstrap_servers="broker.invalid:9092", bootstrap_timeout_ms=300)
+
+
+@pytest.mark.parametrize("off", [0, False, numpy.int64(0), numpy.bool_(False)], ids=repr)
+def test_truth_of_an_option_may_be_a_number(cluster: ThreadedCluster, off: Any) -> None:
+    options = {"bootstrap_servers": cluster.bootstrap_servers, "enable_idempotence": off}
+    with KafkaProducer(**options) as producer:
+        assert producer.config["enable_idempotence"] is False
 
 
 def test_with_api_version_the_first_call_connects() -> None:
