@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from functools import cache
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 
@@ -15,7 +18,7 @@ def forwarded(name: str, here: str, package: str, distribution: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module {here!r} has no attribute {name!r}")
     try:
-        module = import_module(package)
+        module = _client_module(package)
     except ModuleNotFoundError as error:
         if error.name != package.partition(".")[0]:
             raise
@@ -33,13 +36,30 @@ def forwarded(name: str, here: str, package: str, distribution: str) -> Any:
     return getattr(module, name)
 
 
+def _client_module(package: str) -> ModuleType:
+    """Import a module of the client, also where `sys.modules` has ours under the client's name."""
+    root = sys.modules.get(package.partition(".")[0])
+    is_replaced = getattr(root, "__name__", "").startswith(f"{__package__}.")
+    return _replaced_module(package) if is_replaced else import_module(package)
+
+
+@cache
+def _replaced_module(package: str) -> ModuleType:
+    names = {package.partition(".")[0], package}
+    ours = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    try:
+        return import_module(package)
+    finally:
+        sys.modules.update(ours)
+
+
 def version_of(package: str, interface_version: str) -> str:
     """Return the version of a client, or without the client that of the interface implemented here.
 
     Programs decide by it which classes there are.
     """
     try:
-        return str(import_module(package).__version__)
+        return str(_client_module(package).__version__)
     except ModuleNotFoundError as error:
         if error.name != package:
             raise

@@ -16,10 +16,18 @@ AnyError = TypeVar("AnyError", bound=BaseException)
 def counterpart(module: str, name: str) -> Any:
     """Return the class that a module that is loaded has under a name, or None.
 
-    Tests of an application may have a mock in the module's place.
+    Tests of an application may have a mock in the module's place, and a program this package, or
+    one of its classes in the place of the client's.
     """
-    found = getattr(sys.modules.get(module), name, None)
-    return found if isinstance(found, type) else None
+    loaded = sys.modules.get(module)
+    if _is_ours(getattr(loaded, "__name__", None)):
+        return None
+    found = getattr(loaded, name, None)
+    return found if isinstance(found, type) and not _is_ours(found.__module__) else None
+
+
+def _is_ours(module: Any) -> bool:
+    return isinstance(module, str) and module.startswith(f"{__package__}.")
 
 
 def shared_class(error_class: type[AnyError], module: str) -> type[AnyError]:

@@ -235,7 +235,7 @@ def text_of(code: int) -> str:
     if code not in NAMES:
         return f"Err-{code}?"
     theirs = counterpart("confluent_kafka", "KafkaError")
-    if theirs is not None and not issubclass(theirs, KafkaError):
+    if theirs is not None:
         return str(theirs(code).str())
     name = _name_of(code)
     text = _TEXTS.get(name) or name.strip("_").replace("_", " ").capitalize()

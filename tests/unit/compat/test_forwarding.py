@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import warnings
 from importlib import import_module
@@ -37,6 +38,35 @@ def test_without_the_client_the_version_is_that_of_its_interface(
     monkeypatch.setitem(sys.modules, vars(theirs)["__name__"], None)
     drop_in = import_module(f"aioproducer.compat.{name}")
     assert drop_in.__version__ == drop_in._INTERFACE_VERSION
+
+
+REPLACED = """
+import sys
+import aioproducer.compat.{name} as ours
+sys.modules["{package}"] = ours
+import {package}
+from {package} import {consumer}, {producer}
+assert {consumer}.__module__.partition(".")[0] in ("{package}", "cimpl")
+assert {producer} is ours.{producer}
+assert {package} is ours
+assert {package}.__version__[0].isdigit()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "consumer", "producer"),
+    [
+        ("aiokafka", "aiokafka", "AIOKafkaConsumer", "AIOKafkaProducer"),
+        ("confluent", "confluent_kafka", "Consumer", "Producer"),
+        ("kafka", "kafka", "KafkaConsumer", "KafkaProducer"),
+    ],
+)
+def test_drop_in_in_the_place_of_the_client_in_sys_modules_forwards_its_names(
+    name: str, package: str, consumer: str, producer: str
+) -> None:
+    program = REPLACED.format(name=name, package=package, consumer=consumer, producer=producer)
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    subprocess.run(command, check=True, timeout=60)
 
 
 def test_submodule_that_needs_what_is_not_installed_says_so(
