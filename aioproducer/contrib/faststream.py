@@ -295,7 +295,7 @@ class _NativeProducer(AioKafkaFastProducerImpl):
         options = self._broker._connection_kwargs
         drop_in = AIOKafkaProducer(**options)
         drop_in._closed = True  # its constructor has read the options; it is not started
-        native = _Native(Producer(drop_in._config))
+        native = _Native(Producer(drop_in._own_config))
         native.use(options.get("key_serializer"), options.get("value_serializer"))
         return native
 

@@ -132,8 +132,8 @@ def test_the_producer_inside_the_drop_in_for_confluent_leaves_the_warning_to_it(
 ) -> None:
     producer = ConfluentProducer({"bootstrap.servers": cluster.bootstrap_servers})
     producer.list_topics(timeout=10)
-    assert producer._loop_side.producer is not None
-    finalized_first_in_a_cycle(producer._loop_side.producer)
+    assert producer._own_loop_side.producer is not None
+    finalized_first_in_a_cycle(producer._own_loop_side.producer)
     producer.close()
 
 

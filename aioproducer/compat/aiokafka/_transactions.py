@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 class TransactionsMixin:
     """The calls that need a `transactional_id`."""
 
-    _config: ProducerConfig
+    _own_config: ProducerConfig
 
     async def begin_transaction(self) -> None:
         """Begin a transaction; every record sent until its end belongs to it."""
         with translating():
-            await self._transactional().begin_transaction()
+            await self._own_transactional().begin_transaction()
 
     async def commit_transaction(self) -> None:
         """Wait for every record, then commit.
@@ -40,12 +40,12 @@ class TransactionsMixin:
             IllegalOperation: no transaction is open.
         """
         with translating():
-            await self._transactional().commit_transaction()
+            await self._own_transactional().commit_transaction()
 
     async def abort_transaction(self) -> None:
         """Abort; the futures of records that were not sent yet fail."""
         with translating():
-            await self._transactional().abort_transaction()
+            await self._own_transactional().abort_transaction()
 
     def transaction(self) -> TransactionContext:
         """Return a context manager that commits, or aborts after an exception."""
@@ -63,7 +63,7 @@ class TransactionsMixin:
             IllegalOperation: no transaction is open.
             ValueError, TypeError: the arguments are something else.
         """
-        connection = self._transactional()
+        connection = self._own_transactional()
         if not connection.in_transaction:
             raise shared_class(IllegalOperation)("Not in the middle of a transaction")
         group = checked_group(group_id)
@@ -72,15 +72,15 @@ class TransactionsMixin:
 
     # -- private ---------------------------------------------------------------------------------
 
-    def _running(self) -> Connection:
+    def _own_running(self) -> Connection:
         raise NotImplementedError
 
-    def _transactional(self) -> Connection:
-        if self._config.transactional_id is None:
+    def _own_transactional(self) -> Connection:
+        if self._own_config.transactional_id is None:
             raise shared_class(IllegalOperation)(
                 "You need to configure transaction_id to use transactions"
             )
-        return self._running()
+        return self._own_running()
 
 
 class TransactionContext:
@@ -95,7 +95,7 @@ class TransactionContext:
         self._block: Transaction | None = None
 
     async def __aenter__(self) -> Self:
-        self._block = self._producer._transactional().transaction()
+        self._block = self._producer._own_transactional().transaction()
         with translating():
             await self._block.__aenter__()
         return self

@@ -84,8 +84,8 @@ class AIOKafkaProducer(TransactionsMixin):
     _closed: bool = True  # until the constructor is through, there is nothing to warn about
     _loop: asyncio.AbstractEventLoop | None = None
     _source_traceback: traceback.StackSummary | None = None
-    _futures: RecordFutures
-    _fast_path: FastPath | None = None  # while it runs, without serializers and transactions
+    _own_futures: RecordFutures
+    _own_fast_path: FastPath | None = None  # while it runs, without serializers and transactions
 
     @hides_arguments
     def __init__(
@@ -119,7 +119,7 @@ class AIOKafkaProducer(TransactionsMixin):
         sasl_kerberos_domain_name: str | None = None,
         sasl_oauth_token_provider: AbstractTokenProvider | None = None,
     ) -> None:
-        self._bind_loop(loop)
+        self._own_bind_loop(loop)
         if api_version is not None:
             warnings.warn(
                 "The `api_version` parameter has no effect and is deprecated",
@@ -148,7 +148,7 @@ class AIOKafkaProducer(TransactionsMixin):
             connections_max_idle_ms=connections_max_idle_ms,
         )
         given = bootstrap_servers if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
-        self._config = ProducerConfig(
+        self._own_config = ProducerConfig(
             bootstrap_servers=servers_option(given),
             client_id=settings.client_id_option(client_id),
             acks=acks,
@@ -167,25 +167,25 @@ class AIOKafkaProducer(TransactionsMixin):
         self._value_serializer = value_serializer
         self._partitioner = partitioner
         self._request_timeout_ms = request_timeout_ms
-        self._make_views(given, ssl_context)
-        self._connection: Connection | None = None
-        self._stopped = False
+        self._own_make_views(given, ssl_context)
+        self._own_connection: Connection | None = None
+        self._own_stopped = False
         self._closed = False
 
-    def _make_views(
+    def _own_make_views(
         self, bootstrap_servers: str | list[str], ssl_context: SSLContext | None
     ) -> None:
-        self.client: ClientView = ClientView(self._config, bootstrap_servers)
+        self.client: ClientView = ClientView(self._own_config, bootstrap_servers)
         self.client._ssl_context = ssl_context  # also one that is not used
         self._metadata: ClusterView = self.client.cluster
         self._sender: SenderView = SenderView()
         self._txn_manager: TransactionView | None = (
-            TransactionView(self._config.transactional_id)
-            if self._config.enable_idempotence
+            TransactionView(self._own_config.transactional_id)
+            if self._own_config.enable_idempotence
             else None
         )
 
-    def _bind_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
+    def _own_bind_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
         if loop is None:
             loop = asyncio._get_running_loop()
         else:
@@ -212,29 +212,29 @@ class AIOKafkaProducer(TransactionsMixin):
         loop = asyncio.get_running_loop()
         if self._loop is not None and self._loop is not loop:
             raise AssertionError("Please create objects with the same loop as running with")
-        if self._connection is not None:
-            if self._stopped:
+        if self._own_connection is not None:
+            if self._own_stopped:
                 raise shared_class(ProducerClosed)()
             raise shared_class(IllegalStateError)("the producer is started already")
-        self._stopped = False  # programs call `stop()` after each `start()` that fails
+        self._own_stopped = False  # programs call `stop()` after each `start()` that fails
         self._loop = loop
-        connection = self._connection = Connection(self._config)
+        connection = self._own_connection = Connection(self._own_config)
         try:
             with translating():
                 await connection.start()
         except BaseException:
-            self._connection = None
+            self._own_connection = None
             self._closed = True
             raise
-        self._futures = connection.futures
+        self._own_futures = connection.futures
         self.client._attach(connection)
         self._sender._connection = connection
         if self._txn_manager is not None:
             self._txn_manager._connection = connection
-        self._closed = self._stopped
+        self._closed = self._own_stopped
         serializes = self._key_serializer is not None or self._value_serializer is not None
-        if self._config.transactional_id is None and not serializes:
-            self._fast_path = connection._fast_path  # which `stop()` in the meantime has closed
+        if self._own_config.transactional_id is None and not serializes:
+            self._own_fast_path = connection._fast_path  # which `stop()` in the meantime has closed
 
     async def stop(self) -> None:
         """Delivers what was accepted, then closes every connection; may be called again.
@@ -242,20 +242,20 @@ class AIOKafkaProducer(TransactionsMixin):
         It waits as long as the records' own time limits allow, not longer. An open transaction is
         aborted.
         """
-        self._closed = self._stopped = True
-        self._fast_path = None
+        self._closed = self._own_stopped = True
+        self._own_fast_path = None
         try:
-            if self._connection is not None:
+            if self._own_connection is not None:
                 with translating():
-                    await self._connection.close()
+                    await self._own_connection.close()
         finally:
             await self.client.close()
 
     async def flush(self) -> None:
         """Send accepted records without linger, and wait for their outcomes."""
-        if self._connection is not None and not self._stopped:
+        if self._own_connection is not None and not self._own_stopped:
             with translating():
-                await self._connection.flush()
+                await self._own_connection.flush()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -309,12 +309,14 @@ class AIOKafkaProducer(TransactionsMixin):
             ProducerClosed: the producer is stopped.
         """
         try:  # not `translating()`: this is done for each record
-            delivery = self._accept_at_once(topic, value, key, partition, timestamp_ms, headers)
+            delivery = self._own_accept_at_once(topic, value, key, partition, timestamp_ms, headers)
             if delivery is None:
-                delivery = await self._accept(topic, value, key, partition, timestamp_ms, headers)
+                delivery = await self._own_accept(
+                    topic, value, key, partition, timestamp_ms, headers
+                )
         except KafkaError as error:
             raise translated(error) from error
-        return self._futures.of(delivery)
+        return self._own_futures.of(delivery)
 
     async def send_and_wait(
         self,
@@ -330,20 +332,22 @@ class AIOKafkaProducer(TransactionsMixin):
             future = await self.send(topic, value, key, partition, timestamp_ms, headers)
             return await future
         try:
-            delivery = self._accept_at_once(
+            delivery = self._own_accept_at_once(
                 topic, value, key, partition, timestamp_ms, headers, is_awaited=True
             )
             if delivery is None:
-                delivery = await self._accept(topic, value, key, partition, timestamp_ms, headers)
+                delivery = await self._own_accept(
+                    topic, value, key, partition, timestamp_ms, headers
+                )
             await delivery
         except KafkaError as error:
             raise translated(error) from error
-        return record_metadata(delivery) if self._acknowledges else None
+        return record_metadata(delivery) if self._own_acknowledges else None
 
     def create_batch(self) -> BatchBuilder:
         """Return an empty batch of at most `max_batch_size` bytes for `send_batch`."""
         return BatchBuilder(
-            self._config.batch_size,
+            self._own_config.batch_size,
             key_serializer=self._key_serializer,
             value_serializer=self._value_serializer,
         )
@@ -364,15 +368,15 @@ class AIOKafkaProducer(TransactionsMixin):
         """
         if not isinstance(batch, BatchBuilder):
             raise TypeError(f"create_batch() makes what can be sent, not {type(batch).__name__}")
-        connection = self._running()
+        connection = self._own_running()
         with translating():
-            await self._check_partition(connection, topic, partition)
-            self._check_transaction(connection)
+            await self._own_check_partition(connection, topic, partition)
+            self._own_check_transaction(connection)
             return await Connection.send_gathered(connection, batch, topic, partition)
 
     async def partitions_for(self, topic: str) -> set[int]:
         """Return the topic's partitions, waiting at most `request_timeout_ms` for its metadata."""
-        connection = self._running()
+        connection = self._own_running()
         with translating():
             return {info.partition for info in await connection.partitions_for(topic)}
 
@@ -409,17 +413,17 @@ class AIOKafkaProducer(TransactionsMixin):
     # -- private ---------------------------------------------------------------------------------
 
     @property
-    def _acknowledges(self) -> bool:
-        return self._config.acks_value != 0
+    def _own_acknowledges(self) -> bool:
+        return self._own_config.acks_value != 0
 
-    def _running(self) -> Connection:
-        if self._stopped:
+    def _own_running(self) -> Connection:
+        if self._own_stopped:
             raise shared_class(ProducerClosed)()
-        if self._connection is None:
+        if self._own_connection is None:
             raise shared_class(IllegalStateError)("the producer is not started")
-        return self._connection
+        return self._own_connection
 
-    def _accept_at_once(
+    def _own_accept_at_once(
         self,
         topic: str,
         value: Any,
@@ -431,7 +435,7 @@ class AIOKafkaProducer(TransactionsMixin):
         is_awaited: bool = False,
     ) -> Delivery | None:
         """Accept a record of bytes that waits for nothing; None where `_accept` has to do it."""
-        fast_path = self._fast_path
+        fast_path = self._own_fast_path
         if (
             fast_path is None
             or (value is None and key is None)
@@ -440,7 +444,7 @@ class AIOKafkaProducer(TransactionsMixin):
             return None
         return fast_path.append(topic, value, key, headers, partition, timestamp_ms, is_awaited)
 
-    def _accept(
+    def _own_accept(
         self,
         topic: str,
         value: Any,
@@ -450,21 +454,23 @@ class AIOKafkaProducer(TransactionsMixin):
         headers: Headers,
     ) -> Awaitable[Delivery]:
         """Check a record; await what this returns to have it accepted."""
-        connection = self._running()
+        connection = self._own_running()
         if value is None and key is None:
             raise AssertionError("Need at least one: key or value")
         if partition is not None:
-            return self._accept_at(connection, topic, value, key, partition, timestamp_ms, headers)
-        if self._config.transactional_id is not None:
-            self._check_transaction(connection)
+            return self._own_accept_at(
+                connection, topic, value, key, partition, timestamp_ms, headers
+            )
+        if self._own_config.transactional_id is not None:
+            self._own_check_transaction(connection)
         key = serialized(self._key_serializer, key)
         value = serialized(self._value_serializer, value)
         pairs = checked_headers(headers)
-        self._check_size(key, value, pairs)
+        self._own_check_size(key, value, pairs)
         stamp = checked_timestamp(timestamp_ms)
         return connection.send(topic, value, key, headers=pairs, timestamp_ms=stamp)
 
-    async def _accept_at(
+    async def _own_accept_at(
         self,
         connection: Connection,
         topic: str,
@@ -474,18 +480,18 @@ class AIOKafkaProducer(TransactionsMixin):
         timestamp_ms: float | None,
         headers: Headers,
     ) -> Delivery:
-        await self._check_partition(connection, topic, partition)
-        self._check_transaction(connection)
+        await self._own_check_partition(connection, topic, partition)
+        self._own_check_transaction(connection)
         key = serialized(self._key_serializer, key)
         value = serialized(self._value_serializer, value)
         pairs = checked_headers(headers)
-        self._check_size(key, value, pairs)
+        self._own_check_size(key, value, pairs)
         stamp = checked_timestamp(timestamp_ms)
         return await connection.send(
             topic, value, key, headers=pairs, partition=partition, timestamp_ms=stamp
         )
 
-    async def _check_partition(
+    async def _own_check_partition(
         self, connection: Connection, topic: str, partition: int | None
     ) -> None:
         known = await connection.partition_ids(topic)
@@ -496,16 +502,16 @@ class AIOKafkaProducer(TransactionsMixin):
         if partition not in known or isinstance(partition, bool):
             raise AssertionError("Unrecognized partition")
 
-    def _check_transaction(self, connection: Connection) -> None:
-        if self._config.transactional_id is not None and not connection.in_transaction:
+    def _own_check_transaction(self, connection: Connection) -> None:
+        if self._own_config.transactional_id is not None and not connection.in_transaction:
             raise shared_class(IllegalOperation)("Can't send messages while not in transaction")
 
-    def _check_size(self, key: bytes | None, value: bytes | None, pairs: HeaderPairs) -> None:
-        limit = self._config.max_request_size - BATCH_OVERHEAD - RECORD_OVERHEAD
+    def _own_check_size(self, key: bytes | None, value: bytes | None, pairs: HeaderPairs) -> None:
+        limit = self._own_config.max_request_size - BATCH_OVERHEAD - RECORD_OVERHEAD
         if record_size_bound(key, value, pairs) <= limit:
             return
         size = BATCH_OVERHEAD + RECORD_OVERHEAD + content_size(key, value, pairs)
-        if size > self._config.max_request_size:
+        if size > self._own_config.max_request_size:
             raise shared_class(MessageSizeTooLargeError)(
                 f"The message is {size} bytes when serialized which is larger than the maximum "
                 "request size you have configured with the max_request_size configuration"

@@ -61,7 +61,7 @@ class AIOProducer:
         RuntimeError: No event loop runs.
     """
 
-    _closed: bool = True  # until the constructor is through, and when it was never called
+    _own_closed: bool = True  # until the constructor is through, and when it was never called
 
     @hides_arguments
     def __init__(
@@ -75,24 +75,24 @@ class AIOProducer:
         del max_workers, executor, batch_size, buffer_timeout
         loop = asyncio.get_running_loop()
         settings = settings_of(producer_conf)
-        self._callbacks = _Callbacks()
+        self._own_callbacks = _Callbacks()
         settings = settings._replace(
-            error_cb=self._callbacks.logged(settings.error_cb, "error_cb"),
-            stats_cb=self._callbacks.logged(settings.stats_cb, "stats_cb"),
+            error_cb=self._own_callbacks.logged(settings.error_cb, "error_cb"),
+            stats_cb=self._own_callbacks.logged(settings.stats_cb, "stats_cb"),
         )
-        self._settings = settings
-        self._limit = settings.config.max_request_size
-        self._transactional = settings.config.transactional_id is not None
-        self._reports = _Outcomes(settings.error_cb, settings.max_records, settings.max_bytes)
-        self._loop_side = LoopSide(settings, _Loop(loop), self._reports)
-        self._loop_side.begin()
-        self._calls = TransactionalCalls(self._transactional)
-        self._loop = loop
-        self._closed = False
-        self._end: asyncio.Future[None] | None = None
-        self._clock = Clock(settings, self._reports)
-        self._timer: asyncio.TimerHandle | None = None
-        if self._clock.is_on:
+        self._own_settings = settings
+        self._own_limit = settings.config.max_request_size
+        self._own_transactional = settings.config.transactional_id is not None
+        self._own_reports = _Outcomes(settings.error_cb, settings.max_records, settings.max_bytes)
+        self._own_loop_side = LoopSide(settings, _Loop(loop), self._own_reports)
+        self._own_loop_side.begin()
+        self._own_calls = TransactionalCalls(self._own_transactional)
+        self._own_loop = loop
+        self._own_closed = False
+        self._own_end: asyncio.Future[None] | None = None
+        self._own_clock = Clock(settings, self._own_reports)
+        self._own_timer: asyncio.TimerHandle | None = None
+        if self._own_clock.is_on:
             _report_statistics(weakref.ref(self))
 
     async def produce(
@@ -126,11 +126,11 @@ class AIOProducer:
             TypeError: A part has a type that cannot be sent.
             RuntimeError: The producer is closed.
         """
-        self._check_open()
+        self._own_check_open()
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        callbacks = self._callbacks
-        handler = first_given(on_delivery, callback, self._settings.on_delivery)
-        only_errors = self._settings.only_errors
+        callbacks = self._own_callbacks
+        handler = first_given(on_delivery, callback, self._own_settings.on_delivery)
+        only_errors = self._own_settings.only_errors
 
         def on_outcome(error: Any, message: Any) -> None:
             try:
@@ -148,13 +148,13 @@ class AIOProducer:
 
         place = -1 if partition is None else partition
         record = record_of(
-            topic, value, key, place, timestamp or 0, headers, on_outcome, self._limit
+            topic, value, key, place, timestamp or 0, headers, on_outcome, self._own_limit
         )
-        while not self._reports.has_room(record.size):
-            await self._reports.next()
-            self._check_open()
-        if self._transactional:
-            check = self._loop_side.check_send
+        while not self._own_reports.has_room(record.size):
+            await self._own_reports.next()
+            self._own_check_open()
+        if self._own_transactional:
+            check = self._own_loop_side.check_send
             if check is None:
                 raise errors.exception(
                     KafkaError._STATE,
@@ -162,7 +162,7 @@ class AIOProducer:
                 )
             with translating():
                 check()
-        self._loop_side.put(record)
+        self._own_loop_side.put(record)
         return future
 
     async def poll(self, timeout: float = 0) -> int:
@@ -174,12 +174,12 @@ class AIOProducer:
         Returns:
             How many outcomes there were since the last call.
         """
-        self._check_open()
-        if not self._reports.unseen and timeout:
+        self._own_check_open()
+        if not self._own_reports.unseen and timeout:
             with suppress(TimeoutError):
                 async with asyncio.timeout(limit_of(timeout)):
-                    await self._reports.next()
-        seen, self._reports.unseen = self._reports.unseen, 0
+                    await self._own_reports.next()
+        seen, self._own_reports.unseen = self._own_reports.unseen, 0
         return seen
 
     async def flush(self, timeout: float = -1) -> int:
@@ -191,20 +191,20 @@ class AIOProducer:
         Returns:
             How many records have no outcome yet.
         """
-        self._check_open()
-        return await self._flush(timeout)
+        self._own_check_open()
+        return await self._own_flush(timeout)
 
     async def purge(
         self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True
     ) -> None:
         """Give records up; their futures fail with `_PURGE_QUEUE` or `_PURGE_INFLIGHT`."""
-        self._check_open()
+        self._own_check_open()
         with translating():
-            await self._loop_side.purge(in_queue, in_flight)
+            await self._own_loop_side.purge(in_queue, in_flight)
 
     async def init_transactions(self, timeout: float = -1) -> None:
         """See `Producer.init_transactions`, as for all calls here."""
-        await self._call(
+        await self._own_call(
             "init_transactions",
             lambda loop_side: loop_side.run(lambda producer: producer.init_transactions()),
             timeout,
@@ -212,30 +212,30 @@ class AIOProducer:
 
     async def begin_transaction(self, timeout: float = -1) -> None:
         """Begin a transaction."""
-        await self._call("begin_transaction", LoopSide.begin_transaction, timeout)
+        await self._own_call("begin_transaction", LoopSide.begin_transaction, timeout)
 
     async def commit_transaction(self, timeout: float = -1) -> None:
         """Flush, and commit."""
 
         async def commit(loop_side: LoopSide) -> None:
-            await self._flush(-1)
+            await self._own_flush(-1)
             if loop_side.lost is not None:
                 lost = translated(loop_side.lost)
                 raise errors.exception(lost.code(), lost.str(), txn_requires_abort=True)
             await loop_side.run(lambda producer: producer.commit_transaction())
 
-        await self._call("commit_transaction", commit, timeout)
+        await self._own_call("commit_transaction", commit, timeout)
 
     async def abort_transaction(self, timeout: float = -1) -> None:
         """Abort; records that were not sent yet fail with `_PURGE_QUEUE`."""
-        await self._call("abort_transaction", LoopSide.abort, timeout)
+        await self._own_call("abort_transaction", LoopSide.abort, timeout)
 
     async def send_offsets_to_transaction(
         self, positions: list[Any], group_metadata: Any, timeout: float = -1
     ) -> None:
         """Make a consumer group's positions part of the transaction."""
         offsets = [position for position in positions if position.offset >= 0]
-        await self._call(
+        await self._own_call(
             "send_offsets_to_transaction",
             lambda loop_side: loop_side.send_offsets(offsets, group_metadata),
             timeout,
@@ -243,40 +243,40 @@ class AIOProducer:
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """See `Producer.list_topics`."""
-        self._check_open("Handle")
+        self._own_check_open("Handle")
         check_topic_asked_for(topic)
         with asking("Failed to get metadata", KafkaError._TRANSPORT), translating():
-            return await in_time(partial(self._loop_side.list_topics, topic), limit_of(timeout))
+            return await in_time(partial(self._own_loop_side.list_topics, topic), limit_of(timeout))
 
     async def cluster_id(self, timeout: float = -1) -> str:
         """See `Producer.cluster_id`."""
-        self._check_open("Handle")
+        self._own_check_open("Handle")
         with asking("Failed to retrieve cluster id", KafkaError._TIMED_OUT), translating():
-            found = await in_time(self._loop_side.cluster_id, limit_of(timeout))
+            found = await in_time(self._own_loop_side.cluster_id, limit_of(timeout))
         return known_cluster_id(found)
 
     @hides_arguments
     async def set_sasl_credentials(self, username: str, password: str) -> None:
         """See `Producer.set_sasl_credentials`."""
-        self._check_open("Handle")
-        self._settings.credentials.change(username, password)
+        self._own_check_open("Handle")
+        self._own_settings.credentials.change(username, password)
 
     async def close(self) -> None:
         """Deliver what was handed over, and release everything; safe to call again.
 
         Cancelling it does not end that: a further call waits for it.
         """
-        if self._closed and self._end is None:
+        if self._own_closed and self._own_end is None:
             return
-        self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._end is None:
-            self._end = _begin_close(self._loop_side)
-            reports = self._reports
-            self._end.add_done_callback(lambda _: reports.end_waits())
+        self._own_closed = True
+        if self._own_timer is not None:
+            self._own_timer.cancel()
+        if self._own_end is None:
+            self._own_end = _begin_close(self._own_loop_side)
+            reports = self._own_reports
+            self._own_end.add_done_callback(lambda _: reports.end_waits())
         with translating():
-            await asyncio.shield(self._end)
+            await asyncio.shield(self._own_end)
 
     async def __aenter__(self) -> Self:
         return self
@@ -285,36 +285,36 @@ class AIOProducer:
         await self.close()
 
     def __del__(self) -> None:
-        if not self._closed:
+        if not self._own_closed:
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(_begin_close, self._loop_side)
+                self._own_loop.call_soon_threadsafe(_begin_close, self._own_loop_side)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an AIOProducer has connections and cannot be copied or pickled")
 
     def __len__(self) -> int:
-        return 0 if self._closed else self._reports.count
+        return 0 if self._own_closed else self._own_reports.count
 
     def __bool__(self) -> bool:
         return True
 
     # -- private ---------------------------------------------------------------------------------
 
-    def _check_open(self, what: str = "Producer") -> None:
-        if self._closed:
+    def _own_check_open(self, what: str = "Producer") -> None:
+        if self._own_closed:
             raise RuntimeError(f"{what} has been closed")
 
-    async def _flush(self, timeout: float) -> int:
+    async def _own_flush(self, timeout: float) -> int:
         with translating(), suppress(TimeoutError):
             async with asyncio.timeout(limit_of(timeout)):
-                while self._reports.count:
-                    await self._flush_once()
-        return self._reports.count
+                while self._own_reports.count:
+                    await self._own_flush_once()
+        return self._own_reports.count
 
-    async def _flush_once(self) -> None:
+    async def _own_flush_once(self) -> None:
         """Flush; end early when every record has its outcome, also without a connection."""
-        flushed = asyncio.ensure_future(self._loop_side.flush())
-        emptied = self._reports.emptied()
+        flushed = asyncio.ensure_future(self._own_loop_side.flush())
+        emptied = self._own_reports.emptied()
         try:
             await asyncio.wait({flushed, emptied}, return_when=asyncio.FIRST_COMPLETED)
             if flushed.done():
@@ -322,14 +322,14 @@ class AIOProducer:
         finally:
             flushed.cancel()
 
-    async def _call(
+    async def _own_call(
         self, name: str, work: Callable[[LoopSide], Coroutine[Any, Any, None]], timeout: float
     ) -> None:
         """Make a transactional call."""
-        self._check_open()
+        self._own_check_open()
         limit = limit_of(timeout)
-        with self._calls.making(name), translating():
-            await in_time(partial(work, self._loop_side), limit)
+        with self._own_calls.making(name), translating():
+            await in_time(partial(work, self._own_loop_side), limit)
 
 
 def _begin_close(loop_side: LoopSide) -> asyncio.Future[None]:
@@ -342,11 +342,11 @@ def _begin_close(loop_side: LoopSide) -> asyncio.Future[None]:
 def _report_statistics(reference: weakref.ref[AIOProducer]) -> None:
     """Report statistics each time they are due, until the producer is closed or dropped."""
     producer = reference()
-    if producer is None or producer._closed:
+    if producer is None or producer._own_closed:
         return
-    producer._clock.report_if_due(producer._loop_side)
-    left = producer._clock.left()
-    producer._timer = producer._loop.call_later(left, _report_statistics, reference)
+    producer._own_clock.report_if_due(producer._own_loop_side)
+    left = producer._own_clock.left()
+    producer._own_timer = producer._own_loop.call_later(left, _report_statistics, reference)
 
 
 class _Callbacks:
@@ -389,11 +389,11 @@ class _Loop:
     """The substitute for the thread of the blocking producer: the loop is the caller's."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self._own_loop = loop
 
     def post(self, callback: Callable[[], object]) -> bool:
         """Run a callback in the loop, soon."""
-        self._loop.call_soon(callback)
+        self._own_loop.call_soon(callback)
         return True
 
     def check_alive(self) -> None:

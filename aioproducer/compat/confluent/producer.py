@@ -70,39 +70,39 @@ class Producer:
         TypeError: The configuration is no mapping, or a callback is not callable.
     """
 
-    _closed: bool = True  # until the constructor is through, and when it was never called
-    _is_plain: bool = False
-    _on_delivery: Any = None
+    _own_closed: bool = True  # until the constructor is through, and when it was never called
+    _own_is_plain: bool = False
+    _own_on_delivery: Any = None
 
     @hides_arguments
     def __init__(self, config: Mapping[str, Any] | None = None, /, **kwargs: Any) -> None:
-        if not self._closed:
+        if not self._own_closed:
             raise RuntimeError("Producer already __init__:ialized")
         if config is not None and not isinstance(config, Mapping):
             raise TypeError("expected configuration dict")
         if config is None and not kwargs:
             raise TypeError("expected configuration dict")
         settings = settings_of({**(config or {}), **kwargs})
-        self._settings = settings
-        self._on_delivery = settings.on_delivery
-        self._limit = settings.config.max_request_size
-        self._transactional = settings.config.transactional_id is not None
-        self._reports = Reports(settings.error_cb, settings.max_records, settings.max_bytes)
-        self._reports.only_errors = settings.only_errors
-        self._clock = Clock(settings, self._reports)
-        self._thread = LoopThread(
+        self._own_settings = settings
+        self._own_on_delivery = settings.on_delivery
+        self._own_limit = settings.config.max_request_size
+        self._own_transactional = settings.config.transactional_id is not None
+        self._own_reports = Reports(settings.error_cb, settings.max_records, settings.max_bytes)
+        self._own_reports.only_errors = settings.only_errors
+        self._own_clock = Clock(settings, self._own_reports)
+        self._own_thread = LoopThread(
             f"aioproducer {settings.config.client_id}",
             stall_timeout_s=stall_timeout(settings.config),
         )
         with translating():
-            self._thread.start()
-        self._loop_side = LoopSide(settings, self._thread, self._reports)
-        self._started = _Started(self._thread, self._loop_side, _EXIT_TIMEOUT_S)
-        self._thread.post(self._loop_side.begin)
-        self._closing = ForkSafeLock()
-        self._calls = TransactionalCalls(self._transactional)
-        self._closed = False
-        self._is_plain = not self._transactional and not self._clock.is_on
+            self._own_thread.start()
+        self._own_loop_side = LoopSide(settings, self._own_thread, self._own_reports)
+        self._own_started = _Started(self._own_thread, self._own_loop_side, _EXIT_TIMEOUT_S)
+        self._own_thread.post(self._own_loop_side.begin)
+        self._own_closing = ForkSafeLock()
+        self._own_calls = TransactionalCalls(self._own_transactional)
+        self._own_closed = False
+        self._own_is_plain = not self._own_transactional and not self._own_clock.is_on
 
     # -- producing -------------------------------------------------------------------------------
 
@@ -136,9 +136,9 @@ class Producer:
             TypeError: A part has a type that cannot be sent.
             RuntimeError: The producer is closed.
         """
-        handler = first_given(on_delivery, callback, self._on_delivery)
+        handler = first_given(on_delivery, callback, self._own_on_delivery)
         if (
-            self._is_plain
+            self._own_is_plain
             and topic.__class__ is str
             and value.__class__ is bytes
             and (key is None or key.__class__ is bytes)
@@ -147,18 +147,20 @@ class Producer:
             and headers is None
         ):
             size = len(value) + _OVERHEAD + (0 if key is None else len(key))
-            if size <= self._limit:
+            if size <= self._own_limit:
                 since = SystemClock.monotonic()
                 parts = (topic, value, key, None, None, None, size, since, handler)
-                self._loop_side.put(_new(Record, parts))
+                self._own_loop_side.put(_new(Record, parts))
                 return
-        self._check_open()
-        record = record_of(topic, value, key, partition, timestamp, headers, handler, self._limit)
-        if self._transactional:
-            self._check_transaction()
+        self._own_check_open()
+        record = record_of(
+            topic, value, key, partition, timestamp, headers, handler, self._own_limit
+        )
+        if self._own_transactional:
+            self._own_check_transaction()
         if record.partition is not None:
-            self._check_partition(record.topic, record.partition)
-        self._loop_side.put(record)
+            self._own_check_partition(record.topic, record.partition)
+        self._own_loop_side.put(record)
 
     def produce_batch(
         self,
@@ -229,17 +231,21 @@ class Producer:
             KafkaException: The producer is another process's: this one was forked from it.
             RuntimeError: The producer is closed.
         """
-        if timeout == 0 and self._is_plain and not (self._reports.ready or self._reports.silent):
+        if (
+            timeout == 0
+            and self._own_is_plain
+            and not (self._own_reports.ready or self._own_reports.silent)
+        ):
             return 0  # programs poll after each `produce()`
-        self._check_open()
+        self._own_check_open()
         deadline = Deadline(limit_of(timeout))
         while True:
             left = deadline.within(_CHECK_S)
-            served = self._serve(left)
-            if served or left == 0.0 or self._closed:
+            served = self._own_serve(left)
+            if served or left == 0.0 or self._own_closed:
                 return served
             with translating():
-                self._thread.check_alive()
+                self._own_thread.check_alive()
 
     def flush(self, timeout: float = -1) -> int:
         """Send without lingering, wait for the outcomes and call the callbacks.
@@ -254,8 +260,8 @@ class Producer:
             Exception: What the first callback raised that did; the others have been called.
             RuntimeError: The producer is closed.
         """
-        self._check_open()
-        return self._flush(limit_of(timeout))
+        self._own_check_open()
+        return self._own_flush(limit_of(timeout))
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """Give records up; their callbacks get `_PURGE_QUEUE` or `_PURGE_INFLIGHT`.
@@ -265,12 +271,12 @@ class Producer:
             in_flight: Those sent and not acknowledged; they may be written all the same.
             blocking: Return when it is done.
         """
-        self._check_open()
+        self._own_check_open()
         if not blocking:
-            self._submit(self._loop_side.purge(in_queue, in_flight))
+            self._own_submit(self._own_loop_side.purge(in_queue, in_flight))
             return
         with translating():
-            self._thread.call(self._loop_side.purge(in_queue, in_flight))
+            self._own_thread.call(self._own_loop_side.purge(in_queue, in_flight))
 
     # -- inspection ------------------------------------------------------------------------------
 
@@ -286,10 +292,10 @@ class Producer:
             RuntimeError: The producer is closed.
             TypeError: An argument has a type that cannot be used.
         """
-        self._check_open("Handle")
+        self._own_check_open("Handle")
         check_topic_asked_for(topic)
         with asking("Failed to get metadata", KafkaError._TRANSPORT):
-            return self._wait_for(partial(self._loop_side.list_topics, topic), timeout)
+            return self._own_wait_for(partial(self._own_loop_side.list_topics, topic), timeout)
 
     def cluster_id(self, timeout: float = -1) -> str:
         """Return the id of the cluster.
@@ -300,9 +306,9 @@ class Producer:
         Raises:
             KafkaException: `_TIMED_OUT`: no broker has answered in time, or they are too old.
         """
-        self._check_open("Handle")
+        self._own_check_open("Handle")
         with asking("Failed to retrieve cluster id", KafkaError._TIMED_OUT):
-            found = self._wait_for(self._loop_side.cluster_id, timeout)
+            found = self._own_wait_for(self._own_loop_side.cluster_id, timeout)
         return known_cluster_id(found)
 
     @hides_arguments
@@ -311,11 +317,11 @@ class Producer:
 
         No effect unless `sasl.mechanism` is PLAIN or one of SCRAM.
         """
-        self._check_open("Handle")
-        self._settings.credentials.change(username, password)
+        self._own_check_open("Handle")
+        self._own_settings.credentials.change(username, password)
 
     def __len__(self) -> int:
-        return 0 if self._closed else self._reports.count
+        return 0 if self._own_closed else self._own_reports.count
 
     def __bool__(self) -> bool:
         return True
@@ -333,7 +339,7 @@ class Producer:
             KafkaException: Ask its `args[0]` for `retriable()`, `txn_requires_abort()`, `fatal()`,
                 as for all calls here.
         """
-        self._call(
+        self._own_call(
             "init_transactions",
             lambda loop_side: loop_side.run(lambda producer: producer.init_transactions()),
             timeout,
@@ -341,29 +347,29 @@ class Producer:
 
     def begin_transaction(self, timeout: float = -1) -> None:
         """Begin a transaction; what any thread produces until its end belongs to it."""
-        self._call("begin_transaction", LoopSide.begin_transaction, timeout)
+        self._own_call("begin_transaction", LoopSide.begin_transaction, timeout)
 
     def commit_transaction(self, timeout: float = -1) -> None:
         """Flush, and commit. On a timeout call it again."""
         limit = limit_of(timeout)
         deadline = Deadline(limit)
-        self._check_open()
-        with self._calls.making("commit_transaction"):
-            if self._flush(limit):
+        self._own_check_open()
+        with self._own_calls.making("commit_transaction"):
+            if self._own_flush(limit):
                 raise timed_out(timeout)
-            if self._loop_side.lost is not None:
-                lost = translated(self._loop_side.lost)
+            if self._own_loop_side.lost is not None:
+                lost = translated(self._own_loop_side.lost)
                 raise errors.exception(lost.code(), lost.str(), txn_requires_abort=True)
             left = deadline.left()
-            self._wait_for(
-                lambda: self._loop_side.run(lambda producer: producer.commit_transaction()),
+            self._own_wait_for(
+                lambda: self._own_loop_side.run(lambda producer: producer.commit_transaction()),
                 -1.0 if left is None else left,
             )
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """Abort; records that were not sent yet fail with `_PURGE_QUEUE`."""
-        self._call("abort_transaction", LoopSide.abort, timeout)
-        self._reports.serve(0)
+        self._own_call("abort_transaction", LoopSide.abort, timeout)
+        self._own_reports.serve(0)
 
     def send_offsets_to_transaction(
         self, positions: list[Any], group_metadata: Any, timeout: float = -1
@@ -377,7 +383,7 @@ class Producer:
             timeout: Seconds.
         """
         offsets = [position for position in positions if position.offset >= 0]
-        self._call(
+        self._own_call(
             "send_offsets_to_transaction",
             lambda loop_side: loop_side.send_offsets(offsets, group_metadata),
             timeout,
@@ -387,21 +393,21 @@ class Producer:
 
     def close(self) -> bool:
         """Flush, abort an open transaction, and release everything; safe to call again."""
-        if self._closed:
+        if self._own_closed:
             return True
-        with self._closing:
-            if self._closed:
+        with self._own_closing:
+            if self._own_closed:
                 return True
-            self._closed, self._is_plain = True, False
+            self._own_closed, self._own_is_plain = True, False
         try:
-            if not self._thread.forked:
-                if not self._transactional:
-                    self._flush(None)
+            if not self._own_thread.forked:
+                if not self._own_transactional:
+                    self._own_flush(None)
                 with translating():
-                    self._started.close()
-                self._reports.serve(0)
+                    self._own_started.close()
+                self._own_reports.serve(0)
         finally:
-            self._started.close_soon()
+            self._own_started.close_soon()
         return True
 
     def __enter__(self) -> Self:
@@ -411,22 +417,22 @@ class Producer:
         self.close()
 
     def __del__(self) -> None:
-        if not self._closed and not self._thread.forked:
-            self._started.close_soon()
+        if not self._own_closed and not self._own_thread.forked:
+            self._own_started.close_soon()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Producer has a thread and connections and cannot be copied or pickled")
 
     # -- private ---------------------------------------------------------------------------------
 
-    def _check_open(self, what: str = "Producer") -> None:
-        if self._closed:
+    def _own_check_open(self, what: str = "Producer") -> None:
+        if self._own_closed:
             raise RuntimeError(f"{what} has been closed")
-        if self._clock.is_on:
-            self._clock.report_if_due(self._loop_side)
+        if self._own_clock.is_on:
+            self._own_clock.report_if_due(self._own_loop_side)
 
-    def _check_transaction(self) -> None:
-        check = self._loop_side.check_send
+    def _own_check_transaction(self) -> None:
+        check = self._own_loop_side.check_send
         if check is None:
             raise errors.exception(
                 KafkaError._STATE,
@@ -435,92 +441,92 @@ class Producer:
         with translating():
             check()
 
-    def _check_partition(self, topic: str, partition: int) -> None:
+    def _own_check_partition(self, topic: str, partition: int) -> None:
         try:
-            self._loop_side.check_partition(topic, partition)
+            self._own_loop_side.check_partition(topic, partition)
         except InvalidPartitionError as error:
             raise errors.exception(
                 KafkaError._UNKNOWN_PARTITION,
                 f"Unable to produce message: {errors.text_of(KafkaError._UNKNOWN_PARTITION)}",
             ) from error
 
-    def _flush(self, timeout: float | None) -> int:
+    def _own_flush(self, timeout: float | None) -> int:
         """Flush; what the first callback raises is raised when all have been called."""
         raised: list[Exception] = []
 
         def serve(limit: float | None, enough: Callable[[], bool] | None = None) -> int:
             try:
-                return self._serve(limit, enough)
+                return self._own_serve(limit, enough)
             except Exception as error:
                 raised.append(error)
                 return 1
 
-        left = self._wait_for_outcomes(timeout, serve)
+        left = self._own_wait_for_outcomes(timeout, serve)
         if raised:
             raise raised[0]
         return left
 
-    def _wait_for_outcomes(self, timeout: float | None, serve: Callable[..., int]) -> int:
+    def _own_wait_for_outcomes(self, timeout: float | None, serve: Callable[..., int]) -> int:
         deadline = Deadline(timeout)
-        while self._reports.count:
-            if not self._thread.is_alive and serve(0):
+        while self._own_reports.count:
+            if not self._own_thread.is_alive and serve(0):
                 continue  # closed at the interpreter's exit, or by the garbage collection of both
-            flushed = self._submit(self._loop_side.flush())
+            flushed = self._own_submit(self._own_loop_side.flush())
             try:
-                while self._reports.count and not flushed.done():
+                while self._own_reports.count and not flushed.done():
                     left = deadline.left()
-                    serve(left, partial(self._is_flushed, flushed))
+                    serve(left, partial(self._own_is_flushed, flushed))
                     if left == 0.0:
-                        return self._reports.count
+                        return self._own_reports.count
             finally:
                 flushed.cancel()
             # Nothing is left to wait for but callbacks, perhaps those of another thread.
-            if self._reports.count and not serve(_SLICE_S):
+            if self._own_reports.count and not serve(_SLICE_S):
                 with translating():
-                    self._thread.check_alive()
+                    self._own_thread.check_alive()
             if deadline.is_over:
                 break
-        return self._reports.count
+        return self._own_reports.count
 
-    def _is_flushed(self, flushed: Future[None]) -> bool:
-        return flushed.done() or not self._reports.count
+    def _own_is_flushed(self, flushed: Future[None]) -> bool:
+        return flushed.done() or not self._own_reports.count
 
-    def _serve(self, limit: float | None, enough: Callable[[], bool] | None = None) -> int:
+    def _own_serve(self, limit: float | None, enough: Callable[[], bool] | None = None) -> int:
         """Call the callbacks that are due; wait for the first of them, or for statistics."""
-        if not self._clock.is_on:
-            return self._reports.serve(limit, enough)
-        due = self._clock.left()
-        served = self._reports.serve(due if limit is None else min(due, limit), enough)
-        self._clock.report_if_due(self._loop_side)
+        if not self._own_clock.is_on:
+            return self._own_reports.serve(limit, enough)
+        due = self._own_clock.left()
+        served = self._own_reports.serve(due if limit is None else min(due, limit), enough)
+        self._own_clock.report_if_due(self._own_loop_side)
         return served
 
-    def _submit(self, work: Coroutine[Any, Any, None]) -> Future[None]:
+    def _own_submit(self, work: Coroutine[Any, Any, None]) -> Future[None]:
         """Run something in the loop, without waiting for it."""
-        loop = self._thread._loop
+        loop = self._own_thread._loop
         try:
             with translating():
-                self._thread.check_alive()
+                self._own_thread.check_alive()
             assert loop is not None
             future = asyncio.run_coroutine_threadsafe(work, loop)
         except BaseException:
             work.close()
             raise
-        future.add_done_callback(lambda _: self._reports.wake())
+        future.add_done_callback(lambda _: self._own_reports.wake())
         return future
 
-    def _call(
+    def _own_call(
         self, name: str, work: Callable[[LoopSide], Coroutine[Any, Any, None]], timeout: float
     ) -> None:
         """Make a transactional call."""
-        self._check_open()
-        with self._calls.making(name):
-            self._wait_for(partial(work, self._loop_side), timeout)
+        self._own_check_open()
+        with self._own_calls.making(name):
+            self._own_wait_for(partial(work, self._own_loop_side), timeout)
 
-    def _wait_for(self, work: Callable[[], Coroutine[Any, Any, T]], timeout: float) -> T:
+    def _own_wait_for(self, work: Callable[[], Coroutine[Any, Any, T]], timeout: float) -> T:
         """Run something in the loop and wait for it."""
         limit = limit_of(timeout)
         with translating():
-            return self._thread.call(in_time(work, limit))
+            return self._own_thread.call(in_time(work, limit))
 
 
 def first_given(first: Any, second: Any, third: Any) -> Any:

@@ -82,8 +82,9 @@ class SerializingProducer(Producer, Generic[K, V]):
         TypeError: A serializer is not callable.
     """
 
-    _serializers: tuple[Any, Any] = (None, None)
-    _owned: Iterable[Any] = ()
+    _key_serializer: Any = None  # programs replace these two
+    _value_serializer: Any = None
+    _own_built: Iterable[Any] = ()
 
     @hides_arguments
     def __init__(self, conf: Mapping[str, Any]) -> None:
@@ -94,7 +95,7 @@ class SerializingProducer(Producer, Generic[K, V]):
                 raise ValueError(
                     f"Cannot configure both {name} and {name}.builder; use one or the other"
                 )
-        owned = self._owned = list[Any]()
+        owned = self._own_built = list[Any]()
         found, lefts = [], []
         try:
             for name, (serializer, builder) in zip(_PARTS, given, strict=True):
@@ -108,7 +109,7 @@ class SerializingProducer(Producer, Generic[K, V]):
                 found.append(made)
             for left in lefts:  # a property that one of them takes is not the producer's
                 rest = {name: left[name] for name in left if name in rest}
-            self._serializers = found[0], found[1]
+            self._key_serializer, self._value_serializer = found
             super().__init__(rest)
             resolver = partial(_cluster_id, weakref.ref(self))
             for serializer in found:
@@ -116,7 +117,7 @@ class SerializingProducer(Producer, Generic[K, V]):
                 if callable(offer):
                     offer(resolver)
         except BaseException:
-            self._owned = ()
+            self._own_built = ()
             with suppress(Exception):
                 _close_each(owned)
             raise
@@ -124,7 +125,7 @@ class SerializingProducer(Producer, Generic[K, V]):
     def close(self) -> bool:
         """Close the producer, then the serializers that were built for it; safe to call again."""
         result = super().close()
-        owned, self._owned = self._owned, ()
+        owned, self._own_built = self._own_built, ()
         _close_each(owned)
         return result
 
@@ -144,12 +145,12 @@ class SerializingProducer(Producer, Generic[K, V]):
             KeySerializationError: The key's serializer failed; `exception` says how.
             ValueSerializationError: The value's serializer failed.
         """
-        self._check_open()
+        self._own_check_open()
         if not isinstance(topic, str):
             raise TypeError(f"topic must be a str, not {type(topic).__name__}")
         fields = counterpart(_MODULE, "MessageField") or MessageField
         shape = counterpart(_MODULE, "SerializationContext") or SerializationContext
-        serialize_key, serialize_value = self._serializers
+        serialize_key, serialize_value = self._key_serializer, self._value_serializer
         context = shape(topic, fields.KEY, headers)
         key_made: Any = key
         value_made: Any = value

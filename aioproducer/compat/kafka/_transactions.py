@@ -15,7 +15,7 @@ class TransactionsMixin:
     """They need `transactional_id`; see `KafkaProducer`."""
 
     config: dict[str, Any]
-    _initialized: bool = False
+    _own_initialized: bool = False
 
     def init_transactions(self) -> None:
         """End what an earlier producer of this `transactional_id` has left; call it once first.
@@ -24,16 +24,16 @@ class TransactionsMixin:
             KafkaTimeoutError: The coordinator did not answer within `max_block_ms`; call it again.
             IllegalStateError: There is no `transactional_id`.
         """
-        connection = self._transactional()
-        if not self._initialized:
+        connection = self._own_transactional()
+        if not self._own_initialized:
             with translating():
                 connection.init_transactions()
-            self._initialized = True
+            self._own_initialized = True
 
     def begin_transaction(self) -> None:
         """Begin a transaction; what any thread sends until its end belongs to it."""
         with translating():
-            self._transactional().begin_transaction()
+            self._own_transactional().begin_transaction()
 
     def commit_transaction(self) -> None:
         """Wait for every record of the transaction, and commit.
@@ -43,12 +43,12 @@ class TransactionsMixin:
             ProducerFencedError: Another producer has taken the `transactional_id`.
         """
         with translating():
-            self._transactional().commit_transaction()
+            self._own_transactional().commit_transaction()
 
     def abort_transaction(self) -> None:
         """Abort; records that were not sent yet fail with `TransactionAbortedError`."""
         with translating():
-            self._transactional().abort_transaction()
+            self._own_transactional().abort_transaction()
 
     def send_offsets_to_transaction(self, offsets: Mapping[Any, Any], group_metadata: Any) -> None:
         """Make a consumer group's positions part of the transaction.
@@ -57,19 +57,19 @@ class TransactionsMixin:
             offsets: `OffsetAndMetadata` by `TopicPartition`, kafka-python's or those from here.
             group_metadata: `KafkaConsumer.group_metadata()`, or the id of the group.
         """
-        connection = self._transactional()
+        connection = self._own_transactional()
         with translating():
             connection.send_offsets_to_transaction(_positions(offsets), _group(group_metadata))
 
-    def _running(self) -> Connection:
+    def _own_running(self) -> Connection:
         raise NotImplementedError
 
-    def _transactional(self) -> Connection:
+    def _own_transactional(self) -> Connection:
         if self.config["transactional_id"] is None:
             raise errors.shared_class(errors.IllegalStateError)(
                 "Cannot use transactional methods without setting a transactional_id."
             )
-        return self._running()
+        return self._own_running()
 
 
 def _positions(offsets: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAndMetadata]:

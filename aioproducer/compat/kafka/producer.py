@@ -61,16 +61,16 @@ class KafkaProducer(TransactionsMixin):
     def __init__(self, **configs: Any) -> None:
         self.config: dict[str, Any] = {**copy.copy(self.DEFAULT_CONFIG), **configs}
         with translating():
-            self._settings = settings.producer_config(configs, self.config)
-            self._serialize_key = function_of(self.config["key_serializer"])
-            self._serialize_value = function_of(self.config["value_serializer"])
-            self._choice = choice_of(self.config["partitioner"])
-        self._connection: Connection | None = None
-        self._starting = ForkSafeLock()
+            self._own_settings = settings.producer_config(configs, self.config)
+            self._own_serialize_key = function_of(self.config["key_serializer"])
+            self._own_serialize_value = function_of(self.config["value_serializer"])
+            self._own_choice = choice_of(self.config["partitioner"])
+        self._own_connection: Connection | None = None
+        self._own_starting = ForkSafeLock()
         self._closed = False
         if self.config["api_version"] is None:
             try:
-                self._running()
+                self._own_running()
             except BaseException:
                 self._closed = True
                 raise
@@ -105,22 +105,22 @@ class KafkaProducer(TransactionsMixin):
             MessageSizeTooLargeError: The record is larger than `max_request_size`.
             IllegalStateError: The producer is closed, or no transaction is open.
         """
-        connection = self._running()
+        connection = self._own_running()
         if value is None and key is None:
             raise ValueError("Need at least one: key or value")
         headers = _checked_headers(headers)
         _check_topic(topic)
-        key_bytes = _serialized(self._serialize_key, topic, headers, key, "key")
-        value_bytes = _serialized(self._serialize_value, topic, headers, value, "value")
+        key_bytes = _serialized(self._own_serialize_key, topic, headers, key, "key")
+        value_bytes = _serialized(self._own_serialize_value, topic, headers, value, "value")
         header_size = sum(len(name.encode()) + len(content) for name, content in headers) or -1
         with translating():
             try:
                 if partition is not None:
                     _check_partition(connection, topic, partition)
-                elif self._choice is not None:
+                elif self._own_choice is not None:
                     connection.topic(topic)
                     cluster = View(connection.topics)
-                    partition = self._choice(topic, key, key_bytes, value, value_bytes, cluster)
+                    partition = self._own_choice(topic, key, key_bytes, value, value_bytes, cluster)
                     if partition is None:
                         raise ValueError(f"the partitioner chose no partition of topic {topic}")
                 handle = connection.send(
@@ -136,7 +136,7 @@ class KafkaProducer(TransactionsMixin):
         Raises:
             KafkaTimeoutError: The timeout, in seconds, ended first.
         """
-        connection = self._connection
+        connection = self._own_connection
         if connection is None or self._closed or connection.has_ended:
             return
         with translating():
@@ -149,7 +149,7 @@ class KafkaProducer(TransactionsMixin):
 
     def partitions_for(self, topic: str) -> set[int]:
         """Return the ids of a topic's partitions, waiting at most `max_block_ms` for them."""
-        connection = self._running()
+        connection = self._own_running()
         _check_topic(topic)
         with translating():
             return set(range(len(connection.topic(topic).partitions)))
@@ -174,7 +174,7 @@ class KafkaProducer(TransactionsMixin):
         if self._closed:
             return
         self._closed = True
-        connection = self._connection
+        connection = self._own_connection
         if connection is not None and connection.is_here:
             connection.close_soon()
         elif connection is not None:
@@ -205,7 +205,7 @@ class KafkaProducer(TransactionsMixin):
 
     def bootstrap_connected(self) -> bool:
         """Return whether a broker is connected."""
-        connection = self._connection
+        connection = self._own_connection
         return connection is not None and not self._closed and connection.health().ready
 
     @classmethod
@@ -223,7 +223,7 @@ class KafkaProducer(TransactionsMixin):
         """
         if not self.config["metrics_enabled"]:
             return None
-        connection = self._connection or self._running()  # also of a closed producer
+        connection = self._own_connection or self._own_running()  # also of a closed producer
         with translating():
             measured = connection.all_metrics()
         if raw:
@@ -238,22 +238,22 @@ class KafkaProducer(TransactionsMixin):
 
     # -- private ---------------------------------------------------------------------------------
 
-    def _running(self) -> Connection:
+    def _own_running(self) -> Connection:
         if self._closed:
             raise errors.shared_class(errors.IllegalStateError)("KafkaProducer already closed!")
-        connection = self._connection
+        connection = self._own_connection
         if connection is None:
-            with self._starting:
-                connection = self._connection or self._started()
+            with self._own_starting:
+                connection = self._own_connection or self._own_started()
         return connection
 
-    def _started(self) -> Connection:
-        connection = Connection(self._settings, self.config["bootstrap_timeout_ms"] / 1000)
+    def _own_started(self) -> Connection:
+        connection = Connection(self._own_settings, self.config["bootstrap_timeout_ms"] / 1000)
         with translating():
             connection.start(init_transactions=False)
         if self.config["api_version"] is None:
             self.config["api_version"] = connection.release()
-        self._connection = connection
+        self._own_connection = connection
         return connection
 
 

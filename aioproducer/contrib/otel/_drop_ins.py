@@ -144,7 +144,7 @@ CALLS: Final[tuple[tuple[type, str, Callable[[Tracing, Callable[..., Any]], Wrap
     (LoopSide, "put", _put),
     (Reports, "report_when_done", _report_when_done),
     (Reports, "failed", _failed),
-    (AIOKafkaProducer, "_accept_at_once", _never_at_once),
+    (AIOKafkaProducer, "_own_accept_at_once", _never_at_once),
     (BatchBuilder, "append", _append),
     (Connection, "send_gathered", _send_gathered),
 )

@@ -211,7 +211,7 @@ def test_security_reaches_the_options() -> None:
             sasl_plain_username="u",
             sasl_plain_password="secret",
         )
-    )._config
+    )._own_config
     assert config.ssl_context is context
     assert (config.sasl_mechanism, config.sasl_username) == ("PLAIN", "u")
     assert "secret" not in repr(config)
@@ -227,7 +227,7 @@ async def test_a_token_provider_is_asked_for_token_and_extensions() -> None:
 
     options = SASL | {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": Provider()}
     producer = silent(AIOKafkaProducer(**options))
-    token = await producer._config.sasl_oauthbearer_token()
+    token = await producer._own_config.sasl_oauthbearer_token()
     assert (token.value, token.extensions) == ("t0ken", {"tenant": "a"})
 
 
@@ -238,14 +238,14 @@ async def test_a_token_provider_may_have_no_extensions() -> None:
 
     options = SASL | {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": Provider()}
     producer = silent(AIOKafkaProducer(**options))
-    token = await producer._config.sasl_oauthbearer_token()
+    token = await producer._own_config.sasl_oauthbearer_token()
     assert (token.value, token.extensions) == ("t0ken", {})
 
 
 def test_order_without_idempotence_is_kept_by_one_request_at_a_time() -> None:
-    plain = silent(AIOKafkaProducer())._config
+    plain = silent(AIOKafkaProducer())._own_config
     assert (plain.acks_value, plain.max_in_flight_requests_per_connection) == (1, 1)
-    safe = silent(AIOKafkaProducer(enable_idempotence=True))._config
+    safe = silent(AIOKafkaProducer(enable_idempotence=True))._own_config
     assert (safe.acks_value, safe.max_in_flight_requests_per_connection) == (-1, 5)
     assert (plain.delivery_timeout_ms, safe.delivery_timeout_ms) == (80_000, 120_000)
 

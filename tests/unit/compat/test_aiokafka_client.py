@@ -84,7 +84,7 @@ async def test_servers_that_can_be_iterated_once_are_kept_as_a_list() -> None:
     producer = AIOKafkaProducer(bootstrap_servers=iter(["one:1", "two:2"]))
     producer._closed = True
     assert producer.client._bootstrap_servers == ["one:1", "two:2"]
-    assert producer._config.bootstrap_servers == ("one:1", "two:2")
+    assert producer._own_config.bootstrap_servers == ("one:1", "two:2")
 
 
 async def test_before_start_nothing_is_known() -> None:
@@ -365,7 +365,7 @@ async def test_requests_of_the_program_delay_no_record(
     await producer.send_and_wait("u", b"v")
     await producer.client.send(1, MetadataRequest([]))
     requests = producer.client._requests
-    connection = producer._connection
+    connection = producer._own_connection
     assert requests is not None
     assert connection is not None
     assert requests._client is not connection._usable().client

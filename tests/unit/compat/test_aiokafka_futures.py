@@ -41,7 +41,7 @@ async def test_batch_counts_as_awaited_while_the_future_of_its_record_is(
     producer: AIOKafkaProducer,
 ) -> None:
     future = await producer.send("t", b"v", partition=0)
-    (batch,) = producer._futures._open
+    (batch,) = producer._own_futures._open
     assert batch.watchers == 0
     waiting = asyncio.create_task(_awaited(future))
     await asyncio.sleep(0)
@@ -172,7 +172,7 @@ async def test_a_future_that_fails_unseen_is_reported_by_asyncio() -> None:
         producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)
         await producer.start()
         future = await producer.send("t", b"2")
-        producer._connection.purge()  # type: ignore[union-attr]
+        producer._own_connection.purge()  # type: ignore[union-attr]
         await asyncio.sleep(0.01)
         assert future.done()
         del future

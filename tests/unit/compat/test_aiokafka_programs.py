@@ -39,14 +39,14 @@ def test_aiokafkas_own_defaults_mean_not_given() -> None:
         for name, parameter in inspect.signature(aiokafka.AIOKafkaProducer).parameters.items()
     }
     producer = made(**defaults)
-    assert (producer._config.acks_value, producer._config.partitioner) == (1, "default")
+    assert (producer._own_config.acks_value, producer._own_config.partitioner) == (1, "default")
     defaults["enable_idempotence"] = True
-    assert made(**defaults)._config.acks_value == -1
+    assert made(**defaults)._own_config.acks_value == -1
 
 
 @pytest.mark.parametrize("partitioner", [TheirPartitioner(), DefaultPartitioner()])
 def test_any_default_partitioner_is_the_default(partitioner: Any) -> None:
-    assert made(partitioner=partitioner)._config.partitioner == "default"
+    assert made(partitioner=partitioner)._own_config.partitioner == "default"
 
 
 def test_a_subclass_of_the_default_partitioner_is_asked() -> None:
@@ -54,7 +54,7 @@ def test_a_subclass_of_the_default_partitioner_is_asked() -> None:
         def __call__(self, key: Any, all_partitions: Any, available: Any) -> Any:
             return all_partitions[0]
 
-    assert callable(made(partitioner=First())._config.partitioner)
+    assert callable(made(partitioner=First())._own_config.partitioner)
 
 
 async def test_a_partitioner_gets_the_same_lists_until_the_topics_metadata_change() -> None:

@@ -644,7 +644,7 @@ def test_flush_ends_wherever_an_interrupt_has_ended_poll(cluster: ThreadedCluste
     for attempt in range(1, 1000):
         producer.produce("one", b"v", on_delivery=lambda *_: None)
         producer.produce("one", b"v", on_delivery=lambda *_: None)
-        while not producer._reports.ready:
+        while not producer._own_reports.ready:
             pass
         events = attempt
         try:

@@ -299,7 +299,7 @@ def test_default_topic_config_overrides_the_options_beside_it() -> None:
     topic_config = {"message.timeout.ms": 50}
     config = {"message.timeout.ms": 600_000, "default.topic.config": topic_config}
     with_one, with_none = Producer(config), Producer({"default.topic.config": None} | NOWHERE)
-    assert with_one._settings.config.delivery_timeout_ms == 50
+    assert with_one._own_settings.config.delivery_timeout_ms == 50
     with_one.close()
     with_none.close()
 

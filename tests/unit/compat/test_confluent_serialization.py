@@ -59,6 +59,17 @@ def test_serializers_get_the_object_and_its_place(cluster: ThreadedCluster) -> N
     assert calls == [(1, "t", field.KEY, headers), ([2], "t", field.VALUE, headers)]
 
 
+@pytest.mark.parametrize("client", [SerializingProducer, confluent_kafka.SerializingProducer])
+def test_serializer_may_be_replaced_between_records(cluster: ThreadedCluster, client: Any) -> None:
+    seen: list[Any] = []
+    producer = client({"bootstrap.servers": cluster.bootstrap_servers, "value.serializer": failing})
+    for number in (b"1", b"2"):
+        producer._value_serializer = lambda value, ctx, number=number: value + number
+        producer.produce("t", value=b"v", on_delivery=lambda e, m: seen.append(m.value()))
+    assert producer.flush(WAIT_S) == 0
+    assert seen == [b"v1", b"v2"]
+
+
 def test_serializers_of_confluent_kafka_work(cluster: ThreadedCluster) -> None:
     theirs = confluent_kafka.serialization
     options = {

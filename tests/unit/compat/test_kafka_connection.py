@@ -216,7 +216,7 @@ def test_child_forked_while_a_thread_starts_the_producer_starts_its_own() -> Non
         sent = []
         thread = threading.Thread(target=lambda: sent.append(producer.send("t", b"parent")))
         thread.start()
-        while not producer._starting.locked():
+        while not producer._own_starting.locked():
             time.sleep(0.001)
         child = os.fork()
         if child == 0:
