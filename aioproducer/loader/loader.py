@@ -328,7 +328,8 @@ class Loader:
             reading.cancel()
 
     async def _partition_count(self) -> int:
-        if not self._options.mapping.partition_by:
+        mapping = self._options.mapping
+        if not mapping.partition_by and mapping.partition is None:
             return 0
         await self._wait_for_topic()
         return len(await self._producer.partitions_for(self._topic))

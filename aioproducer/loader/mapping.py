@@ -100,7 +100,10 @@ class RecordMapping:
 
 
 class RowMapper:
-    """A `RecordMapping` at work; `partitions` is the topic's number of partitions."""
+    """A `RecordMapping` at work; `partitions` is the topic's number of partitions.
+
+    0 if it is not known: `partition_by` needs it, and with it a row for another partition is bad.
+    """
 
     def __init__(self, mapping: RecordMapping, partitions: int) -> None:
         self._mapping = mapping
@@ -189,7 +192,12 @@ class _CompiledMapping:
 
     def _chosen_partition(self, fields: Fields) -> int | None:
         if self._partition is not None:
-            return partition_number(self._partition(fields))
+            number = partition_number(self._partition(fields))
+            if number is not None and 0 < self._partitions <= number:
+                raise ValueError(
+                    f"there is no partition {number}: the topic has {self._partitions}"
+                )
+            return number
         if self._partition_by is None:
             return None
         hashed = self._partition_by(fields)

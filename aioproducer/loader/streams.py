@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from aioproducer._util.printable import printable
@@ -44,7 +44,7 @@ _POLL_S = 0.1
 _PIECE = 256 * 1024
 _LONGEST_COPY = 8 * 1024**3
 """Of what has to be seekable and is not: few packed bytes would fill the disk."""
-_GZ = ".gz"
+_PACKED: Final = frozenset({".gz", ".bz2", ".xz", ".zst", ".lz4"})
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZIP_MAGIC = b"PK\x03\x04"
 _OTHERS: Final[Mapping[str, re.Pattern[bytes]]] = {
@@ -153,9 +153,9 @@ class Member:
 
     @property
     def format_name(self) -> str:
-        """The name without `.gz`, which has the suffix of the format."""
-        name = self.name or self.file
-        return name[: -len(_GZ)] if name.lower().endswith(_GZ) else name
+        """The name without the suffix of a compression: it has the suffix of the format."""
+        path = PurePath(self.name or self.file)
+        return path.stem if path.suffix.lower() in _PACKED else path.name
 
 
 def members(file: str, interrupt: threading.Event, pattern: str | None) -> Iterator[Member]:

@@ -14,6 +14,7 @@ from collections.abc import Generator
 from typing import Any, Protocol
 
 from aioproducer.errors import (
+    BatchRefusedError,
     InvalidPartitionError,
     InvalidRecordError,
     InvalidTimestampError,
@@ -21,7 +22,10 @@ from aioproducer.errors import (
     RecordListTooLargeError,
     RecordTooLargeError,
     SerializationError,
+    TransactionAbortableError,
+    TransactionAbortedError,
 )
+from aioproducer.errors.advice import joined
 from aioproducer.loader.dead_letter_file import DeadLetterFile
 from aioproducer.loader.errors import DeadLetterError, RejectedRowError
 from aioproducer.loader.mapping import row_text
@@ -38,6 +42,8 @@ ROW_ERRORS = (
     InvalidTimestampError,
 )
 """Errors that one record itself causes: the rows after it may succeed."""
+CONSEQUENCES = (BatchRefusedError, TransactionAbortableError, TransactionAbortedError)
+"""Errors of other records of its batch or transaction."""
 
 
 class DeliveryLike(Protocol):
@@ -158,15 +164,19 @@ class Window:
             error = error.error
         elif self._all_or_none and isinstance(error, ROW_ERRORS):
             self.refused[position] = error
-            self._block(error)
+            self._block(self._named(error, position))
+            if isinstance(self.failure, CONSEQUENCES):  # of a row before this one
+                self.failure = self._named(error, position)
             return
         if isinstance(error, BadRow):
             if self._dead_letter is None:
                 self._block(RejectedRowError(f"{position}: {error.reason}", advice=_NAME_A_FILE))
             else:
                 self._dead_letter.write(position, "row", error.reason, error.raw)
-        elif self._dead_letter is None or not isinstance(error, ROW_ERRORS):
+        elif not isinstance(error, ROW_ERRORS):
             self._block(error)
+        elif self._dead_letter is None:
+            self._block(self._named(error, position))
         else:
             self._dead_letter.write(position, "delivery", str(error), row_text(batch, index))
 
@@ -174,3 +184,10 @@ class Window:
         if self._blocked_at is None:
             self._blocked_at = self.state()
             self.failure = failure
+
+    def _named(self, error: KafkaError, position: Position) -> KafkaError:
+        """Return a copy of a row's error that names the row."""
+        advice = None if self._dead_letter is not None else _NAME_A_FILE
+        named = error.with_context(advice=joined(error.advice, advice))
+        named.args = (f"{position}: {error.message}", *error.args[1:])
+        return named

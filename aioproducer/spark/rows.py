@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aioproducer._util.causes import root_of
 from aioproducer.errors import (
-    BatchRefusedError,
     InvalidProducerEpochError,
     KafkaError,
     ProducerFencedError,
@@ -23,6 +22,7 @@ from aioproducer.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
+from aioproducer.loader.window import CONSEQUENCES
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 KEPT_BYTES: Final = 64 * 1024 * 1024
 _KEY_BYTES: Final = 40
-_CONSEQUENCES: Final = (BatchRefusedError, TransactionAbortableError, TransactionAbortedError)
 
 _AFTER_ABORT: Final = (
     "nothing of this task is visible to read_committed consumers: start the query or job again"
@@ -154,9 +153,9 @@ class _Kept(NamedTuple):
 def row_error(spark_partition: int, failed: Sequence[FailedRecord], window: RowWindow) -> RowError:
     """Return the error a task fails with."""
     # One lost row may take its batch along, or its transaction: the others say nothing new.
-    causes = [each for each in failed if not isinstance(each.error, _CONSEQUENCES)]
+    causes = [each for each in failed if not isinstance(each.error, CONSEQUENCES)]
     first = (causes or failed)[0]
-    error = root_of(first.error, _CONSEQUENCES, KafkaError)
+    error = root_of(first.error, CONSEQUENCES, KafkaError)
     name = "" if type(error) is KafkaError else f"{type(error).__name__}: "
     advice = error.advice
     if isinstance(error, _ENDED_BY_OTHERS):

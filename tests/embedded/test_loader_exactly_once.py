@@ -270,6 +270,14 @@ async def test_without_a_dead_letter_file_a_refused_record_ends_the_load_and_its
     assert await visible(brokers) == list(range(1501))
 
 
+async def test_the_error_of_a_refused_record_names_it_and_not_a_row_of_its_transaction(
+    brokers: EmbeddedCluster,
+) -> None:
+    rows = [{"n": "0"}, {"n": "1" * 2_000_000}]
+    with pytest.raises(RecordTooLargeError, match="rows row 2: "):
+        await load(brokers, rows)
+
+
 @REFUSED
 @pytest.mark.parametrize(
     "places", [{0}, {1499}, {0, 1, 2, 640, 641, 700, 1499}], ids=["first", "last", "several"]

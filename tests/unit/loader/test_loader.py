@@ -151,6 +151,27 @@ async def test_too_large_record_is_a_dead_letter_and_the_load_goes_on(tmp_path: 
     assert json.loads(dead.read_text().splitlines()[0])["raw"] == "2:v2"
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_without_dead_letter_file_the_error_of_a_refused_record_names_its_row(
+    tmp_path: Path, at_once: bool
+) -> None:
+    producer = FakeProducer()
+    (producer.refuse if at_once else producer.fail)[b"v2"] = RecordTooLargeError("too large")
+    named = r"rows\.txt row 2: too large .*name a dead-letter file"
+    with pytest.raises(RecordTooLargeError, match=named):
+        await Loader(producer, lines_file(tmp_path, 3), "t", LoadOptions(KEYED)).run()
+
+
+async def test_a_row_for_a_partition_that_does_not_exist_is_a_dead_letter(tmp_path: Path) -> None:
+    producer, dead = FakeProducer(partitions=2), tmp_path / "dead"
+    options = LoadOptions(RecordMapping(partition="p", value="p"), dead_letter=dead)
+    rows = RowsSource([{"p": "1"}, {"p": 2}, {"p": None}])
+    await Loader(producer, rows, "t", options).run()
+    assert [sent.partition for sent in producer.sent] == [1, None]
+    (line,) = dead.read_text().splitlines()
+    assert json.loads(line)["reason"] == "there is no partition 2: the topic has 2"
+
+
 async def test_lost_cluster_ends_the_load_before_the_unacknowledged_row(tmp_path: Path) -> None:
     producer, state, dead = FakeProducer(hold=True), tmp_path / "state", tmp_path / "dead"
     producer.fail[b"v3"] = DeliveryTimeoutError("no acknowledgement")

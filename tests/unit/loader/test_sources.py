@@ -246,6 +246,14 @@ def test_other_compressions_are_not_taken_for_text(
         assert f"{command} -dc" in caught.value.advice
 
 
+@pytest.mark.parametrize("name", ["t.csv.xz", "T.NDJSON.XZ", "t.parquet.xz"])
+def test_a_file_with_the_name_of_another_compression_is_refused_because_of_that(
+    tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(SourceError, match="compressed with xz"):
+        rows_of(FileSource(write(tmp_path / name, lzma.compress(CSV))))
+
+
 @pytest.mark.parametrize("kind", ["plain", "gzip"])
 def test_a_file_that_becomes_shorter_while_it_is_read_is_an_error(
     tmp_path: Path, kind: str
