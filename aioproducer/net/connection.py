@@ -171,7 +171,7 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self._transport = writer.transport
-        with suppress(NotImplementedError):  # a custom transport may not support it
+        with suppress(AttributeError, NotImplementedError):  # a transport may not support it
             # uvloop writes at once above its limit, otherwise at the end of the loop iteration.
             self._transport.set_write_buffer_limits(0)
         self._observer = observer

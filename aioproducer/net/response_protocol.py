@@ -47,7 +47,7 @@ class ResponseProtocol(asyncio.Protocol):
                 _BufferedResponseProtocol if isinstance(loop, asyncio.BaseEventLoop) else cls
             )(streams, on_data)
             transport.set_protocol(protocol)
-        except NotImplementedError:
+        except (AttributeError, NotImplementedError):  # not all transports are asyncio's
             return None
         return protocol
 

@@ -78,7 +78,7 @@ async def _encrypt(
             raise
         raise _ClosedByPeerError(_CLOSED_BY_PEER) from error
     except (TypeError, NotImplementedError) as error:
-        raise OSError(f"the stream the dialer opened takes no TLS: {error}") from error
+        raise OSError(f"the event loop or the `dialer` has no streams with TLS: {error}") from error
 
 
 class _ClosedByPeerError(ConnectionError):

@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -168,11 +169,19 @@ def test_everything_else_is_for_the_streams() -> None:
     assert streams.reported == ["pause", "resume", "eof", lost]
 
 
-@pytest.mark.parametrize("protocol", [asyncio.BaseProtocol(), None])
-def test_a_transport_of_another_kind_keeps_its_protocol(
-    protocol: asyncio.BaseProtocol | None,
-) -> None:
-    transport = asyncio.Transport() if protocol is None else Transport(protocol)
+class BareTransport(asyncio.Transport):
+    """A transport of another event loop, without the method `get_protocol`."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "get_protocol":
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize(
+    "transport", [Transport(asyncio.BaseProtocol()), asyncio.Transport(), BareTransport()]
+)
+def test_a_transport_of_another_kind_keeps_its_protocol(transport: asyncio.Transport) -> None:
     assert ResponseProtocol.on(transport, len, asyncio.AbstractEventLoop()) is None
 
 

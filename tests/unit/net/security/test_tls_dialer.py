@@ -171,8 +171,8 @@ class Writer:
 @pytest.mark.parametrize(
     ("error", "kind", "words"),
     [
-        (NotImplementedError("no TLS"), OSError, "the stream the dialer opened takes no TLS: no"),
-        (TypeError("no TLS"), OSError, "the stream the dialer opened takes no TLS: no TLS"),
+        (NotImplementedError("no"), OSError, "the event loop or the `dialer` has no streams with"),
+        (TypeError("no TLS"), OSError, "the `dialer` has no streams with TLS: no TLS"),
         (ConnectionResetError(), ConnectionError, "the connection was closed during the TLS"),
         (ssl.SSLEOFError(), ConnectionError, "the connection was closed during the TLS"),
         (ssl.SSLError("odd"), RefusedDialError, "TLS with broker failed: odd"),
