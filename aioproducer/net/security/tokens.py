@@ -18,7 +18,7 @@ import asyncio
 import base64
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from random import Random
 
@@ -45,9 +45,10 @@ def as_token(given: object, extensions: Mapping[str, str] | None = None) -> OAut
                 "since the epoch",
                 advice="milliseconds have to be divided by 1000; leave out an end that is unknown",
             )
-        return (
-            replace(given, extensions=extensions) if extensions and not given.extensions else given
-        )
+        if not extensions or given.extensions:
+            return given
+        # Not by `replace()`: the constructor of a subclass may have other arguments.
+        return OAuthToken(given.value, given.expires_at, extensions)
     if not isinstance(given, str):
         raise AuthenticationError(
             f"a token must be a str or an OAuthToken, not {type(given).__name__}"

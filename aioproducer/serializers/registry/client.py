@@ -552,10 +552,12 @@ def _number(answer: Any, name: str, what: str) -> int:
 def _registered(answer: Any, subject: str, schema: Schema, what: str) -> RegisteredSchema:
     schema_id, version = _number(answer, "id", what), _number(answer, "version", what)
     rules = write_rules_in(answer, what)
+    # Not by `replace()`: the constructors of subclasses may have other arguments.
     references = (
-        replace(each, subject=in_context_of(subject, each.subject)) for each in schema.references
+        SchemaReference(each.name, in_context_of(subject, each.subject), each.version)
+        for each in schema.references
     )
-    schema = replace(schema, references=tuple(references))
+    schema = Schema(schema.text, schema.type, tuple(references))
     return RegisteredSchema(schema_id, subject, version, schema, _guid(answer, what), rules)
 
 

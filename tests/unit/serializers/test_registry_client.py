@@ -552,6 +552,25 @@ async def test_a_reference_may_be_to_a_version_that_is_deleted() -> None:
             assert json.loads(found.text)["name"] == "A"
 
 
+async def test_schemas_and_references_may_be_of_subclasses_with_another_constructor() -> None:
+    class Common(SchemaReference):
+        def __init__(self, name: str) -> None:
+            super().__init__(name, name.lower(), 1)
+
+    class OldSchema(Schema):
+        def __init__(self) -> None:
+            super().__init__(json.dumps(OLD), references=(Common("A"),))
+
+    stub = StubSchemaRegistry()
+    stub.register("a", {"type": "fixed", "name": "A", "size": 1})
+    async with rooted(stub) as registry:
+        for found in (
+            await registry.ensure("b", OldSchema()),
+            await registry.lookup("b", OldSchema()),
+        ):
+            assert found.schema == avro(OLD, SchemaReference("A", "a", 1))
+
+
 async def test_a_reference_without_a_context_is_in_that_of_its_schema() -> None:
     stub = StubSchemaRegistry()
     stub.register(":.other:a", {"type": "fixed", "name": "A", "size": 1})

@@ -296,6 +296,16 @@ def test_a_token_of_the_user_may_have_no_end() -> None:
     assert as_token(OAuthToken("opaque", inf)).expires_at == inf
 
 
+def test_a_token_may_be_of_a_subclass_with_another_constructor() -> None:
+    class JsonToken(OAuthToken):
+        def __init__(self, answer: dict[str, Any]) -> None:
+            super().__init__(answer["access_token"], answer["expires_at"])
+
+    given = JsonToken({"access_token": "opaque", "expires_at": 5.0})
+    assert as_token(given) is given
+    assert as_token(given, {"a": "b"}) == OAuthToken("opaque", 5.0, {"a": "b"})
+
+
 def test_a_token_of_the_user_without_extensions_gets_those_of_the_options() -> None:
     token = as_token(OAuthToken("opaque", 1234.5), {"c": "d"})
     assert (token.value, token.expires_at, token.extensions) == ("opaque", 1234.5, {"c": "d"})
