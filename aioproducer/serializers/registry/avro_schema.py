@@ -140,7 +140,7 @@ def _resolved(schema: Any, namespace: str, named: dict[str, Any], own: dict[str,
 
 def _logical(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the logical type of a schema, whose writers may need any attribute."""
-    if "logicalType" not in schema:
+    if not isinstance(schema.get("logicalType"), str):  # as Java, which ignores others
         return {}
     made = {key: schema[key] for key in _LOGICAL if key in schema}
     others = {

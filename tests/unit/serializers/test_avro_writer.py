@@ -189,6 +189,13 @@ def test_a_logical_type_of_each_type_may_be_registered_with_fastavro(
     assert encoded(["null", schema], data) == b"\x02" + expected
 
 
+@pytest.mark.parametrize("logical", [["date"], {"a": 1}, 5, None])
+def test_a_logical_type_whose_name_is_no_text_is_none(logical: Any) -> None:
+    for schema, data in ({"type": "int"}, 5), ({"type": "array", "items": "int"}, [5]):
+        union = ["null", {**schema, "logicalType": logical}]
+        assert encoded(union, data) == encoded(["null", schema], data)
+
+
 def test_types_that_differ_in_an_attribute_of_a_logical_type_are_the_same() -> None:
     day = {"type": "int", "logicalType": "date"}
     one, other = (record("R", ("a", {**day, **more})) for more in ({}, {"connect.version": 1}))
