@@ -61,8 +61,8 @@ def leaf(schema: Any) -> Write:
     expected = words(schema)
     base = base_of(schema, kind, expected)
     logical = schema.get("logicalType") if isinstance(schema, dict) else None
-    if logical == "decimal" and kind in ("bytes", "fixed") and _is_decimal(schema):
-        prepare = _decimal(schema, expected)
+    if logical == "decimal" and kind in ("bytes", "fixed"):
+        prepare = _decimal(schema, expected) if _is_decimal(schema) else None
     elif logical == "uuid" and (kind == "string" or (kind == "fixed" and schema["size"] == 16)):
         prepare = _uuid(kind, expected)
     elif logical is not None:
@@ -223,6 +223,10 @@ _MOST_DIGITS: Final = 1_000
 """Decimals with more are refused: a value costs time and memory by the schema's scale."""
 
 
+_LARGEST_FIXED: Final = 64 * 1024
+"""Decimals in a larger fixed are refused: each value has its size, whatever its digits."""
+
+
 def _is_decimal(schema: Mapping[str, Any]) -> bool:
     """Return whether precision and scale are valid; if not, Avro ignores the logical type."""
     precision, scale = schema.get("precision"), schema.get("scale", 0)
@@ -241,6 +245,11 @@ def _decimal(schema: Mapping[str, Any], expected: str) -> Callable[[Any], bytes]
             raise SchemaMismatch(
                 f"cannot be written: decimals of up to {_MOST_DIGITS} digits are supported, "
                 f"the schema has {precision}"
+            )
+        if size is not None and size > _LARGEST_FIXED:
+            raise SchemaMismatch(
+                f"cannot be written: decimals of up to {_LARGEST_FIXED} bytes are supported, "
+                f"the schema has {size}"
             )
         if isinstance(data, BYTES):
             content = bytes(data)

@@ -493,6 +493,21 @@ def test_a_decimal_of_more_than_a_thousand_digits_is_refused(value: Any) -> None
     assert (path, "up to 1000 digits" in reason) == ("sum", True)
 
 
+def test_a_decimal_in_a_fixed_without_bounds_is_refused() -> None:
+    fixed = {**MONEY, "type": "fixed", "name": "F", "size": (1 << 31) - 1}
+    assert "up to 65536 bytes" in refused(fixed, Decimal("1.5"))[1]
+
+
+@pytest.mark.parametrize(
+    "invalid", [{"scale": 1 << 40}, {"scale": 5}, {"scale": "2"}, {"precision": None}]
+)
+def test_a_decimal_whose_digits_are_invalid_is_none(invalid: Any) -> None:
+    """As Avro says, the type below it counts; a scale without bounds would take endless time."""
+    schema = {**MONEY, **invalid}
+    assert refused(schema, Decimal("1.5"))[1].endswith("not Decimal")
+    assert encoded(schema, b"\x05") == b"\x02\x05"
+
+
 @pytest.mark.parametrize("text", ["99.99", "-99.99", "1", "1.500", "1E+1", "0", "0E-9"])
 def test_a_decimal_that_fits_is_written_exactly(text: str) -> None:
     made = encoded(MONEY, Decimal(text))
