@@ -300,7 +300,7 @@ class ProducerEngine:
         from aioproducer.runtime.observability.reporters import MetricsReporting
 
         return MetricsReporting(
-            self.config.metric_reporters, lambda: registry.live(self), self.loop
+            self.config.metric_reporters, lambda: registry.sources(self), self.loop
         )
 
     def _make_sticky(self) -> BuiltInPartitioner:

@@ -65,24 +65,26 @@ class MetricsRegistry:
 
     def live(self, engine: Measured | None) -> Iterator[LiveMetric]:
         """Yield all metrics; equal to those of another call while nothing changes."""
+        for source in self.sources(engine):
+            yield from source.live()
+
+    def sources(self, engine: Measured | None) -> Iterator[MetricsSource]:
+        """Yield what has metrics: the producer, its topics and brokers, the application."""
         if engine is not None:
-            clock = engine.loop.time
-            for subject, group, tags, rows in _sources(engine):
-                for name, read, kind, description in rows:
-                    reading = _Reading(subject, read, clock)
-                    yield LiveMetric(name, group, reading, kind, description, tags)
-        yield from tuple(self._own.values())
+            yield from _sources(engine)
+        for identity, metric in tuple(self._own.items()):
+            yield MetricsSource(identity, metric, "", {}, (), float)
 
     def collect(self, engine: Measured | None) -> list[Metric]:
         """Return all metrics with their current values."""
         collected: list[Metric] = []
         if engine is not None:
             now = engine.loop.time()
-            for subject, group, tags, rows in _sources(engine):
-                pairs = tuple(tags.items())
+            for source in _sources(engine):
+                subject, group, tags = source.subject, source.group, tuple(source.tags.items())
                 collected += [
-                    Metric(name, group, kind, float(read(subject, now)), description, pairs)
-                    for name, read, kind, description in rows
+                    Metric(name, group, kind, float(read(subject, now)), description, tags)
+                    for name, read, kind, description in source.rows
                 ]
         for metric in tuple(self._own.values()):
             try:
@@ -106,27 +108,42 @@ class _Row(NamedTuple):
     description: str = ""
 
 
-class _Source(NamedTuple):
-    """The metrics of one producer, topic or broker."""
+class MetricsSource(NamedTuple):
+    """One producer, topic or broker with its metrics, or one metric of the application.
 
+    Two with the same `identity` and equal subjects have the same metrics.
+    """
+
+    identity: object
     subject: Any
     group: str
     tags: Mapping[str, str]
     rows: Sequence[_Row]
+    clock: Callable[[], float]
+
+    def live(self) -> Iterator[LiveMetric]:
+        """Yield its metrics."""
+        if isinstance(self.subject, LiveMetric):
+            yield self.subject
+        for name, read, kind, description in self.rows:
+            reading = _Reading(self.subject, read, self.clock)
+            yield LiveMetric(name, self.group, reading, kind, description, self.tags)
 
 
 def _rows(reads: Mapping[str, _Read]) -> list[_Row]:
     return [_Row(name, read, kind_of(name)) for name, read in reads.items()]
 
 
-def _sources(engine: Measured) -> Iterator[_Source]:
-    """Yield what a started producer has metrics of."""
-    yield _Source(engine, PRODUCER, {}, _PRODUCER_ROWS)
+def _sources(engine: Measured) -> Iterator[MetricsSource]:
+    """Yield the sources of a started producer."""
+    clock = engine.loop.time
+    yield MetricsSource(PRODUCER, engine, PRODUCER, {}, _PRODUCER_ROWS, clock)
     for name, topic in engine.stats.topics.items():
-        yield _Source(topic, TOPIC, {"topic": name}, _TOPIC_ROWS)
+        yield MetricsSource((TOPIC, name), topic, TOPIC, {"topic": name}, _TOPIC_ROWS, clock)
     for node_id, node in engine.client.io_stats.nodes.items():
-        yield _Source(node, NODE, {"node-id": f"node-{node_id}"}, _NODE_ROWS)
-    yield _Source(engine, APPLICATION_INFO, {}, _INFO_ROWS)
+        tags = {"node-id": f"node-{node_id}"}
+        yield MetricsSource((NODE, node_id), node, NODE, tags, _NODE_ROWS, clock)
+    yield MetricsSource(APPLICATION_INFO, engine, APPLICATION_INFO, {}, _INFO_ROWS, clock)
 
 
 def _started_at_ms(engine: Measured, now: float) -> float:

@@ -11,7 +11,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from aioproducer._util import log
@@ -21,6 +21,7 @@ from aioproducer._util.tasks import HOOK_ERRORS
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
     from aioproducer.metrics import LiveMetric
+    from aioproducer.runtime.observability.registry import MetricsSource
 
 _CHECK_S = 1.0
 _log = log.get("runtime")
@@ -29,19 +30,20 @@ _log = log.get("runtime")
 class MetricsReporting:
     """The metrics reporters of one producer.
 
-    `live` returns all metrics; an unchanged metric is equal to that of the call before.
+    `sources` returns what has metrics, with an equal subject while its metrics are the same:
+    thousands of topics are compared each second without an object for each of their metrics.
     """
 
     def __init__(
         self,
         reporters: Sequence[object],
-        live: Callable[[], Iterable[LiveMetric]],
+        sources: Callable[[], Iterable[MetricsSource]],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._reporters = reporters
-        self._live = live
+        self._sources = sources
         self._loop = loop
-        self._reported: dict[object, LiveMetric] = {}
+        self._reported: dict[object, MetricsSource] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
 
@@ -49,7 +51,7 @@ class MetricsReporting:
         """Call `configure` and `init`, and start the timer."""
         self._reported = self._found()
         self._report("configure", config)
-        self._report("init", tuple(self._reported.values()))
+        self._report("init", tuple(_metrics_of(self._reported.values())))
         self._check_later()
 
     def close(self) -> None:
@@ -70,15 +72,19 @@ class MetricsReporting:
 
     def _check(self) -> None:
         before, self._reported = self._reported, self._found()
-        for identity, metric in before.items():
-            if identity not in self._reported:
-                self._report("metric_removal", metric)
-        for identity, metric in self._reported.items():
-            if before.get(identity) != metric:
-                self._report("metric_change", metric)
+        removed = [source for identity, source in before.items() if identity not in self._reported]
+        for metric in _metrics_of(removed):
+            self._report("metric_removal", metric)
+        changed = [
+            source
+            for identity, source in self._reported.items()
+            if identity not in before or before[identity].subject != source.subject
+        ]
+        for metric in _metrics_of(changed):
+            self._report("metric_change", metric)
 
-    def _found(self) -> dict[object, LiveMetric]:
-        return {metric.identity: metric for metric in self._live()}
+    def _found(self) -> dict[object, MetricsSource]:
+        return {source.identity: source for source in self._sources()}
 
     def _report(self, name: str, *arguments: object) -> None:
         for reporter in self._reporters:
@@ -92,3 +98,8 @@ class MetricsReporting:
                 self.warnings.warning(
                     self._loop.time(), kind, name, "reporter %s.%s raised %s", kind, name, text
                 )
+
+
+def _metrics_of(sources: Iterable[MetricsSource]) -> Iterator[LiveMetric]:
+    for source in sources:
+        yield from source.live()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from aioproducer.config import ProducerConfig
 from aioproducer.errors import BootstrapError, ConfigError
 from aioproducer.interceptors import ClusterInfo
 from aioproducer.metrics import ApplicationMetric, LiveMetric
+from aioproducer.runtime.observability.registry import MetricsRegistry, MetricsSource
 from aioproducer.runtime.observability.reporters import MetricsReporting
 
 ROOMY = {"buffer_memory": 1 << 20}
@@ -237,16 +238,38 @@ def test_a_reporter_may_lack_a_method_that_those_after_it_have() -> None:
 
 
 async def test_reporters_are_closed_once_and_only_after_a_start() -> None:
-    ledger, metrics = Ledger(), [ApplicationMetric("one", "shop-metrics", lambda: 1)]
-    reporting = MetricsReporting([ledger], lambda: iter(metrics), asyncio.get_running_loop())
+    ledger, registry = Ledger(), MetricsRegistry()
+    registry.register(ApplicationMetric("one", "shop-metrics", lambda: 1))
+    loop = asyncio.get_running_loop()
+    reporting = MetricsReporting([ledger], lambda: registry.sources(None), loop)
     reporting.close()
     assert ledger.closed == 0
     reporting.start(ProducerConfig(bootstrap_servers="a:1"))
     reporting.close()
-    metrics.append(ApplicationMetric("late", "shop-metrics", lambda: 1))
+    registry.register(ApplicationMetric("late", "shop-metrics", lambda: 1))
     reporting.close()
     assert ledger.closed == 1
     assert ledger.values("late") == []
+
+
+def test_an_object_for_each_metric_is_made_only_for_changes():
+    class Rows(list[Any]):
+        iterated = 0
+
+        def __iter__(self) -> Iterator[Any]:
+            self.iterated += 1
+            return super().__iter__()
+
+    async def act(stage: Stage) -> None:
+        ledger, rows, loop = Ledger(), Rows(), asyncio.get_running_loop()
+        topic = MetricsSource("t", object(), "topics", {}, rows, loop.time)
+        reporting = MetricsReporting([ledger], lambda: [topic], loop)
+        reporting.start(stage.producer.config)
+        await asyncio.sleep(60)
+        reporting.close()
+        assert rows.iterated == 1
+
+    play(act)
 
 
 def named(**options: object) -> ProducerConfig:
