@@ -40,7 +40,7 @@ SENDING: Final = {
 """Of every span, by the conventions for messaging."""
 _CORRELATION = "traceparent"
 _MOST_OPEN = 100_000
-_FRESH_S = 0.5
+_FRESH_S, _LONGEST_COLLECTION_S = 0.5, 10.0
 _UNNAMEABLE: Final = re.compile(r"[^-_./a-zA-Z0-9]")
 """Characters that OpenTelemetry refuses in the name of an instrument."""
 _LONGEST_NAME: Final = 255
@@ -194,28 +194,35 @@ class _Observed:
 
 
 class _Snapshot:
-    """The metrics of one producer, read once for all instruments of one collection."""
+    """The metrics of one producer, read once for all instruments of one collection.
+
+    A collection, which may take seconds, asks for each name once.
+    """
 
     def __init__(self, producer: Measured) -> None:
         self.producer: ref[Measured] = ref(producer)
         self.client_id: str = producer.client_id
         self._read_at = float("-inf")
-        self._metrics: dict[str, list[Metric]] = {}
+        self._metrics: Mapping[str, Sequence[Metric]] = {}
+        self._collected: set[str] = set()
 
     def read(self) -> Mapping[str, Sequence[Metric]]:
         """Read the metrics now; return them by their names."""
         producer = self.producer()
-        found: Sequence[Metric] = () if producer is None else read(producer)
-        self._metrics, self._read_at = {}, time.monotonic()
-        for metric in found:
+        found: dict[str, list[Metric]] = {}
+        for metric in () if producer is None else read(producer):
             name = _UNNAMEABLE.sub("_", metric.telemetry_name)[:_LONGEST_NAME]
-            self._metrics.setdefault(name, []).append(metric)
-        return self._metrics
+            found.setdefault(name, []).append(metric)
+        return found
 
     def observations(self, name: str) -> Iterable[Observation]:
-        """Yield the values of one metric, as read a short time ago."""
-        if time.monotonic() - self._read_at >= _FRESH_S:
-            self.read()
+        """Yield the values of one metric, as read for this collection."""
+        age = time.monotonic() - self._read_at
+        is_used = name in self._collected or age >= _LONGEST_COLLECTION_S
+        if is_used and age >= _FRESH_S:
+            self._metrics, self._collected = self.read(), set()
+            self._read_at = time.monotonic()
+        self._collected.add(name)
         for metric in self._metrics.get(name, ()):
             tags = {key.replace("-", "_"): value for key, value in metric.tags}
             yield Observation(metric.value, {"client_id": self.client_id, **tags})

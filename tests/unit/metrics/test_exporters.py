@@ -6,7 +6,10 @@ import asyncio
 import gc
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -23,7 +26,7 @@ from support.stage import Stage, play
 
 from aioproducer import Producer, Record, blocking
 from aioproducer.errors import KafkaError, SerializationError
-from aioproducer.metrics import ApplicationMetric
+from aioproducer.metrics import ApplicationMetric, Metric
 from aioproducer.metrics.opentelemetry import TracingInterceptor, observe
 from aioproducer.metrics.prometheus import ProducerCollector
 from aioproducer.testing.broker import ErrorAnswer, Fault
@@ -301,6 +304,29 @@ async def test_a_meter_observes_a_producer_in_place_of_an_earlier_one_with_its_c
             read = values(reader)
     provider.shutdown()
     assert read["org.apache.kafka.producer.record.send.total"] == [(1, {"client_id": "a"})]
+
+
+def test_a_collection_reads_a_producer_once_however_long_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Counted(Producer):
+        reads = 0
+
+        def all_metrics(self) -> Sequence[Metric]:
+            self.reads += 1
+            return super().all_metrics()
+
+    producer, reader = Counted(client_id="a", bootstrap_servers="a:1"), InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    for number in range(8):
+        producer.register_metric(ApplicationMetric(f"jobs-{number}", "shop", lambda: 7))
+    observe(producer, provider)
+    monkeypatch.setattr(time, "monotonic", count(1000.0).__next__)  # a second for each metric
+    for _ in range(2):
+        producer.reads = 0
+        assert len(values(reader)) == 8
+        assert producer.reads == 1
+    provider.shutdown()
 
 
 @pytest.mark.parametrize("name", ["jobs (open)", "größe", "j" * 300], ids=lambda name: name[:11])
