@@ -115,7 +115,7 @@ class ProducerLifespan:
         self._inner = inner or (lambda app: nullcontext())
 
     @asynccontextmanager
-    async def __call__(self, app: Starlette) -> AsyncIterator[Mapping[str, Any]]:
+    async def __call__(self, app: Starlette | None) -> AsyncIterator[Mapping[str, Any]]:
         """Run the producer for the lifetime of one application in one process."""
         overrides = getattr(app, "dependency_overrides", {})
         if producer_of in overrides:
@@ -138,7 +138,8 @@ class ProducerLifespan:
         try:
             if self._warm_up and not self._in_background:
                 await producer.warm_up(self._warm_up)
-            setattr(app.state, _KEY, producer)
+            if app is not None:  # as of a `Router` that is served without an application
+                setattr(app.state, _KEY, producer)
             with recorded(app, producer):
                 async with self._inner(app) as state:
                     yield {**(state or {}), _KEY: producer}
@@ -158,7 +159,8 @@ def producer_of(connection: HTTPConnection) -> Producer:
         IllegalStateError: the application has no `ProducerLifespan`, or its lifespan does not run.
     """
     scope = connection.scope
-    found = scope.get("state", {}).get(_KEY) or getattr(scope["app"].state, _KEY, None)
+    of_app = getattr(scope.get("app"), "state", None)
+    found = scope.get("state", {}).get(_KEY) or getattr(of_app, _KEY, None)
     if not isinstance(found, Producer):
         raise IllegalStateError(
             "this application has no producer",

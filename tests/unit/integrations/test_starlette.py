@@ -15,7 +15,8 @@ from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, Router
+from starlette.types import Receive, Scope, Send
 from support.waiting import until
 
 import aioproducer.fastapi
@@ -150,6 +151,25 @@ async def test_an_applications_handler_of_groups_stays() -> None:
     app = Starlette(exception_handlers={ExceptionGroup: handle})
     answer_kafka_errors(app)
     assert app.exception_handlers[ExceptionGroup] is handle
+
+
+async def test_a_router_may_be_served_without_an_application() -> None:
+    routes = [Route("/", publish, methods=["POST"])]
+    router = Router(routes, lifespan=ProducerLifespan(MockProducer))
+    states: list[dict[str, Any]] = []
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        await router({**scope, "state": states[-1]}, receive, send)
+
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(serve), base_url="http://test"
+    ) as client:
+        async with router.lifespan_context(None) as state:
+            states.append(dict(state or {}))
+            assert (await client.post("/", content=b"1")).json() == {"offset": 0}
+        states.append({})
+        with pytest.raises(IllegalStateError, match="has no producer"):
+            await client.post("/", content=b"1")
 
 
 async def test_each_life_of_an_application_has_a_new_producer() -> None:
