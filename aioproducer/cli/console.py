@@ -100,6 +100,13 @@ def write_line(text: str) -> None:
         sys.stdout.write(f"{text}\n")
 
 
+def write_data(text: str) -> None:
+    """Print one line on standard output, in UTF-8; what `surrogateescape` has kept as it was."""
+    with standard_output():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "surrogateescape"))
+
+
 def print_text(text: Text, *, indent: int = 0) -> None:
     """Print styled text on standard output, at once.
 

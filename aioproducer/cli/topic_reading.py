@@ -15,7 +15,7 @@ import typer
 
 from aioproducer._util.printable import printable
 from aioproducer.cli import options
-from aioproducer.cli.console import say, write_line
+from aioproducer.cli.console import say, write_data, write_line
 from aioproducer.cli.groups import grouped
 from aioproducer.cli.topics import Cluster, Name, run_on
 from aioproducer.errors import ConfigError
@@ -115,20 +115,22 @@ def read(
 ) -> int:
     """Print the records that a topic has now, in the order of offsets per partition.
 
-    As text, a record's value is a line; a null is an empty one. As JSON, a record is a line with
+    As text, a record's value is a line; a null is an empty one. A file or another program gets the
+    bytes as they are, a terminal what is printable of them. As JSON, a record is a line with
     topic, partition, offset, timestamp, key, value and headers; bytes that are no UTF-8 are under
     key_base64 and value_base64 then. No consumer group is involved, and nothing is committed.
     """
     place = _place(wanted.from_)
     wants_json = options.wants_json(format_, as_json=as_json)
     line_of = _json_line if wants_json else partial(_text_line, wanted.key_separator)
+    write = write_line if wants_json or _is_terminal() else write_data
 
     async def act(cluster: Cluster) -> None:
         count = 0
         async with aclosing(wanted.batches(cluster, name, place)) as batches:
             async for where, records in batches:
                 shown = records if wanted.most is None else records[: wanted.most - count]
-                write_line("\n".join(line_of(where, record) for record in shown))
+                write("\n".join(line_of(where, record) for record in shown))
                 count += len(shown)
                 if count == wanted.most:
                     return
@@ -187,7 +189,13 @@ def _json_line(where: TopicPartition, record: DecodedRecord) -> str:
 
 
 def _text(data: bytes | None) -> str:
-    text = "" if data is None else data.decode("utf-8", "replace")
-    # To a file or a program a value goes as it is; a terminal would obey what is in it.
-    is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    return printable(text, _LONGEST_ESCAPE * len(text)) if is_terminal else text
+    if data is None:
+        return ""
+    if not _is_terminal():
+        return data.decode("utf-8", "surrogateescape")
+    text = data.decode("utf-8", "replace")  # a terminal would obey what is in it
+    return printable(text, _LONGEST_ESCAPE * len(text))
+
+
+def _is_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()

@@ -71,6 +71,13 @@ def test_without_options_every_record_is_a_line(
     assert sorted(lines) == sorted(f"{number}" for number in range(10) for _ in range(2))
 
 
+def test_a_file_or_program_gets_the_bytes_of_a_record_as_they_are(
+    cluster: ThreadedCluster, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    main(["topics", "read", "odd", "-b", cluster.bootstrap_servers, "-K", ":"])
+    assert capsysbinary.readouterr().out == b"\xfe:\xff\x00\n:\n\xc3\xa9:Zo\xc3\xab\nline\n"
+
+
 def test_one_partition_comes_in_the_order_of_its_offsets(
     cluster: ThreadedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
