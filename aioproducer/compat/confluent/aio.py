@@ -389,11 +389,11 @@ class _Loop:
     """The substitute for the thread of the blocking producer: the loop is the caller's."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._own_loop = loop
+        self._loop = loop
 
     def post(self, callback: Callable[[], object]) -> bool:
         """Run a callback in the loop, soon."""
-        self._own_loop.call_soon(callback)
+        self._loop.call_soon(callback)
         return True
 
     def check_alive(self) -> None:
