@@ -39,6 +39,7 @@ from simulation.waiting import (
     _awaited_too_long,
     _beyond_limits,
     _derived_state_is_old,
+    _earlier_dials_count,
     _kept_without_use,
     _new_topic_waits,
     _not_asked_after_last_connection,
@@ -489,7 +490,6 @@ def test_a_pause_that_the_failures_do_not_explain_is_found_out(
             manager=SimpleNamespace(coordinator_error=session.last_error),
             _coordinator_session=session,
         ),
-        client=SimpleNamespace(_links=list),
     )
     is_other = isinstance(error, ConcurrentTransactionsError) and who != "coordinator"
     assert len(list(_pauses_too_long(engine, 1.0))) == (0 if is_other else found)
@@ -657,14 +657,8 @@ def test_failed_dials_that_count_after_a_useful_connection_are_found_out(
 ) -> None:
     known = {"_failures": 2, "_proved_useful": True, "last_attempt_at": 1.0, "versions": None}
     link = SimpleNamespace(lost_at=2.0, node=SimpleNamespace(id=7), **known | state)
-    requests = SimpleNamespace(failures=0, last_error=None, _retry_at=-math.inf)
-    engine: Any = SimpleNamespace(
-        config=SimpleNamespace(retry_backoff_ms=100, retry_backoff_max_ms=1000),
-        driver=SimpleNamespace(sender=SimpleNamespace(producer_id=requests)),
-        transactions=None,
-        client=SimpleNamespace(_links=lambda: [link]),
-    )
-    assert len(list(_pauses_too_long(engine, 3.0))) == found
+    engine: Any = SimpleNamespace(client=SimpleNamespace(_links=lambda: [link]))
+    assert len(list(_earlier_dials_count(engine, 3.0))) == found
 
 
 _OPEN = {"attempts": 0, "full": False, "urgent": False, "gathering": False, "created_at": 0.5}

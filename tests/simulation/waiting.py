@@ -597,6 +597,10 @@ def _pauses_too_long(engine: ProducerEngine, now: float) -> Iterator[str]:
         most_s = _JITTER * min(longest_s, initial_s * 2.0 ** (failures - 1))
         if error is not None and pause_s > most_s + _LATE_S:
             yield f"{what} is asked for in {pause_s:.3f} s, after {failures} failures"
+
+
+def _earlier_dials_count(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Failed dials before a connection that has answered, which count for the next backoff."""
     for link in engine.client._links():
         is_first = link._proved_useful and link.last_attempt_at < link.lost_at
         if is_first and link.versions is None and link._failures > 1:
@@ -702,6 +706,7 @@ _RULES = (
     _split_in_doubt,
     _not_asked_after_last_connection,
     _pauses_too_long,
+    _earlier_dials_count,
     _planned_late,
     _absent_and_not_wanted,
     _refreshed_late,
