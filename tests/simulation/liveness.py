@@ -21,13 +21,9 @@ from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import BrokerError, NodeDisconnectedError, error_for_code
 from simulation.waiting import (
     LONGEST_THROTTLE_S,
-    CoordinatorSteps,
+    STEPS,
     ExtraTurns,
-    MetadataSteps,
-    NewLogs,
-    NewTopics,
     Numbers,
-    SentBatches,
     Steps,
     broken_while_waiting,
     lingers_although_awaited,
@@ -162,8 +158,7 @@ class LivenessWatch:
         """Check what has happened since the last idle moment, however short the wait is."""
         for producer in self._producers:
             if producer.was_started and _is_running(producer.engine):
-                new = MetadataSteps(), SentBatches(), CoordinatorSteps(), NewTopics(), NewLogs()
-                steps = self._steps.setdefault(producer, new)
+                steps = self._steps.setdefault(producer, [each() for each in STEPS])
                 now = self._now()
                 broken = [text for each in steps for text in each.check(producer.engine, now)]
                 if len(self.violations) < _MOST_REPORTED:

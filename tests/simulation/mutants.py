@@ -1372,6 +1372,18 @@ MUTANTS += tuple(
             "            and self.throttled_until <= now\n",
         ),
         (
+            "throttle for longer than a broker asks",
+            "net/link.py",
+            "        self.throttled_until = max(self.throttled_until, until)\n",
+            "        self.throttled_until = max(self.throttled_until, until) + 1\n",
+        ),
+        (
+            "one batch too many in a request",
+            "core/batching/accumulator.py",
+            "            if drained and size + head_size > self.settings.max_request_size:",
+            "            if drained and size > self.settings.max_request_size:",
+        ),
+        (
             "ask for a producer id again without a pause",
             "core/sending/producer_id.py",
             "        self._retry_at = now + self._backoff.delay(self.failures, self._rng)\n",

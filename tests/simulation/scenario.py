@@ -58,7 +58,7 @@ _SHARE_OF_SINGLE_RECORDS = 0.3
 _SHARE_OF_EARLY_STARTS = 0.12
 _SHARE_OF_REBOOTSTRAPS = 0.12
 _SHARE_OF_PARTITIONERS = 0.12
-_SHARE_WITHOUT_RESPONSES = 0.06
+_SHARE_WITHOUT_RESPONSES, _SHARE_OF_SMALL_REQUESTS = 0.06, 0.2
 _SHARE_OF_MORE_CALLS = 0.3
 _SHARE_OF_BOUNDED_QUEUES = 0.6
 _ENQUEUE_TIMEOUTS_MS, _FEW_RECORDS = (0, 20, 500, -1), (2, 8)
@@ -74,6 +74,8 @@ _WITHOUT_RESPONSES: Mapping[str, Any] = {
 }
 _SHORTEST_WAY_S, _SMALLEST_WINDOW = 0.0005, 512
 """With these several requests without responses wait until they can leave."""
+_SMALL_REQUESTS: Mapping[str, Any] = {"max_request_size": 3000, "batch_size": 2000}
+"""With these the batches of several partitions do not fit into one request."""
 
 
 class Pause(NamedTuple):
@@ -237,6 +239,8 @@ def with_more_options(scenario: Scenario, rng: random.Random) -> Scenario:
             base_latency_s=_SHORTEST_WAY_S,
             window=_SMALLEST_WINDOW,
         )
+    elif rng.random() < _SHARE_OF_SMALL_REQUESTS and not scenario.large_records:
+        scenario = replace(scenario, options={**options, **_SMALL_REQUESTS})
     return scenario
 
 

@@ -35,6 +35,7 @@ from simulation.waiting import (
     NewTopics,
     Numbers,
     SentBatches,
+    Throttling,
     _absent_and_not_wanted,
     _awaited_too_long,
     _beyond_limits,
@@ -1055,3 +1056,18 @@ def test_a_topic_that_expires_although_it_has_got_a_batch_is_found_out(
         accumulator=SimpleNamespace(incomplete=lambda: [_batch(**known | state)]),
     )
     assert len(list(_topic_not_in_use(engine, 10.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("throttled_until", "asked_until", "found"), [(3.0, 3.0, 0), (3.2, 3.0, 1), (1.5, 0.0, 0)]
+)
+def test_a_broker_that_is_throttled_for_longer_than_it_asks_is_found_out(
+    throttled_until: float, asked_until: float, found: int
+) -> None:
+    transport = SimpleNamespace(quiet_until=asked_until)
+    link = Mock(throttled_until=throttled_until, _connection=SimpleNamespace(_transport=transport))
+    engine: Any = SimpleNamespace(client=SimpleNamespace(_links=lambda: [link]))
+    throttling = Throttling()
+    assert len(list(throttling.check(engine, 1.5))) == found
+    link._connection = None
+    assert len(list(throttling.check(engine, 1.5))) == found

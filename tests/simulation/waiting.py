@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aioproducer.core.batching.batch import NO_PARTITION
 from aioproducer.core.sending.actions import RECHECK_S
@@ -276,6 +276,25 @@ def _requests_of(engine: ProducerEngine) -> set[tuple[str, int, float]]:
         (request.kind.__name__, link.node.id, request.sent_at)
         for link, request in requests_in_flight(engine)
     }
+
+
+class Throttling:
+    """The throttle times of brokers; `check` it whenever the loop is idle."""
+
+    def __init__(self) -> None:
+        self._until: dict[BrokerLink, float] = {}
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield brokers that get no request for longer than they have asked for."""
+        until, self._until = self._until, {}
+        for link in engine.client._links():
+            connection, asked = link._connection, until.get(link, -inf)
+            if connection is not None:
+                transport: Any = connection._transport
+                asked = max(asked, transport.quiet_until)
+            self._until[link] = asked
+            if link.throttled_until > max(asked, now) + _LATE_S:
+                yield f"node {link.node.id} is throttled until {link.throttled_until:.3f}"
 
 
 def lingers_although_awaited(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -715,4 +734,13 @@ _RULES = (
     _kept_without_use,
     _written_too_early,
     _topic_not_in_use,
+)
+
+STEPS: Sequence[type[Steps]] = (
+    MetadataSteps,
+    SentBatches,
+    CoordinatorSteps,
+    NewTopics,
+    NewLogs,
+    Throttling,
 )

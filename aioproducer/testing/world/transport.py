@@ -106,6 +106,7 @@ class ClientTransport(asyncio.Transport):
 
     Attributes:
         is_lost: Whether it is over.
+        quiet_until: Until when the broker has asked for quiet.
         spoke_too_early: Whether something was written although the broker had asked for quiet.
     """
 
@@ -118,7 +119,7 @@ class ClientTransport(asyncio.Transport):
         super().__init__()
         self.is_lost: bool = False
         self.spoke_too_early: bool = False
-        self._quiet_since = self._quiet_until = 0.0
+        self._quiet_since = self.quiet_until = 0.0
         self._loop = loop
         self._protocol = protocol
         self._connection = connection
@@ -137,7 +138,7 @@ class ClientTransport(asyncio.Transport):
             return
         # Not in the moment in which the bytes arrive: the client reads them after this.
         self.spoke_too_early |= (
-            self._quiet_since < self._loop.time() < self._quiet_until - _ROUNDING_S
+            self._quiet_since < self._loop.time() < self.quiet_until - _ROUNDING_S
         )
         for data in list_of_data:  # type: ignore[attr-defined]
             self._unsent.add(memoryview(data).cast("B"))
@@ -163,7 +164,7 @@ class ClientTransport(asyncio.Transport):
             return
         if isinstance(content, Quiet):
             self._quiet_since = self._loop.time()
-            self._quiet_until = self._quiet_since + content.seconds
+            self.quiet_until = max(self.quiet_until, self._quiet_since + content.seconds)
             return
         if content is Signal.RESET:
             self._unsent.clear()
