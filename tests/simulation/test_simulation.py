@@ -21,7 +21,7 @@ from aioproducer.wire.messages.produce import (
 from simulation import Setup, run_seed
 from simulation.faults import draw_odd_answers
 from simulation.faults.answers import DuplicateAnswer, OddAnswer
-from simulation.scenario import draw_scenario
+from simulation.scenario import draw_scenario, with_more_options
 from simulation.themes import (
     DEPOSITIONS,
     IDLE_DAYS,
@@ -120,6 +120,17 @@ def test_some_runs_have_room_for_records_that_are_not_copied_into_a_request() ->
     large = [each for each in scenarios if each.large_records]
     assert 10 < len(large) < 30
     assert all(each.options["max_request_size"] > _COPIED_BYTES for each in large)
+
+
+def test_some_runs_have_full_requests_or_a_narrow_connection_without_responses() -> None:
+    options, narrow = [], 0
+    for seed in range(100):
+        rng = random.Random(seed)
+        scenario = with_more_options(draw_scenario(rng), rng)
+        options.append(scenario.options)
+        narrow += scenario.options["acks"] == 0 and scenario.window < 1000
+    assert narrow
+    assert any(each["batch_size"] < each["max_request_size"] < 4000 for each in options)
 
 
 def test_a_written_batch_is_answered_as_a_duplicate() -> None:
