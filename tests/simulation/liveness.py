@@ -27,6 +27,7 @@ from simulation.waiting import (
     Steps,
     broken_while_waiting,
     lingers_although_awaited,
+    links_are_old,
     numbers_on_wire,
 )
 from simulation.workload import LARGEST_BURST
@@ -114,6 +115,7 @@ class LivenessWatch:
                 self.violations += lingers_although_awaited(producer.engine, self._now())
                 if _is_running(producer.engine):
                     self.violations += _oversleeps_expiry(producer.engine, self._now())
+                    self.violations += links_are_old(producer.engine, self._now())
         if jump_s < _LONG_JUMP_S and self._jumps % _CHECKED_EACH:
             return
         if len(self.violations) >= _MOST_REPORTED:

@@ -1585,6 +1585,12 @@ TRANSACTIONAL_MUTANTS += tuple(
             "",
         ),
         (
+            "fail a transaction for a record of the one before",
+            "core/transactions/manager.py",
+            "        if number == self.number and self._can_fail:\n",
+            "        if self._can_fail:\n",
+        ),
+        (
             "close although a commit is under way",
             "core/transactions/manager.py",
             "        return self._operations.end_of_transaction()\n",

@@ -506,7 +506,7 @@ def _refused_in_calm(e: Evidence) -> Iterator[str]:
         error, settled = entry.error, entry.settled_at
         if not isinstance(error, BufferExhaustedError | MetadataTimeoutError) or settled is None:
             continue
-        if not e.cluster.has_had(entry.topic, entry.asked_at, settled):
+        if not e.cluster.has_had(entry.topic, entry.asked_at, settled, error.partition):
             continue
         if any(since < settled and entry.asked_at < until for since, until in held):
             continue

@@ -20,6 +20,7 @@ from aioproducer.errors import (
     InvalidTxnStateError,
     KafkaError,
     KafkaTimeoutError,
+    MetadataTimeoutError,
     NotCoordinatorError,
     OperationNotAttemptedError,
     ProducerFailedError,
@@ -65,12 +66,16 @@ from aioproducer.wire.messages.transactions import (
 )
 from aioproducer.wire.schema import Message
 from simulation.evidence import Log
-from simulation.ledger import Ledger
+from simulation.ledger import CallState, Ledger
 from simulation.transactions.book import Outcome, TransactionBook
 from simulation.transactions.caller import Caller, GaveUpError
 from simulation.transactions.consumer import SimConsumer
 from simulation.transactions.line import Line
-from simulation.transactions.oracles import no_producer_fences_itself, refusals_name_their_cause
+from simulation.transactions.oracles import (
+    no_producer_fences_itself,
+    no_transaction_fails_for_records_of_others,
+    refusals_name_their_cause,
+)
 from simulation.transactions.plan import Seat
 from simulation.transactions.play import TransactionalPlay
 from simulation.transactions.protocol_checks import ClientProtocolChecks, ConnectionWatch
@@ -576,3 +581,24 @@ def test_a_refusal_whose_cause_is_another_partition_is_found_out(
         book=SimpleNamespace(transactions=[SimpleNamespace(label="1", refusal=refusal)]),
     )
     assert len(list(refusals_name_their_cause(reading))) == found
+
+
+@pytest.mark.parametrize(
+    ("cause", "state", "error", "found"),
+    [
+        (MetadataTimeoutError(), CallState.ACCEPTED, None, 1),
+        (MetadataTimeoutError(), CallState.REFUSED, MetadataTimeoutError(), 0),
+        (MetadataTimeoutError(), CallState.UNKNOWN, None, 0),
+        (TopicAuthorizationFailedError(), CallState.ACCEPTED, None, 0),
+    ],
+)
+def test_a_transaction_that_fails_for_the_record_of_another_is_found_out(
+    cause: KafkaError, state: CallState, error: KafkaError | None, found: int
+) -> None:
+    refusal = TransactionAbortableError().because_of(cause)
+    tx = SimpleNamespace(label="1", refusal=refusal, number=1)
+    reading: Any = SimpleNamespace(
+        book=SimpleNamespace(transactions=[tx]),
+        contents={1: [SimpleNamespace(state=state, error=error)]},
+    )
+    assert len(list(no_transaction_fails_for_records_of_others(reading))) == found

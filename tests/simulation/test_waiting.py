@@ -64,6 +64,7 @@ from simulation.waiting import (
     _without_records,
     _written_too_early,
     lingers_although_awaited,
+    links_are_old,
     numbers_on_wire,
 )
 
@@ -566,26 +567,35 @@ _NODE = Node(1, "a", 9092)
 
 
 @pytest.mark.parametrize(
-    ("linked", "is_reported", "kept", "found"),
+    ("linked", "is_reported", "found"),
     [
-        (_NODE, True, {}, 0),
-        (Node(1, "b", 9092), True, {}, 1),
-        (None, True, {}, 1),
-        (None, False, {}, 0),
-        (_NODE, True, {"begun": True}, 1),
+        (_NODE, True, 0),
+        (Node(1, "b", 9092), True, 1),
+        (None, True, 1),
+        (None, False, 0),
     ],
 )
-def test_state_that_differs_from_the_state_it_is_derived_from_is_found_out(
-    linked: Node | None, is_reported: bool, kept: dict[str, bool], found: int
+def test_links_to_other_brokers_than_those_of_the_metadata_are_found_out(
+    linked: Node | None, is_reported: bool, found: int
+) -> None:
+    brokers = {} if linked is None else {linked.id: SimpleNamespace(node=linked)}
+    engine: Any = SimpleNamespace(
+        metadata=SimpleNamespace(cluster=SimpleNamespace(nodes={1: _NODE})),
+        metadata_task=SimpleNamespace(_reported_nodes={} if is_reported else None),
+        client=SimpleNamespace(_brokers=brokers),
+    )
+    assert len(list(links_are_old(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(("kept", "found"), [({}, 0), ({"begun": True}, 1)])
+def test_contents_of_a_transaction_that_has_ended_are_found_out(
+    kept: dict[str, bool], found: int
 ) -> None:
     manager = TransactionManager("x", 1000)
     manager.state = TransactionState.READY
     vars(manager.contents).update(kept)
-    brokers = {} if linked is None else {linked.id: SimpleNamespace(node=linked)}
     engine: Any = SimpleNamespace(
-        metadata=SimpleNamespace(cluster=SimpleNamespace(nodes={1: _NODE}, topics={})),
-        metadata_task=SimpleNamespace(_reported_nodes={} if is_reported else None),
-        client=SimpleNamespace(_brokers=brokers),
+        metadata=SimpleNamespace(cluster=SimpleNamespace(nodes={}, topics={})),
         transactions=SimpleNamespace(manager=manager),
     )
     assert len(list(_derived_state_is_old(engine, 1.0))) == found
@@ -598,8 +608,6 @@ def test_partitions_that_count_as_available_without_a_leader_are_found_out(
     topic = TopicMetadata("t", _TOPIC_ID, (PartitionMetadata(0, 1, 0),), known_nodes={1: _NODE})
     engine: Any = SimpleNamespace(
         metadata=SimpleNamespace(cluster=SimpleNamespace(nodes=nodes, topics={"t": topic})),
-        metadata_task=SimpleNamespace(_reported_nodes=None),
-        client=SimpleNamespace(_brokers={}),
         transactions=None,
     )
     assert len(list(_derived_state_is_old(engine, 1.0))) == found

@@ -346,6 +346,8 @@ _GROWN_BEFORE_S = 2.0
 _RECREATIONS, _REPLACEMENTS, _MOVES, _UNLISTED = 6, 3, 40, 10
 _MOVES_TOGETHER = 20
 _LONG_THROTTLE_MS = 2000
+_HINTED_S = (0.5, 1.0)
+"""So long after metadata began to leave a broker out, others are succeeded as leaders."""
 
 
 def _recreations(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
@@ -503,6 +505,11 @@ def _unlisted(rng: random.Random, shape: Shape, start: float, end: float) -> lis
             before, after = round(max(0.0, fault.at - 0.2), 3), round(fault.at + 0.1, 3)
             faults.append(Throttle(before, fault.node_id, 1, _LONG_THROTTLE_MS))
             faults += [LeaderMove(after, topic, each) for each in range(shape.topics[topic])]
+        if isinstance(fault, UnlistedBroker):
+            # Former leaders name it as the next one (KIP-951), and metadata did not list it.
+            for topic, count in sorted(shape.topics.items()):
+                times = [round(fault.at + seconds, 3) for seconds in _HINTED_S]
+                faults += [LeaderMove(at, topic, each) for at in times for each in range(count)]
     return faults
 
 

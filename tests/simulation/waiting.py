@@ -311,6 +311,14 @@ def lingers_although_awaited(engine: ProducerEngine, now: float) -> Iterator[str
         yield f"at {now:.3f}: {[str(each.topic_partition) for each in lingering]} linger"
 
 
+def links_are_old(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Yield the links if they are not to the brokers that metadata or a leader hint have named."""
+    links = {node_id: link.node[:3] for node_id, link in engine.client._brokers.items()}
+    nodes = {node_id: node[:3] for node_id, node in engine.metadata.cluster.nodes.items()}
+    if links != nodes and engine.metadata_task._reported_nodes is not None:  # None: it starts over
+        yield f"at {now:.3f}: the brokers are {nodes}, and there are links to {links}"
+
+
 class Numbers(NamedTuple):
     """The numbers with which a batch is sent."""
 
@@ -679,11 +687,7 @@ def _planned_late(engine: ProducerEngine, now: float) -> Iterator[str]:
 
 def _derived_state_is_old(engine: ProducerEngine, now: float) -> Iterator[str]:
     """State that can be computed from other state, and is not equal to that."""
-    cluster, task = engine.metadata.cluster, engine.metadata_task
-    links = {node_id: link.node[:3] for node_id, link in engine.client._brokers.items()}
-    nodes = {node_id: node[:3] for node_id, node in cluster.nodes.items()}
-    if links != nodes and task._reported_nodes is not None:  # None: it starts over
-        yield f"the brokers are {nodes}, and there are links to {links}"
+    cluster = engine.metadata.cluster
     for topic in cluster.topics.values():
         available = [each.partition for each in topic.partitions if each.leader in cluster.nodes]
         if [*topic.available] != available:

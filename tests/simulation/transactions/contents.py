@@ -45,6 +45,8 @@ ENDS = (
 """After these only `close()` is left."""
 
 _TASKS_PER_ACTOR = 10_000
+_SHARE_OF_ABSENT, _ABSENT_PARTITION = 0.5, 10**6
+"""Of the sends that go on, some name a partition that there is not: they end much later."""
 
 
 class Contents:
@@ -117,9 +119,16 @@ class Contents:
                 await self._burst(size)
 
     def straggle(self, rng: random.Random, size: int) -> None:
-        """Begin to send so many records without waiting for them."""
-        late = self._work.at_once(self._next_task(), rng, size)
-        self._stragglers.append(asyncio.ensure_future(late))
+        """Begin to send so many records without waiting for them, and maybe one that waits long."""
+        task = self._next_task()
+        sends: list[Awaitable[None]] = [self._work.at_once(task, rng, size)]
+        chance = self._context.chance_of(f"absent partition of task {task}")
+        if chance.random() < _SHARE_OF_ABSENT:
+            name, topic = b"<%d/absent>" % task, min(self._context.input_shape.topics)
+            now = self._context.loop.time()
+            entry = Entry(name, -1, topic, _ABSENT_PARTITION, None, name, (), None, now)
+            sends.append(self._quietly(self.send(entry)))
+        self._stragglers += [asyncio.ensure_future(each) for each in sends]
 
     async def _burst(self, size: int) -> None:
         await self._quietly(self._work.burst(self._next_task(), self._own_chance(), 0, size))

@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 from aioproducer.errors import (
     AuthorizationError,
+    BufferExhaustedError,
     FatalTransactionError,
     InvalidProducerIdMappingError,
     InvalidTopicError,
     InvalidTxnStateError,
     KafkaTimeoutError,
+    MetadataTimeoutError,
     OperationNotAttemptedError,
     ProducerFencedError,
     RecordTooLargeError,
@@ -31,6 +33,8 @@ from simulation.transactions.view import CommittedView, committed_views
 
 _LOSSES = (AuthorizationError, InvalidTopicError, KafkaTimeoutError, RecordTooLargeError)
 """Refusals of `send` after which a transaction cannot be committed."""
+_ENDS_OF_WAITS = (BufferExhaustedError, MetadataTimeoutError)
+"""Errors that only `send` raises."""
 _STATE_ERRORS = (InvalidTxnStateError, InvalidProducerIdMappingError)
 _SAY_FENCED = frozenset({47, 59, 90})
 """Codes that a script answers in place of the coordinator; 59 asks for an epoch at any moment."""
@@ -119,6 +123,17 @@ def refusals_name_their_cause(r: _Reading) -> Iterator[str]:
         cause = None if tx.refusal is None else tx.refusal.__cause__
         if isinstance(cause, OperationNotAttemptedError):
             yield f"{tx.label} has failed with {tx.refusal!r}"
+
+
+def no_transaction_fails_for_records_of_others(r: _Reading) -> Iterator[str]:
+    """A transaction that fails by a refusal of `send` has a record that was refused."""
+    for tx in r.book.transactions:
+        cause = None if tx.refusal is None else tx.refusal.__cause__
+        if type(cause) not in _ENDS_OF_WAITS:
+            continue
+        entries = r.contents[tx.number]
+        if not any(each.state is CallState.UNKNOWN or each.error for each in entries):
+            yield f"{tx.label} has failed with {tx.refusal!r}, and none of its records was refused"
 
 
 def records_belong_to_a_transaction(r: _Reading) -> Iterator[str]:
@@ -309,6 +324,7 @@ ORACLES = (
     no_commit_after_a_refusal,
     no_commit_after_a_loss,
     refusals_name_their_cause,
+    no_transaction_fails_for_records_of_others,
     records_belong_to_a_transaction,
     sends_do_not_outlive_their_transaction,
     a_fenced_producer_is_done,
