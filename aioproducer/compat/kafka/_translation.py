@@ -12,7 +12,7 @@ _ROWS: Final[tuple[tuple[type[Exception], type[Exception]], ...]] = (
     (ours.ConfigError, errors.KafkaConfigurationError),
     (ours.IllegalStateError, errors.IllegalStateError),
     (ours.TransactionAbortedError, errors.TransactionAbortedError),
-    (ours.BootstrapError, errors.KafkaTimeoutError),
+    (ours.BootstrapError, errors.NoBrokersAvailable),
     (ours.KafkaTimeoutError, errors.KafkaTimeoutError),
     (ours.WouldBlockError, errors.KafkaTimeoutError),
     (ours.TlsError, errors.KafkaConnectionError),

@@ -74,6 +74,10 @@ class KafkaTimeoutError(RetriableError):
     """A wait reached its limit."""
 
 
+class NoBrokersAvailable(KafkaTimeoutError):  # noqa: N818 - its name there
+    """The constructor reached no broker; of kafka-python 2, where 3 has a `KafkaTimeoutError`."""
+
+
 class UnsupportedCodecError(KafkaError):
     """The library of a compression codec cannot be imported."""
 

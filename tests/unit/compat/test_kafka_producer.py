@@ -265,6 +265,18 @@ def test_constructor_gives_up_after_the_bootstrap_timeout() -> None:
         KafkaProducer(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=100)
 
 
+def test_error_without_brokers_is_that_of_kafka_python_2_where_it_has_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class NoBrokersAvailable(kafka.errors.KafkaError):  # type: ignore[misc]
+        pass
+
+    monkeypatch.setattr(kafka.errors, "NoBrokersAvailable", NoBrokersAvailable, raising=False)
+    with pytest.raises(NoBrokersAvailable) as caught:
+        KafkaProducer(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=100)
+    assert isinstance(caught.value, errors.KafkaTimeoutError)
+
+
 def test_time_limit_of_sends_is_none_of_the_constructor(cluster: ThreadedCluster) -> None:
     with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, max_block_ms=1) as producer:
         assert producer.bootstrap_connected()

@@ -337,6 +337,12 @@ def test_copies_do_not_warn_again(caplog: pytest.LogCaptureFixture) -> None:
     assert len(caplog.records) == 1
 
 
+def test_names_of_older_versions_of_kafka_python_have_no_effect() -> None:
+    names = ["api_version_auto_timeout_ms", "bootstrap_topics_filter", "sock_chunk_bytes"]
+    config = ProducerConfig(bootstrap_servers="a:1", **dict.fromkeys(names, 4096))
+    assert config.explicitly_set == {"bootstrap_servers"}
+
+
 def test_a_foreign_name_with_none_asks_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
     # kafka-python's defaults, which programs pass on.
     nothing = dict.fromkeys(
