@@ -95,6 +95,8 @@ class Settings(NamedTuple):
 
 def settings_of(given: Mapping[str, Any]) -> Settings:
     """Read a configuration; raise `KafkaException` (`_INVALID_ARG`) for what it cannot have."""
+    if not isinstance(given, Mapping):
+        raise TypeError("expected configuration dict")
     _check_callbacks(given)
     rest = {name: value for name, value in given.items() if name not in _HERE}
     rest |= given.get("default.topic.config") or {}

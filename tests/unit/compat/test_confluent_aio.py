@@ -145,6 +145,12 @@ async def test_none_counts_as_left_out_and_callback_is_another_name(producer: AI
     assert (message.partition(), message.offset()) == (0, 0)
 
 
+@pytest.mark.parametrize("wrong", [None, "x", []])
+async def test_configuration_is_a_mapping(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="expected configuration dict"):
+        AIOProducer(wrong)
+
+
 async def test_callback_may_be_false(producer: AIOProducer) -> None:
     class Collected(list[Any]):
         def __call__(self, error: Any, message: Any) -> None:
