@@ -186,7 +186,7 @@ async def test_each_option_of_aiokafka_means_that_one_here() -> None:
         ours_config = ProducerConfig(**({"bootstrap_servers": "broker:9092"} | ours))
         native = ProducerConfig(**({"bootstrap_servers": "broker:9092"} | theirs))
         for name in ours:
-            assert value_of(producer._config, name) == value_of(ours_config, name), row
+            assert value_of(producer._own_config, name) == value_of(ours_config, name), row
             assert value_of(native, name) == value_of(ours_config, name), row
 
 

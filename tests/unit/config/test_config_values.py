@@ -205,7 +205,7 @@ def test_a_secret_of_the_wrong_type_is_refused_by_its_type() -> None:
 async def drop_in(**options: Any) -> ProducerConfig:
     producer = AIOKafkaProducer(**options)
     await producer.stop()
-    return producer._config
+    return producer._own_config
 
 
 @pytest.mark.parametrize(
