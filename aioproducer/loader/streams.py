@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import zipfile
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -55,6 +56,17 @@ _OTHERS: Final[Mapping[str, re.Pattern[bytes]]] = {
 }
 """Compressions that are not unpacked here, by the command that does it."""
 _LONGEST_MAGIC: Final = 10
+_UTF_16: Final = (BOM_UTF16_LE, BOM_UTF16_BE)
+_BEGINNINGS: Final = (
+    *_UTF_16,
+    _GZIP_MAGIC,
+    _ZIP_MAGIC,
+    b"BZh",
+    b"\xfd7zXZ",
+    b"\x28\xb5\x2f\xfd",
+    b"\x04\x22\x4d\x18",
+)
+"""Of files that are no text."""
 
 
 class ReadInterruptedError(Exception):
@@ -256,6 +268,20 @@ def _refuse_others(head: bytes) -> None:
                 f"it is compressed with {command}, which is not unpacked here",
                 advice=f"unpack it first, or pipe it: {command} -dc FILE | aioproducer load - ...",
             )
+
+
+def not_text(line: bytes) -> SourceError | None:
+    """Return the error of a file with such a first line, if that is packed or UTF-16."""
+    if not line.startswith(_BEGINNINGS):
+        return None
+    if line.startswith(_UTF_16):
+        return SourceError("it is UTF-16, not UTF-8", advice="convert it: iconv -f UTF-16")
+    packings = {"gzip": _GZIP_MAGIC, "zip": _ZIP_MAGIC}
+    found = next((name for name, magic in packings.items() if line.startswith(magic)), None)
+    found = found or next((name for name, magic in _OTHERS.items() if magic.match(line)), None)
+    if found is None:
+        return None
+    return SourceError(f"it is packed with {found}, and is read as text", advice="unpack it first")
 
 
 def _is_data(info: zipfile.ZipInfo, pattern: str | None) -> bool:

@@ -15,6 +15,8 @@ _PYTHONS = re.compile(r"^(?:[\w.]*: )*([A-Za-z_][\w.]*(?:Error|Exception): .+)$"
 _OURS = re.compile(r"^(?:[\w.]*: )*aioproducer\.[\w.]+\.(\w+): (.+)$", re.MULTILINE)
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+(?:\n(?!\t|Caused by: ).*)*)", re.MULTILINE)
 """Java's, to the stack of the cause."""
+_WAIT = re.compile(r"^.*: Exception thrown in awaitResult: *\n(?:\t.*\n)*", re.MULTILINE)
+"""An exception of Java that says nothing but that it has a cause, and its stack."""
 _LONGEST_CAUSE = 300
 _NANOSECONDS = (
     "Spark reads no nanoseconds: name the files themselves and load them with `--engine local`, or "
@@ -45,14 +47,17 @@ def error_of(error: Exception) -> KafkaError:
 
 
 def _message_in(text: str) -> str | None:
-    """Return the first line with a message, and the cause or the exception of a traceback in it."""
-    lines = (line.strip(" :") for line in text.splitlines())
+    """Return the first line with a message, and a cause or the exception of a traceback in it."""
+    text = _WAIT.sub("", text)
+    lines = (line.removeprefix("Caused by").strip(" :") for line in text.splitlines())
     first = next((line for line in lines if line and not line.startswith(_NOTHING)), None)
     _, is_traceback, frames = text.partition(_TRACEBACK)
     raised = _PYTHONS.search(frames)
-    if first is not None and not is_traceback and (cause := _CAUSE.search(text)) is not None:
-        words = " ".join(cause[1].split())
-        return first if words in first else f"{first}: {words[:_LONGEST_CAUSE]}"
+    if first is not None and not is_traceback:
+        causes = (" ".join(cause.split()) for cause in _CAUSE.findall(text))
+        known = " ".join(first.split())
+        new = next((words for words in causes if words not in known), None)
+        return first if new is None else f"{first}: {new[:_LONGEST_CAUSE]}"
     if first is None or not is_traceback or raised is None:
         return first
     return f"{first.removesuffix(_TRACEBACK).rstrip(': ')}: {raised[1]}"

@@ -22,6 +22,7 @@ from aioproducer._util.arguments import utf8_size
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.chunks import Format
 from aioproducer.loader.formats.text import CsvFormat, LinesFormat, NdjsonFormat
+from aioproducer.loader.streams import not_text
 from aioproducer.spark.loading.files import Step, unescaped
 
 if TYPE_CHECKING:
@@ -126,6 +127,10 @@ def _header(spark: SparkSession, step: Step, dialect: CsvFormat) -> Sequence[str
     found = lines.where(~blank).select(lines["value"].cast("binary")).take(_HEADER_LINES)
     if not found:
         raise SourceError(f"cannot read {step.files[0].path}: there is no header")
+    if (reason := not_text(bytes(found[0][0]))) is not None:
+        raise SourceError(
+            f"cannot read {step.files[0].path}: {reason.message}", advice=reason.advice
+        )
     # The text reader has no encodings: it takes all text for UTF-8.
     first = [bytes(line).decode(dialect.encoding, "surrogateescape") for (line,) in found]
     first[0] = first[0].removeprefix(_MARK)

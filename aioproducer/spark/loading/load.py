@@ -151,9 +151,7 @@ class SparkLoad:
     ) -> None:
         from pyspark import StorageLevel
 
-        rows = rows_of(self._spark, step, to_records.files)
-        to_records.check(rows.columns)
-        records = rows.mapInArrow(to_records, to_records.schema)
+        records = to_records.of(rows_of(self._spark, step, to_records.files))
         rejected = 0
         with self._reporting(step):
             if dead_letter is None:

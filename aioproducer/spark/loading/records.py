@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -27,7 +27,11 @@ from aioproducer.loader.formats.lines import cut_lines
 from aioproducer.loader.formats.text import CsvFormat, LinesFormat, NdjsonFormat
 from aioproducer.loader.mapping import MappedRecord, RecordMapping, RowMapper, csv_line
 from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Fields, RowBatch
+from aioproducer.loader.streams import not_text
 from aioproducer.spark.loading.frames import BROKEN, FILE, Input
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 ROWS_AT_ONCE: Final = 1000
 REJECTION: Final = "rejection"
@@ -57,12 +61,14 @@ class RowsToRecords:
         mapping: what becomes of them.
         partitions: how many the topic has; used for `partition_by` alone.
         keeps_bad_rows: whether they get a column, instead of ending the task.
+        columns: the names of the columns that rows have here, by place; empty if they have them.
     """
 
     files: Input
     mapping: RecordMapping
     partitions: int = 0
     keeps_bad_rows: bool = False
+    columns: tuple[str, ...] = ()
 
     @property
     def schema(self) -> str:
@@ -78,13 +84,23 @@ class RowsToRecords:
             known = LINE_COLUMNS + known[1:]
         RowMapper(self.mapping, self.partitions).map(RowBatch("", None, 1, [], known))
 
+    def of(self, rows: DataFrame) -> DataFrame:
+        """Return the records of rows; in tasks columns are called by their places.
+
+        `mapInArrow` takes `a.b` for a field of a column `a`.
+        """
+        self.check(rows.columns)
+        made = replace(self, columns=tuple(rows.columns))
+        return rows.toDF(*map(str, range(len(rows.columns)))).mapInArrow(made, self.schema)
+
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield records for rows, batch by batch."""
         mapper = RowMapper(self.mapping, self.partitions)
         read = self._reader()
         for batch in batches:
+            named = batch.rename_columns(list(self.columns)) if self.columns else batch
             for start in range(0, batch.num_rows, ROWS_AT_ONCE):
-                for file, rows in read(batch.slice(start, ROWS_AT_ONCE)):
+                for file, rows in read(named.slice(start, ROWS_AT_ONCE)):
                     yield self._records(file, mapper.map(rows))
 
     # -- rows ------------------------------------------------------------------------------------
@@ -135,6 +151,9 @@ class RowsToRecords:
         known = cast("LinesFormat | NdjsonFormat", self.files.format)
         files, batch = _without(batch, FILE)
         texts, folders = _without(batch, "value")
+        for file, text in zip(files, texts, strict=True):
+            if (found := not_text(text)) is not None:
+                raise SourceError(f"cannot read {file}: {found.message}", advice=found.advice)
         if isinstance(known, NdjsonFormat):  # it leaves blank lines out
             filled = [place for place, text in enumerate(texts) if text.strip()]
             files, texts = [files[place] for place in filled], [texts[place] for place in filled]

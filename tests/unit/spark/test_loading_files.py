@@ -167,6 +167,20 @@ def test_the_cause_that_java_gives_is_shown() -> None:
     assert error_of(RuntimeError(long)).message == f"Failed: {'x' * 300}"
 
 
+def test_an_exception_of_java_that_only_waits_for_another_is_left_out() -> None:
+    waits = (
+        "org.apache.spark.SparkException: Exception thrown in awaitResult: \n\tat a.b(C.scala:1)\n"
+    )
+    text = (
+        f"An error occurred while calling o3.getResult.\n: {waits}\t... 1 more\nCaused by: {waits}"
+        "Caused by: org.apache.spark.SparkException: [FAILED] Error in  b.csv.\n\tat d\n"
+        "Caused by: java.lang.Exception: CSV header does not conform.\n\tat e\n"
+    )
+    assert error_of(RuntimeError(text)).message == (
+        "org.apache.spark.SparkException: [FAILED] Error in  b.csv.: CSV header does not conform."
+    )
+
+
 def test_nanoseconds_have_advice() -> None:
     text = "[PARQUET_TYPE_ILLEGAL] Illegal Parquet type: INT64 (TIMESTAMP(NANOS,false))."
     found = error_of(RuntimeError(text))

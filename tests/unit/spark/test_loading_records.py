@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import lzma
 from pathlib import Path
 
 import fastavro
 import pyarrow as pa
 import pytest
 
-from aioproducer.loader import RecordMapping
+from aioproducer.loader import RecordMapping, SourceError
 from aioproducer.loader.sources import FORMATS
 from aioproducer.spark.loading.frames import BROKEN, FILE, Input
 from aioproducer.spark.loading.records import REJECTION, RowsToRecords
@@ -97,3 +98,31 @@ def test_a_csv_row_of_several_lines_is_loaded_if_only_spark_can_read_the_file(
     tmp_path: Path,
 ) -> None:
     assert csv_rows(tmp_path / "missing.csv", "a\nb") == [(b'{"name":"a\\nb"}', None)]
+
+
+@pytest.mark.parametrize("format_", ["lines", "ndjson"])
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (gzip.compress(b"{}"), "packed with gzip"),
+        (lzma.compress(b"{}"), "packed with xz"),
+        ("{}".encode("utf-16"), "UTF-16"),
+    ],
+)
+def test_a_file_that_is_no_text_is_refused_and_named(
+    content: bytes, reason: str, format_: str
+) -> None:
+    convert = RowsToRecords(Input(format_, FORMATS[format_]), RecordMapping(), keeps_bad_rows=True)
+    rows = pa.RecordBatch.from_pydict({"value": [content], FILE: ["file:/x.txt"]})
+    with pytest.raises(SourceError, match=f"file:/x.txt: .*{reason}"):
+        list(convert(iter([rows])))
+
+
+def test_columns_have_the_names_that_they_have_in_the_file() -> None:
+    mapping = RecordMapping(key=("a.b",))
+    convert = RowsToRecords(
+        Input("parquet", FORMATS["parquet"]), mapping, columns=("a.b", "`c`", FILE)
+    )
+    rows = pa.RecordBatch.from_pydict({"0": ["x"], "1": [2], "2": ["file:/x"]})
+    (found,) = [batch.to_pydict() for batch in convert(iter([rows]))]
+    assert (found["key"], found["value"]) == ([b"x"], [b'{"a.b":"x","`c`":2}'])
