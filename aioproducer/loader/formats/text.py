@@ -281,6 +281,8 @@ class _CsvReader:
 
     def _too_long(self) -> BadRow:
         most = self._options.max_row_bytes
+        if not self._cut:  # whole: rows may be in it
+            return self._bad(f"longer than {most:,} bytes; is a quote not closed?")
         bad = self._bad(f"longer than {most:,} bytes (text cut)")
         return replace(bad, raw=bad.raw[:most])
 

@@ -73,6 +73,13 @@ def test_csv_quote_that_never_ends_swallows_no_more_than_the_limit() -> None:
     assert total == 101
 
 
+def test_csv_quote_that_never_ends_leaves_no_row_out_of_the_dead_letters() -> None:
+    lines = [b'"open,2', *(b"%d,xxxxxxxxxxxxxxxx" % number for number in range(10, 30))]
+    bad, *others = rows(CsvFormat(max_row_bytes=64), b"\n".join([b"a,b", *lines]))
+    assert isinstance(bad, BadRow)
+    assert [*bad.raw.split(b"\n"), *(",".join(row).encode() for row in others)] == lines
+
+
 def test_csv_row_longer_than_the_limit_is_bad_even_with_the_right_width() -> None:
     found = rows(CsvFormat(max_row_bytes=20), b"a,b\n1," + b"x" * 50 + b"\n3,4\n")
     assert found == [BadRow("longer than 20 bytes (text cut)", b"1," + b"x" * 18), ["3", "4"]]
@@ -82,7 +89,8 @@ def test_csv_row_of_many_lines_that_is_longer_than_the_limit_is_bad_and_the_rest
     content = b'a,b\n1,2\n"' + b'\n","' * 10 + b"\n5,6\n7,8\n"
     found = rows(CsvFormat(max_row_bytes=40), content)
     assert found[0] == ["1", "2"]
-    assert found[1] == BadRow("longer than 40 bytes (text cut)", b'"\n' + b'","\n' * 9 + b'",')
+    raw = b'"\n' + b'","\n' * 9 + b'","'
+    assert found[1] == BadRow("longer than 40 bytes; is a quote not closed?", raw)
     assert found[2:] == [["5", "6"], ["7", "8"]]
 
 
