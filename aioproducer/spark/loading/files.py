@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from aioproducer._util.paths import exists
+from aioproducer._util.paths import exists, real_path
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.sources import FORMATS, format_named
 
@@ -111,17 +111,30 @@ def list_steps(
 ) -> list[Step]:
     """Return the steps of a load of these inputs: files, folders, patterns."""
     steps: list[Step] = []
-    known: set[str] = set()
+    known: dict[str, str] = {}
     for name in inputs:
         files = _files(spark, name)
         if not files:
             raise SourceError(f"cannot read {name}: there is no file in it")
-        twice = known.intersection(file.path for file in files)
-        if twice:
-            raise SourceError(f"{min(twice)} is in more than one of the inputs")
-        known.update(file.path for file in files)
+        refuse_same(files, known)
         steps += _split(_root(absolute(name), files), files, step_bytes)
     return steps
+
+
+def refuse_same(files: Iterable[InputFile], known: dict[str, str]) -> None:
+    """Refuse a file whose rows would be loaded twice; `known` are the paths of others by place."""
+    for file in files:
+        is_local = file.path.startswith("file:")
+        place = real_path(_local(file.path)) if is_local else file.path
+        other = known.get(place)
+        if other == file.path:
+            raise SourceError(f"{file.path} is in more than one of the inputs")
+        if other is not None:
+            raise SourceError(
+                f"{other} and {file.path} are the same file, by a link",
+                advice="remove the link, or name the folders and files that it does not lead to",
+            )
+        known[place] = file.path
 
 
 def has_file(steps: Iterable[Step], name: str) -> bool:

@@ -18,6 +18,7 @@ from aioproducer.spark.loading.files import (
     format_of,
     has_file,
     is_remote,
+    refuse_same,
 )
 from aioproducer.spark.loading.frames import _folder_values
 
@@ -129,6 +130,24 @@ def test_what_a_task_raised_is_found_in_javas_exception() -> None:
     )
     assert type(other) is SparkLoadError
     assert other.message == "Java is out of memory"
+
+
+def test_a_file_that_a_link_leads_to_is_not_loaded_twice(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id\n")
+    (tmp_path / "b.csv").write_text("id\n")
+    (tmp_path / "self").symlink_to(tmp_path)
+    known: dict[str, str] = {}
+    refuse_same([InputFile(f"file:{tmp_path}/{name}.csv", 3, 0) for name in "ab"], known)
+    with pytest.raises(SourceError, match=r"/a.csv and \S+/self/a.csv are the same file"):
+        refuse_same([InputFile(f"file:{tmp_path}/self/a.csv", 3, 0)], known)
+
+
+@pytest.mark.parametrize("path", ["file:/nowhere/a.csv", "s3a://bucket/a.csv"])
+def test_a_file_of_several_inputs_is_refused(path: str) -> None:
+    known: dict[str, str] = {}
+    refuse_same([InputFile(path, 3, 0)], known)
+    with pytest.raises(SourceError, match=r"a\.csv is in more than one of the inputs"):
+        refuse_same([InputFile(path, 3, 0)], known)
 
 
 def test_the_end_of_a_workers_traceback_is_shown() -> None:
