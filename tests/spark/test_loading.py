@@ -108,6 +108,16 @@ def load(spark: Any, embedded: EmbeddedKafka) -> Load:
     return run
 
 
+def test_columns_with_dots_and_backticks_are_loaded(
+    load: Load, embedded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("a.b,`c`\n1,2\n")
+    topic = embedded.topic(1)
+    load(tmp_path / "a.csv", topic, mapping=RecordMapping(key=("a.b",)))
+    (record,) = embedded.records(topic)
+    assert (record.key, record.value) == (b"1", b'{"a.b":"1","`c`":"2"}')
+
+
 def test_a_load_that_is_stopped_before_its_first_step_writes_nothing(
     spark: Any, embedded: EmbeddedKafka, tmp_path: Path
 ) -> None:
