@@ -22,6 +22,7 @@ from uuid import UUID
 
 from aioproducer._checks.event_loop import running_loop
 from aioproducer._util.backoff import ExponentialBackoff
+from aioproducer._util.printable import printable
 from aioproducer._util.secrets import hides_arguments
 from aioproducer._util.tasks import start_later
 from aioproducer.errors import (
@@ -531,7 +532,12 @@ def _at_least(least: int, **options: int) -> None:
 
 
 def _quoted(subject: str) -> str:
-    return quote(subject, safe="")
+    try:
+        return quote(subject, safe="")
+    except UnicodeEncodeError:
+        raise SchemaRegistryError(
+            f"{printable(subject)!r} cannot be a subject: it is no proper text (UTF-8)"
+        ) from None
 
 
 def _in_format(version: int | str, schema_format: str) -> str:
