@@ -51,6 +51,10 @@ class Schema:
     type: SchemaType = "AVRO"
     references: tuple[SchemaReference, ...] = ()
 
+    def __post_init__(self) -> None:
+        # Schemas are keys of caches; other clients take a list here.
+        object.__setattr__(self, "references", tuple(self.references))
+
     def as_json(self) -> dict[str, Any]:
         """Return the schema as JSON of the registry's API, without fields that have the default."""
         body: dict[str, Any] = {"schema": self.text}

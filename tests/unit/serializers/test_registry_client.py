@@ -560,6 +560,13 @@ async def test_a_subject_with_a_lone_surrogate_is_refused() -> None:
                 await ask
 
 
+async def test_the_references_of_a_schema_may_be_a_list() -> None:
+    references: Any = [SchemaReference("A", "a", 1)]
+    schema = Schema(json.dumps(OLD), "AVRO", references)
+    async with rooted(StubSchemaRegistry()) as registry:
+        assert (await registry.ensure("b", schema)).schema == avro(OLD, *references)
+
+
 async def test_schemas_and_references_may_be_of_subclasses_with_another_constructor() -> None:
     class Common(SchemaReference):
         def __init__(self, name: str) -> None:
