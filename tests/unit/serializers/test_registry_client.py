@@ -552,7 +552,7 @@ async def test_a_reference_may_be_to_a_version_that_is_deleted() -> None:
             assert json.loads(found.text)["name"] == "A"
 
 
-async def test_a_subject_with_a_lone_surrogate_is_refused() -> None:
+async def test_a_subject_that_is_no_proper_text_is_refused() -> None:
     schema = avro(OLD, SchemaReference("A", "\ud800", 1))  # as JSON of a registry may have it
     async with rooted(StubSchemaRegistry()) as registry:
         for ask in (registry.referenced(schema), registry.lookup("\ud800", schema)):
