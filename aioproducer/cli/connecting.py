@@ -17,6 +17,7 @@ from aioproducer.cli.sessions import abort_stream
 from aioproducer.client.producer import Producer
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import BootstrapError
+from aioproducer.net.dial.attempt import reason_of
 from aioproducer.net.dial.dialer import Address, Dialer
 from aioproducer.runtime.settings import make_plain_dialer
 
@@ -68,7 +69,7 @@ async def _listens(dialer: Dialer, host: str, port: int, reasons: dict[str, str]
         try:
             _, writer = await dialer.connect(address, server_hostname=host, limit=_READ_AHEAD_BYTES)
         except OSError as error:
-            reasons[host_and_port(host, port)] = (error.strerror or str(error)).lower()
+            reasons[host_and_port(host, port)] = reason_of(error).lower()
             return False
         await abort_stream(writer)
         return True

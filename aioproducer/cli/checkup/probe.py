@@ -21,7 +21,7 @@ from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.sessions import abort_stream, end, session_on
 from aioproducer.core.transactions.coordinator_queries import CoordinatorQuery
 from aioproducer.errors import KafkaError
-from aioproducer.net.dial.attempt import Streams
+from aioproducer.net.dial.attempt import Streams, reason_of
 from aioproducer.net.dial.dialer import Address, Dialer
 from aioproducer.net.handshake import negotiate_versions
 from aioproducer.net.security.certificates import Certificate, shown_chain
@@ -88,7 +88,7 @@ class BrokerProbe:
         reasons = dict(zip(self._addresses, outcomes, strict=True))
         accepting = [address for address, error in reasons.items() if error is None]
         failed = {address: error for address, error in reasons.items() if error is not None}
-        failures = "; ".join(f"{at}: {_reason(error)}" for at, error in failed.items())
+        failures = "; ".join(f"{at}: {reason_of(error)}" for at, error in failed.items())
         if not accepting:
             raise self._unreachable(_port_code(list(failed.values())), failures)
         self._addresses = accepting
@@ -247,7 +247,7 @@ class BrokerProbe:
             try:
                 self._stream = await self._connected(self._context.plain, self._addresses[0])
             except OSError as error:
-                raise self._unreachable(_port_code([error]), _reason(error)) from None
+                raise self._unreachable(_port_code([error]), reason_of(error)) from None
         self._session = session_on(
             self._stream, self._context.settings, self._host, self._context.step_s
         )
@@ -258,14 +258,6 @@ class BrokerProbe:
             raise TypeError("there is no session yet")
         self._session.deadline = asyncio.get_running_loop().time() + self._context.step_s
         return self._session
-
-
-def _reason(error: OSError) -> str:
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    return error.strerror or str(error) or type(error).__name__
 
 
 def _port_code(errors: list[OSError]) -> str:

@@ -46,9 +46,9 @@ def perf(
         float,
         typer.Option(
             "--throughput",
-            min=0,
-            help="Records per second to send, evenly spread; 0 sends as fast as it goes. Latencies "
-            "mean something below the fastest only.",
+            min=-1,
+            help="Records per second to send, evenly spread; 0 or -1 sends as fast as it goes. "
+            "Latencies mean something below the fastest only.",
         ),
     ] = 0.0,
     histogram: Annotated[

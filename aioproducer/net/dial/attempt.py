@@ -8,6 +8,7 @@ is longer. What is left of many addresses is for the next attempt.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 
 from aioproducer._util.hosts import host_and_port
@@ -94,7 +95,7 @@ def _failure(
         kind = ConnectionSetupTimeoutError
     elif any(isinstance(error, ProxyFailedError) for _, error in failures):
         kind = ProxyError
-    reasons = [f"{what}: {_reason(error)}" for what, error in failures[:_ATTEMPTS_SHOWN]]
+    reasons = [f"{what}: {reason_of(error)}" for what, error in failures[:_ATTEMPTS_SHOWN]]
     if len(failures) > _ATTEMPTS_SHOWN:
         reasons.append(f"and {len(failures) - _ATTEMPTS_SHOWN} more")
     text = "; ".join(reasons) or "the name has no address"
@@ -107,9 +108,12 @@ def _failure(
     return failure
 
 
-def _reason(error: OSError) -> str:
+def reason_of(error: OSError) -> str:
+    """Return why a connection cannot be made."""
     if isinstance(error, TimeoutError) and not str(error):
         return "no answer in time"
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
-    return str(error) or type(error).__name__
+    if error.errno and str(error.strerror).startswith("Connect call failed"):
+        return os.strerror(error.errno)  # asyncio puts the address in its place
+    return error.strerror or str(error) or type(error).__name__

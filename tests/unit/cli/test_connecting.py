@@ -25,7 +25,7 @@ async def test_refused_connections_are_reported_for_each_server(closed_port: int
     with pytest.raises(BootstrapError) as caught:
         await wait_for_listener(ProducerConfig(bootstrap_servers=servers), within_s=0.3)
     text = str(caught.value)
-    assert f"127.0.0.1:{closed_port} connect" in text
+    assert f"127.0.0.1:{closed_port} connection refused" in text
     assert f"localhost:{closed_port} " in text
     assert f"[::1]:{closed_port} " in text
 

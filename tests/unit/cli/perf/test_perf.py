@@ -84,7 +84,7 @@ def test_a_limited_rate_is_spread_evenly(throughput: float, records: int) -> Non
 
 
 def test_a_rate_without_a_limit_sends_as_fast_as_it_goes() -> None:
-    for throughput in (0.0, 1e9, float("inf"), float("nan")):
+    for throughput in (-1.0, 0.0, 1e9, float("inf"), float("nan")):
         times, took = sent_at(PerfPlan("t", 300, 10, throughput))
         assert (len(times), took < 1) == (300, True)
 

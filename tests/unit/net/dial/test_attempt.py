@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from aioproducer.errors import (
     NameResolutionError,
     TlsError,
 )
-from aioproducer.net.dial.attempt import Streams, open_stream
+from aioproducer.net.dial.attempt import Streams, open_stream, reason_of
 from aioproducer.net.dial.dialer import Address
 from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.types import Node
@@ -130,6 +132,11 @@ def test_the_failures_of_a_few_addresses_are_named(count: int, words: str) -> No
 def test_an_address_of_ipv6_is_reported_in_brackets() -> None:
     with pytest.raises(KafkaConnectionError, match=r"cannot connect to \[2001:db8::1\]:9092 "):
         asyncio.run(attempted(Addresses(REFUSED), host="2001:db8::1"))
+
+
+def test_the_reason_is_that_of_the_system_where_asyncio_names_the_address() -> None:
+    error = OSError(errno.EHOSTUNREACH, "Connect call failed ('10.0.0.1', 9092)")
+    assert reason_of(error) == os.strerror(errno.EHOSTUNREACH)
 
 
 def test_a_name_that_cannot_be_resolved_is_reported() -> None:
