@@ -17,8 +17,7 @@ from aioproducer.cli.sessions import abort_stream
 from aioproducer.client.producer import Producer
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import BootstrapError
-from aioproducer.net.dial.attempt import reason_of
-from aioproducer.net.dial.dialer import Address, Dialer
+from aioproducer.net.dial.dialer import Address, Dialer, reason_of
 from aioproducer.runtime.settings import make_plain_dialer
 
 _LISTENING_S = 5.0

@@ -21,8 +21,8 @@ from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.sessions import abort_stream, end, session_on
 from aioproducer.core.transactions.coordinator_queries import CoordinatorQuery
 from aioproducer.errors import KafkaError
-from aioproducer.net.dial.attempt import Streams, reason_of
-from aioproducer.net.dial.dialer import Address, Dialer
+from aioproducer.net.dial.attempt import Streams
+from aioproducer.net.dial.dialer import Address, Dialer, reason_of
 from aioproducer.net.handshake import negotiate_versions
 from aioproducer.net.security.certificates import Certificate, shown_chain
 from aioproducer.net.security.sasl.authentication import authenticate, exposed_to

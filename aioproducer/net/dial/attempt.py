@@ -8,7 +8,6 @@ is longer. What is left of many addresses is for the next attempt.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 
 from aioproducer._util.hosts import host_and_port
@@ -19,7 +18,7 @@ from aioproducer.errors import (
     NameResolutionError,
     ProxyError,
 )
-from aioproducer.net.dial.dialer import Address, Dialer
+from aioproducer.net.dial.dialer import Address, Dialer, reason_of
 from aioproducer.net.dial.proxies import ProxyFailedError
 from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.types import Node
@@ -106,14 +105,3 @@ def _failure(
     )
     failure.__cause__ = failures[-1][1] if failures else None
     return failure
-
-
-def reason_of(error: OSError) -> str:
-    """Return why a connection cannot be made."""
-    if isinstance(error, TimeoutError) and not str(error):
-        return "no answer in time"
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    if error.errno and str(error.strerror).startswith("Connect call failed"):
-        return os.strerror(error.errno)  # asyncio puts the address in its place
-    return error.strerror or str(error) or type(error).__name__

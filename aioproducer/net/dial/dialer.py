@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import socket
 from typing import NamedTuple, Protocol
 
@@ -97,7 +98,7 @@ class TcpDialer:
         try:
             ways = await self._resolve(proxy.host, proxy.port, False)
         except OSError as error:
-            raise ProxyFailedError(f"the proxy's name {proxy.host}: {error}") from error
+            raise ProxyFailedError(f"the proxy's name {proxy.host}: {reason_of(error)}") from error
         targets = [Address(host, port, socket.AF_UNSPEC)]
         if not proxy.resolves_names:
             targets = await self._resolve(host, port, canonical)
@@ -127,7 +128,9 @@ class TcpDialer:
         except OSError as error:
             sock.close()
             if self._proxy is not None:
-                raise ProxyFailedError(f"the proxy cannot be reached: {error}") from error
+                raise ProxyFailedError(
+                    f"the proxy cannot be reached: {reason_of(error)}"
+                ) from error
             raise
         except BaseException:
             sock.close()
@@ -180,6 +183,17 @@ class TcpDialer:
             sock.close()
             raise
         return sock
+
+
+def reason_of(error: OSError) -> str:
+    """Return why a connection cannot be made."""
+    if isinstance(error, TimeoutError) and not str(error):
+        return "no answer in time"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if error.errno and str(error.strerror).startswith("Connect call failed"):
+        return os.strerror(error.errno)  # asyncio puts the address in its place
+    return error.strerror or str(error) or type(error).__name__
 
 
 class _SocketChannel:

@@ -17,8 +17,8 @@ from aioproducer.errors import (
     NameResolutionError,
     TlsError,
 )
-from aioproducer.net.dial.attempt import Streams, open_stream, reason_of
-from aioproducer.net.dial.dialer import Address
+from aioproducer.net.dial.attempt import Streams, open_stream
+from aioproducer.net.dial.dialer import Address, reason_of
 from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.types import Node
 

@@ -270,7 +270,7 @@ async def test_a_proxy_that_refuses_the_connection_is_named_as_the_cause() -> No
         proxy = ProxyUrl("http", server.host, server.port)
     dialer = TcpDialer(proxy=proxy)
     (address,) = await dialer.resolve("kafka.example", 9092, canonical=False)
-    with pytest.raises(ProxyFailedError, match="the proxy cannot be reached"):
+    with pytest.raises(ProxyFailedError, match="the proxy cannot be reached: connection refused"):
         await dialer.connect(address, server_hostname="kafka.example", limit=100)
 
 
