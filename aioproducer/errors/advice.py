@@ -22,6 +22,9 @@ CHECKS: Final[Mapping[str, str]] = {
     "there",
     "address-silent": "connecting by this name costs a timeout now and then: take the address out "
     "of the DNS, or open the way to it",
+    "proxy-failed": "check proxy_url, and whether the proxy may connect to the brokers",
+    "proxy-credentials-refused": "check user name and password in proxy_url; retrying does not "
+    "help",
     "tls-not-spoken": "set security_protocol to PLAINTEXT or SASL_PLAINTEXT, or use the port of "
     "the brokers' TLS listener",
     "tls-expected": "set security_protocol to SSL or SASL_SSL, or use the port of another listener",
@@ -91,9 +94,6 @@ ANSWERS: Final[Mapping[str, str]] = {
     "client-certificate-missing": "give the client's certificate with its key: both in "
     "ssl_keystore_location, or ssl_keystore_certificate_chain and ssl_keystore_key",
     "broker-away": "bring the broker back, or check the network: it could be reached before",
-    "proxy-failed": "check proxy_url, and whether the proxy may connect to the brokers",
-    "proxy-credentials-refused": "check user name and password in proxy_url; retrying does not "
-    "help",
     "topic-not-created-here": "create the topic (aioproducer topics create), correct its name, or "
     "set allow_auto_create_topics=True: it is off, so that nothing is created",
     "topic-refused": "correct the topic's name: clients cannot write to a topic of the brokers, "

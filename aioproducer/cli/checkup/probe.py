@@ -23,6 +23,8 @@ from aioproducer.core.transactions.coordinator_queries import CoordinatorQuery
 from aioproducer.errors import KafkaError
 from aioproducer.net.dial.attempt import Streams
 from aioproducer.net.dial.dialer import Address, Dialer, reason_of
+from aioproducer.net.dial.proxies import ProxyFailedError
+from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.net.handshake import negotiate_versions
 from aioproducer.net.security.certificates import Certificate, shown_chain
 from aioproducer.net.security.sasl.authentication import authenticate, exposed_to
@@ -75,6 +77,8 @@ class BrokerProbe:
             raise self._unreachable(
                 "name-slow", f"no answer about the name {self._host} within {self._bound}"
             ) from None
+        except ProxyFailedError as error:
+            raise self._unreachable("proxy-failed", str(error)) from None
         except OSError as error:
             raise self._unreachable(
                 "name-unresolved",
@@ -90,7 +94,7 @@ class BrokerProbe:
         failed = {address: error for address, error in reasons.items() if error is not None}
         failures = "; ".join(f"{at}: {reason_of(error)}" for at, error in failed.items())
         if not accepting:
-            raise self._unreachable(_port_code(list(failed.values())), failures)
+            raise _port_failure(list(failed.values()), failures)
         self._addresses = accepting
         silent = [error for error in failed.values() if isinstance(error, TimeoutError)]
         if silent:
@@ -247,7 +251,7 @@ class BrokerProbe:
             try:
                 self._stream = await self._connected(self._context.plain, self._addresses[0])
             except OSError as error:
-                raise self._unreachable(_port_code([error]), reason_of(error)) from None
+                raise _port_failure([error], reason_of(error)) from None
         self._session = session_on(
             self._stream, self._context.settings, self._host, self._context.step_s
         )
@@ -260,9 +264,19 @@ class BrokerProbe:
         return self._session
 
 
-def _port_code(errors: list[OSError]) -> str:
-    if any(isinstance(error, TimeoutError) for error in errors):
-        return "port-silent"
-    if any(isinstance(error, ConnectionRefusedError) for error in errors):
-        return "port-refused"
-    return "port-unreachable"
+def _port_failure(errors: list[OSError], found: str) -> CheckFailedError:
+    """Return the failure of a port whose addresses all failed."""
+
+    def any_is(*kinds: type[OSError]) -> bool:
+        return any(isinstance(error, kinds) for error in errors)
+
+    if any_is(RefusedDialError):  # without TLS, only a proxy refuses
+        return CheckFailedError("proxy-credentials-refused", found)
+    code = "port-unreachable"
+    if any_is(TimeoutError):
+        code = "port-silent"
+    elif any_is(ProxyFailedError):
+        code = "proxy-failed"
+    elif any_is(ConnectionRefusedError):
+        code = "port-refused"
+    return CheckFailedError(code, found, exit_code=ExitCode.UNREACHABLE)

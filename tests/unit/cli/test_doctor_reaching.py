@@ -97,6 +97,26 @@ async def test_an_address_without_a_route_is_reported() -> None:
     assert caught.value.code == "port-unreachable"
 
 
+async def test_a_proxy_that_cannot_be_reached_is_reported() -> None:
+    with closed_port() as proxy:
+        findings = await examined("192.0.2.1:9092", proxy_url=f"http://{proxy}")
+    assert "the proxy cannot be reached: connection refused" in only(findings, "proxy-failed").found
+    assert verdict(findings) == (Status.FAIL, ExitCode.UNREACHABLE)
+
+
+async def test_the_name_of_a_proxy_without_address_is_reported() -> None:
+    findings = await examined("192.0.2.1:9092", proxy_url="http://proxy.invalid:3128")
+    assert "the proxy's name proxy.invalid" in only(findings, "proxy-failed").found
+
+
+async def test_a_proxy_that_wants_credentials_is_reported() -> None:
+    answer = b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"
+    async with stranger(answer) as proxy:
+        findings = await examined("192.0.2.1:9092", proxy_url=f"http://{proxy}")
+    assert "user name" in only(findings, "proxy-credentials-refused").found
+    assert verdict(findings) == (Status.FAIL, ExitCode.REFUSED)
+
+
 async def test_one_silent_address_among_good_ones_is_a_warning(cluster: EmbeddedCluster) -> None:
     host, _, port = first_of(cluster).partition(":")
     good = Address(host, int(port))
