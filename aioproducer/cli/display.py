@@ -73,17 +73,23 @@ class Drawing:
                 self._is_read = False
 
 
+_ROOM_FOR_THE_NAME = 100
+"""Columns of a terminal that has room for the name of the input beside the figures."""
+
+
 class BarDisplay(Drawing, Display[Progress]):
     """A bar with rate, ETA and counts."""
 
     def __init__(self, title: str) -> None:
+        console = err()
+        name = TextColumn("{task.description}", markup=False)
         self._bar = Bar(
-            TextColumn("{task.description}", markup=False),
+            *([name] if console.width >= _ROOM_FOR_THE_NAME else []),
             BarColumn(bar_width=24),
             TaskProgressColumn(),
             TextColumn("{task.fields[counts]}", markup=False),
             TextColumn("ETA {task.fields[eta]}", markup=False),
-            console=err(),
+            console=console,
             auto_refresh=False,
         )
         super().__init__(self._bar)

@@ -27,6 +27,11 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _ROWS = 10
 _BINS = 80
 _COLUMNS = ("p50", "p95", "p99", "p99.9", "max")
+TABLE_COLUMNS = ("seconds", "records/s", "data/s", *_COLUMNS, "failed")
+_LEAST_IMPORTANT = ("data/s", "p99.9", "p95", "failed", "p50")
+"""Columns that a narrow terminal is not shown, the first ones first."""
+_WIDEST = 1000
+"""More than the columns of a table take."""
 
 
 class PerfDisplay(Display[Interval]):
@@ -74,20 +79,33 @@ class PerfTable(Drawing, PerfDisplay):
         self._guarded(lambda: self._live.update(self.table(), refresh=True))
 
     def table(self) -> Table:
-        """Return the latest seconds, a row each."""
-        title = f"{self._plan.size} byte records -> {self._plan.topic}; latencies in ms"
-        table = Table(title=title, title_justify="left", box=None, padding=(0, 2))
-        for column in ("seconds", "records/s", "data/s", *_COLUMNS, "failed"):
-            table.add_column(column, justify="right")
-        for each in self._intervals:
-            table.add_row(
-                f"{each.until_s:,.0f}",
-                f"{each.rate:,.0f}",
-                f"{megabytes(each.rate * self._plan.size)}/s",
-                *(_ms(each.latencies_ms, name) for name in _COLUMNS),
-                f"{each.failed:,}",
-            )
+        """Return the latest seconds, a row each, in the columns that the terminal has room for."""
+        console = self._live.console
+        table, options = self._table(()), console.options.update_width(_WIDEST)
+        for count in range(1, len(_LEAST_IMPORTANT) + 1):
+            if console.measure(table, options=options).maximum <= console.width:
+                break
+            table = self._table(_LEAST_IMPORTANT[:count])
         return table
+
+    def _table(self, hidden: Sequence[str]) -> Table:
+        title = f"{self._plan.size} byte records -> {self._plan.topic}; latencies in ms"
+        table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+        shown = [each for each in TABLE_COLUMNS if each not in hidden]
+        for column in shown:
+            table.add_column(column, justify="right")
+        for row in map(self._row, self._intervals):
+            table.add_row(*(row[column] for column in shown))
+        return table
+
+    def _row(self, interval: Interval) -> dict[str, str]:
+        return {
+            "seconds": f"{interval.until_s:,.0f}",
+            "records/s": f"{interval.rate:,.0f}",
+            "data/s": f"{megabytes(interval.rate * self._plan.size)}/s",
+            **{name: _ms(interval.latencies_ms, name) for name in _COLUMNS},
+            "failed": f"{interval.failed:,}",
+        }
 
 
 def perf_display_for(plan: PerfPlan, *, quiet: bool) -> PerfDisplay:

@@ -45,12 +45,13 @@ def test_lines_come_once_a_second_with_all_counts(capsys: pytest.CaptureFixture[
     assert "400 acknowledged, 3 failed, 10 rejected, 7 rows/s, ETA 1:01" in lines[2]
 
 
-def test_bar_shows_counts_rate_and_eta(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("width", [80, 150])
+def test_bar_shows_counts_rate_and_eta(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     monkeypatch.setattr(
-        display, "err", lambda: Console(file=screen, force_terminal=True, width=150)
+        display, "err", lambda: Console(file=screen, force_terminal=True, width=width)
     )
-    with BarDisplay("t.csv") as bar:
+    with BarDisplay("people-2026-11.csv") as bar:
         bar.show(HALF)
     assert "50%" in screen.getvalue()
     assert "400 acknowledged, 3 failed, 10 rejected, 7 rows/s" in screen.getvalue()

@@ -15,6 +15,7 @@ from aioproducer.cli.console import FileError, Output
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.perf import display as perf_display
 from aioproducer.cli.perf.display import (
+    TABLE_COLUMNS,
     PerfDisplay,
     PerfLines,
     PerfTable,
@@ -114,6 +115,25 @@ def test_the_table_shows_the_percentiles_of_the_last_seconds(screen: io.StringIO
     assert "100 byte records -> t" in shown
     for text in ("p99.9", "2,000", "0.2 MB/s", "1.2", "9.0"):
         assert text in shown
+
+
+@pytest.mark.parametrize(
+    ("width", "hidden"),
+    [(80, []), (60, ["data/s", "p99.9"]), (40, ["data/s", "p99.9", "p95", "failed", "p50"])],
+)
+def test_a_narrow_terminal_has_fewer_columns_with_whole_figures(
+    width: int, hidden: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, record=True)
+    monkeypatch.setattr(perf_display, "err", lambda: console)
+    percentiles = {"p50": 6.7, "p95": 17.5, "p99": 123.4, "p99.9": 1234.5, "max": 1300.0}
+    with PerfTable(PerfPlan("t", 1, 1000, 0.0)) as display:
+        display.show(Interval(10.0, 101_234.0, 0, percentiles))
+    shown = console.export_text()
+    assert "…" not in shown
+    assert [name for name in TABLE_COLUMNS if name not in shown.split()] == sorted(
+        hidden, key=TABLE_COLUMNS.index
+    )
 
 
 def test_a_line_has_all_of_it_for_logs(capsys: pytest.CaptureFixture[str]) -> None:
