@@ -68,12 +68,12 @@ class MetricsRegistry:
         for source in self.sources(engine):
             yield from source.live()
 
-    def sources(self, engine: Measured | None) -> Iterator[MetricsSource]:
+    def sources(self, engine: Measured | None) -> Iterator[Source]:
         """Yield what has metrics: the producer, its topics and brokers, the application."""
         if engine is not None:
             yield from _sources(engine)
         for identity, metric in tuple(self._own.items()):
-            yield MetricsSource(identity, metric, "", {}, (), float)
+            yield ApplicationSource(identity, metric)
 
     def collect(self, engine: Measured | None) -> list[Metric]:
         """Return all metrics with their current values."""
@@ -108,11 +108,19 @@ class _Row(NamedTuple):
     description: str = ""
 
 
-class MetricsSource(NamedTuple):
-    """One producer, topic or broker with its metrics, or one metric of the application.
+class ApplicationSource(NamedTuple):
+    """One metric of the application."""
 
-    Two with the same `identity` and equal subjects have the same metrics.
-    """
+    identity: object
+    subject: LiveMetric
+
+    def live(self) -> Iterator[LiveMetric]:
+        """Yield the metric."""
+        yield self.subject
+
+
+class ClientSource(NamedTuple):
+    """One producer, topic or broker with its metrics."""
 
     identity: object
     subject: Any
@@ -123,27 +131,29 @@ class MetricsSource(NamedTuple):
 
     def live(self) -> Iterator[LiveMetric]:
         """Yield its metrics."""
-        if isinstance(self.subject, LiveMetric):
-            yield self.subject
         for name, read, kind, description in self.rows:
             reading = _Reading(self.subject, read, self.clock)
             yield LiveMetric(name, self.group, reading, kind, description, self.tags)
+
+
+Source = ApplicationSource | ClientSource
+"""Two with the same `identity` and equal subjects have the same metrics."""
 
 
 def _rows(reads: Mapping[str, _Read]) -> list[_Row]:
     return [_Row(name, read, kind_of(name)) for name, read in reads.items()]
 
 
-def _sources(engine: Measured) -> Iterator[MetricsSource]:
+def _sources(engine: Measured) -> Iterator[ClientSource]:
     """Yield the sources of a started producer."""
     clock = engine.loop.time
-    yield MetricsSource(PRODUCER, engine, PRODUCER, {}, _PRODUCER_ROWS, clock)
+    yield ClientSource(PRODUCER, engine, PRODUCER, {}, _PRODUCER_ROWS, clock)
     for name, topic in engine.stats.topics.items():
-        yield MetricsSource((TOPIC, name), topic, TOPIC, {"topic": name}, _TOPIC_ROWS, clock)
+        yield ClientSource((TOPIC, name), topic, TOPIC, {"topic": name}, _TOPIC_ROWS, clock)
     for node_id, node in engine.client.io_stats.nodes.items():
         tags = {"node-id": f"node-{node_id}"}
-        yield MetricsSource((NODE, node_id), node, NODE, tags, _NODE_ROWS, clock)
-    yield MetricsSource(APPLICATION_INFO, engine, APPLICATION_INFO, {}, _INFO_ROWS, clock)
+        yield ClientSource((NODE, node_id), node, NODE, tags, _NODE_ROWS, clock)
+    yield ClientSource(APPLICATION_INFO, engine, APPLICATION_INFO, {}, _INFO_ROWS, clock)
 
 
 def _started_at_ms(engine: Measured, now: float) -> float:

@@ -21,7 +21,7 @@ from aioproducer._util.tasks import HOOK_ERRORS
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
     from aioproducer.metrics import LiveMetric
-    from aioproducer.runtime.observability.registry import MetricsSource
+    from aioproducer.runtime.observability.registry import Source
 
 _CHECK_S = 1.0
 _log = log.get("runtime")
@@ -37,13 +37,13 @@ class MetricsReporting:
     def __init__(
         self,
         reporters: Sequence[object],
-        sources: Callable[[], Iterable[MetricsSource]],
+        sources: Callable[[], Iterable[Source]],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._reporters = reporters
         self._sources = sources
         self._loop = loop
-        self._reported: dict[object, MetricsSource] = {}
+        self._reported: dict[object, Source] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
 
@@ -83,7 +83,7 @@ class MetricsReporting:
         for metric in _metrics_of(changed):
             self._report("metric_change", metric)
 
-    def _found(self) -> dict[object, MetricsSource]:
+    def _found(self) -> dict[object, Source]:
         return {source.identity: source for source in self._sources()}
 
     def _report(self, name: str, *arguments: object) -> None:
@@ -100,6 +100,6 @@ class MetricsReporting:
                 )
 
 
-def _metrics_of(sources: Iterable[MetricsSource]) -> Iterator[LiveMetric]:
+def _metrics_of(sources: Iterable[Source]) -> Iterator[LiveMetric]:
     for source in sources:
         yield from source.live()

@@ -14,7 +14,7 @@ from aioproducer.config import ProducerConfig
 from aioproducer.errors import BootstrapError, ConfigError
 from aioproducer.interceptors import ClusterInfo
 from aioproducer.metrics import ApplicationMetric, LiveMetric
-from aioproducer.runtime.observability.registry import MetricsRegistry, MetricsSource
+from aioproducer.runtime.observability.registry import MetricsRegistry, ClientSource
 from aioproducer.runtime.observability.reporters import MetricsReporting
 
 ROOMY = {"buffer_memory": 1 << 20}
@@ -262,7 +262,7 @@ def test_an_object_for_each_metric_is_made_only_for_changes():
 
     async def act(stage: Stage) -> None:
         ledger, rows, loop = Ledger(), Rows(), asyncio.get_running_loop()
-        topic = MetricsSource("t", object(), "topics", {}, rows, loop.time)
+        topic = ClientSource("t", object(), "topics", {}, rows, loop.time)
         reporting = MetricsReporting([ledger], lambda: [topic], loop)
         reporting.start(stage.producer.config)
         await asyncio.sleep(60)
