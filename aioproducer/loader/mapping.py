@@ -63,7 +63,8 @@ class RecordMapping:
         header_columns: (header name, column) pairs.
         timestamp: The column with the record's timestamp: an ISO 8601 text or a number.
         timestamp_unit: What such a number counts.
-        partition: The column with the partition's number.
+        partition: The column with the partition's number. A row for one that the topic did not have
+            when the load began is rejected.
         partition_by: Columns whose hash chooses the partition, in place of the key's.
         value_encoder: Makes the value of the whole row, in place of `value_format`; it gets the
             row's fields by name, and raises ValueError for a row that it cannot do.
