@@ -14,7 +14,7 @@ from aioproducer.config import ProducerConfig
 from aioproducer.errors import BootstrapError, ConfigError
 from aioproducer.interceptors import ClusterInfo
 from aioproducer.metrics import ApplicationMetric, LiveMetric
-from aioproducer.runtime.observability.registry import MetricsRegistry, ClientSource
+from aioproducer.runtime.observability.registry import ClientSource, MetricsRegistry
 from aioproducer.runtime.observability.reporters import MetricsReporting
 
 ROOMY = {"buffer_memory": 1 << 20}
