@@ -119,7 +119,8 @@ class ClientTransport(asyncio.Transport):
         super().__init__()
         self.is_lost: bool = False
         self.spoke_too_early: bool = False
-        self._quiet_since = self.quiet_until = 0.0
+        self.quiet_until: float = 0.0
+        self._quiet_since = 0.0
         self._loop = loop
         self._protocol = protocol
         self._connection = connection

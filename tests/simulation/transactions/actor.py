@@ -270,7 +270,10 @@ class Actor:
         deciding = asyncio.ensure_future(outsider.decide())
         self._context.attend(deciding)
         if way == "leave":
-            if self._context.chance_of(f"id after {tx.label}").random() >= _SHARE_ASSUMED:
+            # Without generations, only the id keeps a successor from reading what this one reads.
+            is_shared = self.consumer is not None and not self.seat.by_generation
+            share = 0.0 if is_shared else _SHARE_ASSUMED
+            if self._context.chance_of(f"id after {tx.label}").random() >= share:
                 raise HandedOverError(f"{tx.label} is prepared")
             await self._go_on_under_another_id()
             return tx
