@@ -78,7 +78,7 @@ class NetworkClient:
         self._closed = False
         self._brokers: dict[int, BrokerLink] = {}
         self._bootstrap: dict[int, BrokerLink] = {}
-        self._retired: set[BrokerLink] = set()
+        self._retired: dict[BrokerLink, None] = {}  # in order
         self.avoided: set[int] = set()
         """The nodes that `least_loaded_node` returns only if no other one is usable."""
         warnings = log.RateLimitedLog(log.get("net"))
@@ -128,13 +128,13 @@ class NetworkClient:
         for node_id, link in list(links.items()):
             node = nodes.get(node_id)
             if node is None or node[:3] != link.node[:3]:
-                self._retired.add(link)  # first, so that `close` finds it after an interrupt
+                self._retired[link] = None  # first, so that `close` finds it after an interrupt
                 del links[node_id]
                 link.retire()
         for node_id, node in nodes.items():
             if node_id not in links:
                 links[node_id] = BrokerLink(node, self._around)
-        self._retired = {link for link in self._retired if not link.is_over}
+        self._retired = {link: None for link in self._retired if not link.is_over}
 
     # -- questions --------------------------------------------------------------------------------
 
@@ -387,7 +387,7 @@ class NetworkClient:
         links = [*self._links(), *self._retired]
         await asyncio.gather(*(link.close(timeout_s) for link in links))
         # Last: after an exception, the next call closes the rest.
-        self._brokers, self._bootstrap, self._retired = {}, {}, set()
+        self._brokers, self._bootstrap, self._retired = {}, {}, {}
         self._around.warnings.flush(self._around.loop_time())
 
     def drop(self) -> None:

@@ -475,7 +475,7 @@ MUTANTS = (
     Mutant(
         "keep the links of brokers that are gone",
         "net/client.py",
-        "        self._retired = {link for link in self._retired if not link.is_over}\n",
+        "        self._retired = {link: None for link in self._retired if not link.is_over}\n",
         "",
     ),
     Mutant(

@@ -455,7 +455,7 @@ class RecordAccumulator:
 
         For the state that an exception left, when nothing is appended or sent any more.
         """
-        for batch in [*others, *self.pinned, *self.incomplete()]:
+        for batch in [*others, *self.incomplete(), *self.pinned]:
             if not batch.done:
                 batch.possibly_persisted |= batch.on_wire or batch.pins > 0
             batch.complete(outcome_of(batch))

@@ -1081,7 +1081,7 @@ async def test_nodes_that_left_are_removed_when_their_connections_have_ended() -
         await asyncio.sleep(1)
         it.client.set_nodes({})
         it.client.set_nodes({})
-        assert it.client._retired == set()
+        assert it.client._retired == {}
 
 
 @virtual_time
