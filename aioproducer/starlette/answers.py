@@ -88,17 +88,20 @@ def answer_kafka_errors(
 
 
 def _kafka_error_of(raised: Exception) -> KafkaError | None:
-    """Return the error to answer; of a group the one with the least hope, None with any other."""
+    """Return the error to answer; of a group the one that a retry helps least.
+
+    None if there is any other error.
+    """
     if isinstance(raised, KafkaError):
         return raised
     if not isinstance(raised, ExceptionGroup):
         return None
     errors = [_kafka_error_of(each) for each in raised.exceptions]
     found = [each for each in errors if each is not None]
-    return min(found, key=_hope) if len(found) == len(errors) else None
+    return min(found, key=_retry_rank) if len(found) == len(errors) else None
 
 
-def _hope(error: KafkaError) -> int:
+def _retry_rank(error: KafkaError) -> int:
     """Return how much another try may help: not at all, with another event, or later."""
     refusal = Refusal.of(error)
     return 0 if refusal is None else {500: 1, 503: 3}.get(refusal.status, 2)

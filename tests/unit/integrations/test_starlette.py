@@ -127,7 +127,7 @@ def of_a_task_group(*errors: Exception, **answers: Any) -> Starlette:
         ([ExceptionGroup("inner", [BufferFullError("full")]), BufferFullError("full")], 503, "1"),
     ],
 )
-async def test_errors_of_a_task_group_are_answered_as_the_one_with_the_least_hope(
+async def test_errors_of_a_task_group_are_answered_as_the_one_that_a_retry_helps_least(
     errors: list[Exception], status: int, retry_after: str | None
 ) -> None:
     async with client_of(of_a_task_group(*errors)) as client:
