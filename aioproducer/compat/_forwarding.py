@@ -8,6 +8,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from aioproducer.compat._shared_classes import is_ours
+
 
 def forwarded(name: str, here: str, package: str, distribution: str) -> Any:
     """Return what another client has under a name; raise AttributeError or ImportError.
@@ -39,8 +41,9 @@ def forwarded(name: str, here: str, package: str, distribution: str) -> Any:
 def _client_module(package: str) -> ModuleType:
     """Import a module of the client, also where `sys.modules` has ours under the client's name."""
     root = sys.modules.get(package.partition(".")[0])
-    is_replaced = getattr(root, "__name__", "").startswith(f"{__package__}.")
-    return _replaced_module(package) if is_replaced else import_module(package)
+    if is_ours(getattr(root, "__name__", None)):
+        return _replaced_module(package)
+    return import_module(package)
 
 
 @cache

@@ -20,13 +20,14 @@ def counterpart(module: str, name: str) -> Any:
     one of its classes in the place of the client's.
     """
     loaded = sys.modules.get(module)
-    if _is_ours(getattr(loaded, "__name__", None)):
+    if is_ours(getattr(loaded, "__name__", None)):
         return None
     found = getattr(loaded, name, None)
-    return found if isinstance(found, type) and not _is_ours(found.__module__) else None
+    return found if isinstance(found, type) and not is_ours(found.__module__) else None
 
 
-def _is_ours(module: Any) -> bool:
+def is_ours(module: object) -> bool:
+    """Return whether this is the name of a module of the drop-ins."""
     return isinstance(module, str) and module.startswith(f"{__package__}.")
 
 

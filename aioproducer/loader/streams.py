@@ -56,17 +56,19 @@ _OTHERS: Final[Mapping[str, re.Pattern[bytes]]] = {
 }
 """Compressions that are not unpacked here, by the command that does it."""
 _LONGEST_MAGIC: Final = 10
-_UTF_16: Final = (BOM_UTF16_LE, BOM_UTF16_BE)
-_BEGINNINGS: Final = (
-    *_UTF_16,
-    _GZIP_MAGIC,
-    _ZIP_MAGIC,
-    b"BZh",
-    b"\xfd7zXZ",
-    b"\x28\xb5\x2f\xfd",
-    b"\x04\x22\x4d\x18",
+_UTF_16: Final = "utf16"
+_NOT_TEXT: Final = re.compile(
+    b"|".join(
+        b"(?P<%b>%b)" % (name.encode(), magic)
+        for name, magic in {
+            _UTF_16: b"|".join(map(re.escape, (BOM_UTF16_LE, BOM_UTF16_BE))),
+            "gzip": re.escape(_GZIP_MAGIC),
+            "zip": re.escape(_ZIP_MAGIC),
+            **{name: magic.pattern for name, magic in _OTHERS.items()},
+        }.items()
+    )
 )
-"""Of files that are no text."""
+"""The beginning of a file that is no text, with a group for each kind."""
 
 
 class ReadInterruptedError(Exception):
@@ -272,16 +274,13 @@ def _refuse_others(head: bytes) -> None:
 
 def not_text(line: bytes) -> SourceError | None:
     """Return the error of a file with such a first line, if that is packed or UTF-16."""
-    if not line.startswith(_BEGINNINGS):
-        return None
-    if line.startswith(_UTF_16):
-        return SourceError("it is UTF-16, not UTF-8", advice="convert it: iconv -f UTF-16")
-    packings = {"gzip": _GZIP_MAGIC, "zip": _ZIP_MAGIC}
-    found = next((name for name, magic in packings.items() if line.startswith(magic)), None)
-    found = found or next((name for name, magic in _OTHERS.items() if magic.match(line)), None)
+    found = _NOT_TEXT.match(line)
     if found is None:
         return None
-    return SourceError(f"it is packed with {found}, and is read as text", advice="unpack it first")
+    kind = found.lastgroup
+    if kind == _UTF_16:
+        return SourceError("it is UTF-16, not UTF-8", advice="convert it: iconv -f UTF-16")
+    return SourceError(f"it is packed with {kind}, and is read as text", advice="unpack it first")
 
 
 def _is_data(info: zipfile.ZipInfo, pattern: str | None) -> bool:

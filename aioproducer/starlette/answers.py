@@ -58,19 +58,7 @@ def answer_kafka_errors(
         if error is None or not isinstance(request, Request):
             raise raised
         refusal = Refusal.of(error, retry_after_s)
-        status = 500 if refusal is None else refusal.status
-        limited.write(
-            app,
-            logging.WARNING,
-            error.topic,
-            f"{type(error).__name__} {status}",
-            "%s %s is answered with %d: %s: %s",
-            request.method,
-            _path_of(request),
-            status,
-            type(error).__name__,
-            error,
-        )
+        _log_answer(app, request, error, 500 if refusal is None else refusal.status)
         if refusal is None:
             raise raised
         if error is not raised:
@@ -85,6 +73,22 @@ def answer_kafka_errors(
     app.add_exception_handler(KafkaError, answer)
     if ExceptionGroup not in app.exception_handlers:
         app.add_exception_handler(ExceptionGroup, answer)
+
+
+def _log_answer(app: Starlette, request: Request, error: KafkaError, status: int) -> None:
+    kind = type(error).__name__
+    limited.write(
+        app,
+        logging.WARNING,
+        error.topic,
+        f"{kind} {status}",
+        "%s %s is answered with %d: %s: %s",
+        request.method,
+        _path_of(request),
+        status,
+        kind,
+        error,
+    )
 
 
 def _kafka_error_of(raised: Exception) -> KafkaError | None:

@@ -264,19 +264,20 @@ class BrokerProbe:
         return self._session
 
 
+_PORT_CODES = {
+    TimeoutError: "port-silent",
+    ProxyFailedError: "proxy-failed",
+    ConnectionRefusedError: "port-refused",
+    OSError: "port-unreachable",
+}
+"""By the errors of a port's addresses; the first one counts that any of them is."""
+
+
 def _port_failure(errors: list[OSError], found: str) -> CheckFailedError:
     """Return the failure of a port whose addresses all failed."""
-
-    def any_is(*kinds: type[OSError]) -> bool:
-        return any(isinstance(error, kinds) for error in errors)
-
-    if any_is(RefusedDialError):  # without TLS, only a proxy refuses
+    if any(isinstance(error, RefusedDialError) for error in errors):  # before TLS, by a proxy
         return CheckFailedError("proxy-credentials-refused", found)
-    code = "port-unreachable"
-    if any_is(TimeoutError):
-        code = "port-silent"
-    elif any_is(ProxyFailedError):
-        code = "proxy-failed"
-    elif any_is(ConnectionRefusedError):
-        code = "port-refused"
-    return CheckFailedError(code, found, exit_code=ExitCode.UNREACHABLE)
+    code = next(
+        code for kind, code in _PORT_CODES.items() if any(isinstance(each, kind) for each in errors)
+    )
+    return BrokerProbe._unreachable(code, found)
