@@ -51,8 +51,8 @@ _SHARE_FOUND_OUT = 0.5
 """Of the commits whose outcome is unknown."""
 _SHARE_ASSUMED = 0.5
 """Of the prepared transactions whose process would leave."""
-_SHARE_CONTRADICTED = 0.5
-"""Of the prepared transactions that their process ends as well as another one."""
+_SHARE_CONTRADICTED, _SHARE_SECOND = 0.5, 0.5
+"""Of the prepared transactions that their process ends as well as another one; after it."""
 _SHARE_SUCCEEDED, _SUCCESSION_S = 0.3, 2.0
 """Of the prepared transactions whose end by another process is awaited."""
 _HASTE_S = 0.0001
@@ -286,6 +286,8 @@ class Actor:
         if way == "decide as well":
             chance = self._context.chance_of(f"decision on {tx.label}")
             if chance.random() < _SHARE_CONTRADICTED:
+                if chance.random() < _SHARE_SECOND:
+                    await asyncio.wait([deciding])
                 await self._decide_otherwise(tx, commit=not commit)
                 return tx
         await (self._commit(tx) if commit else self._abort(tx))
