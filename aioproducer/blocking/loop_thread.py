@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures.thread  # noqa: F401  # at the interpreter's exit it cannot be imported
+import logging
 import threading
 import warnings
 from collections.abc import Callable, Coroutine
@@ -247,7 +248,8 @@ class LoopThread:
         running = asyncio._get_running_loop()
         if running is None:
             try:
-                asyncio.run(self._host())
+                with asyncio.Runner(loop_factory=_new_loop) as runner:
+                    runner.run(self._host())
             except RuntimeError:
                 # At the exit of CPython 3.12, asyncio cannot start the thread that ends its others.
                 if threading.main_thread().is_alive():
@@ -277,6 +279,24 @@ class LoopThread:
         self._loop = asyncio.get_running_loop()
         self._ready.set()
         await self._end.wait()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """Return a new event loop, without asyncio's log line about it.
+
+    `start()` waits for the loop. If a log handler calls it, the line would wait for that handler.
+    """
+    ident = threading.get_ident()
+
+    def is_other_thread(record: logging.LogRecord) -> bool:
+        return record.thread != ident
+
+    logger = logging.getLogger("asyncio")
+    logger.addFilter(is_other_thread)
+    try:
+        return asyncio.new_event_loop()
+    finally:
+        logger.removeFilter(is_other_thread)
 
 
 def stall_timeout(config: ProducerConfig) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -64,3 +65,27 @@ def test_timers_of_the_thread_fire_while_a_test_stops_the_clock(
 ) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 1_577_836_800.0)  # as freezegun does
     thread.call(asyncio.sleep(0.001))
+
+
+def test_a_log_handler_that_holds_its_lock_can_start_a_thread() -> None:
+    started: list[bool] = []
+
+    class Lazy(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            thread = LoopThread("lazy")
+            waiting = threading.Thread(target=thread.start, daemon=True)
+            waiting.start()
+            waiting.join(5.0)
+            started.append(not waiting.is_alive())
+            thread.stop(5.0)
+
+    logger, handler = logging.getLogger("asyncio"), Lazy()
+    level = logger.level
+    logger.setLevel(logging.DEBUG)
+    logger.addHandler(handler)
+    try:
+        logger.debug("anything")
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    assert started == [True]
