@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Final
 
 from aioproducer.blocking import Producer
 from aioproducer.blocking.loop_side import LoopSideProducer
 from aioproducer.config import ProducerConfig
+from aioproducer.core.metadata.cluster import Cluster
 from aioproducer.errors import BootstrapError, KafkaError
 from aioproducer.types import TopicMetadata
 from aioproducer.wire.api_keys import ApiKey
@@ -63,16 +63,16 @@ class Connection(Producer):
 
     def topic(self, name: str) -> TopicMetadata:
         """Return what is known of a topic, waiting for the metadata of a new one."""
-        known = self.topics.get(name)
+        known = self.cluster.topics.get(name)
         if known is None:
             self.partitions_for(name)
-            known = self.topics[name]
+            known = self.cluster.topics[name]
         return known
 
     @property
-    def topics(self) -> Mapping[str, TopicMetadata]:
-        """The topics in use; a `TopicMetadata` never changes."""
-        return self._usable().engine.metadata.cluster.topics
+    def cluster(self) -> Cluster:
+        """What is known of the cluster; it is updated, never replaced."""
+        return self._usable().engine.metadata.cluster
 
     def release(self) -> tuple[int, ...]:
         """Return the release of the oldest connected broker, as far as its versions show."""

@@ -7,12 +7,13 @@ partitions that kafka-python and Java choose, and records without a key to one p
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat._shared_classes import counterpart
-from aioproducer.types import TopicMetadata
+from aioproducer.core.metadata.cluster import Cluster
+from aioproducer.types import Node
 
 __all__ = ["DefaultPartitioner", "Partitioner", "StickyPartitioner"]
 
@@ -114,8 +115,14 @@ def choice_of(partitioner: Any) -> Choice | None:
 class View:
     """The cluster as it is known now."""
 
-    def __init__(self, topics: Mapping[str, TopicMetadata]) -> None:
-        self._topics = topics
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._topics = cluster.topics
+
+    @property
+    def controller(self) -> Node | None:
+        """The controller, which Elastic APM writes into its spans; None while it is unknown."""
+        return self._cluster.nodes.get(self._cluster.controller_id)
 
     def topics(self) -> set[str]:
         """Return the names of the topics in use."""

@@ -17,7 +17,7 @@ from aioproducer.compat.kafka._translation import translating
 from aioproducer.compat.kafka.future import Failed, FutureRecordMetadata
 from aioproducer.compat.kafka.partitioner import View, choice_of
 from aioproducer.compat.kafka.serializer import function_of
-from aioproducer.core.metadata.cluster import check_topic_name
+from aioproducer.core.metadata.cluster import Cluster, check_topic_name
 from aioproducer.errors import AuthorizationError, InvalidTopicError, UnknownTopicOrPartitionError
 
 __all__ = ["KafkaProducer", "MetricName"]
@@ -65,6 +65,7 @@ class KafkaProducer(TransactionsMixin):
             self._own_serialize_key = function_of(self.config["key_serializer"])
             self._own_serialize_value = function_of(self.config["value_serializer"])
             self._own_choice = choice_of(self.config["partitioner"])
+        self._metadata = View(Cluster())
         self._own_connection: Connection | None = None
         self._own_starting = ForkSafeLock()
         self._closed = False
@@ -119,8 +120,9 @@ class KafkaProducer(TransactionsMixin):
                     _check_partition(connection, topic, partition)
                 elif self._own_choice is not None:
                     connection.topic(topic)
-                    cluster = View(connection.topics)
-                    partition = self._own_choice(topic, key, key_bytes, value, value_bytes, cluster)
+                    partition = self._own_choice(
+                        topic, key, key_bytes, value, value_bytes, self._metadata
+                    )
                     if partition is None:
                         raise ValueError(f"the partitioner chose no partition of topic {topic}")
                 handle = connection.send(
@@ -253,6 +255,7 @@ class KafkaProducer(TransactionsMixin):
             connection.start(init_transactions=False)
         if self.config["api_version"] is None:
             self.config["api_version"] = connection.release()
+        self._metadata = View(connection.cluster)
         self._own_connection = connection
         return connection
 

@@ -359,6 +359,15 @@ class OlderPartitioner:
         return max(cluster.partitions_for_topic(topic))
 
 
+def test_metadata_has_the_controller_that_elastic_apm_reads(cluster: ThreadedCluster) -> None:
+    servers = cluster.bootstrap_servers
+    with KafkaProducer(bootstrap_servers=servers, api_version=(4, 0)) as producer:
+        assert producer._metadata.controller is None
+        producer.partitions_for("t")
+        assert producer._metadata.controller is not None
+        assert ":".join(map(str, producer._metadata.controller[1:3])) == servers
+
+
 @pytest.mark.parametrize(
     "partitioner", [ByValue(), OlderPartitioner(), lambda key, every, available: every[-1]]
 )
