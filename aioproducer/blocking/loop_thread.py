@@ -73,6 +73,8 @@ class LoopThread:
         """Number of checks since the loop has turned; a stopped process makes none."""
         self._thread: threading.Thread | None = None
         self._guests: set[Future[None]] = set()
+        self._takes_guests = False
+        """Whether it is a host whose loop goes on; not while it is closed."""
         self._visit: Future[None] | None = None
         """Done when a guest has ended; None if this is a host."""
 
@@ -245,33 +247,39 @@ class LoopThread:
             silence(tasks_named(self._loop))
 
     def _run(self) -> None:
-        running = asyncio._get_running_loop()
-        if running is None:
-            try:
-                with asyncio.Runner(loop_factory=_new_loop) as runner:
-                    runner.run(self._host())
-            except RuntimeError:
-                # At the exit of CPython 3.12, asyncio cannot start the thread that ends its others.
-                if threading.main_thread().is_alive():
-                    raise
-        elif running in _hosts:
-            self._visit = asyncio.run_coroutine_threadsafe(self._main(), running)
-            guests = _hosts[running]._guests
-            guests.add(self._visit)
-            self._visit.add_done_callback(guests.discard)
-        else:
-            self._ready.set()
+        while (running := asyncio._get_running_loop()) is not None:
+            host = _hosts.get(running)
+            if host is None:
+                self._ready.set()
+                return
+            if host._takes_guests:
+                self._visit = asyncio.run_coroutine_threadsafe(self._main(), running)
+                host._guests.add(self._visit)
+                self._visit.add_done_callback(host._guests.discard)
+                return
+            if host._thread is not None:
+                host._thread.join()  # its loop is being closed
+        loop = _new_loop()
+        use_system_clock(loop)
+        _hosts[loop] = self  # before its first turn, in which other threads may run already
+        self._takes_guests = True
+        try:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                runner.run(self._host())
+        except RuntimeError:
+            # At the exit of CPython 3.12, asyncio cannot start the thread that ends its others.
+            if threading.main_thread().is_alive():
+                raise
+        finally:
+            del _hosts[loop]
 
     async def _host(self) -> None:
-        loop = asyncio.get_running_loop()
-        use_system_clock(loop)
-        _hosts[loop] = self
         try:
             await self._main()
             while self._guests:
                 await asyncio.wait([asyncio.wrap_future(each) for each in self._guests])
         finally:
-            del _hosts[loop]
+            self._takes_guests = False
 
     async def _main(self) -> None:
         self._ident = threading.get_ident()

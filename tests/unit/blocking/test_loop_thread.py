@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -89,3 +89,63 @@ def test_a_log_handler_that_holds_its_lock_can_start_a_thread() -> None:
         logger.removeHandler(handler)
         logger.setLevel(level)
     assert started == [True]
+
+
+class LoopWithGreenlets(asyncio.SelectorEventLoop):
+    """Runs what another greenlet would while this loop's own waits, as gevent does."""
+
+    def __init__(self, first_turn: Callable[[], None], closing: Callable[[], None]) -> None:
+        super().__init__()
+        self._first_turn = [first_turn]
+        self._closing = closing
+
+    def _run_once(self) -> None:
+        if self._first_turn:
+            self._first_turn.pop()()
+        super()._run_once()  # type: ignore[misc]
+
+    async def shutdown_asyncgens(self) -> None:
+        self._closing()
+        await super().shutdown_asyncgens()
+
+
+def nothing() -> None:
+    pass
+
+
+def test_a_loop_is_shared_from_its_first_turn_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = LoopThread("first"), LoopThread("second")
+    monkeypatch.setattr(asyncio, "new_event_loop", lambda: LoopWithGreenlets(second._run, nothing))
+    first.start()
+    second._thread = first._thread
+    assert second.call(_return(1)) == 1
+    second.stop(10.0)
+    first.stop(10.0)
+
+
+def test_a_thread_that_begins_while_the_shared_loop_is_closed_gets_a_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = LoopThread("first"), LoopThread("second")
+
+    class Closing(threading.Thread):
+        def join(self, timeout: float | None = None) -> None:
+            asyncio._set_running_loop(None)  # the other greenlet's part: it ends its loop
+
+    def begin_second() -> None:
+        running = asyncio._get_running_loop()
+        first._thread = Closing()
+        second._run()
+        asyncio._set_running_loop(running)
+
+    loops = iter([LoopWithGreenlets(nothing, begin_second), LoopWithGreenlets(nothing, nothing)])
+    monkeypatch.setattr(asyncio, "new_event_loop", lambda: next(loops))
+    first.start()
+    second._thread = thread = first._thread
+    assert thread is not None
+    first.post(lambda: first._end.set() if first._end else None)
+    assert second._ready.wait(10.0)
+    assert second.call(_return(2)) == 2
+    second.stop(0.0)
+    thread.join(10.0)
+    assert not thread.is_alive()
