@@ -73,6 +73,7 @@ class LoopThread:
         """Number of checks since the loop has turned; a stopped process makes none."""
         self._thread: threading.Thread | None = None
         self._guests: set[Future[None]] = set()
+        self._has_ended = False
         self._takes_guests = False
         """Whether it is a host whose loop goes on; not while it is closed."""
         self._visit: Future[None] | None = None
@@ -112,7 +113,9 @@ class LoopThread:
         """Whether it was started in this process and has not ended."""
         if self.forked or self._thread is None:
             return False
-        return self._thread.is_alive() if self._visit is None else not self._visit.done()
+        # Not `Thread.is_alive()`: if an exception interrupts that, CPython before 3.13 takes the
+        # thread for ended.
+        return not self._has_ended if self._visit is None else not self._visit.done()
 
     def post(self, callback: Callable[[], object]) -> bool:
         """Run a callback in the loop, soon; False when the loop has ended."""
@@ -247,6 +250,12 @@ class LoopThread:
             silence(tasks_named(self._loop))
 
     def _run(self) -> None:
+        try:
+            self._run_loop()
+        finally:
+            self._has_ended = True
+
+    def _run_loop(self) -> None:
         while (running := asyncio._get_running_loop()) is not None:
             host = _hosts.get(running)
             if host is None:

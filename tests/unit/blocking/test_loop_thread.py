@@ -91,6 +91,22 @@ def test_a_log_handler_that_holds_its_lock_can_start_a_thread() -> None:
     assert started == [True]
 
 
+def test_a_thread_is_alive_although_its_is_alive_was_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Interrupted(threading.Thread):
+        def is_alive(self) -> bool:
+            return False  # as CPython 3.12 answers then, although the thread runs
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Thread", Interrupted)
+        thread = LoopThread("test")
+        thread.start()
+    assert thread.call(_return(1)) == 1
+    thread.stop(10.0)
+    assert not thread.is_alive
+
+
 class LoopWithGreenlets(asyncio.SelectorEventLoop):
     """Runs what another greenlet would while this loop's own waits, as gevent does."""
 
