@@ -90,7 +90,8 @@ ALIASES: Final[dict[str, Alias]] = {
     "sasl.oauthbearer.extensions": Alias(
         "sasl_jaas_config", _extensions_line, "of the form name=value,..."
     ),
-    # kafka-python and aiokafka.
+    # kafka-python (the first of its fork kafka-python-ng) and aiokafka.
+    "connection_timeout_ms": Alias("socket_connection_setup_timeout_ms"),
     "max_batch_size": Alias("batch_size"),
     "sasl_plain_username": Alias("sasl_username"),
     "sasl_plain_password": Alias("sasl_password"),

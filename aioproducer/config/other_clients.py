@@ -133,7 +133,7 @@ _NAMES_WITHOUT_EFFECT: Final = {
     """,
     _INSIDES: """
         api.version.fallback.ms api.version.request api.version.request.timeout.ms
-        api_version_auto_timeout_ms bootstrap_topics_filter sock_chunk_bytes
+        api_version_auto_timeout_ms bootstrap_topics_filter sock_chunk_buffer_count sock_chunk_bytes
         broker.address.ttl builtin.features delivery.report.only.error enable.random.seed
         internal.auto.downgrade.txn.commit internal.termination.signal message.copy.max.bytes
         metric_group_prefix metrics_enabled produce.offset.report

@@ -269,6 +269,7 @@ def test_a_limit_is_reported_with_the_name_that_was_given() -> None:
         ("message_timeout_ms", "delivery_timeout_ms", 60_000),
         ("queue_buffering_max_ms", "linger_ms", 7),
         ("queue.buffering.max.ms", "linger_ms", 7),
+        ("connection_timeout_ms", "socket_connection_setup_timeout_ms", 2_000),
         ("max_batch_size", "batch_size", 99),
         ("linger.ms", "linger_ms", 7),
         ("socks5_proxy", "proxy_url", "socks5://a:1"),
@@ -338,7 +339,8 @@ def test_copies_do_not_warn_again(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_names_of_older_versions_of_kafka_python_have_no_effect() -> None:
-    names = ["api_version_auto_timeout_ms", "bootstrap_topics_filter", "sock_chunk_bytes"]
+    names = ["api_version_auto_timeout_ms", "bootstrap_topics_filter"]
+    names += ["sock_chunk_buffer_count", "sock_chunk_bytes"]
     config = ProducerConfig(bootstrap_servers="a:1", **dict.fromkeys(names, 4096))
     assert config.explicitly_set == {"bootstrap_servers"}
 
