@@ -42,7 +42,7 @@ class Connection(Producer):
         limit = self._bootstrap_timeout
         try:
             async with asyncio.timeout(limit):
-                return await super()._start(init_transactions, wait)
+                loop_side = await super()._start(init_transactions, wait)
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
@@ -50,6 +50,8 @@ class Connection(Producer):
             raise BootstrapError(
                 f"no broker of {servers} answered within bootstrap_timeout_ms={limit * 1000:.0f}"
             ) from error
+        loop_side.engine.appender.early = None  # `send()` waits for metadata from the start
+        return loop_side
 
     @property
     def is_here(self) -> bool:

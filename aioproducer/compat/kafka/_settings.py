@@ -87,6 +87,7 @@ DEFAULT_CONFIG: Final[dict[str, Any]] = {
 
 _HERE: Final = {
     "api_version",
+    "api_version_auto_timeout_ms",
     "bootstrap_timeout_ms",
     "key_serializer",
     "metrics_enabled",
@@ -131,9 +132,12 @@ _numbers = itertools.count(1)
 def producer_config(given: Mapping[str, Any], config: dict[str, Any]) -> ProducerConfig:
     """Return the options of this producer; `given` are those of the caller.
 
-    `config` has kafka-python's defaults as well; `client_id`, `acks`, `api_version` and
-    `enable_idempotence` are completed in it.
+    `config` has kafka-python's defaults as well; `client_id`, `acks`, `api_version`,
+    `bootstrap_timeout_ms` and `enable_idempotence` are completed in it.
     """
+    former = given.get("api_version_auto_timeout_ms")  # its name before kafka-python 3
+    if former is not None and "bootstrap_timeout_ms" not in given:
+        config["bootstrap_timeout_ms"] = former
     if config["client_id"] is None:
         config["client_id"] = f"kafka-python-producer-{next(_numbers)}"
     if config["acks"] == "all":

@@ -38,7 +38,7 @@ class KafkaProducer(TransactionsMixin):
     """kafka-python 3's producer: its options, calls and defaults. Use it from any thread.
 
     It connects in the constructor, waiting at most `bootstrap_timeout_ms`; with `api_version` given
-    at the first call that needs the cluster.
+    in the background of the first call that needs the cluster.
 
     Args:
         **configs: Options by kafka-python's names (`DEFAULT_CONFIG`), or by those of
@@ -251,9 +251,10 @@ class KafkaProducer(TransactionsMixin):
 
     def _own_started(self) -> Connection:
         connection = Connection(self._own_settings, self.config["bootstrap_timeout_ms"] / 1000)
+        waits = self.config["api_version"] is None
         with translating():
-            connection.start(init_transactions=False)
-        if self.config["api_version"] is None:
+            connection.start(init_transactions=False, wait=waits)
+        if waits:
             self.config["api_version"] = connection.release()
         self._metadata = View(connection.cluster)
         self._own_connection = connection

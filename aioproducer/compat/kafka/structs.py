@@ -43,10 +43,12 @@ class RecordMetadata(NamedTuple):
 
 
 def metadata_of(ours: _RecordMetadata, header_size: int) -> RecordMetadata:
-    """Return an acknowledgement as kafka-python's."""
+    """Return an acknowledgement as kafka-python's.
+
+    kafka-python before 2.2 has a field more, `log_start_offset`, which is None here.
+    """
     pair = counterpart("kafka.structs", "TopicPartition") or TopicPartition
-    shape = counterpart("kafka.producer.future", "RecordMetadata") or RecordMetadata
-    made = shape(
+    made = RecordMetadata(
         ours.topic,
         ours.partition,
         pair(ours.topic, ours.partition),
@@ -57,7 +59,8 @@ def metadata_of(ours: _RecordMetadata, header_size: int) -> RecordMetadata:
         ours.serialized_value_size,
         header_size,
     )
-    return cast("RecordMetadata", made)
+    shape: Any = counterpart("kafka.producer.future", "RecordMetadata") or RecordMetadata
+    return cast("RecordMetadata", shape(*(getattr(made, name, None) for name in shape._fields)))
 
 
 def __getattr__(name: str) -> Any:

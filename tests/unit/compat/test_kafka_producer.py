@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import warnings
+from collections import namedtuple
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -49,6 +50,19 @@ def producer(cluster: ThreadedCluster) -> Iterator[KafkaProducer]:
 
 
 # -- the future ------------------------------------------------------------------------------------
+
+
+def test_metadata_has_the_fields_of_the_kafka_python_that_is_imported(
+    cluster: ThreadedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = list(kafka.producer.future.RecordMetadata._fields)
+    fields.insert(5, "log_start_offset")  # before kafka-python 2.2
+    former = namedtuple("RecordMetadata", fields)
+    monkeypatch.setattr(kafka.producer.future, "RecordMetadata", former)
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        metadata: Any = producer.send("t", b"value", b"key", None, 1).get(timeout=WAIT_S)
+    assert isinstance(metadata, former)
+    assert (metadata.log_start_offset, metadata.serialized_value_size) == (None, 5)
 
 
 def test_metadata_is_kafka_pythons_named_tuple(producer: KafkaProducer) -> None:
@@ -296,14 +310,19 @@ def test_truth_of_an_option_may_be_a_number(cluster: ThreadedCluster, off: Any) 
         assert producer.config["enable_idempotence"] is False
 
 
-def test_with_api_version_the_first_call_connects() -> None:
-    producer = KafkaProducer(
-        bootstrap_servers="127.0.0.1:1", api_version=(3, 9), bootstrap_timeout_ms=100
-    )
+def test_with_api_version_the_first_call_connects_and_waits_as_long_as_any_other() -> None:
+    producer = KafkaProducer(bootstrap_servers="127.0.0.1:1", api_version=(3, 9), max_block_ms=100)
     assert not producer.bootstrap_connected()
-    with pytest.raises(kafka.errors.KafkaTimeoutError):
+    begin = time.monotonic()
+    with pytest.raises(kafka.errors.KafkaTimeoutError, match="not present in metadata"):
         producer.send("t", b"v")
+    assert time.monotonic() - begin < WAIT_S
     producer.close()
+
+
+def test_bootstrap_timeout_has_another_name_before_kafka_python_3() -> None:
+    with pytest.raises(kafka.errors.KafkaTimeoutError, match="bootstrap_timeout_ms=100"):
+        KafkaProducer(bootstrap_servers="127.0.0.1:1", api_version_auto_timeout_ms=100)
 
 
 # -- serializers and partitioners ------------------------------------------------------------------
