@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from aioproducer.compat.aiokafka.errors import KafkaError
 from aioproducer.types import TopicPartition as TopicPartition  # noqa: PLC0414
@@ -96,6 +96,6 @@ class ConsumerRecord(Generic[KT_co, VT_co]):
 
 
 def shared_struct(own: type[AnyTuple]) -> type[AnyTuple]:
-    """Return the class of results: aiokafka's of the same name, if that is imported."""
-    theirs: type[AnyTuple] | None = getattr(sys.modules.get("aiokafka.structs"), own.__name__, None)
-    return own if theirs is None else theirs
+    """Return the class of results: aiokafka's of the same name and fields, if that is imported."""
+    theirs: Any = getattr(sys.modules.get("aiokafka.structs"), own.__name__, None)
+    return theirs if getattr(theirs, "_fields", None) == getattr(own, "_fields", ()) else own

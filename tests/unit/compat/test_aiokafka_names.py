@@ -9,6 +9,7 @@ import pickle
 import ssl
 import subprocess
 import sys
+from collections import namedtuple
 from types import ModuleType
 
 import aiokafka
@@ -23,6 +24,7 @@ from aioproducer.compat import aiokafka as compat
 from aioproducer.compat.aiokafka import errors
 from aioproducer.compat.aiokafka._error_base import shared_class
 from aioproducer.compat.aiokafka._translation import translated
+from aioproducer.compat.aiokafka.structs import RecordMetadata, shared_struct
 
 ERROR_NAMES = sorted(
     name
@@ -217,3 +219,12 @@ def test_a_token_provider_has_no_extensions_unless_it_says_so() -> None:
 
     assert Provider().extensions() == {}
     assert asyncio.run(Provider().token()) == "token"
+
+
+def test_results_are_tuples_of_the_imported_aiokafka_if_it_has_the_same_fields(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert shared_struct(RecordMetadata) is aiokafka.structs.RecordMetadata
+    former = namedtuple("RecordMetadata", aiokafka.structs.RecordMetadata._fields[:-1])
+    monkeypatch.setattr(aiokafka.structs, "RecordMetadata", former)
+    assert shared_struct(RecordMetadata) is RecordMetadata
