@@ -73,7 +73,7 @@ class Connection(Producer):
 
     @property
     def cluster(self) -> Cluster:
-        """What is known of the cluster; it is updated, never replaced."""
+        """The known part of the cluster; it is updated, never replaced."""
         return self._usable().engine.metadata.cluster
 
     def release(self) -> tuple[int, ...]:
