@@ -8,6 +8,7 @@ Invariants
 - Rows are in input order. `size` is the length of what was written, so that a resumed load
   cuts off what belongs to rows it will read again.
 - `sync()` returns when everything written is on disk; the state file is written only after it.
+- One load at a time has the file open (except on Windows): another one would cut off its rows.
 """
 
 from __future__ import annotations
@@ -117,6 +118,8 @@ def writing(path: Path) -> Iterator[None]:
         reason = error.strerror or str(error)
         if error.errno == errno.ENXIO:
             reason = "it is a pipe that no process reads"
+        elif isinstance(error, BlockingIOError):
+            reason = "another load is writing it"
         raise DeadLetterError(f"cannot write the dead-letter file {path}: {reason}") from error
 
 
@@ -158,9 +161,30 @@ def _opened(path: Path) -> int:
     except FileNotFoundError:
         # O_EXCL: a link to a file that is not there makes none.
         descriptor = os.open(path, _APPEND | os.O_EXCL, 0o600)
+    try:
+        _lock(descriptor)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise
     if hasattr(os, "O_NONBLOCK"):
         os.set_blocking(descriptor, True)
     return descriptor
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file until it is closed; raise `BlockingIOError` if another load has it open."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return  # loads can share a pipe or a device
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:  # a file system without locks
+        pass
 
 
 def _first_entry(path: Path, opened: os.stat_result) -> Mapping[str, object] | None:

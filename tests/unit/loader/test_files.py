@@ -85,6 +85,18 @@ def test_a_file_that_is_something_else_is_left_as_it_is(tmp_path: Path, content:
     assert path.read_bytes() == content
 
 
+def test_the_file_of_a_running_load_is_left_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "dead.ndjson"
+    running = DeadLetterFile(path)
+    running.write(WHERE, "row", "first", b"")
+    running.sync()
+    with pytest.raises(DeadLetterError, match="another load is writing it"):
+        DeadLetterFile(path)
+    running.close()
+    assert [entry["reason"] for entry in entries(path)] == ["first"]
+    DeadLetterFile(path).close()
+
+
 def test_files_with_records_are_for_their_owner_alone(tmp_path: Path) -> None:
     DeadLetterFile(tmp_path / "dead").close()
     write_state(tmp_path / "state", {"a": 1})
