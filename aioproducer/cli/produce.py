@@ -12,11 +12,13 @@ from aioproducer.cli.groups import grouped
 from aioproducer.cli.load.run import LoadJob, run_load
 from aioproducer.cli.pointers import run_connected
 from aioproducer.loader import FileSource, LinesFormat, LoadOptions, RecordMapping
-from aioproducer.loader.formats.text import KEY_VALUE_COLUMNS
+from aioproducer.loader.formats.text import KEY_VALUE_COLUMNS, MAX_ROW_BYTES
+from aioproducer.loader.rows import LINE_COLUMNS
 
 EXAMPLES = options.examples(
     "echo hello | aioproducer produce -t greetings",
     "aioproducer produce -t users -K : --header source=shell < users.txt",
+    "echo ada: | aioproducer produce -t users -K : --null ''",
     "tail -f app.log | aioproducer produce -t logs -X linger.ms=100",
 )
 
@@ -34,6 +36,15 @@ def produce(
             callback=options.separator,
             help="Parts each line into its key and its value, such as : or \\t; without: the line "
             "is the value.",
+        ),
+    ] = None,
+    null: Annotated[
+        options.Text,
+        typer.Option(
+            "--null",
+            metavar="TEXT",
+            callback=options.kafka_text,
+            help="The line, key or value that means null, as in a tombstone; '' for an empty one.",
         ),
     ] = None,
     header: Annotated[
@@ -58,15 +69,21 @@ def produce(
     Lines are sent as they come. Ctrl-C or the end of the input ends the command once everything
     sent is acknowledged.
     """
-    column, key = KEY_VALUE_COLUMNS[1], KEY_VALUE_COLUMNS[:1]
+    columns = KEY_VALUE_COLUMNS if key_separator else LINE_COLUMNS
     mapping = RecordMapping(
-        key=key if key_separator else (),
-        value=column if key_separator else None,
+        key=columns[:-1],
+        value=columns[-1],
         headers=options.headers(header),
     )
+    config = options.without_transactions(connection.config())
+    lines = LinesFormat(
+        key_separator=key_separator or None,
+        max_row_bytes=max(MAX_ROW_BYTES, config.max_request_size),
+        null=null,
+    )
     job = LoadJob(
-        config=options.without_transactions(connection.config()),
-        source=FileSource("-", format=LinesFormat(key_separator=key_separator or None)),
+        config=config,
+        source=FileSource("-", format=lines),
         topic=topic,
         connection=connection,
         options=LoadOptions(

@@ -88,6 +88,10 @@ class ReadOptions:
         ),
     ] = None
 
+    null: Annotated[
+        str, typer.Option("--null", metavar="TEXT", help="What is printed for a null.")
+    ] = ""
+
     def batches(
         self, cluster: Cluster, topic: str, place: ReadFrom
     ) -> AsyncGenerator[tuple[TopicPartition, list[DecodedRecord]], None]:
@@ -115,14 +119,14 @@ def read(
 ) -> int:
     """Print the records that a topic has now, in the order of offsets per partition.
 
-    As text, a record's value is a line; a null is an empty one. A file or another program gets the
-    bytes as they are, a terminal what is printable of them. As JSON, a record is a line with
-    topic, partition, offset, timestamp, key, value and headers; bytes that are no UTF-8 are under
-    key_base64 and value_base64 then. No consumer group is involved, and nothing is committed.
+    As text, a record's value is a line; a null is the text of --null. A file or another program
+    gets the bytes as they are, a terminal what is printable of them. As JSON, a record is a line
+    with topic, partition, offset, timestamp, key, value and headers; bytes that are no UTF-8 are
+    under key_base64 and value_base64 then. No consumer group is involved, and nothing is committed.
     """
     place = _place(wanted.from_)
     wants_json = options.wants_json(format_, as_json=as_json)
-    line_of = _json_line if wants_json else partial(_text_line, wanted.key_separator)
+    line_of = _json_line if wants_json else partial(_text_line, wanted.key_separator, wanted.null)
     write = write_line if wants_json or _is_terminal() else write_data
 
     async def act(cluster: Cluster) -> None:
@@ -167,10 +171,14 @@ def _milliseconds(time: datetime) -> int:
     return round(time.timestamp() * 1000)
 
 
-def _text_line(key_separator: str | None, _: TopicPartition, record: DecodedRecord) -> str:
+def _text_line(
+    key_separator: str | None, null: str, _: TopicPartition, record: DecodedRecord
+) -> str:
     """Return a record as a line of text, as `produce` takes it."""
-    value = _text(record.value)
-    return value if key_separator is None else f"{_text(record.key)}{key_separator}{value}"
+    value = null if record.value is None else _text(record.value)
+    if key_separator is None:
+        return value
+    return f"{null if record.key is None else _text(record.key)}{key_separator}{value}"
 
 
 def _json_line(where: TopicPartition, record: DecodedRecord) -> str:
@@ -188,9 +196,7 @@ def _json_line(where: TopicPartition, record: DecodedRecord) -> str:
     return json.dumps(content)
 
 
-def _text(data: bytes | None) -> str:
-    if data is None:
-        return ""
+def _text(data: bytes) -> str:
     if not _is_terminal():
         return data.decode("utf-8", "surrogateescape")
     text = data.decode("utf-8", "replace")  # a terminal would obey what is in it

@@ -256,7 +256,7 @@ def _ungzip(
     if head.startswith((_GZIP_MAGIC, _ZIP_MAGIC)):
         raise SourceError(
             "it is packed twice: what gzip unpacks of it is packed as well",
-            advice="unpack it once, or pipe it: gzip -dc FILE | aioproducer load - ...",
+            advice="unpack it once, or pipe it: gzip -dc FILE | aioproducer load - -f FORMAT",
         )
     _refuse_others(head)
     return unpacked
@@ -268,7 +268,8 @@ def _refuse_others(head: bytes) -> None:
         if magic.match(head):
             raise SourceError(
                 f"it is compressed with {command}, which is not unpacked here",
-                advice=f"unpack it first, or pipe it: {command} -dc FILE | aioproducer load - ...",
+                advice=f"unpack it first, or pipe it: {command} -dc FILE | aioproducer load - "
+                "-f FORMAT",
             )
 
 

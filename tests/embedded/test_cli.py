@@ -127,6 +127,17 @@ def bootstrap(cluster: EmbeddedCluster) -> tuple[str, str]:
 # -- load -----------------------------------------------------------------------------------------
 
 
+async def test_load_reads_quotes_as_they_are_described(
+    brokers: EmbeddedCluster, tmp_path: Path
+) -> None:
+    for name, quote, text in (("a", "'", "x\n'1,2'\n"), ("b", "", 'x\n6" pipe\n')):
+        file = tmp_path / f"{name}.csv"
+        file.write_text(text)
+        given = ("load", file, "-t", "t", "--value", "x", "--quote", quote)
+        assert (await run(*given, *bootstrap(brokers), cwd=tmp_path)).code == 0
+    assert sorted(map(str, await values_in(brokers))) == ["b'1,2'", "b'6\" pipe'"]
+
+
 async def test_load_puts_every_row_into_the_topic(brokers: EmbeddedCluster, tmp_path: Path) -> None:
     archive = tmp_path / "rows.zip"
     with zipfile.ZipFile(archive, "w") as files:
@@ -423,6 +434,27 @@ async def test_produce_sends_lines_with_keys_and_headers(brokers: EmbeddedCluste
     records = {(r.key, r.value, tuple(r.headers)) for each in found.values() for r in each}
     headers = (("h", b"1"),)
     assert records == {(b"a", b"1", headers), (b"b", b"2=3", headers), (b"", b"", headers)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "record"), [(("-K", ":"), (b"ada", None)), ((), (None, b"ada:"))]
+)
+async def test_produce_writes_null_for_the_text_that_means_it(
+    brokers: EmbeddedCluster, arguments: tuple[str, ...], record: tuple[bytes | None, bytes | None]
+) -> None:
+    given = ("produce", "-t", "t", "--null", "", *arguments, *bootstrap(brokers))
+    assert (await run(*given, data=b"ada:\n")).code == 0
+    found = await read_topic(brokers.bootstrap_servers, "t")
+    assert [(each.key, each.value) for part in found.values() for each in part] == [record]
+
+
+async def test_produce_takes_lines_as_long_as_the_largest_request(
+    brokers: EmbeddedCluster,
+) -> None:
+    limit = ("-X", "max.request.size=2000000", "-X", "compression.type=zstd")
+    line = b"x" * 1_500_000
+    assert (await run("produce", "-t", "t", *limit, *bootstrap(brokers), data=line)).code == 0
+    assert await values_in(brokers) == [line]
 
 
 async def test_produce_sends_a_line_as_soon_as_it_is_there(brokers: EmbeddedCluster) -> None:

@@ -181,6 +181,15 @@ class InputOptions:
             show_default="comma; tab for tsv",
         ),
     ] = None
+    quote: Annotated[
+        str,
+        _input(
+            "--quote",
+            metavar="CHARACTER",
+            callback=options.separator,
+            help="CSV: what encloses a field with separators; '' if nothing does.",
+        ),
+    ] = '"'
     columns: Annotated[
         Text,
         _input(
@@ -203,6 +212,7 @@ class InputOptions:
     def formats(self) -> Mapping[str, Format]:
         """Return how each format is read."""
         table = CsvFormat(
+            quote=self.quote or None,
             columns=options.names(self.columns) or None,
             encoding=self.encoding,
             null=self.null,

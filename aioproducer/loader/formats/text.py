@@ -40,10 +40,12 @@ class LinesFormat:
         key_separator: When given, the first one in a line parts the columns `key` and `value`; a
             line without one is a bad row.
         max_row_bytes: A longer line is a bad row.
+        null: The text of a column that means null, None when there is none.
     """
 
     key_separator: str | None = None
     max_row_bytes: int = MAX_ROW_BYTES
+    null: str | None = None
 
     def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
         """See `Format`."""
@@ -61,9 +63,14 @@ class LinesFormat:
         if type(line) is CutLine:
             return _too_long(line, self.max_row_bytes)
         if separator is None:
-            return (line,)
+            return (self._column(line),)
         key, found, value = line.partition(separator)
-        return (key, value) if found else BadRow(f"no key separator {self.key_separator!r}", line)
+        if not found:
+            return BadRow(f"no key separator {self.key_separator!r}", line)
+        return (self._column(key), self._column(value))
+
+    def _column(self, text: bytes) -> bytes | None:
+        return None if self.null is not None and text == self.null.encode() else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +159,17 @@ class CsvFormat:
             raise ConfigError(f"the CSV columns name {', '.join(twice)} more than once")
         try:
             line_feed = "\n".encode(self.encoding)
-            b"\n".decode(self.encoding, "surrogateescape")  # as rows are read
+            if line_feed == b"\n":
+                line_feed.decode(self.encoding, "surrogateescape")  # as rows are read
         except (LookupError, ValueError):  # some codecs are for the names of hosts, or for tests
             raise ConfigError(f"unknown encoding {self.encoding!r}") from None
         if codecs.lookup(self.encoding).name == "utf-8-sig":  # a byte order mark is dropped anyway
             object.__setattr__(self, "encoding", "utf-8")
         elif line_feed != b"\n":
-            raise ConfigError(f"no CSV in {self.encoding}: its line feed is not one byte")
+            raise ConfigError(
+                f"no CSV in {self.encoding}: its line feed is not one byte",
+                advice=f"convert the file: iconv -f {self.encoding} -t UTF-8",
+            )
 
     @property
     def dialect(self) -> Dialect:
@@ -251,8 +262,7 @@ class _CsvReader:
             most = self._options.max_row_bytes
             raise SourceError(f"the CSV header is longer than {most:,} bytes") from None
         self._begin_row()
-        if twice := _twice(columns):
-            raise SourceError(f"the CSV header names {', '.join(twice)} more than once")
+        check_header(columns)
         return columns
 
     def _row(self, width: int) -> Fields | BadRow | None:
@@ -310,6 +320,17 @@ def _utf8_lines(stream: Readable, max_line_bytes: int) -> Iterator[list[bytes]]:
             raise SourceError("it is UTF-16, not UTF-8", advice="convert it: iconv -f UTF-16")
         is_first = False
         yield lines
+
+
+def check_header(columns: Sequence[str]) -> None:
+    """Refuse a CSV header that is no text, or that has the same column twice."""
+    if any("\0" in name for name in columns):
+        raise SourceError(
+            "the CSV header has NUL characters; is it UTF-16?",
+            advice="convert it: iconv -f UTF-16LE -t UTF-8",
+        )
+    if twice := _twice(columns):
+        raise SourceError(f"the CSV header names {', '.join(twice)} more than once")
 
 
 def _twice(names: Sequence[str]) -> list[str]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioproducer._util.arguments import utf8_size
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.chunks import Format
-from aioproducer.loader.formats.text import CsvFormat, LinesFormat, NdjsonFormat
+from aioproducer.loader.formats.text import CsvFormat, LinesFormat, NdjsonFormat, check_header
 from aioproducer.loader.streams import not_text
 from aioproducer.spark.loading.files import Step, unescaped
 
@@ -150,9 +149,7 @@ def _header(spark: SparkSession, step: Step, dialect: CsvFormat) -> Sequence[str
         raise SourceError(
             f"cannot read {step.files[0].path}: the CSV header is not {dialect.encoding}"
         )
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise SourceError(f"the CSV header names {', '.join(sorted(twice))} more than once")
+    check_header(names)
     return names
 
 

@@ -150,6 +150,13 @@ def test_text_is_what_produce_takes(
     assert lines == ["k0:0", "k1:1"]
 
 
+def test_a_null_is_printed_as_the_given_text(
+    cluster: ThreadedCluster, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    main(["topics", "read", "odd", "-b", cluster.bootstrap_servers, "-K", ":", "--null", "NULL"])
+    assert capsysbinary.readouterr().out.splitlines()[1] == b"NULL:NULL"
+
+
 def test_a_terminal_shows_all_of_a_value_with_characters_that_it_would_obey(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

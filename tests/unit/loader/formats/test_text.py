@@ -166,6 +166,17 @@ def test_utf16_is_refused_as_such(format_: Format, encoding: str) -> None:
         read_format(format_, "\ufeffa\n1\n".encode(encoding))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_csv_header_in_utf16_without_a_mark_is_refused(encoding: str) -> None:
+    with pytest.raises(SourceError, match="the CSV header has NUL characters; is it UTF-16"):
+        read_format(CsvFormat(), "id,name\n1,a\n".encode(encoding))
+
+
+def test_an_encoding_with_other_line_feeds_is_refused_with_what_to_do() -> None:
+    with pytest.raises(ConfigError, match="its line feed is not one byte -> convert the file"):
+        CsvFormat(encoding="utf-16")
+
+
 def test_csv_in_an_encoding_of_single_bytes_may_begin_with_any() -> None:
     (chunk,) = read_format(CsvFormat(encoding="latin-1"), b"\xff\xfea\n1\n")
     assert chunk.columns == ("ÿþa",)
@@ -207,6 +218,12 @@ def test_lines_are_rows_blank_ones_too() -> None:
 def test_first_separator_parts_key_and_value() -> None:
     found = rows(LinesFormat(key_separator=":"), b"k:v:w\nno\n:\n")
     assert found == [(b"k", b"v:w"), BadRow("no key separator ':'", b"no"), (b"", b"")]
+
+
+def test_the_text_for_null_makes_a_line_a_key_or_a_value_null() -> None:
+    assert rows(LinesFormat(null=""), b"a\n\n") == [(b"a",), (None,)]
+    found = rows(LinesFormat(key_separator=":", null="N"), b"k:N\nN:v\nN:N\n:NN\n")
+    assert found == [(b"k", None), (None, b"v"), (None, None), (b"", b"NN")]
 
 
 def test_too_long_lines_are_bad() -> None:
