@@ -36,7 +36,7 @@ _log = log.get("producer")
 
 _ProducerT = TypeVar("_ProducerT", bound="ProducerLifecycle")
 _live: weakref.WeakValueDictionary[int, ProducerLifecycle] = weakref.WeakValueDictionary()
-"""Running producers by their identity: subclasses may be equal to others, or have no hash."""
+"""Started producers by their identity: subclasses may be equal to others, or have no hash."""
 
 
 class State(Enum):
@@ -110,6 +110,7 @@ class ProducerLifecycle:
         self._loop = running_loop()
         self._engine = self._new_engine(self._loop)
         self._state = State.STARTING
+        _live[id(self)] = self
         try:
             if wait:
                 await self._engine.start(init_transactions=init_transactions)
@@ -117,10 +118,10 @@ class ProducerLifecycle:
                 self._engine.start_in_background(init_transactions=init_transactions)
         except BaseException:
             self._state = State.CLOSED
+            _live.pop(id(self), None)
             raise
         if self._state is State.STARTING:
             self._state = State.RUNNING
-            _live[id(self)] = self
             self._opened(self._engine)
         if not self._config.effective_idempotence:
             _log.info(
@@ -289,7 +290,7 @@ def _before_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    """Drop the sockets that a child shares with its parent: both would write to them."""
+    """Let no call of a child write to the sockets that it shares with its parent."""
     silence(_tasks_at_fork)
     _tasks_at_fork.clear()
     for producer in list(_live.values()):

@@ -169,6 +169,27 @@ async def test_a_forked_child_gets_an_error(cluster: EmbeddedCluster) -> None:
         await producer.send_and_wait("t", b"the parent goes on")
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+async def test_a_child_that_is_forked_during_the_start_gets_the_same_error() -> None:
+    producer = Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=500)
+    starting = asyncio.create_task(producer.start())
+    await asyncio.sleep(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: threads and fork
+        pid = os.fork()
+    if pid == 0:
+        try:
+            producer.send_nowait("t", b"v")
+        except ForkedError:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    with pytest.raises(BootstrapError):
+        await starting
+
+
 async def test_start_without_a_broker_ends_in_time_and_says_why() -> None:
     producer = Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=500)
     loop = asyncio.get_running_loop()

@@ -19,6 +19,7 @@ from aioproducer.errors import (
     PreparedTransactionUnknownError,
     TransactionalIdAuthorizationFailedError,
     UnsupportedVersionError,
+    WrongLoopError,
 )
 from aioproducer.testing.broker import ClusterSettings
 from aioproducer.testing.embedded import EmbeddedCluster
@@ -308,3 +309,8 @@ async def test_many_calls_at_a_time_share_the_connections(
     prepared = [await prepare(brokers, f"tx-{number}") for number in range(8)]
     await asyncio.gather(*(admin.finish(each, commit=True) for each in prepared))
     assert len(await visible(brokers)) == 8
+
+
+async def test_call_in_another_event_loop_is_refused(admin: TransactionAdmin) -> None:
+    with pytest.raises(WrongLoopError, match="another event loop"):
+        await asyncio.to_thread(asyncio.run, admin.describe("tx"))
