@@ -80,8 +80,9 @@ class TransactionAdmin:
 
     async def close(self) -> None:
         """Close the connections; safe to call again."""
-        client, self._client = self._client, None
-        if client is not None:
+        if self._client is not None:
+            client = self._asks()  # in a forked child this would end the parent's connections
+            self._client = None
             await client.close()
 
     # -- prepared transactions -------------------------------------------------------------------

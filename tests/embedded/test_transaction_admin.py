@@ -311,6 +311,9 @@ async def test_many_calls_at_a_time_share_the_connections(
     assert len(await visible(brokers)) == 8
 
 
-async def test_call_in_another_event_loop_is_refused(admin: TransactionAdmin) -> None:
+async def test_calls_in_another_event_loop_are_refused(admin: TransactionAdmin) -> None:
     with pytest.raises(WrongLoopError, match="another event loop"):
         await asyncio.to_thread(asyncio.run, admin.describe("tx"))
+    with pytest.raises(WrongLoopError, match="another event loop"):
+        await asyncio.to_thread(asyncio.run, admin.close())
+    assert await admin.describe("tx") is None

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from aioproducer import Producer
 from aioproducer._util.backoff import ExponentialBackoff
-from aioproducer.client.lifecycle import State
+from aioproducer.client.lifecycle import State, warned_of_by_owner
 from aioproducer.client.producer import NATIVE_SENDS
 from aioproducer.core.batching.accumulator import AccumulatorSettings, RecordAccumulator
 from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
@@ -64,7 +64,8 @@ class Bench:
     """
 
     def __init__(self, *, fast: bool = True, producer_type=Producer, **options) -> None:
-        self.producer = producer_type(bootstrap_servers="nowhere:1", **options)
+        # It is dropped in a running state, as no engine closes it.
+        self.producer = warned_of_by_owner(producer_type(bootstrap_servers="nowhere:1", **options))
         self.config = config = self.producer.config
         self.loop = asyncio.get_running_loop()
         self.now_ms = NOW_MS
@@ -108,6 +109,7 @@ class Bench:
             failure=None,
             is_connecting=False,
             closing=False,
+            close_soon=lambda: None,
             interceptor_chain=InterceptorChain((), (), self.loop),
         )
         self.producer._loop = self.loop
