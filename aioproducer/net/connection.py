@@ -403,7 +403,8 @@ class Connection:
                 await asyncio.sleep(_FLUSH_RETRY_S)
 
     def _set_marks(self, rest: int) -> None:
-        self._transport.set_write_buffer_limits(high=max(rest, 1), low=rest)
+        with suppress(AttributeError, NotImplementedError):  # a transport may not support it
+            self._transport.set_write_buffer_limits(high=max(rest, 1), low=rest)
 
     async def finish(self) -> None:
         """Wait until all written bytes have left the process; write nothing afterwards."""

@@ -558,6 +558,20 @@ async def test_a_full_write_buffer_refuses_and_reports_when_it_is_empty() -> Non
 
 
 @virtual_time
+async def test_a_full_write_buffer_of_a_transport_without_limits_reports_when_it_is_empty() -> None:
+    async with connected() as it:
+        it.transport.has_limits = False
+        it.transport.stall()
+        request = it.tell([bytes(WRITE_HIGH_WATER + 1)])
+        assert not it.connection.accepts_request()
+        await asyncio.sleep(1)
+        it.transport.resume()
+        await request
+        await asyncio.sleep(1)
+        assert it.observer.freed == 1
+
+
+@virtual_time
 async def test_a_full_write_buffer_of_requests_with_answers_reports_when_it_is_empty_too() -> None:
     async with connected() as it:
         it.transport.stall()

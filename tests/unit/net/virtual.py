@@ -77,6 +77,8 @@ class MemoryTransport(asyncio.Transport):
         self._high, self._low = 64 * 1024, 16 * 1024
         self._paused = self._closing = self._lost = False
         self._stalled = False
+        self.has_limits = True
+        """Whether it has `set_write_buffer_limits`, which is optional."""
         self.peer: MemoryTransport | None = None
 
     # what tests use
@@ -128,6 +130,8 @@ class MemoryTransport(asyncio.Transport):
         return len(self._buffer)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        if not self.has_limits:
+            raise NotImplementedError
         self._high = 64 * 1024 if high is None else high
         self._low = self._high // 4 if low is None else low
         self._update_flow()
