@@ -25,6 +25,7 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
 from aioproducer._util import log
+from aioproducer._util.arguments import utf8_size
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer._util.bounded_http import (
     UnboundedAnswerError,
@@ -53,9 +54,9 @@ if TYPE_CHECKING:
 _log = log.get("producer")
 
 TokenFunction = Callable[[], str | Awaitable[str]]
+"""Gives the bearer token for one request."""
 Login = tuple[str, str]
 """User and password."""
-"""Gives the bearer token for one request."""
 
 _LARGEST_ANSWER: Final = 2 << 20
 """Decoded, JSON may take thirty times as much; registries keep a schema in a record of 1 MB."""
@@ -120,6 +121,7 @@ def _parts_of(text: str) -> SplitResult:
     try:
         parts = urlsplit(text.strip())
         is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        is_url = is_url and utf8_size(text) >= 0
     except ValueError:
         is_url = False
     # A password that is not encoded may end the host early, at one of / ? and #.
@@ -324,6 +326,8 @@ def check_login(basic_auth: Any, bearer_token: object) -> None:
             "basic_auth of a schema registry is a pair of texts, (user, password)",
             advice="of a SecretStr give get_secret_value()",
         )
+    if any(utf8_size(each) < 0 for each in basic_auth or ()):
+        raise ConfigError("basic_auth of a schema registry is no proper text (UTF-8)")
     if bearer_token is not None and not (isinstance(bearer_token, str) or callable(bearer_token)):
         raise ConfigError(
             "bearer_token of a schema registry is a text or a function, not "
