@@ -10,6 +10,7 @@ not reach the caller. The clock is the caller's.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
@@ -40,7 +41,8 @@ def _handle(logger: logging.Logger, record: logging.LogRecord) -> None:
     try:
         type(logger).handle(logger, record)
     except Exception:
-        logging.Handler().handleError(record)
+        with suppress(Exception):  # standard error may be closed
+            logging.Handler().handleError(record)
 
 
 def _make_printable(record: logging.LogRecord) -> bool:

@@ -1,6 +1,8 @@
 """Logger names and the rate limit on warnings."""
 
 import asyncio
+import contextlib
+import io
 import logging
 import subprocess
 import sys
@@ -230,6 +232,13 @@ def test_an_exception_of_a_handler_is_printed_and_not_raised(raising_handler, ca
     printed = capsys.readouterr().err
     assert "ConnectionError: the service for log lines is down" in printed
     assert "a broker is away" in printed
+
+
+def test_nothing_is_raised_if_standard_error_is_closed(raising_handler):
+    closed = io.StringIO()
+    closed.close()
+    with contextlib.redirect_stderr(closed):
+        get("net").error("a broker is away")
 
 
 def test_an_exception_of_a_filter_is_printed_and_not_raised(capsys):
