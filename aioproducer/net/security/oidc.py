@@ -166,11 +166,13 @@ class TokenEndpoint:
             raise AuthenticationError("the token endpoint gave no access_token", advice=_ADVICE)
         token = as_token(value, self._extensions)
         life = seconds_in(answer.get("expires_in"))
-        # A JWT that is over already has its end by another clock than this machine's.
-        has_end = token.expires_at is not None and token.expires_at > asked_at
-        if life is not None and not has_end:
-            return OAuthToken(value, asked_at + life, self._extensions)
-        return token
+        if life is None or life <= 0:
+            return token
+        end, latest = token.expires_at, asked_at + life
+        if end is not None and asked_at < end <= latest:
+            return token
+        # There is no other end, or it is by a clock that differs from this machine's.
+        return OAuthToken(value, latest, self._extensions)
 
     def _reason(self, error: Exception) -> str:
         return without_secrets(str(error) or type(error).__name__, self._sent)[:_LONGEST_TEXT]

@@ -727,7 +727,7 @@ async def test_a_success_without_a_token_is_final(content: object) -> None:
             await asking(url).fetch()
 
 
-@pytest.mark.parametrize(("life", "life_s"), [(100, 100), (None, None), ("100", None)])
+@pytest.mark.parametrize(("life", "life_s"), [(100, 100), (None, None), ("100", None), (0, None)])
 async def test_the_life_of_an_opaque_token_begins_with_its_request(
     life: object, life_s: float | None
 ) -> None:
@@ -741,8 +741,8 @@ async def test_the_life_of_an_opaque_token_begins_with_its_request(
         assert began + life_s <= token.expires_at <= time.time() + life_s
 
 
-@pytest.mark.parametrize(("end_s", "life_s"), [(50, 50), (-3600, 100)])
-async def test_the_end_of_a_jwt_counts_unless_it_is_over_by_this_clock(
+@pytest.mark.parametrize(("end_s", "life_s"), [(50, 50), (-3600, 100), (3600, 100)])
+async def test_the_end_of_a_jwt_counts_unless_it_cannot_be_by_this_clock(
     end_s: float, life_s: float
 ) -> None:
     now = time.time()
