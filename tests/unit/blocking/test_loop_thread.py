@@ -46,9 +46,9 @@ def test_a_call_given_up_while_the_thread_is_blocked_says_that_it_may_take_effec
     is_over, done = threading.Event(), threading.Event()
 
     async def send() -> None:
+        is_over.wait()
         done.set()
 
-    thread.post(is_over.wait)
     with pytest.raises(KafkaTimeoutError) as caught:
         thread.call(send())
     assert caught.value.persistence is Persistence.POSSIBLY_PERSISTED
