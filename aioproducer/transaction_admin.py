@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from aioproducer._checks.event_loop import running_loop
 from aioproducer._util.arguments import index_of
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.config import ConfigInput, configured
@@ -27,7 +26,6 @@ from aioproducer.errors import (
     PreparedTransactionUnknownError,
     ProducerFencedError,
     UnknownProducerIdError,
-    WrongLoopError,
 )
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.types import (
@@ -197,11 +195,7 @@ class TransactionAdmin:
             raise IllegalStateError(
                 "the TransactionAdmin is not open", advice="use it by `async with`"
             )
-        if running_loop() is not self._client.loop:
-            raise WrongLoopError(
-                "the TransactionAdmin was opened in another event loop than the one running here",
-                advice="use one per loop, and per process",
-            )
+        self._client.check_loop()
         return self._client
 
     async def _outcome_of(self, prepared: PreparedTransaction) -> PreparedOutcome:

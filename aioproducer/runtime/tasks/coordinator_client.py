@@ -33,6 +33,7 @@ from aioproducer.errors import (
     NotCoordinatorError,
     ProtocolError,
     UnknownTopicOrPartitionError,
+    WrongLoopError,
 )
 from aioproducer.errors.advice import ADVICE
 from aioproducer.errors.authorization import request_name, with_access
@@ -73,7 +74,7 @@ class CoordinatorClient:
         dialer: Dialer | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        self.loop = running_loop()
+        self._loop = running_loop()
         self._timeout_s = config.call_timeout_ms / 1000
         self._bound = config.call_bound
         self._principal = principal_of(config)
@@ -86,11 +87,19 @@ class CoordinatorClient:
         self._client = NetworkClient(
             settings.net_settings(config),
             dialer=dialer or settings.make_dialer(config),
-            loop_time=self.loop.time,
+            loop_time=self._loop.time,
             rng=self._rng,
             on_event=self._changed.set,
         )
         self._client.set_bootstrap(config.bootstrap)
+
+    def check_loop(self) -> None:
+        """Raise in another event loop, such as that of a forked child."""
+        if running_loop() is not self._loop:
+            raise WrongLoopError(
+                "the TransactionAdmin was opened in another event loop than the one running here",
+                advice="use one per loop, and per process",
+            )
 
     async def close(self) -> None:
         """Close all connections."""
@@ -270,7 +279,7 @@ class CoordinatorClient:
             ) from error.__cause__
 
     async def _send(self, node_id: int, request: PreparedRequest) -> Message:
-        now, timeout_s = self.loop.time(), self._request_timeout
+        now, timeout_s = self._loop.time(), self._request_timeout
         try:
             answer = await self._client.send(node_id, request, timeout_s=timeout_s, now=now)
         except ProtocolError as error:
@@ -287,7 +296,7 @@ class CoordinatorClient:
         client = self._client
         before = client.failures()
         while True:
-            now = self.loop.time()
+            now = self._loop.time()
             node_id = client.least_loaded_node(now)
             if node_id is not None and client.can_ask(node_id, now):
                 return node_id
@@ -302,7 +311,7 @@ class CoordinatorClient:
 
     async def _ready(self, node_id: int) -> None:
         client = self._client
-        while not client.can_ask(node_id, now := self.loop.time()):
+        while not client.can_ask(node_id, now := self._loop.time()):
             if node_id >= 0 and node_id not in self._nodes:
                 raise NodeDisconnectedError("the broker has left the cluster", node_id=node_id)
             if client.state(node_id) is NodeState.CLOSED:
