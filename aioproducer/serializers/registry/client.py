@@ -10,6 +10,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import ssl
 import time
@@ -152,6 +153,8 @@ class SchemaRegistry:
         self._under_way: dict[tuple[Any, ...], asyncio.Task[Any]] = {}
         self._in_background: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = 0
+        """The process of the loop."""
 
     def __repr__(self) -> str:
         return f"<SchemaRegistry {', '.join(getattr(self, '_urls', ()))}>"
@@ -327,7 +330,7 @@ class SchemaRegistry:
         Call it in any thread. Returns False where no loop runs the registry's requests.
         """
         loop = self._loop
-        if loop is None or loop.is_closed():
+        if loop is None or loop.is_closed() or self._process != os.getpid():
             return False
         if asyncio._get_running_loop() is loop:
             self._begin(loop, work)
@@ -498,18 +501,18 @@ class SchemaRegistry:
         self._known[key] = answer
 
     def _check_loop(self) -> None:
-        loop = running_loop()
-        if self._loop is None:
-            self._loop = loop
-        elif self._loop.is_closed():  # and with it, what was under way
-            self._loop = loop
-            self._under_way.clear()
-            self._in_background.clear()
+        loop, process = running_loop(), os.getpid()
+        is_forked = self._process != process and self._connection.owns_connections
+        if self._loop is None or self._loop.is_closed() or is_forked:
+            # The end of tasks of a parent process would close sockets that it uses.
+            self._left_behind = self._under_way, self._in_background
+            self._under_way, self._in_background = {}, set()
             self._connection.drop_client()
+            self._loop, self._process = loop, process
         elif self._loop is not loop:
             raise WrongLoopError(
                 "this SchemaRegistry belongs to another event loop",
-                advice="make one per loop, or close() it first",
+                advice="make one per loop and process, or close() it first",
             )
 
 

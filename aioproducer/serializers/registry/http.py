@@ -172,6 +172,11 @@ class RegistryConnection:
         if client is not None:
             await client.aclose()
 
+    @property
+    def owns_connections(self) -> bool:
+        """Whether a new client has connections of its own; those of a given transport stay."""
+        return self._transport is None
+
     def drop_client(self) -> None:
         """Drop the connections of a loop that has ended, without closing them properly."""
         self._client = None

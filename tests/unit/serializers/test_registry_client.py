@@ -8,6 +8,7 @@ import contextlib
 import gc
 import gzip
 import json
+import os
 import pickle
 import tracemalloc
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import httpx
 import pydantic
 import pytest
 from support.eager import start_tasks_eagerly
+from support.registry_server import serve_registry
 from support.waiting import until
 
 from aioproducer.errors import (
@@ -621,6 +623,28 @@ def test_a_client_serves_one_loop_after_the_other() -> None:
         await registry.close()
 
     asyncio.run(elsewhere())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+async def test_a_client_that_was_used_before_a_fork_serves_the_child_and_the_parent() -> None:
+    stub = StubSchemaRegistry()
+    stub.register("a", OLD)
+    stub.register("b", NEW)
+    with serve_registry(stub) as url:
+        async with SchemaRegistry(url) as registry:
+            await registry.latest("a")
+            child = os.fork()
+            if child == 0:
+                found = 0
+                try:
+                    if not registry.in_background(lambda: asyncio.sleep(0)):
+                        found = asyncio.run(registry.latest("b")).id
+                finally:
+                    os._exit(found)
+            _, status = await asyncio.to_thread(os.waitpid, child, 0)
+            assert os.waitstatus_to_exitcode(status) == 2
+            assert (await registry.latest("b")).id == 2
 
 
 class LoopBound(httpx.MockTransport):
