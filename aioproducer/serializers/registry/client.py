@@ -553,8 +553,8 @@ def _normalized(normalize: bool) -> str:
 
 def _number(answer: Any, name: str, what: str) -> int:
     number = answer.get(name) if isinstance(answer, dict) else None
-    if not isinstance(number, int) or not 0 <= number < 2**32:
-        raise SchemaRegistryError(f"{what}: the answer has no {name}")
+    if type(number) is not int or not 0 <= number < 2**32:
+        raise SchemaRegistryError(f"{what}: the answer has no {name} of up to 32 bits")
     return number
 
 
