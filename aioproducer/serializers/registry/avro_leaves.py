@@ -91,6 +91,15 @@ def base_of(schema: Any, kind: str, expected: str) -> Write:
     return {"null": _null, "boolean": _boolean, "bytes": _bytes, "string": _string}[kind](expected)
 
 
+def _unwrapped(data: Any, kinds: type | tuple[type, ...], expected: str) -> Any:
+    """Return a value of these types, which an enumeration's member or a `RootModel` may hold."""
+    while not isinstance(data, kinds):
+        if not is_wrapper(data):
+            raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
+        data = inner(data)
+    return data
+
+
 def _null(expected: str) -> Write:
     def write(out: bytearray, data: Any) -> None:
         if data is not None and not (is_wrapper(data) and inner(data) is None):
@@ -116,10 +125,8 @@ def _boolean(expected: str) -> Write:
 def _integer(limit: int, expected: str) -> Write:
     def write(out: bytearray, data: Any) -> None:
         if data.__class__ is not int:
-            if is_wrapper(data) and not isinstance(data, int):
-                write(out, inner(data))
-                return
-            if not isinstance(data, Integral) or isinstance(data, bool):
+            data = _unwrapped(data, Integral, expected)
+            if isinstance(data, bool):
                 raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
             data = int(data)
         if not -limit <= data < limit:
@@ -132,10 +139,8 @@ def _integer(limit: int, expected: str) -> Write:
 def _floating(form: Struct, expected: str) -> Write:
     def write(out: bytearray, data: Any) -> None:
         if data.__class__ is not float:
-            if is_wrapper(data) and not isinstance(data, int | float):
-                write(out, inner(data))
-                return
-            if not isinstance(data, Real | Decimal) or isinstance(data, bool):
+            data = _unwrapped(data, (Real, Decimal), expected)
+            if isinstance(data, bool):
                 raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
         try:
             out += form.pack(float(data))
@@ -149,11 +154,8 @@ def _floating(form: Struct, expected: str) -> Write:
 
 def _string(expected: str) -> Write:
     def write(out: bytearray, data: Any) -> None:
-        if not isinstance(data, str):
-            if is_wrapper(data):
-                write(out, inner(data))
-                return
-            raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
+        if data.__class__ is not str:
+            data = _unwrapped(data, str, expected)
         try:
             text = str.encode(data, "utf-8")
         except UnicodeEncodeError:
@@ -166,12 +168,7 @@ def _string(expected: str) -> Write:
 
 def _bytes(expected: str) -> Write:
     def write(out: bytearray, data: Any) -> None:
-        if not isinstance(data, BYTES):
-            if is_wrapper(data):
-                write(out, inner(data))
-                return
-            raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
-        content = bytes(data)
+        content = bytes(_unwrapped(data, BYTES, expected))
         out += varint(zigzag(len(content)))
         out += content
 
@@ -180,11 +177,7 @@ def _bytes(expected: str) -> Write:
 
 def _fixed(size: int, expected: str) -> Write:
     def write(out: bytearray, data: Any) -> None:
-        if is_wrapper(data):
-            data = inner(data)
-        if not isinstance(data, BYTES):
-            raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
-        content = bytes(data)
+        content = bytes(_unwrapped(data, BYTES, expected))
         if len(content) != size:
             raise SchemaMismatch(f"must be {expected}, not {len(content)} bytes")
         out += content

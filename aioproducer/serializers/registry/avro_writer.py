@@ -7,7 +7,7 @@ and why; it names types, never the content.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
@@ -532,7 +532,7 @@ def default_bytes(schema: Any, default: Any) -> bytes:
     """Return the encoding of a default as a schema's JSON has it."""
     out = bytearray()
     try:
-        _put_default(out, schema, default, _Budget())
+        _put_default(out, schema, default, iter(range(_MOST_DEFAULT_PARTS)))
     except SchemaMismatch as mismatch:
         where = f" at {mismatch.path}" if mismatch.steps else ""
         raise AvroSchemaError(f"{mismatch.reason}{where}") from None
@@ -541,24 +541,13 @@ def default_bytes(schema: Any, default: Any) -> bytes:
     return bytes(out)
 
 
-class _Budget:
-    """The extent to which a default is expanded: defaults of records contain other defaults."""
-
-    def __init__(self) -> None:
-        self._left = _MOST_DEFAULT_PARTS
-
-    def take(self) -> None:
-        """Count one part."""
-        self._left -= 1
-        if self._left < 0:
-            raise AvroSchemaError("is without end, or has too many parts")
-
-
 _MOST_DEFAULT_PARTS: Final = 10_000
+"""Defaults of records contain other defaults."""
 
 
-def _put_default(out: bytearray, schema: Any, default: Any, budget: _Budget) -> None:
-    budget.take()
+def _put_default(out: bytearray, schema: Any, default: Any, budget: Iterator[int]) -> None:
+    if next(budget, None) is None:
+        raise AvroSchemaError("is without end, or has too many parts")
     if isinstance(schema, list):
         for index, branch in enumerate(schema):
             made = bytearray(varint(zigzag(index)))
@@ -598,7 +587,7 @@ def _put_default(out: bytearray, schema: Any, default: Any, budget: _Budget) -> 
 
 
 def _put_default_record(
-    out: bytearray, schema: Mapping[str, Any], default: Any, budget: _Budget
+    out: bytearray, schema: Mapping[str, Any], default: Any, budget: Iterator[int]
 ) -> None:
     if not isinstance(default, Mapping):
         raise SchemaMismatch(f"must be {words(schema)}, not {type_name(default)}")
