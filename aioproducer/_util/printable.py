@@ -6,6 +6,7 @@ move a terminal's cursor or change its title, and line ends forge lines of a log
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from typing import Final
 
@@ -35,12 +36,7 @@ def printable(text: str, limit: int = MAX_CHARACTERS) -> str:
 
 def printable_lines(text: str) -> str:
     """Return a text of several lines, each of them printable and as long as it is."""
-    if text.isprintable():
-        return text
-    return "\n".join(
-        line if line.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in line)
-        for line in text.split("\n")
-    )
+    return "\n".join(printable(line, sys.maxsize) for line in text.split("\n"))
 
 
 def repr_of(thing: object) -> str:

@@ -39,7 +39,6 @@ _WORDS = {
 _PLACES = "beginning, end, an offset, -N for the last N, a time as 2026-01-31T12:00Z, or @MS"
 _SILENCE_S = 30.0
 _LAST_MS = 2**63 - 1
-_LONGEST_ESCAPE = len("\\U0010ffff")
 
 Number = Optional[int]  # noqa: UP045
 
@@ -199,8 +198,7 @@ def _json_line(where: TopicPartition, record: DecodedRecord) -> str:
 def _text(data: bytes) -> str:
     if not _is_terminal():
         return data.decode("utf-8", "surrogateescape")
-    text = data.decode("utf-8", "replace")  # a terminal would obey what is in it
-    return printable(text, _LONGEST_ESCAPE * len(text))
+    return printable(data.decode("utf-8", "replace"), sys.maxsize)  # a terminal would obey it
 
 
 def _is_terminal() -> bool:
