@@ -13,6 +13,21 @@ def varint(number: int) -> bytes:
     return bytes(encoded)
 
 
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at an offset, and the offset after it.
+
+    Raise IndexError if the data ends in it, ValueError if it has more bytes than any of 64 bits.
+    """
+    number = 0
+    for shift in range(0, 70, 7):
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+    raise ValueError("a number is too long")
+
+
 def zigzag(number: int) -> int:
     """Map a number to one that is not negative, and small if the number is near 0."""
     return number << 1 if number >= 0 else (-number << 1) - 1

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from aioproducer._util.printable import printable
+from aioproducer._util.varints import read_varint, unzigzag
 from aioproducer.loader.errors import SourceError
 
 MAX_BLOCK_BYTES: Final = 128 << 20
@@ -97,7 +98,7 @@ class Container:
                 raise EOFError("it ends in the middle of a number")
             number |= (byte[0] & 0x7F) << (7 * place)
             if byte[0] < 0x80:
-                return (number >> 1) ^ -(number & 1)
+                return unzigzag(number)
         raise SourceError("not readable as Avro: a number has no end")
 
     def _exactly(self, size: int) -> bytes:
@@ -134,12 +135,7 @@ def _snappy(data: bytes) -> bytes:
     import cramjam
 
     body = data[:-4]  # a checksum follows
-    size = shift = 0
-    for byte in body[:5]:
-        size |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
+    size, _ = read_varint(body, 0)
     if size > MAX_BLOCK_BYTES:
         raise _too_large()
     content = bytes(cramjam.snappy.decompress_raw(body))

@@ -6,9 +6,11 @@ one page of each column.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
+from aioproducer._util.varints import read_varint, unzigzag
 from aioproducer.loader.errors import SourceError
 
 _MAX_PAGE_BYTES = 256 << 20
@@ -27,18 +29,7 @@ _INTEGERS = frozenset({4, 5, 6})
 _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 7, 8, 9, 10, 12
 
 
-class Seekable(Protocol):
-    """A file whose parts are read."""
-
-    def seek(self, offset: int, /) -> int: ...  # noqa: D102
-    def read(self, size: int, /) -> bytes: ...  # noqa: D102
-
-
-class _Malformed(Exception):  # noqa: N818 - never leaves this module
-    """The bytes are no header."""
-
-
-def check_pages(file: Seekable, group: Any) -> None:
+def check_pages(file: io.BufferedIOBase, group: Any) -> None:
     """Check the pages of a row group."""
     together = 0
     for index in range(group.num_columns):
@@ -52,7 +43,7 @@ def check_pages(file: Seekable, group: Any) -> None:
             )
 
 
-def _page_sizes(file: Seekable, column: Any) -> Iterator[int]:
+def _page_sizes(file: io.BufferedIOBase, column: Any) -> Iterator[int]:
     """Yield the uncompressed size of each page that pyarrow reads."""
     offset = column.data_page_offset
     if column.dictionary_page_offset is not None:
@@ -73,7 +64,7 @@ def _page_sizes(file: Seekable, column: Any) -> Iterator[int]:
         offset += size + compressed
 
 
-def _header_at(file: Seekable, offset: int) -> tuple[dict[int, Any], int]:
+def _header_at(file: io.BufferedIOBase, offset: int) -> tuple[dict[int, Any], int]:
     """Return the fields of the header at an offset, and its size."""
     for size in _HEADER_BYTES:
         file.seek(offset)
@@ -84,13 +75,15 @@ def _header_at(file: Seekable, offset: int) -> tuple[dict[int, Any], int]:
         except IndexError:
             if len(data) < size:
                 break
-        except _Malformed:
+        except ValueError:
             break
     raise SourceError(f"not readable as Parquet: the page at {offset} has no valid header")
 
 
 class _CompactReader:
-    """Reads a struct of Thrift's compact protocol; IndexError where the data ends too early.
+    """Reads a struct of Thrift's compact protocol.
+
+    An IndexError says that the data ends too early, a ValueError that it is no struct.
 
     Attributes:
         position: How much is read.
@@ -113,7 +106,7 @@ class _CompactReader:
     def _value(self, kind: int, depth: int, *, is_field: bool = False) -> Any:
         """Return a number or struct; None for the others, which are skipped."""
         if depth > _MAX_DEPTH:
-            raise _Malformed
+            raise ValueError
         if kind in _INTEGERS:
             return self._integer()
         if kind == _STRUCT:
@@ -129,7 +122,7 @@ class _CompactReader:
         elif kind in {_LIST, _SET}:
             self._skip_list(depth)
         else:  # also maps, which headers do not have
-            raise _Malformed
+            raise ValueError
         return None
 
     def _skip_list(self, depth: int) -> None:
@@ -149,16 +142,8 @@ class _CompactReader:
             raise IndexError
 
     def _varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-            if shift > 63:
-                raise _Malformed
+        value, self.position = read_varint(self._data, self.position)
+        return value
 
     def _integer(self) -> int:
-        value = self._varint()
-        return value >> 1 ^ -(value & 1)
+        return unzigzag(self._varint())

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from aioproducer._util.varints import read_varint
+
 LONGEST_NAME: Final = 500
 """Of a type's full name, in bytes; Protobuf's own parsers read types that are nested 100 deep."""
 LONGEST_FILE_NAME: Final = 1_000
@@ -23,14 +25,9 @@ _MOST_IN_FILES: Final = 200_000
 _DEEPEST: Final = 100
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_LONGEST_VARINT: Final = 10
 
 
-class ProtobufSchemaError(ValueError):
-    """The bytes are no schema; the text quotes nothing of them."""
-
-
-class SchemaLimitError(ProtobufSchemaError):
+class SchemaLimitError(ValueError):
     """The schema is beyond a limit."""
 
 
@@ -89,33 +86,22 @@ def fields_in(message: bytes, most: int) -> Iterator[tuple[int, bytes]]:
             left -= 1
             if left < 0:
                 raise SchemaLimitError("the schema has more fields than any real one")
-            key, place = _varint(message, place)
+            key, place = read_varint(message, place)
             kind, size = key & 7, 0
             if kind == _VARINT:
-                _, place = _varint(message, place)
+                _, place = read_varint(message, place)
             elif kind == _BYTES:
-                size, place = _varint(message, place)
+                size, place = read_varint(message, place)
             elif kind in (_FIXED32, _FIXED64):
                 place += 4 if kind == _FIXED32 else 8
             else:
-                raise ProtobufSchemaError("this is no Protobuf message")
+                raise ValueError("this is no Protobuf message")
             if place + size > end or not key >> 3:
-                raise ProtobufSchemaError("this is no Protobuf message: a field has no end")
+                raise ValueError("this is no Protobuf message: a field has no end")
             yield key >> 3, message[place : place + size]
             place += size
     except IndexError:
-        raise ProtobufSchemaError("this is no Protobuf message: it ends within a field") from None
-
-
-def _varint(message: bytes, place: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 7 * _LONGEST_VARINT, 7):
-        byte = message[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, place
-    raise ProtobufSchemaError("this is no Protobuf message: a number is too long")
+        raise ValueError("this is no Protobuf message: it ends within a field") from None
 
 
 # -- the messages of google/protobuf/descriptor.proto ----------------------------------------------

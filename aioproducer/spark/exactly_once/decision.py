@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from aioproducer._util.varints import unzigzag, varint, zigzag
+from aioproducer._util.varints import read_varint, unzigzag, varint, zigzag
 from aioproducer.spark.errors import DecisionRecordError
 from aioproducer.types import PreparedTransaction
 
@@ -32,8 +32,6 @@ _PIECE = re.compile(r"aioproducer/(\d+)/(\d+):(.*)", re.DOTALL)
 _ROOM_FOR_HEADER = 32
 _LONGEST = 2 * 1024 * 1024
 """Bytes of a record before it is compressed; a part has 7 to 70 of them, most often about 10."""
-_LAST_SHIFT = 63
-"""No number has more than 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +203,9 @@ def _differences(column: Sequence[int]) -> bytes:
 
 def _numbers(content: bytes, at: int) -> Iterator[tuple[int, int]]:
     """Yield the numbers from an offset on, each with the offset after it."""
-    number = shift = 0
-    for end, byte in enumerate(content[at:], at + 1):
-        if shift > _LAST_SHIFT:
-            raise ValueError("a number of it is too long")
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            yield number, end
-            number = shift = 0
+    while at < len(content):
+        try:
+            number, at = read_varint(content, at)
+        except IndexError:
+            raise ValueError("it is cut off") from None
+        yield number, at
