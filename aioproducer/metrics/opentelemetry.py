@@ -95,7 +95,7 @@ class TracingInterceptor:
         return Record(
             record.value,
             record.key,
-            (*_without(pairs, context), *context.items()),
+            (*(pair for pair in pairs if pair[0] not in context), *context.items()),
             record.timestamp_ms,
             record.partition,
             record.topic,
@@ -226,9 +226,3 @@ class _Snapshot:
         for metric in self._metrics.get(name, ()):
             tags = {key.replace("-", "_"): value for key, value in metric.tags}
             yield Observation(metric.value, {"client_id": self.client_id, **tags})
-
-
-def _without(pairs: HeaderPairs, names: Iterable[str]) -> HeaderPairs:
-    """Return the record's headers without those that our context replaces."""
-    replaced = tuple(names)
-    return tuple(pair for pair in pairs if pair[0] not in replaced)

@@ -39,11 +39,9 @@ def encode_metrics(points: Iterable[Point], resource: Mapping[str, str], time_ns
 
 
 def _metric(point: Point, time_ns: int) -> bytes:
-    data = b""
-    if point.monotonic:
-        data += _fixed64(2, point.since_ns)
-    data += _fixed64(3, time_ns) + _double(4, point.value) + _attributes(7, point.attributes)
-    data_points = _message(1, data)
+    data = _fixed64(2, "Q", point.since_ns) if point.monotonic else b""
+    data += _fixed64(3, "Q", time_ns) + _fixed64(4, "d", point.value)
+    data_points = _message(1, data + _attributes(7, point.attributes))
     if not point.monotonic:
         return _text(1, point.name) + _message(5, data_points)
     temporality = _number(2, _DELTA if point.delta else _CUMULATIVE)
@@ -65,12 +63,8 @@ def _number(field: int, number: int) -> bytes:
     return _tag(field, _VARINT) + varint(number)
 
 
-def _fixed64(field: int, number: int) -> bytes:
-    return _tag(field, _FIXED64) + pack("<Q", number)
-
-
-def _double(field: int, number: float) -> bytes:
-    return _tag(field, _FIXED64) + pack("<d", number)
+def _fixed64(field: int, form: str, number: float) -> bytes:
+    return _tag(field, _FIXED64) + pack(f"<{form}", number)
 
 
 def _message(field: int, content: bytes) -> bytes:

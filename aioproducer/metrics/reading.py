@@ -7,7 +7,7 @@ that does not answer in time is given up for this once; nothing here keeps a pro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Protocol
@@ -45,17 +45,13 @@ def read(producer: Measured) -> Sequence[Metric]:
 
     def collect() -> None:
         if answer.set_running_or_notify_cancel():
-            _set_outcome(answer, producer.all_metrics)
+            try:
+                answer.set_result(producer.all_metrics())
+            except Exception as error:
+                answer.set_exception(error)
 
     with suppress(RuntimeError, TimeoutError):  # the loop was closed meanwhile, or is too busy
         loop.call_soon_threadsafe(collect)
         return answer.result(TIMEOUT_S)
     answer.cancel()
     return ()
-
-
-def _set_outcome(answer: Future[Sequence[Metric]], work: Callable[[], Sequence[Metric]]) -> None:
-    try:
-        answer.set_result(work())
-    except Exception as error:
-        answer.set_exception(error)

@@ -70,9 +70,6 @@ class Sampled:
         self.tick(now)
         return max(self._value(name), *(s.peaks.get(name, 0.0) for s in self._samples))
 
-    def _totals(self) -> tuple[str, ...]:
-        return _numbers_of(cast("Hashable", type(self)))
-
     def _value(self, name: str) -> float:
         return float(getattr(self, name))
 
@@ -85,7 +82,8 @@ class Sampled:
             samples[-1].peaks = {name: self._value(name) for name in self.PEAKS}
         for name in self.PEAKS:
             setattr(self, name, 0.0)
-        samples.append(_Sample(now, {name: self._value(name) for name in self._totals()}))
+        totals = _numbers_of(cast("Hashable", type(self)))
+        samples.append(_Sample(now, {name: self._value(name) for name in totals}))
         oldest = now - sampling.samples * sampling.window
         while len(samples) > 1 and (
             len(samples) > sampling.samples or samples[0].started_at <= oldest

@@ -156,10 +156,8 @@ def _sources(engine: Measured) -> Iterator[ClientSource]:
     yield ClientSource(APPLICATION_INFO, engine, APPLICATION_INFO, {}, _INFO_ROWS, clock)
 
 
-def _started_at_ms(engine: Measured, now: float) -> float:
-    return engine.started_at_ms
-
-
 _PRODUCER_ROWS = [_Row(row.name, row.value, row.kind, row.description) for row in PRODUCER_ROWS]
 _TOPIC_ROWS, _NODE_ROWS = _rows(TOPIC_ROWS), _rows(NODE_ROWS)
-_INFO_ROWS = [_Row("start-time-ms", _started_at_ms, MetricKind.GAUGE, "When it was started")]
+_INFO_ROWS = [
+    _Row("start-time-ms", lambda e, _: e.started_at_ms, MetricKind.GAUGE, "When it was started")
+]

@@ -52,7 +52,7 @@ class MetricsReporting:
         self._reported = self._found()
         self._report("configure", config)
         self._report("init", tuple(_metrics_of(self._reported.values())))
-        self._check_later()
+        self._timer = self._loop.call_later(_CHECK_S, self._check_again)
 
     def close(self) -> None:
         """Report remaining changes, then call `close` of the reporters."""
@@ -63,11 +63,8 @@ class MetricsReporting:
         self._check()
         self._report("close")
 
-    def _check_later(self) -> None:
-        self._timer = self._loop.call_later(_CHECK_S, self._check_again)
-
     def _check_again(self) -> None:
-        self._check_later()
+        self._timer = self._loop.call_later(_CHECK_S, self._check_again)
         self._check()
 
     def _check(self) -> None:
