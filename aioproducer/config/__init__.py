@@ -69,7 +69,7 @@ class ProducerConfig(SecurityOptions):
 
         @hides_arguments
         def __init__(self, **options: Any) -> None:
-            values = {row.name: row.default for row in _FIELD_OPTIONS}
+            values = {name: row.default for name, row in OPTIONS.items()}
             before = options.pop("explicitly_set", None)
             options = _by_our_names(options)
             if before is not None:  # of `dataclasses.replace` or `asdict`: defaults are among them
@@ -78,9 +78,7 @@ class ProducerConfig(SecurityOptions):
                 values[name] = OPTIONS[name].checked(given)
             # None asks for Kafka's default where None is the default: it is not a choice.
             chosen = frozenset(name for name in options if values[name] is not None)
-            missing = [
-                row.name for row in _FIELD_OPTIONS if row.required and row.name not in chosen
-            ]
+            missing = [n for n, row in OPTIONS.items() if row.required and n not in chosen]
             if missing:
                 raise ConfigError(f"{' and '.join(missing)} must be given")
             apply_rules(values, chosen)
@@ -266,7 +264,7 @@ class ProducerConfig(SecurityOptions):
     @property
     def effective_idempotence(self) -> bool:
         """Whether the producer is idempotent with these options (KIP-679)."""
-        values = {row.name: getattr(self, row.name) for row in _FIELD_OPTIONS}
+        values = {name: getattr(self, name) for name in OPTIONS}
         return idempotence_requested(values, self.explicitly_set)
 
     @property
@@ -284,11 +282,7 @@ class ProducerConfig(SecurityOptions):
         return f"{name}={self.call_timeout_ms}"
 
     def _chosen(self) -> dict[str, Any]:
-        return {
-            row.name: getattr(self, row.name)
-            for row in _FIELD_OPTIONS
-            if row.name in self.explicitly_set
-        }
+        return {name: getattr(self, name) for name in OPTIONS if name in self.explicitly_set}
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         """Pickle all but secrets, which belong into no file and on no wire by accident."""
@@ -359,17 +353,17 @@ def configured(
     )
 
 
-_FIELD_OPTIONS: Final[tuple[Option, ...]] = tuple(
-    declared.metadata[METADATA_KEY].named(declared.name)
-    for declared in fields(ProducerConfig)
-    if METADATA_KEY in declared.metadata
+OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
+    {
+        declared.name: declared.metadata[METADATA_KEY].named(declared.name)
+        for declared in fields(ProducerConfig)
+        if METADATA_KEY in declared.metadata
+    }
 )
-
-OPTIONS: Final[Mapping[str, Option]] = MappingProxyType({row.name: row for row in _FIELD_OPTIONS})
 """Every option by its name here: the fields of `ProducerConfig`."""
 
 ROWS: Final[Mapping[str, Option]] = MappingProxyType(
-    {**{row.kafka_name.replace(".", "_"): row for row in _FIELD_OPTIONS}, **OPTIONS}
+    {**{row.kafka_name.replace(".", "_"): row for row in OPTIONS.values()}, **OPTIONS}
 )
 """Every option by each of its names, with underscores."""
 

@@ -42,16 +42,12 @@ class Kind(Enum):
     OBJECT = "object"
 
 
-def _as_given(value: object) -> object:
-    return value
-
-
 class Constraint(NamedTuple):
     """A limit on an option's value, its words for errors and documentation, and its spelling."""
 
     text: str
     holds: Callable[[Any], bool]
-    canonical: Callable[[Any], object] = _as_given
+    canonical: Callable[[Any], object] = lambda value: value
 
 
 _LONGEST_SENDABLE: Final = 32_000

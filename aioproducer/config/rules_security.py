@@ -177,6 +177,14 @@ def _check_login(name: str, text: str) -> None:
         )
 
 
+def _check_one_way(ways: dict[str, bool], wanted: str) -> None:
+    """Refuse no way to get what is `wanted`, and several."""
+    given = [name for name, is_given in ways.items() if is_given]
+    if len(given) != 1:
+        too_many = f"; {' and '.join(given)} are too many" if given else ""
+        raise ConfigError(wanted + too_many)
+
+
 def _check_password(values: dict[str, Any], login: JaasLogin, mechanism: str) -> None:
     direct = (values["sasl_username"], values["sasl_password"])
     if (direct[0] is None) != (direct[1] is None):
@@ -190,12 +198,11 @@ def _check_password(values: dict[str, Any], login: JaasLogin, mechanism: str) ->
         "sasl_credentials": values["sasl_credentials"] is not None,
         "sasl_jaas_config": bool(login.module),
     }
-    given = [name for name, is_given in ways.items() if is_given]
-    if len(given) != 1:
-        raise ConfigError(
-            f"{mechanism} needs credentials: sasl_username and sasl_password, or sasl_credentials, "
-            "or sasl_jaas_config" + (f"; {' and '.join(given)} are too many" if given else "")
-        )
+    _check_one_way(
+        ways,
+        f"{mechanism} needs credentials: sasl_username and sasl_password, or sasl_credentials, or "
+        "sasl_jaas_config",
+    )
     if login.module and not {"username", "password"} <= login.options.keys():
         raise ConfigError("sasl_jaas_config must give username and password")
     for name, text in (
@@ -215,21 +222,11 @@ def _check_tokens(values: dict[str, Any], login: JaasLogin) -> None:
             f"sasl_oauthbearer_jwt_retriever_class must be one of {', '.join(RETRIEVERS)}",
             advice="pass an async function as sasl_oauthbearer_token for any other way",
         )
-    ways = {
-        "sasl_oauthbearer_token": values["sasl_oauthbearer_token"] is not None,
-        "sasl_oauthbearer_token_endpoint_url": (
-            values["sasl_oauthbearer_token_endpoint_url"] is not None
-        ),
-        "unsecuredLoginStringClaim_sub in sasl_jaas_config": (
-            "unsecuredLoginStringClaim_sub" in login.options
-        ),
-    }
-    given = [name for name, is_given in ways.items() if is_given]
-    if len(given) != 1:
-        raise ConfigError(
-            f"OAUTHBEARER needs one of {', '.join(ways)}"
-            + (f"; {' and '.join(given)} are too many" if given else "")
-        )
+    names = ("sasl_oauthbearer_token", "sasl_oauthbearer_token_endpoint_url")
+    ways = {name: values[name] is not None for name in names}
+    subject = "unsecuredLoginStringClaim_sub"
+    ways[f"{subject} in sasl_jaas_config"] = subject in login.options
+    _check_one_way(ways, f"OAUTHBEARER needs one of {', '.join(ways)}")
     if ways["sasl_oauthbearer_token_endpoint_url"]:
         _check_endpoint(values, login)
 
