@@ -70,7 +70,6 @@ class TcpDialer:
         self,
         send_buffer_bytes: int = -1,
         receive_buffer_bytes: int = -1,
-        keepalive: bool = True,
         proxy: ProxyUrl | None = None,
     ) -> None:
         self._buffer_options = {
@@ -81,7 +80,6 @@ class TcpDialer:
             )
             if size > 0
         }
-        self._keepalive = keepalive
         self._proxy = proxy
         self._lookups = OwnThreads(_MOST_LOOKUPS)
 
@@ -174,8 +172,7 @@ class TcpDialer:
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
-            if self._keepalive:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, True)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, True)
             # Before connect: the receive buffer decides the window scale of the TCP handshake.
             for option, size in self._buffer_options.items():
                 sock.setsockopt(socket.SOL_SOCKET, option, size)

@@ -31,14 +31,13 @@ async def close(writer: asyncio.StreamWriter) -> None:
     await writer.wait_closed()
 
 
-@pytest.mark.parametrize("keepalive", [True, False])
-async def test_socket_options_are_set(keepalive: bool) -> None:
+async def test_socket_options_are_set() -> None:
     async with HostileServer(hostile.silent) as server:
-        dialer = TcpDialer(40_000, 30_000, keepalive)
+        dialer = TcpDialer(40_000, 30_000)
         writer = await open_socket(dialer, server)
         sock = writer.get_extra_info("socket")
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        assert bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)) is keepalive
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         # Linux doubles what it is given, other systems keep it.
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in {40_000, 80_000}
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in {30_000, 60_000}
