@@ -74,7 +74,7 @@ class _SessionLink:
             raise TypeError("a question comes after the handshake")
         version = session.versions.choose(type(request), lowest, highest)
         session.deadline = asyncio.get_running_loop().time() + self._within_s
-        return await session.request(request, version)
+        return await session.request(request, version, Message)
 
     def abort(self) -> None:
         self._session.connection.abort(NodeDisconnectedError("the link was given up"))

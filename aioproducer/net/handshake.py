@@ -31,6 +31,7 @@ from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aioproducer.wire.messages.list_offsets import ListOffsetsRequest
 from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from aioproducer.wire.schema import Message
 
 _UNSUPPORTED_VERSION = 35
 _MOST_REMEMBERED = 1_000
@@ -61,10 +62,11 @@ async def negotiate_versions(session: Session) -> None:
             raise
         return
     known_to_all_old = ListOffsetsRequest(replica_id=-1)
-    await session.request(known_to_all_old, 0)
+    await session.request(known_to_all_old, 0, Message)
     try:
         # Brokers answer in order: a response to the second means that the first gets none.
-        await asyncio.gather(_ask_for_versions(session), session.request(known_to_all_old, 0))
+        again = session.request(known_to_all_old, 0, Message)
+        await asyncio.gather(_ask_for_versions(session), again)
     except (NodeDisconnectedError, ProtocolError) as error:
         if not isinstance(error.__cause__, RequestTimeoutError):
             session.generation = BrokerGeneration.OLD
@@ -87,9 +89,7 @@ async def _ask_for_versions(session: Session) -> None:
         )
         if version >= CHECKING_VERSION:
             request.cluster_id, request.node_id = check.cluster_id, node_id
-        response = await session.request(request, version)
-        if not isinstance(response, ApiVersionsResponse):
-            raise TypeError(f"ApiVersions answered by {type(response).__name__}")
+        response = await session.request(request, version, ApiVersionsResponse)
         ranges = {
             api.api_key: (api.min_version, api.max_version)
             for api in response.api_keys[:_MOST_REMEMBERED]
@@ -139,9 +139,8 @@ async def probe_sasl(session: Session) -> None:
         version = session.version_of(SaslHandshakeRequest)
     except UnsupportedVersionError:
         return
-    answer = await session.request(SaslHandshakeRequest(mechanism=NO_MECHANISM), version)
-    if not isinstance(answer, SaslHandshakeResponse):
-        raise TypeError(f"SaslHandshake answered by {type(answer).__name__}")
+    request = SaslHandshakeRequest(mechanism=NO_MECHANISM)
+    answer = await session.request(request, version, SaslHandshakeResponse)
     if answer.error_code == UnsupportedSaslMechanismError.code and answer.mechanisms:
         raise wants_sasl(answer.mechanisms, session)
 

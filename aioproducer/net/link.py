@@ -458,12 +458,7 @@ class BrokerLink:
     def _warn_of_exposure(self, connection: Connection, host: str) -> None:
         around = self._around
         way = self._unproven_address and self._unproven_address.via
-        exposed = exposed_to(
-            around.settings.sasl,
-            host,
-            uses_tls=connection.uses_tls,
-            via=None if way is None else way.host,
-        )
+        exposed = exposed_to(around.settings.sasl, host, uses_tls=connection.uses_tls, via=way)
         if exposed is not None:
             around.warnings.warning(
                 around.loop_time(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.connection import Connection
@@ -13,6 +14,8 @@ from aioproducer.net.settings import NetSettings
 from aioproducer.net.versions import BrokerVersions
 from aioproducer.wire.framing import encode_request
 from aioproducer.wire.schema import Message
+
+_Answer = TypeVar("_Answer", bound=Message)
 
 
 @dataclass(slots=True)
@@ -40,8 +43,8 @@ class Session:
             raise TypeError("the versions have to be negotiated first")
         return self.versions.choose(kind, 0, None, node_id=self.connection.node_id)
 
-    async def request(self, message: Message, version: int) -> Message:
-        """Send one request of the handshake and return its response."""
+    async def request(self, message: Message, version: int, kind: type[_Answer]) -> _Answer:
+        """Send one request of the handshake and return its response, which is of this kind."""
         connection = self.connection
         correlation_id = connection.next_correlation_id()
         frame = encode_request(message, version, correlation_id, self.settings.client_id)
@@ -52,8 +55,8 @@ class Session:
             version=version,
             deadline=self.deadline,
         )
-        if response is None:
-            raise TypeError(f"{type(message).__name__} has no answer to wait for")
+        if not isinstance(response, kind):
+            raise TypeError(f"{type(message).__name__} answered by {type(response).__name__}")
         return response
 
     async def exchange_frames(self, token: bytes) -> bytes:

@@ -30,6 +30,7 @@ from aioproducer.net.security.certificates import Certificate, shown_chain
 from aioproducer.net.security.sasl.authentication import authenticate, exposed_to
 from aioproducer.net.security.tls_failures import tls_error_of
 from aioproducer.net.session import Session
+from aioproducer.wire.schema import Message
 
 _EXPIRES_SOON = timedelta(days=21)
 _T = TypeVar("_T")
@@ -152,12 +153,8 @@ class BrokerProbe:
             await authenticate(session)
         except KafkaError as error:
             raise failures.of_sasl(error, name) from None
-        way = self._addresses[0].via
         exposed = exposed_to(
-            mechanism,
-            self._host,
-            uses_tls=self._context.uses_tls,
-            via=None if way is None else way.host,
+            mechanism, self._host, uses_tls=self._context.uses_tls, via=self._addresses[0].via
         )
         if exposed is not None:
             raise CheckFailedError(
@@ -177,7 +174,7 @@ class BrokerProbe:
             raise TypeError("a question comes after the versions")
         version = session.versions.choose(query.request_type, query.min_version, query.max_version)
         try:
-            answer = await session.request(query.make(version), version)
+            answer = await session.request(query.make(version), version, Message)
         except KafkaError as error:
             raise failures.of_exchange(error) from None
         return query.read(answer)

@@ -123,11 +123,11 @@ async def _exchange(mechanism: Mechanism, host: str, carry: _Carry) -> None:
 
 
 def exposed_to(
-    mechanism: Mechanism | None, host: str, *, uses_tls: bool, via: str | None = None
+    mechanism: Mechanism | None, host: str, *, uses_tls: bool, via: object = None
 ) -> str | None:
     """Return the part of the login that can be read on the network; None for nothing.
 
-    With a proxy `via` another host, `localhost` is that machine.
+    With a proxy `via` another address, `localhost` is that machine.
     """
     if mechanism is None or uses_tls or (via is None and is_this_machine(host)):
         return None
@@ -158,9 +158,8 @@ def _other_mechanism(offered: Sequence[str], wanted: str, session: Session) -> s
 async def _choose(session: Session, name: str) -> _Carry:
     """Send the mechanism to the broker; return the function that exchanges tokens."""
     version = session.version_of(SaslHandshakeRequest)
-    response = await session.request(SaslHandshakeRequest(mechanism=name), version)
-    if not isinstance(response, SaslHandshakeResponse):
-        raise TypeError(f"SaslHandshake answered by {type(response).__name__}")
+    request = SaslHandshakeRequest(mechanism=name)
+    response = await session.request(request, version, SaslHandshakeResponse)
     if response.error_code == UnsupportedSaslMechanismError.code:
         raise UnsupportedSaslMechanismError(
             f"the broker does not offer {name} here",
@@ -177,9 +176,8 @@ async def _choose(session: Session, name: str) -> _Carry:
     version = session.version_of(SaslAuthenticateRequest)
 
     async def carry(token: bytes) -> bytes:
-        response = await session.request(SaslAuthenticateRequest(auth_bytes=token), version)
-        if not isinstance(response, SaslAuthenticateResponse):
-            raise TypeError(f"SaslAuthenticate answered by {type(response).__name__}")
+        request = SaslAuthenticateRequest(auth_bytes=token)
+        response = await session.request(request, version, SaslAuthenticateResponse)
         if response.error_code:
             text = response.error_message
             if text:
