@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from aioproducer.cli.checkup import advertised, clock, requests, topic, trial
@@ -186,7 +187,10 @@ class Checkup:
         self, broker: BrokerProbe, name: str, cluster: MetadataResponse
     ) -> None:
         found = next((each for each in cluster.topics if each.name == name), None)
-        configs = await self._topic_configs(broker, name) if found is not None else None
+        configs: Mapping[str, str] | None = None
+        if found is not None:
+            with suppress(CheckFailedError, KafkaError):
+                configs = await broker.ask(requests.topic_configs(name, topic.MIN_IN_SYNC))
         principal = principal_of(self._config)()
         acks = str(self._config.acks)
         findings = list(topic.topic_findings(name, found, configs, acks=acks, principal=principal))
@@ -200,12 +204,6 @@ class Checkup:
             self._report(*written)
         if not any(each.check == "clock" for each in written):
             await self._compare_clocks(name, found)
-
-    async def _topic_configs(self, broker: BrokerProbe, name: str) -> Mapping[str, str] | None:
-        try:
-            return await broker.ask(requests.topic_configs(name, topic.MIN_IN_SYNC))
-        except (CheckFailedError, KafkaError):
-            return None
 
     async def _compare_clocks(self, name: str, found: MetadataResponseTopic) -> None:
         """Compare the clocks by the newest record of the first partitions, from their leaders."""

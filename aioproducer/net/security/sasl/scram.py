@@ -17,6 +17,7 @@ import hmac
 import re
 import secrets
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 
 from aioproducer._util.threads import in_thread
 from aioproducer.errors import AuthenticationError
@@ -28,14 +29,11 @@ MAX_ITERATIONS = 1_000_000
 
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _GS2_HEADER = "n,,"
+_NONCE = partial(secrets.token_urlsafe, 24)
 _SERVER_FIRST = re.compile(
     r"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+),s=(?P<salt>[A-Za-z0-9+/=]+),i=(?P<count>[0-9]{1,10})(?:,.*)?"
 )
 _SERVER_FINAL = re.compile(r"(?:e=(?P<error>[^,]*)|v=(?P<signature>[A-Za-z0-9+/=]+))(?:,.*)?")
-
-
-def _nonce() -> str:
-    return secrets.token_urlsafe(24)
 
 
 class Scram:
@@ -45,7 +43,7 @@ class Scram:
     """
 
     def __init__(
-        self, name: str, credentials: CredentialsSource, new_nonce: Callable[[], str] = _nonce
+        self, name: str, credentials: CredentialsSource, new_nonce: Callable[[], str] = _NONCE
     ) -> None:
         self.name: str = name
         self._hash = _HASHES[name]
