@@ -486,9 +486,7 @@ class Producer(TransactionsMixin):
             raise IllegalStateError(
                 "the producer is not started", advice="call start() first, or use `with`"
             )
-        raise ProducerClosedError(
-            "the producer is closed", advice="create a new producer to send more"
-        )
+        raise ProducerClosedError(advice="create a new producer to send more")
 
     def _read(self, at: Callable[[], T]) -> T:
         if self._thread.is_here:

@@ -11,7 +11,7 @@ error pickles and copies (see `KafkaError`).
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import ClassVar, Unpack
 
 # The star form is what makes these names part of this module for type checkers (PEP 561).
 from aioproducer.errors.base import *  # noqa: F403
@@ -31,6 +31,8 @@ class IllegalStateError(KafkaError, RuntimeError):
 
 class ProducerClosedError(IllegalStateError):
     """The producer is closed, or was closed before the record could be delivered."""
+
+    default_message: ClassVar[str] = "the producer is closed"
 
 
 class WrongLoopError(IllegalStateError):

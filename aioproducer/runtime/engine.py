@@ -710,9 +710,7 @@ class ProducerEngine:
         if self.failure is not None:
             raise self.failure.with_context()
         if self.closing:
-            raise ProducerClosedError(
-                "the producer is closed", advice="create a new producer to send more"
-            )
+            raise ProducerClosedError(advice="create a new producer to send more")
 
     # -- events ----------------------------------------------------------------------------------
 
