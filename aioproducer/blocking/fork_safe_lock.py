@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from types import TracebackType
 from weakref import WeakSet
 
 from aioproducer._util.forks import at_fork
@@ -19,21 +18,12 @@ class ForkSafeLock:
     def __enter__(self) -> None:
         self._lock.acquire()
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._lock.release()
 
     def locked(self) -> bool:
         """Return whether a thread holds it."""
         return self._lock.locked()
-
-    def after_fork_in_child(self) -> None:
-        """Replace the lock."""
-        self._lock = threading.Lock()
 
 
 _locks: WeakSet[ForkSafeLock] = WeakSet()
@@ -41,7 +31,7 @@ _locks: WeakSet[ForkSafeLock] = WeakSet()
 
 def _after_fork_in_child() -> None:
     for each in list(_locks):
-        each.after_fork_in_child()
+        each._lock = threading.Lock()
 
 
 at_fork(after_in_child=_after_fork_in_child)

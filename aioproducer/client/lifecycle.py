@@ -12,7 +12,6 @@ import asyncio
 import warnings
 import weakref
 from enum import Enum
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, TypeVar
 
 from aioproducer._checks.event_loop import running_loop
@@ -165,12 +164,7 @@ class ProducerLifecycle:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __del__(self) -> None:
@@ -249,9 +243,7 @@ class ProducerLifecycle:
                     advice="create a producer in each process after the fork",
                 )
             case _:
-                raise ProducerClosedError(
-                    "the producer is closed", advice="create a new producer to send more"
-                )
+                raise ProducerClosedError(advice="create a new producer to send more")
 
     def _check_loop(self) -> None:
         if asyncio._get_running_loop() is not self._loop:
