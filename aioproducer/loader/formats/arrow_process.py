@@ -22,8 +22,8 @@ from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from aioproducer.loader.errors import SourceError
-from aioproducer.loader.formats.arrow_rows import check_names, import_pyarrow, rows_of
-from aioproducer.loader.formats.chunks import Chunk
+from aioproducer.loader.formats.arrow_rows import check_names, rows_of
+from aioproducer.loader.formats.chunks import Chunk, imported
 from aioproducer.loader.streams import InputFile, on_disk
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class ArrowProcess:
         self, name: str, stream: io.BufferedIOBase, skip: int, stack: ExitStack
     ) -> Iterator[Chunk]:
         """Yield the rows after the first `skip`; the process ends if not all of them are taken."""
-        pyarrow = import_pyarrow("ipc", name)[0]
+        pyarrow = imported("pyarrow", name, "arrow")
         file = on_disk(stream, stack)
         row = skip + 1
         with ExitStack() as unless_complete:

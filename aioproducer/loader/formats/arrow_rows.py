@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -198,16 +197,3 @@ def _decoded(column: Any) -> Any:
     """Return a column with values in place of a dictionary; those within lists stay."""
     decoded = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
     return with_known_zones(decoded)
-
-
-def import_pyarrow(module: str, what: str) -> tuple[Any, Any]:
-    """Import pyarrow and one of its modules; `what` needs them, for the error."""
-    try:
-        import pyarrow
-
-        return pyarrow, importlib.import_module(f"pyarrow.{module}")
-    except ImportError as error:
-        raise SourceError(
-            f"reading {what} needs pyarrow, which cannot be imported",
-            advice="install it: pip install 'aioproducer[arrow]'",
-        ) from error

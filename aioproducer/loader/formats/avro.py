@@ -20,7 +20,7 @@ from uuid import UUID
 
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.avro_container import Container
-from aioproducer.loader.formats.chunks import Chunk, too_few_rows
+from aioproducer.loader.formats.chunks import Chunk, imported, too_few_rows
 from aioproducer.loader.rows import BadRow
 from aioproducer.loader.values import to_json
 from aioproducer.serializers.registry.avro_bounds import Bounds, bounds_of
@@ -53,7 +53,7 @@ def avro_rows(stream: io.BufferedIOBase, skip: int = 0) -> Iterator[tuple[int, l
     A record with a value that Python does not have, such as a date after the year 9999, is a
     `BadRow`.
     """
-    fastavro = _import_fastavro()
+    fastavro = imported("fastavro", "Avro", "schema-registry")
     try:
         container = Container(stream)
         bounds = _checked(container.schema)
@@ -68,9 +68,7 @@ def avro_rows(stream: io.BufferedIOBase, skip: int = 0) -> Iterator[tuple[int, l
                 for rows in _chunks(decoder, content, count, left_out=left_out, bounds=bounds):
                     yield first_row, rows
                     first_row += len(rows)
-    except _DAMAGED as error:
-        raise SourceError(f"not readable as Avro: {error}") from error
-    except AvroSchemaError as error:
+    except (*_DAMAGED, AvroSchemaError) as error:
         raise SourceError(f"not readable as Avro: {error}") from error
     except RecursionError:
         raise SourceError("not readable as Avro: it is nested too deeply") from None
@@ -205,14 +203,3 @@ def _chunks(
             rows, begun = [], at
     if rows:
         yield rows
-
-
-def _import_fastavro() -> Any:
-    try:
-        import fastavro
-    except ImportError as error:
-        raise SourceError(
-            "reading Avro needs fastavro, which cannot be imported",
-            advice="install it: pip install 'aioproducer[schema-registry]'",
-        ) from error
-    return fastavro

@@ -6,7 +6,8 @@ import io
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Protocol
+from importlib import import_module
+from typing import Any, Protocol
 
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.rows import BadRow, Dialect, Fields, RowBatch
@@ -44,6 +45,17 @@ class Format(Protocol):
     def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
         """Return the rows after the first `skip`; `stack` closes what is opened for them."""
         ...
+
+
+def imported(module: str, what: str, extra: str) -> Any:
+    """Return a module of a package that reading `what` needs."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise SourceError(
+            f"reading {what} needs {module.partition('.')[0]}, which cannot be imported",
+            advice=f"install it: pip install 'aioproducer[{extra}]'",
+        ) from error
 
 
 def too_few_rows(seen: int, skip: int) -> SourceError:

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.arrow_process import ArrowFormat
-from aioproducer.loader.formats.arrow_rows import import_pyarrow, parts_after, rows_at_once
+from aioproducer.loader.formats.arrow_rows import parts_after, rows_at_once
+from aioproducer.loader.formats.chunks import imported
 
 _ROWS_ALWAYS_READ = 1_000_000
 _MAX_ROWS_PER_BYTE = 1000
@@ -34,7 +35,7 @@ def read_orc(file: io.BufferedIOBase, skip: int) -> Iterator[Any]:
 
     Only for `arrow_worker`: a malformed file can end the process.
     """
-    opened = import_pyarrow("orc", "ORC")[1].ORCFile(file)
+    opened = imported("pyarrow.orc", "ORC", "arrow").ORCFile(file)
     _check(opened)
     yield from parts_after(skip, _batches(file, len(opened.schema)))
 
@@ -54,7 +55,7 @@ def _check(file: Any) -> None:
 
 def _batches(source: Any, columns: int) -> Iterator[Any]:
     # `ORCFile` reads whole stripes only.
-    dataset = import_pyarrow("dataset", "ORC")[1]
+    dataset = imported("pyarrow.dataset", "ORC", "arrow")
     fragment = dataset.OrcFileFormat().make_fragment(source)
     batches: Iterator[Any] = fragment.to_batches(
         batch_size=min(_ROWS_AT_ONCE, rows_at_once(columns)),

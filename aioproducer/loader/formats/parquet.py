@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.arrow_process import ArrowFormat
-from aioproducer.loader.formats.arrow_rows import import_pyarrow, parts_after, rows_at_once
-from aioproducer.loader.formats.chunks import too_few_rows
+from aioproducer.loader.formats.arrow_rows import parts_after, rows_at_once
+from aioproducer.loader.formats.chunks import imported, too_few_rows
 from aioproducer.loader.formats.parquet_pages import check_pages
 
 _MAX_LIST_VALUES = 100_000_000
@@ -38,7 +38,7 @@ def read_parquet(file: io.BufferedIOBase, skip: int) -> Iterator[Any]:
 
     Only for `arrow_worker`: a malformed file can end the process.
     """
-    parquet = import_pyarrow("parquet", "Parquet")[1]
+    parquet = imported("pyarrow.parquet", "Parquet", "arrow")
     metadata = parquet.read_metadata(file)
     file.seek(0)
     texts = _texts(metadata)
