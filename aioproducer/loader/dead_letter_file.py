@@ -52,12 +52,13 @@ class DeadLetterFile:
         with writing(self.path):
             self._file = os.fdopen(_opened(self.path), "ab")
             status = os.fstat(self._file.fileno())
-            self._on_disk = stat.S_ISREG(status.st_mode)
-            if self._on_disk and self._file.tell():
+            self.can_go_back: bool = stat.S_ISREG(status.st_mode)
+            """Whether written rows can be removed again; not from a pipe."""
+            if self.can_go_back and self._file.tell():
                 self._refuse_others(
                     _first_entry(self.path, status), None if keep_bytes else is_input
                 )
-            self.size: int = self._file.tell() if self._on_disk else 0
+            self.size: int = self._file.tell() if self.can_go_back else 0
             if keep_bytes is not None and keep_bytes < self.size:
                 self.go_back(keep_bytes)
 
@@ -84,11 +85,6 @@ class DeadLetterFile:
             self._file.write(line)
         self.size += len(line)
 
-    @property
-    def can_go_back(self) -> bool:
-        """Whether written rows can be removed again; not from a pipe."""
-        return self._on_disk
-
     def go_back(self, size: int) -> None:
         """Remove what was written after so many bytes."""
         with writing(self.path):
@@ -100,7 +96,7 @@ class DeadLetterFile:
         """Put everything written on disk."""
         with writing(self.path):
             self._file.flush()
-            if self._on_disk:
+            if self.can_go_back:
                 os.fsync(self._file.fileno())
 
     def close(self) -> None:

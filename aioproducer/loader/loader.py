@@ -304,7 +304,9 @@ class Loader:
         try:
             while (mapped := await self._next(reader)) is not None:
                 await self._send_or_fail(*mapped)
-                await self._save_now_and_then(reader)
+                if self._elapsed() - self._saved_at >= self._options.state_interval_s:
+                    self._saved_at = self._elapsed()
+                    await reader.in_thread(partial(self._save, self.state))
             self._refusals.check_all_met()
             self._exhausted = True
         except asyncio.CancelledError:
@@ -439,11 +441,6 @@ class Loader:
             await _wait_for(self._window.head)
             self._window.pop_finished()
         return failure
-
-    async def _save_now_and_then(self, reader: SourceReader) -> None:
-        if self._elapsed() - self._saved_at >= self._options.state_interval_s:
-            self._saved_at = self._elapsed()
-            await reader.in_thread(partial(self._save, self.state))
 
     def _save(self, state: LoadState) -> None:
         if self._dead_letter is not None:

@@ -131,13 +131,11 @@ class InputFile(io.RawIOBase):
             return
         poller = select.poll()
         poller.register(self._descriptor, select.POLLIN)
-        while not poller.poll(_POLL_S * 1000):
-            self._raise_if_interrupted()
-        self._raise_if_interrupted()
-
-    def _raise_if_interrupted(self) -> None:
-        if self._interrupt.is_set():
-            raise ReadInterruptedError
+        is_ready = False
+        while not is_ready:
+            is_ready = bool(poller.poll(_POLL_S * 1000))
+            if self._interrupt.is_set():
+                raise ReadInterruptedError
 
 
 def open_input(name: str, interrupt: threading.Event) -> InputFile:
