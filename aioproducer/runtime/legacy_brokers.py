@@ -33,7 +33,11 @@ def refuse_what_they_lack(config: ProducerConfig, produce_version: int | None) -
         return
     if are_old(produce_version):
         if config.transactional_id is not None:
-            raise _before_0_11("transactions (transactional_id)")
+            raise UnsupportedVersionError(
+                "the brokers are older than Kafka 0.11 and do not support transactions "
+                "(transactional_id)",
+                advice="leave the option out, or upgrade the brokers",
+            )
         if config.effective_idempotence and "enable_idempotence" in config.explicitly_set:
             raise without_producer_ids()
     if config.compression_type == "zstd" and produce_version < FIRST_PRODUCE_WITH_ZSTD:
@@ -48,12 +52,5 @@ def without_producer_ids() -> UnsupportedVersionError:
     return UnsupportedVersionError(
         "the brokers do not support INIT_PRODUCER_ID (older than Kafka 0.11, or not quite Kafka), "
         "which idempotence needs (enable_idempotence)",
-        advice="leave the option out, or upgrade the brokers",
-    )
-
-
-def _before_0_11(what: str) -> UnsupportedVersionError:
-    return UnsupportedVersionError(
-        f"the brokers are older than Kafka 0.11 and do not support {what}",
         advice="leave the option out, or upgrade the brokers",
     )
