@@ -126,18 +126,6 @@ class JavaHashPartitioner:
         return None if key is None else self._hash_partition(key, len(cluster.partitions))
 
 
-class _DefaultPartitioner:
-    """Keys by Java's hash, everything else sticky."""
-
-    def __init__(self, *, ignore_keys: bool) -> None:
-        self._ignore_keys = ignore_keys
-
-    def partition(
-        self, topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata
-    ) -> int | None:
-        return None if key is None or self._ignore_keys else key_partition(key, cluster)
-
-
 NAMED_PARTITIONERS: Mapping[str, Callable[[Random], Partitioner]] = {
     "murmur2": lambda rng: Murmur2Partitioner(),
     "murmur2_random": Murmur2Partitioner,
@@ -155,8 +143,10 @@ def partition_chooser(
     chosen: str | PartitionFunction | Partitioner, rng: Random, *, ignore_keys: bool = False
 ) -> PartitionFunction:
     """Return the function that chooses partitions, by the value of the option `partitioner`."""
-    if chosen == "default":
-        return _DefaultPartitioner(ignore_keys=ignore_keys).partition
+    if chosen == "default":  # keys by Java's hash, everything else sticky
+        return lambda topic, key, value, cluster: (
+            None if key is None or ignore_keys else key_partition(key, cluster)
+        )
     if isinstance(chosen, str):
         return NAMED_PARTITIONERS[chosen](rng).partition
     return chosen.partition if isinstance(chosen, Partitioner) else chosen
