@@ -86,27 +86,18 @@ def columns_of_table(options: SourceOptions, kept: Mapping[str, str]) -> StructT
     """
     from pyspark.sql import types
 
-    header = types.StructType(
-        [
-            types.StructField("key", types.StringType()),
-            types.StructField("value", types.BinaryType()),
-        ]
-    )
-    known: dict[str, types.DataType] = {
-        "BINARY": types.BinaryType(),
-        "STRING": types.StringType(),
-        "INT": types.IntegerType(),
-        "BIGINT": types.LongType(),
-        "TIMESTAMP": types.TimestampType(),
-        _HEADERS: types.ArrayType(header),
+    kinds: dict[str, str | types.DataType] = {
+        "BINARY": "binary",
+        "STRING": "string",
+        "INT": "integer",
+        "BIGINT": "long",
+        "TIMESTAMP": "timestamp",
+        _HEADERS: types.ArrayType(types.StructType().add("key", "string").add("value", "binary")),
     }
-    columns = _named_columns(options)
-    return types.StructType(
-        [
-            types.StructField(name, known[kind], metadata={TABLE_OPTIONS: dict(kept)})
-            for name, kind in columns.items()
-        ]
-    )
+    columns = types.StructType()
+    for name, kind in _named_columns(options).items():
+        columns.add(name, kinds[kind], metadata={TABLE_OPTIONS: dict(kept)})
+    return columns
 
 
 class OffsetRange(InputPartition):
