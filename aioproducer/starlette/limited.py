@@ -9,26 +9,23 @@ from typing import Final
 from aioproducer._util import log
 
 _log = log.get("starlette")
-_lines: Final[dict[int, dict[int, log.RateLimitedLog]]] = {}
-"""By the identity of the owner, which may have no hash, then by level."""
+_logs: Final[dict[int, log.RateLimitedLog]] = {}
+"""By the identity of the owner, which may have no hash; all lines of an owner have one level."""
 
 
 def write(
     owner: object, level: int, about: str | None, cause: str, msg: str, *args: object
 ) -> None:
     """Write a line unless one of the same owner, subject and cause was written a short time ago."""
-    lines = _lines.get(id(owner))
-    if lines is None:
-        lines = _lines[id(owner)] = {}
-        weakref.finalize(owner, _lines.pop, id(owner), None).atexit = False
-    limited = lines.get(level)
+    limited = _logs.get(id(owner))
     if limited is None:
-        limited = lines[level] = log.RateLimitedLog(_log, level)
+        limited = _logs[id(owner)] = log.RateLimitedLog(_log, level)
+        weakref.finalize(owner, _logs.pop, id(owner), None).atexit = False
     limited.warning(time.monotonic(), about, cause, msg, *args)
 
 
 def flush(*owners: object) -> None:
     """Write how many lines of these were left out."""
     for owner in owners:
-        for limited in _lines.pop(id(owner), {}).values():
+        if (limited := _logs.pop(id(owner), None)) is not None:
             limited.flush(time.monotonic())
