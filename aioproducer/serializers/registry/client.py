@@ -252,13 +252,13 @@ class SchemaRegistry:
             SchemaRegistryError: the registry refuses, or cannot be asked.
         """
         key = ("latest", subject, schema_format)
-        version = "latest" if schema_format is None else _in_format("latest", schema_format)
         known = self._known.get(key)
         if known is not None and time.monotonic() >= known[1]:
             del self._known[key]
 
         async def ask() -> tuple[RegisteredSchema, float]:
-            return await self._version(subject, version), time.monotonic() + self.latest_ttl
+            newest = await self._version(subject, "latest", schema_format)
+            return newest, time.monotonic() + self.latest_ttl
 
         found, _ = await self._once(key, ask)
         return found
@@ -272,9 +272,9 @@ class SchemaRegistry:
             SchemaNotFoundError: there is no such version.
             SchemaRegistryError: the registry refuses, or cannot be asked.
         """
-        number = str(version) if schema_format is None else _in_format(version, schema_format)
         return await self._once(
-            ("version", subject, version, schema_format), lambda: self._version(subject, number)
+            ("version", subject, version, schema_format),
+            lambda: self._version(subject, version, schema_format),
         )
 
     async def schema(self, schema_id: int) -> Schema:
@@ -432,15 +432,18 @@ class SchemaRegistry:
         self, subject: str, version: int, schema_format: str | None
     ) -> RegisteredSchema:
         """Return a version, which may be deleted as long as it is not erased; as Java's client."""
-        query = "" if schema_format is None else f"format={_quoted(schema_format)}&"
         return await self._once(
             ("version", subject, version, schema_format, "deleted"),
-            lambda: self._version(subject, f"{version}?{query}deleted=true"),
+            lambda: self._version(subject, version, schema_format, "deleted=true"),
         )
 
-    async def _version(self, subject: str, version: str) -> RegisteredSchema:
-        what = f"getting version {version.partition('?')[0]} of subject {subject}"
-        path = f"/subjects/{_quoted(subject)}/versions/{version}"
+    async def _version(
+        self, subject: str, version: int | str, schema_format: str | None, *query: str
+    ) -> RegisteredSchema:
+        what = f"getting version {version} of subject {subject}"
+        if schema_format is not None:
+            query = (f"format={_quoted(schema_format)}", *query)
+        path = f"/subjects/{_quoted(subject)}/versions/{version}?{'&'.join(query)}".rstrip("?")
         answer = await self._connection.request("GET", path, what)
         return _registered(answer, subject, _schema(answer, what), what)
 
@@ -541,10 +544,6 @@ def _quoted(subject: str) -> str:
         raise SchemaRegistryError(
             f"{printable(subject)!r} cannot be a subject: it is no proper text (UTF-8)"
         ) from None
-
-
-def _in_format(version: int | str, schema_format: str) -> str:
-    return f"{version}?format={_quoted(schema_format)}"
 
 
 def _normalized(normalize: bool) -> str:
