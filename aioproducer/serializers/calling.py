@@ -77,7 +77,7 @@ class RecordSerializers:
 class PendingRecord:
     """A record one of whose serializers waits; await it once, or `close` it."""
 
-    __slots__ = ("_made", "_part", "_rest", "_topic")
+    __slots__ = ("_made", "_rest", "_topic", "part")
 
     def __init__(
         self,
@@ -89,14 +89,10 @@ class PendingRecord:
         if not isinstance(made, Awaitable):
             raise _no_bytes(topic, part, made)
         self._topic = topic
-        self._part: Part = part
+        self.part: Part = part
+        """The part whose serializer waits."""
         self._made = made
         self._rest = rest
-
-    @property
-    def part(self) -> Part:
-        """The part whose serializer waits."""
-        return self._part
 
     def close(self) -> None:
         """Close the awaitable of the serializer, if it was not awaited."""
@@ -115,9 +111,9 @@ class PendingRecord:
         except HOOK_ERRORS as error:
             if isinstance(error, CancelledError) and is_cancelled():
                 raise
-            raise _failure(error, self._topic, self._part) from error
+            raise _failure(error, self._topic, self.part) from error
         if not _is_made(made):
-            raise _no_bytes(self._topic, self._part, made)
+            raise _no_bytes(self._topic, self.part, made)
         rest = self._rest(made)
         return rest if isinstance(rest, tuple) else await rest
 
