@@ -54,7 +54,8 @@ class DirectEpochs:
             decision = Decision(epoch.epoch, owner, ())
             kept = list(batches)
             report = written_without_refused(
-                lambda refused: self._written(producer, plan, decision, kept, refused), lambda: True
+                lambda refused, _: self._written(producer, plan, decision, kept, refused),
+                lambda: True,
             )
         except BaseException:
             self.leave()

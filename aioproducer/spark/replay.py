@@ -94,16 +94,16 @@ class Replay(Generic[_T]):
         return self._kept is not None
 
 
-def written_without_refused(write: Callable[[Refused], _R], rewind: Callable[[], bool]) -> _R:
+def written_without_refused(write: Callable[[Refused, int], _R], rewind: Callable[[], bool]) -> _R:
     """Call `write`, and call it again without the rows that brokers refused; return its result.
 
-    Each call of `write` is a new transaction. `rewind` makes the rows readable again, or returns
-    False if that is impossible.
+    Each call of `write` is a new transaction, and gets its number, from 1. `rewind` makes the rows
+    readable again, or returns False if that is impossible.
     """
     refused: dict[int, Refusal] = {}
-    for _ in range(_MOST_PASSES):
+    for number in range(1, _MOST_PASSES + 1):
         try:
-            return write(refused)
+            return write(refused, number)
         except RowsRefusedError as error:
             failure, found = error.failure, error.rows
         if not rewind():

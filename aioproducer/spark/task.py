@@ -73,15 +73,13 @@ def _written(
         if plan.prefix is None:
             return _send_rows(producer, plan, place, prefetched)
         items = _replayable(plan, prefetched)
-        begun = 0
 
-        def write(refused: Refused) -> TaskReport:
-            nonlocal begun
-            begun += 1
+        def write(refused: Refused, begun: int) -> TaskReport:
             with producer.transaction():
-                return _send_rows(producer, plan, place, items, refused)
+                report = _send_rows(producer, plan, place, items, refused)
+            return replace(report, transactions=begun)
 
-        return replace(written_without_refused(write, items.rewind), transactions=begun)
+        return written_without_refused(write, items.rewind)
 
 
 def send_rows(
@@ -144,11 +142,8 @@ def _prepare_task(
     # Spark makes the first rows while the transaction begins.
     with PrefetchIterator(_encoded(plan, place, batches)) as prefetched:
         items = _replayable(plan, prefetched)
-        begun = 0
 
-        def write(refused: Refused) -> TaskReport:
-            nonlocal begun
-            begun += 1
+        def write(refused: Refused, begun: int) -> TaskReport:
             # A new attempt takes a new id: the driver may have given up meanwhile.
             with new_attempt() if refused else first as attempt:
                 try:

@@ -394,7 +394,7 @@ def refusing(*passes: set[int]) -> Any:
     """Refuses these rows in its first calls, and notes what it is called without."""
     left, seen = list(passes), []
 
-    def write(refused: Refused) -> list[set[int]]:
+    def write(refused: Refused, _: int) -> list[set[int]]:
         seen.append(set(refused))
         if left:
             refusal = Refusal(InvalidRecordError("no key"))
@@ -415,8 +415,9 @@ def test_a_pass_may_find_that_a_dead_letter_does_not_fit_with_its_value() -> Non
     )
     seen: list[Refused] = []
 
-    def write(refused: Refused) -> None:
+    def write(refused: Refused, number: int) -> None:
         seen.append(dict(refused))
+        assert number == len(seen)
         if len(seen) <= 3:
             raise RowsRefusedError((whole, cut, cut)[len(seen) - 1], FAILURE)
 
