@@ -85,7 +85,7 @@ def test_a_bad_row_ends_it_in_two_lines_and_the_next_command_is_shown(
     command = ["load", str(folder), "-t", topic, "-b", embedded.servers]
     assert main([*command, "--quiet"]) == ExitCode.SOME_FAILED
     err = capsys.readouterr().err
-    assert "not as many fields as the header names: 1\n  name a dead-letter file" in err
+    assert "1 fields where the header names 2: 1\n  name a dead-letter file" in err
     assert "--resume" in err
     assert main([*command, "--dead-letter", "bad"]) == ExitCode.SOME_FAILED
     assert "rejected rows and their reasons are in bad" in capsys.readouterr().err

@@ -246,6 +246,29 @@ def test_csv_in_another_encoding_is_rejected_or_read(
     assert contents(embedded, ours).total() == (1 if encoding == "utf-8" else 2)
 
 
+def test_csv_files_with_other_headers_and_line_ends_are_read_as_by_the_loader(
+    load: Load, embedded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_bytes(b'n,m\r\n1,2\n3,4\r\n"5\r\n6",7\n')
+    (tmp_path / "b.csv").write_bytes(b"m\n1\r\n2\n")
+    ours, theirs = embedded.topic(1), embedded.topic(1)
+    load(tmp_path, ours)
+    load_here(embedded, list(tmp_path.iterdir()), theirs)
+    assert contents(embedded, ours, timed=False) == contents(embedded, theirs, timed=False)
+    assert contents(embedded, ours).total() == 5
+
+
+def test_a_large_csv_file_is_read_by_one_task_whatever_spark_would_divide(
+    load: Load, embedded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    rows = "".join(f"{number},{'x' * 2000}\n" for number in range(6000))
+    (tmp_path / "a.csv").write_text(f"n,m\n{rows}")
+    topic = embedded.topic(1)
+    result = load(tmp_path, topic, mapping=RecordMapping(value="n"))
+    assert result.progress.acknowledged == 6000
+    assert embedded.numbers(topic) == list(range(6000))
+
+
 def test_a_load_keeps_the_dead_letters_of_a_load_of_another_file(
     load: Load, embedded: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -178,7 +178,13 @@ class CsvFormat:
 
     def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
         """See `Format`."""
-        return _after(skip, _CsvReader(self, stream).chunks())
+        is_utf8 = codecs.lookup(self.encoding).name == "utf-8"
+        lines_of = _utf8_lines if is_utf8 else read_lines
+        return _after(skip, self.parse(lines_of(stream, self.max_row_bytes)))
+
+    def parse(self, lines: Iterator[list[bytes]]) -> Iterator[Chunk]:
+        """Yield the rows of a file's lines; those of a list before the next one is asked for."""
+        return _CsvReader(self, lines).chunks()
 
 
 class _RowTooLongError(Exception):
@@ -186,13 +192,11 @@ class _RowTooLongError(Exception):
 
 
 class _CsvReader:
-    """Reads one stream; keeps the lines of the row being parsed, for the text of a bad one."""
+    """Reads one file; keeps the lines of the row being parsed, for the text of a bad one."""
 
-    def __init__(self, options: CsvFormat, stream: io.BufferedIOBase) -> None:
+    def __init__(self, options: CsvFormat, line_lists: Iterator[list[bytes]]) -> None:
         self._options = options
-        is_utf8 = codecs.lookup(options.encoding).name == "utf-8"
-        lines_of = _utf8_lines if is_utf8 else read_lines
-        self._line_lists = lines_of(stream, options.max_row_bytes)
+        self._line_lists = line_lists
         self._lines: Iterator[bytes] = iter(())
         self._text: list[str] = []
         self._size = 0
@@ -262,7 +266,7 @@ class _CsvReader:
             most = self._options.max_row_bytes
             raise SourceError(f"the CSV header is longer than {most:,} bytes") from None
         self._begin_row()
-        check_header(columns)
+        _check_header(columns)
         return columns
 
     def _row(self, width: int) -> Fields | BadRow | None:
@@ -322,7 +326,7 @@ def _utf8_lines(stream: Readable, max_line_bytes: int) -> Iterator[list[bytes]]:
         yield lines
 
 
-def check_header(columns: Sequence[str]) -> None:
+def _check_header(columns: Sequence[str]) -> None:
     """Refuse a CSV header that is no text, or that has the same column twice."""
     if any("\0" in name for name in columns):
         raise SourceError(

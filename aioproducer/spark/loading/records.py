@@ -8,14 +8,14 @@ Invariants
 
 from __future__ import annotations
 
-import codecs
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import quote, unquote
+from itertools import chain, groupby, repeat
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -25,10 +25,10 @@ from aioproducer.loader.formats.avro import avro_rows
 from aioproducer.loader.formats.chunks import Chunk
 from aioproducer.loader.formats.lines import cut_lines
 from aioproducer.loader.formats.text import CsvFormat, LinesFormat, NdjsonFormat
-from aioproducer.loader.mapping import MappedRecord, RecordMapping, RowMapper, csv_line
+from aioproducer.loader.mapping import MappedRecord, RecordMapping, RowMapper
 from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Fields, RowBatch
 from aioproducer.loader.streams import not_text
-from aioproducer.spark.loading.frames import BROKEN, FILE, Input
+from aioproducer.spark.loading.frames import FILE, Input
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE: Final = 1000
 REJECTION: Final = "rejection"
 
-_PIECE: Final = 1024 * 1024
 _SHOWN_BYTES: Final = 80
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _REJECTION: Final = pa.struct(
@@ -77,9 +76,9 @@ class RowsToRecords:
 
     def check(self, columns: Sequence[str]) -> None:
         """Refuse a mapping that no row of these columns can fulfil."""
-        if self.files.name in {"avro", "ndjson"}:
-            return  # each row has its own
-        known = tuple(name for name in columns if name not in {FILE, BROKEN})
+        if self.files.name in {"avro", "ndjson"} or isinstance(self.files.format, CsvFormat):
+            return  # each row, or file, has its own
+        known = tuple(name for name in columns if name != FILE)
         if self.files.name == "lines":
             known = LINE_COLUMNS + known[1:]
         RowMapper(self.mapping, self.partitions).map(RowBatch("", None, 1, [], known))
@@ -96,56 +95,41 @@ class RowsToRecords:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield records for rows, batch by batch."""
         mapper = RowMapper(self.mapping, self.partitions)
-        read = self._reader()
-        for batch in batches:
-            named = batch.rename_columns(list(self.columns)) if self.columns else batch
-            for start in range(0, batch.num_rows, ROWS_AT_ONCE):
-                for file, rows in read(named.slice(start, ROWS_AT_ONCE)):
-                    yield self._records(file, mapper.map(rows))
+        for files, rows in self._rows(self._slices(batches)):
+            yield self._records(files, mapper.map(rows))
 
     # -- rows ------------------------------------------------------------------------------------
 
-    def _reader(self) -> Callable[[pa.RecordBatch], Iterator[tuple[Sequence[str], RowBatch]]]:
-        """Return the source of rows for the files, with the file of each row."""
-        if self.files.name == "avro":
-            return self._avro
-        if isinstance(self.files.format, LinesFormat | NdjsonFormat):
-            return self._lines
+    def _slices(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            named = batch.rename_columns(list(self.columns)) if self.columns else batch
+            for start in range(0, batch.num_rows, ROWS_AT_ONCE):
+                yield named.slice(start, ROWS_AT_ONCE)
+
+    def _rows(self, slices: Iterator[pa.RecordBatch]) -> Iterator[tuple[Sequence[str], RowBatch]]:
+        """Yield the rows of the files, with the file of each row."""
         if isinstance(self.files.format, CsvFormat):
-            rejected = lru_cache(partial(_rejected_lines, self.files.format))
-            return partial(self._csv, self.files.format, lru_cache(_is_utf8), rejected)
-        return self._table
+            return self._csv(self.files.format, slices)
+        read = self._table
+        if self.files.name == "avro":
+            read = self._avro
+        elif isinstance(self.files.format, LinesFormat | NdjsonFormat):
+            read = self._lines
+        return chain.from_iterable(map(read, slices))
 
     def _table(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
         files, batch = _without(batch, FILE)
         yield files, _batch_of(Chunk(1, rows_of(batch), tuple(batch.schema.names)))
 
     def _csv(
-        self,
-        known: CsvFormat,
-        is_utf8: Callable[[str], bool],
-        rejected: Callable[[str], Mapping[int, str]],
-        batch: pa.RecordBatch,
+        self, known: CsvFormat, slices: Iterator[pa.RecordBatch]
     ) -> Iterator[tuple[Sequence[str], RowBatch]]:
-        files, batch = _without(batch, FILE)
-        own = batch.schema.get_field_index(BROKEN)  # the columns of folders follow it
-        broken, batch = _without(batch, BROKEN)
-        may_be_other = codecs.lookup(known.encoding).name == "utf-8"
-        fields: list[Fields | BadRow] = []
-        for file, row, text in zip(files, fields_of(batch), broken, strict=True):
-            if text is not None:
-                fields.append(BadRow("not as many fields as the header names", text.encode()))
-                continue
-            values = [_csv_field(field, known.null) for field in row[:own]]
-            line = known.delimiter.join(field or "" for field in row[:own])
-            if known.quote and "\n" in line and (why := rejected(file).get(_bare(line, known))):
-                fields.append(BadRow(why, csv_line(values, known.dialect)))
-            elif may_be_other and _is_replaced(values) and not is_utf8(file):
-                fields.append(BadRow("not valid UTF-8", csv_line(values, known.dialect)))
-            else:
-                fields.append([*values, *row[own:]])
-        names = tuple(batch.schema.names)
-        yield files, _batch_of(Chunk(1, fields, names, dialect=known.dialect))
+        for file, parts in groupby(_lines_by_file(slices), key=itemgetter(0)):
+            try:
+                for chunk in _csv_chunks(known, parts):
+                    yield [file] * len(chunk.fields), _batch_of(chunk)
+            except SourceError as error:
+                raise _cannot_read(file, error) from error
 
     def _lines(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
         known = cast("LinesFormat | NdjsonFormat", self.files.format)
@@ -153,13 +137,15 @@ class RowsToRecords:
         texts, folders = _without(batch, "value")
         for file, text in zip(files, texts, strict=True):
             if (found := not_text(text)) is not None:
-                raise SourceError(f"cannot read {file}: {found.message}", advice=found.advice)
+                raise _cannot_read(file, found)
         if isinstance(known, NdjsonFormat):  # it leaves blank lines out
             filled = [place for place, text in enumerate(texts) if text.strip()]
             files, texts = [files[place] for place in filled], [texts[place] for place in filled]
             folders = folders.take(filled)
         chunk = known.parse(cut_lines(texts, known.max_row_bytes))
-        yield files, _batch_of(_in_folders(chunk, folders) if folders.num_columns else chunk)
+        if folders.num_columns:
+            chunk = _in_folders(chunk, folders.schema.names, fields_of(folders))
+        yield files, _batch_of(chunk)
 
     def _avro(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
         files, folders = _without(batch, FILE)
@@ -173,9 +159,7 @@ class RowsToRecords:
                         ]
                         yield [file] * len(rows), _batch_of(Chunk(1, rows, None))
             except SourceError as error:
-                raise SourceError(
-                    f"cannot read {file}: {error.message}", advice=error.advice
-                ) from error
+                raise _cannot_read(file, error) from error
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -233,60 +217,39 @@ def _batch_of(chunk: Chunk) -> RowBatch:
     return chunk.batch("", None)  # the file of each row is kept beside it
 
 
-def _csv_field(field: Any, null: str | None) -> Any:
-    """As the loader's reader gives it: to Spark's an empty field is null."""
-    text = "" if field is None else field
-    return None if text == null else text
+_Part: TypeAlias = tuple[str, list[bytes], pa.RecordBatch]
+"""A file, lines of it that follow each other, and the columns that its folders name."""
 
 
-def _bare(text: str, known: CsvFormat) -> int:
-    """Return a hash of the text of a row, without what the loader's and Spark's readers change."""
-    return hash(text.replace(known.quote or "", "").replace("\r\n", "\n").rstrip("\n"))
+def _lines_by_file(slices: Iterator[pa.RecordBatch]) -> Iterator[_Part]:
+    for each in slices:
+        files, batch = _without(each, FILE)
+        lines, folders = _without(batch, "value")
+        for file, places in groupby(range(len(files)), key=files.__getitem__):
+            start, *others = places
+            yield file, lines[start : start + 1 + len(others)], folders.slice(start, 1)
 
 
-def _rejected_lines(known: CsvFormat, file: str) -> Mapping[int, str]:
-    """Return the rows that the loader's reader rejects, by `_bare`, and why.
-
-    To Spark's, a quote that is not closed takes the rows after it as a value. Without them if the
-    file cannot be read by another reader than Spark's.
-    """
-    found: dict[int, str] = {}
-    try:
-        with ExitStack() as stack:
-            stream = stack.enter_context(_opened(unquote(file)))
-            for chunk in known.read(stream, 0, stack):
-                for row in chunk.fields:
-                    if isinstance(row, BadRow):
-                        text = row.raw.decode(known.encoding, "surrogateescape")
-                        found[_bare(text, known)] = row.reason
-    except (SourceError, OSError):
-        pass
-    return found
+def _csv_chunks(known: CsvFormat, parts: Iterator[_Part]) -> Iterator[Chunk]:
+    """Return the rows of a file."""
+    _, first, folders = next(parts)
+    if (found := not_text(first[0])) is not None:
+        raise found
+    first[0] = first[0].removeprefix(BOM_UTF8)
+    lines = chain([first], (part[1] for part in parts))
+    chunks = known.parse(cut_lines(each, known.max_row_bytes) for each in lines)
+    names, (values,) = folders.schema.names, fields_of(folders)
+    return (_in_folders(each, names, repeat(values)) for each in chunks) if names else chunks
 
 
-def _is_replaced(values: Sequence[str | None]) -> bool:
-    """Return whether a row has the character that Spark reads for bytes that are no UTF-8."""
-    return any(value is not None and "\ufffd" in value for value in values)
+def _cannot_read(file: str, reason: SourceError) -> SourceError:
+    return SourceError(f"cannot read {file}: {reason.message}", advice=reason.advice)
 
 
-def _is_utf8(file: str) -> bool:
-    """Return whether a file is UTF-8, and has such characters itself; no if it cannot be read."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        with _opened(unquote(file)) as stream:
-            while piece := stream.read(_PIECE):
-                decoder.decode(piece)
-        decoder.decode(b"", final=True)
-    except (UnicodeDecodeError, SourceError, OSError):
-        return False
-    return True
-
-
-def _in_folders(chunk: Chunk, folders: pa.RecordBatch) -> Chunk:
-    """Return the rows of lines, with the columns that folders name."""
-    names = tuple(folders.schema.names)
+def _in_folders(chunk: Chunk, names: Sequence[str], known: Iterable[tuple[Any, ...]]) -> Chunk:
+    """Return the rows of lines, with the columns that folders name; `known` has those of each."""
     fields: list[Fields | BadRow] = []
-    for row, values in zip(chunk.fields, fields_of(folders), strict=True):
+    for row, values in zip(chunk.fields, known, strict=False):
         if isinstance(row, BadRow):
             fields.append(row)
         elif isinstance(row, Mapping):

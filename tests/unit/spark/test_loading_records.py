@@ -7,6 +7,7 @@ import io
 import json
 import lzma
 from pathlib import Path
+from typing import Any
 
 import fastavro
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pytest
 
 from aioproducer.loader import RecordMapping, SourceError
 from aioproducer.loader.sources import FORMATS
-from aioproducer.spark.loading.frames import BROKEN, FILE, Input
+from aioproducer.spark.loading.frames import FILE, Input
 from aioproducer.spark.loading.records import REJECTION, RowsToRecords
 
 
@@ -35,72 +36,70 @@ def test_an_avro_row_that_python_cannot_read_is_rejected_beside_its_folder_s_col
     assert value == {"x": "00000000-0000-0000-0000-000000000000", "day": "monday"}
 
 
-def csv_rows(file: Path, *names: str) -> list[tuple[bytes | None, str | None]]:
-    """Values and rejections of rows of one column, as Spark reads them of a file."""
+def csv_rows(*batches: dict[str, list[Any]]) -> list[tuple[str, bytes | None, str | None]]:
+    """Files, values and rejections of the rows in lines of CSV files."""
     convert = RowsToRecords(Input("csv", FORMATS["csv"]), RecordMapping(), keeps_bad_rows=True)
-    columns = {"name": list(names), BROKEN: [None] * len(names)}
-    rows = pa.RecordBatch.from_pydict({**columns, FILE: [file.as_uri()] * len(names)})
-    (found,) = [batch.to_pydict() for batch in convert(iter([rows]))]
-    reasons = [each and each["reason"] for each in found[REJECTION]]
-    return list(zip(found["value"], reasons, strict=True))
-
-
-@pytest.mark.parametrize("name", ["t.csv", "100% ü.csv", "t.csv.gz"])
-def test_a_csv_row_whose_bytes_spark_has_replaced_is_rejected(tmp_path: Path, name: str) -> None:
-    file = tmp_path / name
-    content = b"name\nM\xfcller\nok\n"
-    file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    assert csv_rows(file, "M\ufffdller", "ok") == [
-        (None, "not valid UTF-8"),
-        (b'{"name":"ok"}', None),
+    made = convert(iter(map(pa.RecordBatch.from_pydict, batches)))
+    found = [row for batch in made for row in batch.to_pylist()]
+    rejected = [row[REJECTION] or {"file": "", "reason": None} for row in found]
+    return [
+        (each["file"], row["value"], each["reason"])
+        for row, each in zip(found, rejected, strict=True)
     ]
 
 
-@pytest.mark.parametrize("name", ["t.csv", "100% ü.csv", "t.csv.gz"])
-def test_a_csv_row_with_the_replacement_character_itself_is_loaded(
-    tmp_path: Path, name: str
-) -> None:
-    file = tmp_path / name
-    content = "name\nM\ufffdller\n".encode()
-    file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    assert csv_rows(file, "M\ufffdller") == [('{"name":"M\ufffdller"}'.encode(), None)]
+def lines_of(file: str, content: bytes, **folders: Any) -> dict[str, list[Any]]:
+    """A batch as Spark's text reader makes it of a file."""
+    lines = content.removesuffix(b"\n").split(b"\n")
+    columns = {name: [value] * len(lines) for name, value in folders.items()}
+    return {"value": lines, **columns, FILE: [file] * len(lines)}
 
 
-@pytest.mark.parametrize(
-    ("content", "value"),
-    [
-        ('name\n"open\n2\n3\n', "open\n2\n3\n"),
-        ('name\r\n"open\r\n2\r\n3', "open\n2\n3"),
-        ('name\n"open\n2\n"3"\n4\n', '"open\n2\n"3"'),
-        ('name\n"open\n', "open\n"),
-    ],
-)
-def test_a_csv_row_whose_quote_is_not_closed_is_rejected(
-    tmp_path: Path, content: str, value: str
-) -> None:
-    file = tmp_path / "t.csv"
-    file.write_text(content, newline="")
-    ((_, reason),) = csv_rows(file, value)
+def test_csv_rows_are_those_of_the_loader() -> None:
+    content = b'\xef\xbb\xbfn,m\r\n\r\n"a ""b""\r\nc",1\n2\n\xff,3\r\n4, x \r\n'
+    assert csv_rows(lines_of("f", content)) == [
+        ("", b'{"n":"a \\"b\\"\\r\\nc","m":"1"}', None),
+        ("f", None, "1 fields where the header names 2"),
+        ("f", None, "not valid UTF-8"),
+        ("", b'{"n":"4","m":" x "}', None),
+    ]
+
+
+@pytest.mark.parametrize("content", [b'n\n"open\n2\n3\n', b'n\r\n"open\r\n2\r\n3', b'n\n"open\n'])
+def test_a_csv_row_whose_quote_is_not_closed_is_rejected(content: bytes) -> None:
+    ((file, value, reason),) = csv_rows(lines_of("f", content))
+    assert (file, value) == ("f", None)
     assert reason is not None
     assert reason.startswith("not valid CSV: ")
 
 
-def test_a_csv_row_of_several_lines_beside_one_whose_quote_is_not_closed_is_loaded(
-    tmp_path: Path,
-) -> None:
-    file = tmp_path / "t.csv"
-    file.write_text('name\n"a ""b""\nc"\n"open\n3')
-    (good, _), (bad, _) = csv_rows(file, 'a "b"\nc', "open\n3")
-    assert (good, bad) == (b'{"name":"a \\"b\\"\\nc"}', None)
+def test_a_csv_row_may_go_on_in_the_next_batch() -> None:
+    one, other = lines_of("f", b'n,m\n1,"a'), lines_of("f", b'b",\n2,c')
+    assert [value for _, value, _ in csv_rows(one, other)] == [None, b'{"n":"2","m":"c"}']
+    other = lines_of("f", b'b"\n2,c')
+    assert [value for _, value, _ in csv_rows(one, other)] == [
+        b'{"n":"1","m":"a\\nb"}',
+        b'{"n":"2","m":"c"}',
+    ]
 
 
-def test_a_csv_row_of_several_lines_is_loaded_if_only_spark_can_read_the_file(
-    tmp_path: Path,
-) -> None:
-    assert csv_rows(tmp_path / "missing.csv", "a\nb") == [(b'{"name":"a\\nb"}', None)]
+def test_each_csv_file_has_its_own_header_and_the_columns_of_its_folders() -> None:
+    one = lines_of("day=1/f", b"n,m\n1,2\n", day=1)
+    other = lines_of("day=2/f", b"\nm\n3\n4", day=2)
+    both = {name: one[name] + other[name] for name in one}
+    assert [value for _, value, _ in csv_rows(both)] == [
+        b'{"n":"1","m":"2","day":1}',
+        b'{"m":"3","day":2}',
+        b'{"m":"4","day":2}',
+    ]
 
 
-@pytest.mark.parametrize("format_", ["lines", "ndjson"])
+def test_a_csv_header_that_cannot_be_read_is_an_error_that_names_the_file() -> None:
+    with pytest.raises(SourceError, match="cannot read f: the CSV header names n more than once"):
+        csv_rows(lines_of("f", b"n,n\n1,2\n"))
+
+
+@pytest.mark.parametrize("format_", ["csv", "lines", "ndjson"])
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
