@@ -174,7 +174,7 @@ class RegistryConnection:
 
     @property
     def owns_connections(self) -> bool:
-        """Whether a new client has connections of its own; those of a given transport stay."""
+        """Whether a new client has its own connections; those of a given transport stay."""
         return self._transport is None
 
     def drop_client(self) -> None:
