@@ -65,8 +65,16 @@ class TlsSettings(Unpicklable):
     @property
     def files(self) -> tuple[str, ...]:
         """The files from which the context is created."""
-        named = (self.truststore_location, self.keystore_location, self.key_location)
+        named = [self.truststore_location, self.keystore_location, self.key_location]
+        if self.trusts_the_system:
+            named.append(ssl.get_default_verify_paths().cafile)
         return tuple(path for path in named if path is not None)
+
+    @property
+    def trusts_the_system(self) -> bool:
+        """Whether the authorities are those of OpenSSL's defaults, such as `SSL_CERT_FILE`."""
+        given = (self.context, self.truststore_location, self.truststore_certificates)
+        return all(each is None for each in given)
 
 
 class TlsContexts:
@@ -133,7 +141,7 @@ def _fingerprint(files: tuple[str, ...]) -> _Fingerprint:
 
 def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
     location = settings.truststore_location
-    if location is None and settings.truststore_certificates is None:
+    if settings.trusts_the_system:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         return
     # As in Java, each certificate of the store is trusted: an intermediate one without its root,

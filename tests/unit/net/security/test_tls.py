@@ -382,7 +382,7 @@ async def test_a_file_is_read_again_whatever_has_changed(tmp_path: Path, kind: s
 
 @pytest.mark.parametrize("option", ["truststore_location", "keystore_location", "key_location"])
 def test_every_file_of_the_options_is_watched(option: str) -> None:
-    assert TlsSettings(**{option: "/a"}).files == ("/a",)
+    assert "/a" in TlsSettings(**{option: "/a"}).files
 
 
 def watched_store(folder: Path) -> tuple[Path, TlsContexts]:

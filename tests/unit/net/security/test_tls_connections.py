@@ -517,6 +517,20 @@ async def test_a_changed_file_is_read_once(
     assert caplog.text.count(words) == 1
 
 
+async def test_the_systems_authorities_are_read_again_when_they_change(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = tmp_path / "system.pem"
+    system.write_text(authority.pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(system))
+    contexts = TlsContexts(TlsSettings())
+    first = await contexts.current()
+    assert await contexts.current() is first
+    system.write_text(authority.pem + Authority("other").pem)
+    second = await contexts.current()
+    assert len(second.get_ca_certs()) == len(first.get_ca_certs()) + 1
+
+
 async def test_a_file_that_is_half_written_leaves_the_last_good_certificates_in_use(
     brokers: Brokers, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
