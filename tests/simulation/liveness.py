@@ -339,14 +339,14 @@ def _unreachable_coordinator_kept(engine: ProducerEngine, now: float) -> Iterato
         return
     if "left some partitions out" in error.message:  # an answer came, so the pause is for that
         return
-    for key, node_id in session._coordinators.items():
-        is_wanted = (
-            key.kind is CoordinatorKind.GROUP
-            if session.wanted is Rpc.COMMIT_OFFSETS
-            else key == CoordinatorKey(CoordinatorKind.TRANSACTION, manager.transactional_id)
-        )
+    wanted = {CoordinatorKey(CoordinatorKind.TRANSACTION, manager.transactional_id)}
+    if session.wanted is Rpc.COMMIT_OFFSETS:
+        first = manager.contents._offsets[:1]
+        wanted = {CoordinatorKey(CoordinatorKind.GROUP, each.group.group_id) for each in first}
+    for key in wanted & session._coordinators.keys():
+        node_id = session._coordinators[key]
         failure = client.connection_failures(node_id)
-        if is_wanted and failure is not None and now < client.ready_at(node_id, now) < inf:
+        if failure is not None and now < client.ready_at(node_id, now) < inf:
             yield f"at {now:.3f}: coordinator {node_id} is kept, which cannot be reached: {failure}"
 
 

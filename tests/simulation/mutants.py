@@ -1603,7 +1603,34 @@ TRANSACTIONAL_MUTANTS += tuple(
             "            raise\n\n    async def _find",
             "        except _MAY_BE_ELSEWHERE:\n            raise\n\n    async def _find",
         ),
+        (
+            "leave a block whose commit is refused without an abort",
+            "client/transactions.py",
+            "        except (TransactionAbortableError, IllegalStateError) as error:\n",
+            "        except IllegalStateError as error:\n",
+        ),
+        (
+            "let a prepare go on whose transaction is aborted",
+            "core/transactions/manager.py",
+            "            self._operations.finish_all(OperationKind.PREPARE, error=reason)\n",
+            "",
+        ),
+        (
+            "take an answer about positions for the last of several calls",
+            "core/transactions/contents.py",
+            "            return\n        operation = self._offsets[0]\n",
+            "            return\n        operation = self._offsets[-1]\n",
+        ),
     )
+)
+MUTANTS += (
+    Mutant(
+        "let a close without a bound delay one with a bound",
+        "runtime/engine.py",
+        "        cut = None if timeout is None else self.loop.call_later(timeout, self._cut",
+        "        alone = timeout is not None and self._closer is None\n"
+        "        cut = None if not alone else self.loop.call_later(timeout, self._cut",
+    ),
 )
 
 

@@ -77,6 +77,8 @@ _MOST_TURNS, _MOST_TURNS_PER_INSTANT = 400_000, 2000
 """Of the loop: a run takes up to 15,000, and 80,000 with days of pauses; an instant up to 300."""
 
 _PROBES = 4
+_SHARE_OF_TWO_CLOSES = 0.7
+"""Of the closes amid faults; the other one has no bound of its own."""
 _MOST_LOST, _LOST_FOR_S = 8, 2.0
 """Requests for metadata that are lost while a producer starts, and records are sent already."""
 T = TypeVar("T")
@@ -399,8 +401,11 @@ class Simulation:
     ) -> None:
         await asyncio.sleep(max(0.0, self.scenario.clock(at) - self.loop.time()))
         timeout = self.scenario.close_timeout_s
-        self.trace(f"close({timeout})")
-        await self._bounded("close", producer.close(timeout), timeout + 1.0)
+        closes = [producer.close(timeout)]
+        if self.chance.of("another close").random() < _SHARE_OF_TWO_CLOSES:
+            closes.insert(0, producer.close())
+        self.trace(f"{len(closes)} close, at least one in {timeout} s")
+        await self._bounded("close", asyncio.gather(*closes), timeout + 1.0)
         self.trace("closed")
         await asyncio.gather(*tasks)
         self.world.heal()

@@ -6,7 +6,9 @@ import asyncio
 import itertools
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import inf
 from random import Random
 from types import SimpleNamespace
@@ -43,8 +45,10 @@ from aioproducer.net.client import NetworkClient
 from aioproducer.runtime.tasks.sender import SenderTask
 from aioproducer.testing.broker.log import PartitionLog, StoredBatch
 from aioproducer.testing.broker.replication import ReplicatedPartition
+from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.types import PartitionMetadata, Persistence, TopicMetadata, TopicPartition
 from simulation import Result, Setup, SimProducer, Simulation, run_seed
+from simulation.ledger import Ledger
 from simulation.liveness import (
     LivenessWatch,
     _aborted_additions_kept,
@@ -368,6 +372,33 @@ def test_a_producer_that_leaves_tasks_or_timers_is_found_out(
     assert oracle in _oracles_that_notice(Setup(producer=producer), oracle)
 
 
+@pytest.mark.parametrize(("is_cut", "found"), [(True, 0), (False, 1)])
+def test_a_close_that_waits_for_another_one_is_found_out(is_cut: bool, found: int) -> None:
+    loop, ledger = VirtualLoop(Random(1)), Ledger()
+    cut = asyncio.Event()
+
+    async def close(timeout: float = 60.0) -> None:
+        if timeout < 60.0:
+            loop.call_later(timeout, cut.set)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(60.0):
+                await (cut.wait() if is_cut else asyncio.Event().wait())
+
+    run: Any = SimpleNamespace(
+        loop=loop,
+        ledger=ledger,
+        trace=lambda text: None,
+        world=SimpleNamespace(heal=lambda: None),
+        chance=SimpleNamespace(of=lambda purpose: SimpleNamespace(random=lambda: 0.0)),
+        scenario=SimpleNamespace(close_timeout_s=1.0, clock=lambda at: at),
+    )
+    run._bounded = partial(Simulation._bounded, run)
+    producer: Any = SimpleNamespace(close=close)
+    loop.run_until_complete(Simulation._end_in_haste(run, producer, [], 1.0))
+    loop.close()
+    assert len(ledger.late_ends) == found
+
+
 def test_an_exception_in_the_sender_does_not_end_the_simulation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -493,6 +524,7 @@ def test_errors_of_partitions_after_which_no_metadata_are_wanted_are_found_out(
     [
         (NodeDisconnectedError("refused"), 101.0, Rpc.END, 1),
         (NodeDisconnectedError("refused"), 101.0, None, 0),
+        (NodeDisconnectedError("refused"), 101.0, Rpc.COMMIT_OFFSETS, 0),
         (NodeDisconnectedError("refused"), math.inf, Rpc.END, 0),
         (ConcurrentTransactionsError(), 101.0, Rpc.END, 0),
     ],
@@ -500,9 +532,18 @@ def test_errors_of_partitions_after_which_no_metadata_are_wanted_are_found_out(
 def test_a_coordinator_that_is_kept_out_of_reach_is_found_out(
     error: KafkaError, ready_at: float, wanted: Rpc | None, found: int
 ) -> None:
-    key = CoordinatorKey(CoordinatorKind.TRANSACTION, "tx")
-    manager = SimpleNamespace(is_busy=True, coordinator_error=error, transactional_id="tx")
-    session = SimpleNamespace(_in_flight=None, wanted=wanted, _coordinators={key: 1})
+    keys = [
+        CoordinatorKey(CoordinatorKind.TRANSACTION, "tx"),
+        CoordinatorKey(CoordinatorKind.GROUP, "later"),
+    ]
+    offsets = SimpleNamespace(group=SimpleNamespace(group_id="first"))
+    manager = SimpleNamespace(
+        is_busy=True,
+        coordinator_error=error,
+        transactional_id="tx",
+        contents=SimpleNamespace(_offsets=[offsets]),
+    )
+    session = SimpleNamespace(_in_flight=None, wanted=wanted, _coordinators=dict.fromkeys(keys, 1))
     engine: Any = SimpleNamespace(
         transactions=SimpleNamespace(manager=manager, _coordinator_session=session),
         client=SimpleNamespace(

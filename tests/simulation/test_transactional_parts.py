@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import (
     CommitOutcomeUnknownError,
     ConcurrentTransactionsError,
@@ -67,6 +68,7 @@ from aioproducer.wire.messages.transactions import (
 from aioproducer.wire.schema import Message
 from simulation.evidence import Log
 from simulation.ledger import CallState, Ledger
+from simulation.transactions.actor import Actor
 from simulation.transactions.book import Outcome, TransactionBook
 from simulation.transactions.caller import Caller, GaveUpError
 from simulation.transactions.consumer import SimConsumer
@@ -74,6 +76,7 @@ from simulation.transactions.line import Line
 from simulation.transactions.oracles import (
     no_producer_fences_itself,
     no_transaction_fails_for_records_of_others,
+    positions_agree_with_records,
     refusals_name_their_cause,
 )
 from simulation.transactions.plan import Seat
@@ -333,6 +336,16 @@ def test_an_outsider_may_end_a_transaction_again_after_it_was_fenced() -> None:
     assert process.complaints == []
     process.ends(3, EndTxnResponse())
     assert process.complaints == ["p sends END_TXN to a coordinator that has moved"]
+
+
+def test_an_outsider_that_calls_again_does_not_pause() -> None:
+    process = _Process(decides_about=ProducerIdentity(1, 3))
+    process.ends(3, EndTxnResponse(error_code=ConcurrentTransactionsError.code))
+    process.checks.on_call()
+    process.ends(3, EndTxnResponse(error_code=ConcurrentTransactionsError.code))
+    assert process.complaints == []
+    process.ends(3, EndTxnResponse())
+    assert len(process.complaints) == 1
 
 
 # -- a process's line ------------------------------------------------------------------------------
@@ -602,3 +615,74 @@ def test_a_transaction_that_fails_for_the_record_of_another_is_found_out(
         contents={1: [SimpleNamespace(state=state, error=error)]},
     )
     assert len(list(no_transaction_fails_for_records_of_others(reading))) == found
+
+
+def _positions_of_two_groups(copied: int) -> list[str]:
+    """Return what is complained about if one group is at 5 and its copy elsewhere."""
+    where = TopicPartition("t", 0)
+    tx = TransactionBook().begin("a", 0.0)
+    tx.group, tx.copy_group, tx.offsets = "g", "g-copy", {where: 5}
+    tx.commit_asked_at, tx.outcome = 1.0, Outcome.COMMITTED
+    groups = {
+        name: SimpleNamespace(offsets={where: GroupOffset(offset)})
+        for name, offset in (("g", 5), ("g-copy", copied))
+    }
+    reading: Any = SimpleNamespace(
+        evidence=SimpleNamespace(cluster=SimpleNamespace(groups=SimpleNamespace(groups=groups))),
+        book=SimpleNamespace(transactions=[tx]),
+        is_visible=lambda tx: True,
+    )
+    return list(positions_agree_with_records(reading))
+
+
+def test_positions_that_only_one_of_two_groups_has_are_found_out() -> None:
+    assert _positions_of_two_groups(5) == []
+    assert len(_positions_of_two_groups(0)) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "found"),
+    [
+        (TransactionState.ABORTABLE_ERROR, 1),
+        (TransactionState.IN_TRANSACTION, 1),
+        (TransactionState.ABORTING, 0),
+        (TransactionState.READY, 0),
+    ],
+)
+def test_a_transaction_that_is_left_to_be_aborted_is_found_out(
+    state: TransactionState, found: int
+) -> None:
+    book = TransactionBook()
+    manager = SimpleNamespace(state=state, identity=None)
+    engine = SimpleNamespace(transactions=SimpleNamespace(manager=manager))
+    cluster = SimpleNamespace(transactions=SimpleNamespace(transactions={}))
+    actor: Any = SimpleNamespace(
+        entry=SimpleNamespace(transactional_id="a"),
+        producer=SimpleNamespace(engine=engine),
+        _context=SimpleNamespace(book=book, cluster=cluster),
+    )
+    Actor._check_end(actor, book.begin("a", 0.0))
+    assert len(book.complaints) == found
+
+
+@pytest.mark.parametrize(("ends", "found"), [(True, 0), (False, 1)])
+def test_a_prepare_that_goes_on_after_an_abort_is_found_out(ends: bool, found: int) -> None:
+    loop, ledger, aborted = VirtualLoop(random.Random(1)), Ledger(), asyncio.Event()
+
+    async def prepare_transaction() -> None:
+        await aborted.wait()
+        await asyncio.sleep(0 if ends else 1)
+
+    async def abort(tx: object) -> None:
+        aborted.set()
+
+    at_once = SimpleNamespace(random=lambda: 0.0, choice=lambda times: times[0])
+    actor: Any = SimpleNamespace(
+        producer=SimpleNamespace(prepare_transaction=prepare_transaction),
+        _abort=abort,
+        _context=SimpleNamespace(chance_of=lambda purpose: at_once),
+        _ledger=ledger,
+    )
+    loop.run_until_complete(Actor._give_up(actor, TransactionBook().begin("a", 0.0)))
+    loop.close()
+    assert len(ledger.false_reports) == found

@@ -55,6 +55,9 @@ _SHARE_CONTRADICTED, _SHARE_SECOND = 0.5, 0.5
 """Of the prepared transactions that their process ends as well as another one; after it."""
 _SHARE_SUCCEEDED, _SUCCESSION_S = 0.3, 2.0
 """Of the prepared transactions whose end by another process is awaited."""
+_SHARE_PREPARED_AMID, _PREPARED_FOR_S = 0.3, (0.0, 0.001, 0.05)
+"""Of the transactions that are aborted by a call."""
+_UNENDED = frozenset({TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR})
 _HASTE_S = 0.0001
 """No answer comes that soon."""
 
@@ -200,12 +203,19 @@ class Actor:
         await asyncio.sleep(self._context.pause(self.seat))
 
     def _check_end(self, tx: TransactionEntry) -> None:
-        """Complain if the producer could begin the next one, and the coordinator has this one."""
+        """Complain if the producer could begin the next one, and the coordinator has this one.
+
+        Or if the producer could not, since this one is still to be aborted.
+        """
         name, transactions = self.entry.transactional_id, self.producer.engine.transactions
-        found = self._context.cluster.transactions.transactions.get(name)
-        if transactions is None or found is None or found.state is not BrokerState.ONGOING:
+        if transactions is None:
             return
         state, identity = transactions.manager.state, transactions.manager.identity
+        if state in _UNENDED:
+            self._context.book.complaints.append(f"{tx.label} has ended, its producer is {state}")
+        found = self._context.cluster.transactions.transactions.get(name)
+        if found is None or found.state is not BrokerState.ONGOING:
+            return
         if state is TransactionState.READY and (identity or ()) == (*found.identity,):
             self._context.book.complaints.append(f"{tx.label} has ended, and is open at its broker")
 
@@ -240,8 +250,25 @@ class Actor:
         if self._rng.random() < 0.8:
             await self._commit(tx)
         else:
-            await self._abort(tx)
+            await self._give_up(tx)
         return tx
+
+    async def _give_up(self, tx: TransactionEntry) -> None:
+        """Abort, sometimes while another task prepares, which waits no longer then."""
+        rng = self._context.chance_of(f"abort of {tx.label}")
+        if rng.random() >= _SHARE_PREPARED_AMID:
+            await self._abort(tx)
+            return
+        preparing = asyncio.ensure_future(self.producer.prepare_transaction())
+        try:
+            await asyncio.sleep(rng.choice(_PREPARED_FOR_S))
+            await self._abort(tx)
+            await asyncio.sleep(_HASTE_S)
+            if not preparing.done():
+                self._ledger.false_reports.append(f"{tx.label} is aborted, a prepare goes on")
+        finally:
+            preparing.cancel()
+            await asyncio.gather(preparing, return_exceptions=True)
 
     async def _in_haste(self) -> None:
         """One transaction without a record; what its sends learn later is for none of the next."""

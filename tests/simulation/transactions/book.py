@@ -39,6 +39,7 @@ class TransactionEntry:
         commit_asked_at: When its commit was asked for first; None if it never was.
         outcome: The end that was reported.
         group: The group whose positions belong to it.
+        copy_group: Another group with the same positions; None without.
         offsets: These positions.
         overslept: Whether its user waited for longer than the coordinator does.
         lost_at: When a process that was to end it while prepared found that it had ended.
@@ -54,6 +55,7 @@ class TransactionEntry:
     commit_asked_at: float | None = None
     outcome: Outcome = Outcome.UNREPORTED
     group: str | None = None
+    copy_group: str | None = None
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     overslept: bool = False
     lost_at: float | None = None

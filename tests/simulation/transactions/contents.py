@@ -45,6 +45,8 @@ ENDS = (
 """After these only `close()` is left."""
 
 _TASKS_PER_ACTOR = 10_000
+_SHARE_OF_TWO_GROUPS = 0.3
+"""Of the transactions that commit positions; one group is a copy of the other."""
 _SHARE_OF_ABSENT, _ABSENT_PARTITION = 0.5, 10**6
 """Of the sends that go on, some name a partition that there is not: they end much later."""
 
@@ -187,9 +189,13 @@ class Contents:
         if consumer is None:
             return
         tx.group, tx.offsets = self._seat.group, consumer.positions
+        if self._context.chance_of(f"groups of {tx.label}").random() < _SHARE_OF_TWO_GROUPS:
+            tx.copy_group = f"{tx.group}-copy"
 
         async def send() -> None:
-            await self._producer.send_offsets_to_transaction(tx.offsets, consumer.metadata)
+            groups = [consumer.metadata, *([tx.copy_group] if tx.copy_group else [])]
+            call = self._producer.send_offsets_to_transaction
+            await asyncio.gather(*[call(tx.offsets, group) for group in groups])
 
         try:
             if self._rng.random() < 0.1 and await self._caller.cut_short(send()):

@@ -275,8 +275,9 @@ def positions_agree_with_records(r: _Reading) -> Iterator[str]:
         visible = r.is_visible(tx)
         if visible is None and not tx.must_be_absent:
             visible = True if tx.outcome is Outcome.COMMITTED else None
-        for where, offset in tx.offsets.items():
-            key = (tx.group, where)
+        moved = [tx.group, *([tx.copy_group] if tx.copy_group else [])]
+        for key in [(group, where) for group in moved for where in tx.offsets]:
+            offset = tx.offsets[key[1]]
             if visible:
                 wanted[key] = max(wanted[key], offset)
             if visible or (visible is None and not tx.must_be_absent):

@@ -83,6 +83,7 @@ class Outsider:
         identity = ProducerIdentity(prepared.producer_id, prepared.epoch)
         backoff_s = config.retry_backoff_ms / 1000
         checks = ClientProtocolChecks(name, context.cluster, complain, backoff_s, identity)
+        self._on_call = checks.on_call
         self._admin = SimAdmin(config, Line(context.network, checks.watch), self._rng)
 
     async def decide(self) -> None:
@@ -131,6 +132,7 @@ class Outsider:
         """End the transaction, and check the outcome that the call reports."""
 
         async def finish() -> None:
+            self._on_call()
             await self._admin.finish(self._prepared, commit=commit)
 
         tx, was_open = self._tx, self._tx.outcome is Outcome.UNREPORTED
@@ -150,6 +152,7 @@ class Outsider:
         answers: list[bool] = []
 
         async def ask() -> None:
+            self._on_call()
             answers.append(await self._admin.still_prepared(self._prepared))
 
         try:

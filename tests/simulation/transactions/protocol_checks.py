@@ -138,6 +138,10 @@ class ClientProtocolChecks:
         """Handle the beginning of a transaction; the one before may have needed no EndTxn."""
         self._refused = 0
 
+    def on_call(self) -> None:
+        """Handle a call from outside of a producer: one that was cancelled leaves no pause."""
+        self._pauses_until = -inf
+
     def on_request(self, header: RequestHeader) -> None:
         """Check a request that the process has sent completely."""
         if self._is_fenced and header.api_key in _OF_COORDINATORS:
