@@ -14,6 +14,7 @@ from aioproducer.net.connection import Connection
 from aioproducer.records import murmur2_partition
 from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.world.producer import SimProducer
+from aioproducer.testing.world.weather import Condition, Direction, Effect
 from aioproducer.testing.world.world import SimWorld
 from aioproducer.types import NO_LEADER
 from simulation.evidence import kept_topics
@@ -26,7 +27,7 @@ _MOST_TOPICS = 40
 _PORT = 9092
 _SHORT_TRIGGER_MS = 1000
 _SHORT_AGE_MS = 2000
-_SLACK_S = 1.0
+_SLACK_S, _UNANSWERED_S = 1.0, 60.0
 _LEAST_BLOCK_MS = 3000
 _APPEARS_AFTER_S = 0.5
 _LONGEST_OBLIVION_S = 12.0
@@ -279,6 +280,23 @@ class Aftermath:
             is_cut = isinstance(entry.error, ProducerClosedError)
             if is_cut and entry.state is CallState.ACCEPTED:
                 self._ledger.unrecovered.append(f"{entry.label} was accepted: {entry.error}")
+
+    async def close_unanswered(self) -> None:
+        """Close with a bound, beside a close without one, while no broker answers."""
+        world, producer, entries = self._world, self._producer, []
+        if world.cluster.topics and producer.engine.failure is None:
+            entries.append(await self._sent(min(world.cluster.topics), None, 0))
+        began, until = world.now(), world.now() + _UNANSWERED_S
+        world.disturb(_UNANSWERED_S)
+        for node_id in world.spec.nodes:
+            held = Condition(Effect.HELD, node_id, until, direction=Direction.TO_CLIENT)
+            world.network.weather.add(held)
+        await asyncio.gather(producer.close(), producer.close(_SLACK_S))
+        took = world.now() - began
+        if took > 2 * _SLACK_S:
+            self._ledger.late_ends.append(f"close({_SLACK_S}) took {took:.3f} s")
+        for entry in entries:
+            await self._outcome_of(entry)
 
     async def _check_throttling(self) -> None:
         """A request that a throttling broker answers late does not end its connection."""

@@ -6,9 +6,7 @@ import asyncio
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from math import inf
 from random import Random
 from types import SimpleNamespace
@@ -45,10 +43,8 @@ from aioproducer.net.client import NetworkClient
 from aioproducer.runtime.tasks.sender import SenderTask
 from aioproducer.testing.broker.log import PartitionLog, StoredBatch
 from aioproducer.testing.broker.replication import ReplicatedPartition
-from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.types import PartitionMetadata, Persistence, TopicMetadata, TopicPartition
 from simulation import Result, Setup, SimProducer, Simulation, run_seed
-from simulation.ledger import Ledger
 from simulation.liveness import (
     LivenessWatch,
     _aborted_additions_kept,
@@ -372,31 +368,18 @@ def test_a_producer_that_leaves_tasks_or_timers_is_found_out(
     assert oracle in _oracles_that_notice(Setup(producer=producer), oracle)
 
 
-@pytest.mark.parametrize(("is_cut", "found"), [(True, 0), (False, 1)])
-def test_a_close_that_waits_for_another_one_is_found_out(is_cut: bool, found: int) -> None:
-    loop, ledger = VirtualLoop(Random(1)), Ledger()
-    cut = asyncio.Event()
+class _WaitsForTheFirstClose(SimProducer):
+    is_closing = False
 
-    async def close(timeout: float = 60.0) -> None:
-        if timeout < 60.0:
-            loop.call_later(timeout, cut.set)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(60.0):
-                await (cut.wait() if is_cut else asyncio.Event().wait())
+    async def close(self, timeout: float | None = None) -> None:
+        bound = None if self.is_closing else timeout
+        self.is_closing = True
+        await super().close(bound)
 
-    run: Any = SimpleNamespace(
-        loop=loop,
-        ledger=ledger,
-        trace=lambda text: None,
-        world=SimpleNamespace(heal=lambda: None),
-        chance=SimpleNamespace(of=lambda purpose: SimpleNamespace(random=lambda: 0.0)),
-        scenario=SimpleNamespace(close_timeout_s=1.0, clock=lambda at: at),
-    )
-    run._bounded = partial(Simulation._bounded, run)
-    producer: Any = SimpleNamespace(close=close)
-    loop.run_until_complete(Simulation._end_in_haste(run, producer, [], 1.0))
-    loop.close()
-    assert len(ledger.late_ends) == found
+
+def test_a_close_with_a_bound_that_waits_for_another_one_is_found_out() -> None:
+    setup = Setup(producer=_WaitsForTheFirstClose, options={"delivery_timeout_ms": 30_000})
+    assert "waits_are_bounded" in _oracles_that_notice(setup, "waits_are_bounded")
 
 
 def test_an_exception_in_the_sender_does_not_end_the_simulation(
