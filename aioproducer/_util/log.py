@@ -10,7 +10,8 @@ not reach the caller. The clock is the caller's.
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+import threading
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
@@ -36,13 +37,42 @@ def get(layer: Layer) -> logging.Logger:
     return logger
 
 
+_here: Final = threading.local()
+
+
+def never_wait_for_handlers() -> None:
+    """Let this thread's lines not wait for a handler of another thread, which may wait for it."""
+    _here.never_waits = True
+
+
 def _handle(logger: logging.Logger, record: logging.LogRecord) -> None:
     """Call filters and handlers; an exception of one, which would end a task here, is printed."""
+    with ExitStack() as held:
+        if getattr(_here, "never_waits", False) and not _hold_handlers(logger, held):
+            held.close()
+            threading.Thread(target=_call, args=(logger, record), daemon=True).start()
+        else:
+            _call(logger, record)
+
+
+def _call(logger: logging.Logger, record: logging.LogRecord) -> None:
     try:
         type(logger).handle(logger, record)
     except Exception:
         with suppress(Exception):  # standard error may be closed
             logging.Handler().handleError(record)
+
+
+def _hold_handlers(logger: logging.Logger | None, held: ExitStack) -> bool:
+    """Take the locks of a logger's handlers; return whether none is another thread's now."""
+    while logger is not None:
+        for handler in logger.handlers:
+            if handler.lock is not None:
+                if not handler.lock.acquire(blocking=False):
+                    return False
+                held.callback(handler.lock.release)
+        logger = logger.parent if logger.propagate else None
+    return True
 
 
 def _make_printable(record: logging.LogRecord) -> bool:

@@ -24,6 +24,7 @@ from contextlib import AbstractContextManager
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aioproducer._util import log
 from aioproducer._util.clock import SystemClock, use_system_clock
 from aioproducer.errors import (
     ForkedError,
@@ -250,6 +251,7 @@ class LoopThread:
             silence(tasks_named(self._loop))
 
     def _run(self) -> None:
+        log.never_wait_for_handlers()
         try:
             self._run_loop()
         finally:

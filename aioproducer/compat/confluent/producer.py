@@ -238,7 +238,7 @@ class Producer:
         ):
             return 0  # programs poll after each `produce()`
         self._own_check_open()
-        deadline = Deadline(limit_of(timeout))
+        deadline = Deadline(self._own_wait_limit(timeout))
         while True:
             left = deadline.within(_CHECK_S)
             served = self._own_serve(left)
@@ -261,7 +261,7 @@ class Producer:
             RuntimeError: The producer is closed.
         """
         self._own_check_open()
-        return self._own_flush(limit_of(timeout))
+        return self._own_flush(self._own_wait_limit(timeout))
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """Give records up; their callbacks get `_PURGE_QUEUE` or `_PURGE_INFLIGHT`.
@@ -449,6 +449,10 @@ class Producer:
                 KafkaError._UNKNOWN_PARTITION,
                 f"Unable to produce message: {errors.text_of(KafkaError._UNKNOWN_PARTITION)}",
             ) from error
+
+    def _own_wait_limit(self, timeout: float) -> float | None:
+        """Return how long to wait: not at all in the producer's thread, as in a log handler."""
+        return 0.0 if self._own_thread.is_here else limit_of(timeout)
 
     def _own_flush(self, timeout: float | None) -> int:
         """Flush; what the first callback raises is raised when all have been called."""

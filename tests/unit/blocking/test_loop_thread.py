@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from aioproducer._util import log
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.errors import KafkaTimeoutError
 from aioproducer.types import Persistence
@@ -105,6 +106,32 @@ def test_a_thread_is_alive_although_its_is_alive_was_interrupted(
     assert thread.call(_return(1)) == 1
     thread.stop(10.0)
     assert not thread.is_alive
+
+
+def test_a_line_of_the_thread_does_not_wait_for_a_handler_that_waits_for_the_thread(
+    thread: LoopThread,
+) -> None:
+    called, written = threading.Event(), threading.Event()
+
+    class Sending(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.threadName == "test":
+                written.set()
+            else:
+                thread.call(log_line())
+                called.set()
+
+    async def log_line() -> None:
+        logger.warning("in the thread")
+
+    logger, handler = log.get("net"), Sending()
+    logger.addHandler(handler)
+    try:
+        logger.warning("the handler calls the thread, which logs")
+        assert called.is_set()
+        assert written.wait(10.0)
+    finally:
+        logger.removeHandler(handler)
 
 
 class LoopWithGreenlets(asyncio.SelectorEventLoop):

@@ -12,6 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from enum import StrEnum
 from typing import Any
@@ -516,6 +517,15 @@ def test_wrong_type_is_the_type_error_that_confluent_kafka_raises(
 
 
 # -- flush, purge, close ---------------------------------------------------------------------------
+
+
+def test_calls_of_a_log_handler_in_the_producer_s_thread_do_not_wait() -> None:
+    with Producer(NOWHERE) as producer:
+        producer.produce("t", b"v")
+        done: Future[tuple[int, int]] = Future()
+        producer._own_thread.post(lambda: done.set_result((producer.poll(60), producer.flush())))
+        assert done.result(WAIT_S) == (0, 1)
+        producer.purge()
 
 
 def test_flush_returns_what_is_left_when_its_timeout_ends() -> None:
