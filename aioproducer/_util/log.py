@@ -47,17 +47,12 @@ def never_wait_for_handlers() -> None:
 
 def _handle(logger: logging.Logger, record: logging.LogRecord) -> None:
     """Call filters and handlers; an exception of one, which would end a task here, is printed."""
-    with ExitStack() as held:
-        if getattr(_here, "never_waits", False) and not _hold_handlers(logger, held):
-            held.close()
-            threading.Thread(target=_call, args=(logger, record), daemon=True).start()
-        else:
-            _call(logger, record)
-
-
-def _call(logger: logging.Logger, record: logging.LogRecord) -> None:
     try:
-        type(logger).handle(logger, record)
+        with ExitStack() as held:
+            if getattr(_here, "never_waits", False) and not _hold_handlers(logger, held):
+                threading.Thread(target=_handle, args=(logger, record), daemon=True).start()
+            else:
+                type(logger).handle(logger, record)
     except Exception:
         with suppress(Exception):  # standard error may be closed
             logging.Handler().handleError(record)
@@ -68,7 +63,7 @@ def _hold_handlers(logger: logging.Logger | None, held: ExitStack) -> bool:
     while logger is not None:
         for handler in logger.handlers:
             if handler.lock is not None:
-                if not handler.lock.acquire(blocking=False):
+                if not handler.lock.acquire(False):  # by place: locks name it differently
                     return False
                 held.callback(handler.lock.release)
         logger = logger.parent if logger.propagate else None
