@@ -44,6 +44,7 @@ _COLUMNS: Final = {
 
 RECORD_COLUMNS: Final = frozenset(_COLUMNS)
 """Columns that are parts of a record."""
+_NESTED: Final = re.compile("struct|array|map|variant")
 _OF_READS: Final = ("offset", "timestampType")
 """Columns that reads have beside these: brokers give them, and writes leave them out."""
 
@@ -80,7 +81,9 @@ def _check(name: str, kind: str, names: list[str]) -> None:
     if Counter(names)[name] > 1:
         raise SerializationError(f"there are {Counter(names)[name]} columns {name!r}")
     if kind not in {"void", "null"} and not column.pattern.fullmatch(kind):
+        # Spark casts a struct to a string such as `{1, a}`.
+        is_nested = name in {"key", "value"} and _NESTED.match(kind)
         raise SerializationError(
             f"column {name!r} is {kind}; it has to be {column.wanted}",
-            advice="cast the column first",
+            advice=f"make JSON of it: to_json({name})" if is_nested else "cast the column first",
         )

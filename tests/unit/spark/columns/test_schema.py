@@ -67,3 +67,10 @@ def test_there_has_to_be_a_value_and_a_topic() -> None:
         plan_columns([("key", "string")], "t")
     with pytest.raises(SerializationError, match="where the rows go"):
         plan_columns([VALUE], None)
+
+
+@pytest.mark.parametrize("kind", ["struct<a:int>", "array<int>", "map<string,int>", "variant"])
+def test_a_nested_value_is_to_become_json(kind: str) -> None:
+    with pytest.raises(SerializationError) as caught:
+        plan_columns([("value", kind)], "t")
+    assert caught.value.advice == "make JSON of it: to_json(value)"
