@@ -12,6 +12,7 @@ import io
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, groupby, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -114,7 +115,7 @@ class RowsToRecords:
         if self.files.name == "avro":
             read = self._avro
         elif isinstance(self.files.format, LinesFormat | NdjsonFormat):
-            read = self._lines
+            read = partial(self._lines, set())
         return chain.from_iterable(map(read, slices))
 
     def _table(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
@@ -131,13 +132,16 @@ class RowsToRecords:
             except SourceError as error:
                 raise _cannot_read(file, error) from error
 
-    def _lines(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
+    def _lines(
+        self, checked: set[str], batch: pa.RecordBatch
+    ) -> Iterator[tuple[Sequence[str], RowBatch]]:
         known = cast("LinesFormat | NdjsonFormat", self.files.format)
         files, batch = _without(batch, FILE)
         texts, folders = _without(batch, "value")
         for file, text in zip(files, texts, strict=True):
-            if (found := not_text(text)) is not None:
+            if file not in checked and (found := not_text(text)) is not None:
                 raise _cannot_read(file, found)
+            checked.add(file)
         if isinstance(known, NdjsonFormat):  # it leaves blank lines out
             filled = [place for place, text in enumerate(texts) if text.strip()]
             files, texts = [files[place] for place in filled], [texts[place] for place in filled]

@@ -117,6 +117,13 @@ def test_a_file_that_is_no_text_is_refused_and_named(
         list(convert(iter([rows])))
 
 
+def test_a_line_that_begins_as_a_packed_file_does_is_a_row() -> None:
+    convert = RowsToRecords(Input("lines", FORMATS["lines"]), RecordMapping())
+    lines = [b"n", b"PK\x03\x04", b"\x1f\x8b", b"\xff\xfe"]
+    batch = pa.RecordBatch.from_pydict({"value": lines, FILE: ["file:/x.txt"] * 4})
+    assert [row for each in convert(iter([batch])) for row in each["value"].to_pylist()] == lines
+
+
 def test_columns_have_the_names_that_they_have_in_the_file() -> None:
     mapping = RecordMapping(key=("a.b",))
     convert = RowsToRecords(
