@@ -68,6 +68,7 @@ class Aftermath:
         """Ask once every record has its outcome."""
         if self._producer.engine.failure is None and self._world.cluster.topics:
             await self._check_free_memory()
+            await self._check_single_records()
             await self._check_new_partition()
             await self._check_keys_in_open_batches()
             await self._check_linger()
@@ -151,6 +152,14 @@ class Aftermath:
             entry.state = CallState.ACCEPTED
         entry.settled_at = self._world.now()
         await self._outcome_of(entry)
+
+    async def _check_single_records(self) -> None:
+        """Single records, each of which may be sent directly, after those of another topic."""
+        first, *others = sorted(self._world.cluster.topics)
+        second = others[0] if others else first
+        for name in (first, second, second, first) * 2:
+            await self._outcome_of(await self._sent(name, None, 0))
+            await asyncio.sleep(_AT_ONCE_S)
 
     async def _check_new_partition(self) -> None:
         """A partition that appears while a call waits for it is found before the next refresh."""

@@ -6,6 +6,7 @@ The other styles are in `simulation.workload`.
     as a table      send_arrow
     giving up       send many at once, cancel the calls that still wait for memory or metadata
     after asking    partitions_for, then send
+    in bulk         send_many, from a source that pauses
 
 Invariant: a run without these tasks is not changed.
 """
@@ -14,15 +15,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 
 import pyarrow as pa
 
 from aioproducer.errors import KafkaError, ProducerClosedError
 from aioproducer.runtime.delivery import Delivery
+from aioproducer.types import Record
 from simulation.ledger import CallState, Entry
 from simulation.workload import Style, Workload
 
 _PAUSES_S = (0.0, 0.001, 0.02, 0.3)
+_PAUSES_OF_SOURCE_S = (0.3, 0.02, 0.0)
 _LATE_S = 0.1
 _LARGEST_WHOLE = 6
 """Records of a whole batch, at most."""
@@ -82,6 +86,12 @@ class MoreCalls(Workload):
             topic_column="topic",
         )
         await self._call_in_bulk(draft, call, "send_arrow")
+
+    async def _source_of(self, items: list[Record]) -> AsyncIterator[Record]:
+        for number, item in enumerate(items):
+            yield item
+            if number < len(_PAUSES_OF_SOURCE_S):
+                await asyncio.sleep(_PAUSES_OF_SOURCE_S[number])
 
     async def _giving_up(self, draft: list[Entry], rng: random.Random) -> None:
         for entry in draft:

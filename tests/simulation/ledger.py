@@ -5,7 +5,7 @@ Owns: entries and the states of their calls. Not here: how records are sent, wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -143,6 +143,10 @@ class Ledger:
     """Calls of `send` that raised what is no `KafkaError`."""
     false_reports: list[str] = field(default_factory=list)
     """What calls returned and was not so."""
+    offsets: list[tuple[Sequence[Entry], Mapping[TopicPartition, tuple[int, int]]]] = field(
+        default_factory=list
+    )
+    """The records of each bulk call, and the lowest and highest offset that it returned."""
     late_ends: list[str] = field(default_factory=list)
     """Calls that took longer than they may."""
     calls: list[tuple[str, float, float]] = field(default_factory=list)

@@ -1634,6 +1634,52 @@ MUTANTS += (
 )
 
 
+MUTANTS += (
+    Mutant(
+        "append a serialized record before earlier ones whose turn has come",
+        "runtime/send/serialization_queue.py",
+        "            if not queue.resumed and queue.waiting[0] is place:\n",
+        "            if queue.waiting[0] is place:\n",
+    ),
+    Mutant(
+        "let send_nowait overtake calls that wait for memory",
+        "runtime/send/appender.py",
+        "        record.on_opened = on_opened\n        if self._may_append:\n"
+        "            batch = self.batch_appender.try_append(record)\n            if batch is None:",
+        "        record.on_opened = on_opened\n        if self.fast_path.open:\n"
+        "            batch = self.batch_appender.try_append(record)\n            if batch is None:",
+    ),
+    Mutant(
+        "count a failure that is read twice for two records",
+        "runtime/delivery/_delivery_py.py",
+        "        if not self._retrieved:\n            self._retrieved = True\n",
+        "        if error:\n",
+        pure=True,
+    ),
+    Mutant(
+        "call back before the outcome after a cancellation",
+        "runtime/delivery/_delivery_py.py",
+        "        if batch.outcome is not None or self._cancelled == CANCELLING:\n"
+        "            loop = _loop_of(batch)",
+        "        if batch.outcome is not None or self._cancelled:\n"
+        "            loop = _loop_of(batch)",
+        pure=True,
+    ),
+    Mutant(
+        "append a single record to the spare batch of another topic",
+        "runtime/send/batch_appender.py",
+        "            if spare.topic_partition == place and not spare.count:\n",
+        "            if not spare.count:\n",
+    ),
+    Mutant(
+        "return the offset of a batch as the lowest of a bulk call",
+        "runtime/bulk/run.py",
+        "        begin, end = base_offset + first, base_offset + last\n",
+        "        begin, end = base_offset, base_offset + last\n",
+    ),
+)
+
+
 def hunt(mutant: Mutant, seeds: int) -> str | None:
     """The first seed that finds the mutant, with its oracles; None when none does."""
     with tempfile.TemporaryDirectory() as folder:

@@ -102,6 +102,10 @@ def contents_are_kept(e: Evidence) -> Iterator[str]:
         record = e.logs.get(log, {}).get(metadata.offset)
         if record is None or name_of(record) != entry.name:
             continue  # the checker judges places
+        sizes = (-1 if each is None else len(each) for each in (entry.key, entry.value))
+        reported = (metadata.serialized_key_size, metadata.serialized_value_size)
+        if not entry.whole and reported != tuple(sizes):
+            yield f"{entry.label}: key and value have other sizes than {reported}"
         promised, stored = metadata.timestamp_ms, record.timestamp_ms
         if metadata.timestamp_type is TimestampType.CREATE_TIME and stored != promised:
             yield f"{entry.label}: timestamp {stored}, acknowledged as {promised}"
@@ -125,11 +129,16 @@ def partition_is_obeyed(e: Evidence) -> Iterator[str]:
 
 
 def failures_state_persistence(e: Evidence) -> Iterator[str]:
-    """The error of an accepted record says whether it may be in the log."""
+    """The error of an accepted record says whether it may be in the log, and in which."""
     for entry in e.ledger.entries:
         error = entry.error
-        if error is not None and error.persistence is None and entry.state is CallState.ACCEPTED:
+        if error is None or entry.state is not CallState.ACCEPTED:
+            continue
+        if error.persistence is None:
             yield f"{entry.label}: its failure says nothing about persistence: {error}"
+        partitions = {error.partition, entry.partition} - {None}
+        if error.topic != entry.topic or len(partitions) > 1:
+            yield f"{entry.label}: its failure is about {error.topic}-{error.partition}: {error}"
 
 
 def a_duplicate_is_written(e: Evidence) -> Iterator[str]:
@@ -206,13 +215,18 @@ def nothing_is_lost_silently(e: Evidence) -> Iterator[str]:
 
 
 def no_failure_is_unhandled_that_was_read(e: Evidence) -> Iterator[str]:
-    """`on_delivery_error` and the log report only failures that no task has read."""
+    """`on_delivery_error` and the log report all failures that no task has read, and only these."""
     if e.transactions is not None:
         return
-    unread = [each for each in e.ledger.entries if each.state is CallState.UNKNOWN]
-    most = len(e.ledger.dropped) + len(unread)
-    if e.counts.unretrieved_failures > most:
-        yield f"{e.counts.unretrieved_failures} failures are reported as unhandled, of {most}"
+    reported, failed = e.counts.unretrieved_failures, e.counts.records_failed
+    unknown = sum(each.state is CallState.UNKNOWN for each in e.ledger.entries)
+    most = len(e.ledger.dropped) + unknown
+    if reported > most:
+        yield f"{reported} failures are reported as unhandled, of {most}"
+    accepted = [each for each in e.ledger.entries if each.state is CallState.ACCEPTED]
+    read = sum(each.error is not None for each in accepted)
+    if reported < failed - read - unknown:
+        yield f"{reported} failures are reported as unhandled, {failed} failed, {read} were read"
 
 
 def sequences_are_never_reused(e: Evidence) -> Iterator[str]:
@@ -332,6 +346,21 @@ def whole_batches_are_whole(e: Evidence) -> Iterator[str]:
             ]
             if offsets != [[at + number for at in offsets[0]] for number in range(len(whole))]:
                 yield f"{entry.label} and {len(whole) - 1} more are torn in {log}: {offsets}"
+
+
+def offsets_of_bulk_calls_are_true(e: Evidence) -> Iterator[str]:
+    """`send_many` and `send_arrow` return the lowest and the highest offset of their records.
+
+    A broker may not know the offset of a record that it has written before.
+    """
+    for draft, offsets in () if e.may_lose else e.ledger.offsets:
+        places: dict[TopicPartition, set[int]] = defaultdict(set)
+        for entry in draft:
+            for place in e.copies.get(entry.name, ()):
+                places[place.where].add(place.record.offset)
+        for where, ends in offsets.items():
+            if not places[where].issuperset(ends):
+                yield f"{draft[0].label}: {where} has {places[where]}, the call says {ends}"
 
 
 def memory_is_returned(e: Evidence) -> Iterator[str]:
@@ -566,6 +595,7 @@ ORACLES = (
     waits_are_bounded,
     waits_for_memory_are_bounded,
     whole_batches_are_whole,
+    offsets_of_bulk_calls_are_true,
     memory_is_returned,
     nothing_is_left,
     brokers_do_not_complain,

@@ -40,11 +40,14 @@ from aioproducer.errors import (
     ProducerFencedError,
 )
 from aioproducer.net.client import NetworkClient
+from aioproducer.runtime.send.appender import RecordAppender
+from aioproducer.runtime.send.batch_appender import BatchAppender
 from aioproducer.runtime.tasks.sender import SenderTask
 from aioproducer.testing.broker.log import PartitionLog, StoredBatch
 from aioproducer.testing.broker.replication import ReplicatedPartition
 from aioproducer.types import PartitionMetadata, Persistence, TopicMetadata, TopicPartition
 from simulation import Result, Setup, SimProducer, Simulation, run_seed
+from simulation.ledger import CallState, Entry
 from simulation.liveness import (
     LivenessWatch,
     _aborted_additions_kept,
@@ -56,7 +59,11 @@ from simulation.liveness import (
     _successor_not_asked_for,
     _unreachable_coordinator_kept,
 )
-from simulation.oracles import a_duplicate_is_written, no_producer_fails_by_itself
+from simulation.oracles import (
+    a_duplicate_is_written,
+    failures_state_persistence,
+    no_producer_fails_by_itself,
+)
 from simulation.scenario import Pause
 from simulation.themes import (
     IDLE_DAYS,
@@ -69,6 +76,7 @@ from simulation.themes import (
 
 _SEEDS = range(1, 31)
 _SEED_THAT_PREPARES = 5
+_SEED_WITH_SPARES = 33
 
 
 def _oracles_that_notice(
@@ -710,3 +718,57 @@ def test_a_failure_that_is_reported_although_it_was_read_is_found_out(
     monkeypatch.setattr(ProducerBatch, "mark_retrieved", lambda self, index: None)
     oracle = "no_failure_is_unhandled_that_was_read"
     assert oracle in _oracles_that_notice(Setup(), oracle)
+
+
+def test_an_unread_failure_that_is_not_reported_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mark_retrieved = ProducerBatch.mark_retrieved
+
+    def mark_twice(self: ProducerBatch, index: int) -> None:
+        mark_retrieved(self, index)
+        mark_retrieved(self, index)
+
+    monkeypatch.setattr(ProducerBatch, "mark_retrieved", mark_twice)
+    oracle = "no_failure_is_unhandled_that_was_read"
+    assert oracle in _oracles_that_notice(Setup(), oracle, range(6, 31))
+
+
+def test_a_call_that_overtakes_others_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RecordAppender, "_may_append", True)
+    oracle = "what_calls_return_is_true"
+    assert oracle in _oracles_that_notice(Setup(), oracle)
+
+
+def test_a_spare_batch_of_another_topic_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    spare_for = BatchAppender._spare_for
+
+    def any_spare(self: BatchAppender, place: TopicPartition) -> ProducerBatch | None:
+        spare = self._spare
+        return spare_for(self, place) if spare is None else spare
+
+    monkeypatch.setattr(BatchAppender, "_spare_for", any_spare)
+    oracle = "partition_is_obeyed"
+    seeds = (_SEED_WITH_SPARES,)
+    assert oracle in _oracles_that_notice(Setup(), oracle, seeds)
+
+
+def test_a_purge_that_counts_wrong_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    abort = Sender.abort
+
+    def count_batches(self: Sender, error: KafkaError, **which: bool) -> int:
+        return min(1, abort(self, error, **which))
+
+    monkeypatch.setattr(Sender, "abort", count_batches)
+    oracle = "what_calls_return_is_true"
+    assert oracle in _oracles_that_notice(Setup(), oracle, range(5, 31))
+
+
+def test_an_error_that_names_another_partition_is_found_out() -> None:
+    entry = Entry(b"1", 0, "t", 0, None, b"1", (), None, 0.0, CallState.ACCEPTED, 0.0)
+    evidence: Any = SimpleNamespace(ledger=SimpleNamespace(entries=[entry]))
+    for topic, partition, found in (("t", 0, 0), ("t", None, 0), ("t", 1, 1), ("u", 0, 1)):
+        entry.error = KafkaError(
+            "no", topic=topic, partition=partition, persistence=Persistence.NOT_PERSISTED
+        )
+        assert len(list(failures_state_persistence(evidence))) == found

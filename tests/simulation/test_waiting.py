@@ -30,6 +30,7 @@ from aioproducer.wire.messages.produce import ProduceRequest
 from simulation.waiting import (
     CoordinatorSteps,
     ExtraTurns,
+    MemoryLine,
     MetadataSteps,
     NewLogs,
     NewTopics,
@@ -1079,3 +1080,19 @@ def test_a_broker_that_is_throttled_for_longer_than_it_asks_is_found_out(
     assert len(list(throttling.check(engine, 1.5))) == found
     link._connection = None
     assert len(list(throttling.check(engine, 1.5))) == found
+
+
+@pytest.mark.parametrize(
+    ("is_same", "appended", "found"), [(True, 1, 1), (True, 0, 0), (False, 1, 0)]
+)
+def test_records_that_overtake_a_call_that_waits_for_memory_are_found_out(
+    is_same: bool, appended: int, found: int
+) -> None:
+    first, line = Mock(), MemoryLine()
+    fast_path = SimpleNamespace(appended=5)
+    pool = SimpleNamespace(_queue=[first])
+    engine: Any = SimpleNamespace(pool=pool, appender=SimpleNamespace(fast_path=fast_path))
+    assert not list(line.check(engine, 1.0))
+    pool._queue = [first if is_same else Mock()]
+    fast_path.appended += appended
+    assert len(list(line.check(engine, 2.0))) == found

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from aioproducer.core.batching.batch import ProducerBatch
+    from aioproducer.core.batching.buffer_pool import MemoryRequest
     from aioproducer.core.metadata.metadata import MetadataFetch
     from aioproducer.core.transactions.requests import CoordinatorKey
     from aioproducer.errors import KafkaError
@@ -276,6 +277,22 @@ def _requests_of(engine: ProducerEngine) -> set[tuple[str, int, float]]:
         (request.kind.__name__, link.node.id, request.sent_at)
         for link, request in requests_in_flight(engine)
     }
+
+
+class MemoryLine:
+    """The call that is the first to wait for memory; `check` it whenever the loop is idle."""
+
+    def __init__(self) -> None:
+        self._first: MemoryRequest | None = None
+        self._appended = 0
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield records that were appended while the call was waiting."""
+        first, appended = self._first, self._appended
+        self._first = engine.pool._queue[0] if engine.pool._queue else None
+        self._appended = engine.appender.fast_path.appended
+        if self._first is first is not None and self._appended > appended:
+            yield f"{self._appended - appended} records overtake a call that waits for memory"
 
 
 class Throttling:
@@ -746,5 +763,6 @@ STEPS: Sequence[type[Steps]] = (
     CoordinatorSteps,
     NewTopics,
     NewLogs,
+    MemoryLine,
     Throttling,
 )

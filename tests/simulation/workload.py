@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from aioproducer import Producer
@@ -70,6 +70,8 @@ class Workload:
     ) -> None:
         self.transaction: int | None = None
         self._sent: list[Entry] = []
+        self._calls: dict[Entry, bool] = {}
+        """Those of `send`, the oldest first, and whether they need not wait for metadata."""
         self._producer = producer
         self._purges = purges
         self._parade = parade
@@ -195,7 +197,11 @@ class Workload:
             )
             for each in draft
         ]
-        await self._call_in_bulk(draft, self._producer.send_many(topic, items), "send_many")
+        call = self._producer.send_many(topic, self._source_of(items))
+        await self._call_in_bulk(draft, call, "send_many")
+
+    def _source_of(self, items: list[Record]) -> Iterable[Record] | AsyncIterable[Record]:
+        return items
 
     async def _call_in_bulk(
         self, draft: list[Entry], call: Awaitable[SendManyResult], what: str
@@ -220,6 +226,7 @@ class Workload:
             entry.error, entry.delivered_in_bulk = error, error is None
             refused = error is not None and error.persistence is None
             entry.state = CallState.REFUSED if refused else CallState.ACCEPTED
+        self._ledger.offsets.append((draft, result.offsets))
         if result.count != len(draft) or result.delivered + len(failed) != len(draft):
             self._ledger.false_reports.append(f"{what} of {len(draft)} says {result!r}")
 
@@ -243,8 +250,13 @@ class Workload:
             if await self.send(entry):
                 self._count_notices(entry)
         await asyncio.sleep(rng.choice((0.0, 0.001, 0.05, 0.3)))
+        stats = self._producer._usable().stats
+        before = stats.records_failed
         gone = self._producer.purge(queued=rng.random() < 0.5, in_flight=rng.random() < 0.7)
         self._trace(f"purge gives up {gone}")
+        if stats.records_failed != before + gone:
+            failed = stats.records_failed - before
+            self._ledger.false_reports.append(f"purge() returned {gone}, {failed} failed")
 
     # -- steps ------------------------------------------------------------------------------------
 
@@ -283,6 +295,7 @@ class Workload:
         entry.transaction = self.transaction
         self._ledger.entries.append(entry)
         entry.asked_at = self._loop.time()
+        self._calls[entry] = self._has_metadata(entry)
         try:
             entry.delivery = await self._producer.send(**entry.arguments)
         except asyncio.CancelledError:
@@ -297,11 +310,28 @@ class Workload:
         except Exception as error:
             self._note_undocumented(entry, error)
             return False
+        else:
+            self._note_overtaken(entry)
         finally:
+            del self._calls[entry]
             entry.settled_at = self._loop.time()
         entry.state = CallState.ACCEPTED
         self._sent.append(entry)
         return True
+
+    def _note_overtaken(self, entry: Entry) -> None:
+        """Calls for one topic are served in their order, but for those that wait for metadata."""
+        for earlier, has_metadata in self._calls.items():
+            if earlier is entry:
+                break
+            if has_metadata and earlier.topic == entry.topic:
+                self._ledger.false_reports.append(f"{entry.label} overtakes {earlier.label}")
+
+    def _has_metadata(self, entry: Entry) -> bool:
+        """Return whether the metadata have the topic and the partition of a record."""
+        engine = self._producer._engine
+        topic = None if engine is None else engine.metadata.topic(entry.topic)
+        return topic is not None and (entry.partition or 0) < len(topic.partitions)
 
     def _send_nowait(self, entry: Entry) -> bool:
         """Sends one record unless `send` would have to wait; whether it was accepted."""
@@ -311,6 +341,7 @@ class Workload:
             # The caller uses `send` instead, which waits, or refuses the record as well.
             self._trace(f"send_nowait {entry.label} raises {type(error).__name__}")
             return False
+        self._note_overtaken(entry)
         entry.transaction, entry.state = self.transaction, CallState.ACCEPTED
         entry.asked_at = entry.settled_at = self._loop.time()
         self._ledger.entries.append(entry)
@@ -369,6 +400,8 @@ class Workload:
         entry.notices = 0
 
         def notice(delivery: Delivery) -> None:
+            if not delivery.done():
+                self._ledger.false_reports.append(f"{entry.label}: called back before its outcome")
             entry.notices = (entry.notices or 0) + 1
             if not comes_late:
                 entry.done_at = self._loop.time()
