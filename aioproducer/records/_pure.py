@@ -218,7 +218,8 @@ class RecordBatchBuilder:
         if self._view is None or len(buffer) < self._capacity or not self._capacity:
             raise moving_error()
         body = self.body()
-        before, self._view = self._view, memoryview(buffer)
+        before = self._view
+        self._view = memoryview(buffer)
         self._view[: self.size] = body
         self._capacity = min(len(buffer), _MAX_BODY_SIZE)
         body.release()
