@@ -1621,6 +1621,12 @@ TRANSACTIONAL_MUTANTS += tuple(
             "            return\n        operation = self._offsets[0]\n",
             "            return\n        operation = self._offsets[-1]\n",
         ),
+        (
+            "keep the refusal of a start in the background after the producer is initialized",
+            "runtime/engine.py",
+            "        await transactions.init()\n        self._start_error = None\n",
+            "        await transactions.init()\n",
+        ),
     )
 )
 MUTANTS += (

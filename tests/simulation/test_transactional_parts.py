@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
@@ -685,4 +685,34 @@ def test_a_prepare_that_goes_on_after_an_abort_is_found_out(ends: bool, found: i
     )
     loop.run_until_complete(Actor._give_up(actor, TransactionBook().begin("a", 0.0)))
     loop.close()
+    assert len(ledger.false_reports) == found
+
+
+@pytest.mark.parametrize(("obstacle", "found"), [(None, 0), (TransactionAbortableError(), 1)])
+def test_a_refused_start_that_an_initialization_does_not_correct_is_found_out(
+    obstacle: KafkaError | None, found: int
+) -> None:
+    ledger = Ledger()
+
+    async def start(*, wait: bool) -> None:
+        assert not wait
+
+    async def wait_until_started() -> None:
+        raise TopicAuthorizationFailedError
+
+    async def bounded(what: str, work: Awaitable[None]) -> None:
+        await work
+
+    async def initialize(error: KafkaError) -> None:
+        pass
+
+    engine = SimpleNamespace(wait_until_started=wait_until_started, obstacle=obstacle)
+    actor: Any = SimpleNamespace(
+        entry=SimpleNamespace(name="a.1"),
+        producer=SimpleNamespace(start=start, engine=engine),
+        _caller=SimpleNamespace(bounded=bounded),
+        _initialize=initialize,
+        _ledger=ledger,
+    )
+    asyncio.run(Actor._start_in_background(actor))
     assert len(ledger.false_reports) == found

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import (
+    AuthorizationError,
     CommitOutcomeUnknownError,
     IllegalStateError,
     InvalidTxnStateError,
@@ -58,6 +59,7 @@ _SHARE_SUCCEEDED, _SUCCESSION_S = 0.3, 2.0
 _SHARE_PREPARED_AMID, _PREPARED_FOR_S = 0.3, (0.0, 0.001, 0.05)
 """Of the transactions that are aborted by a call."""
 _UNENDED = frozenset({TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR})
+_SHARE_IN_BACKGROUND = 0.3
 _HASTE_S = 0.0001
 """No answer comes that soon."""
 
@@ -161,8 +163,11 @@ class Actor:
         """Starts the producer, which fences older ones; False when that fails."""
         name = self.entry.name
         try:
-            limit = 2 * self.producer.config.max_block_ms / 1000
-            await self._caller.bounded("start", self.producer.start(), limit)
+            if self._context.chance_of(f"start of {name}").random() < _SHARE_IN_BACKGROUND:
+                await self._start_in_background()
+            else:
+                limit = 2 * self.producer.config.max_block_ms / 1000
+                await self._caller.bounded("start", self.producer.start(), limit)
         except KafkaError as error:
             self._context.trace(f"{name} does not start: {error!r}")
             self.entry.ended_with = error
@@ -171,6 +176,18 @@ class Actor:
         self._context.trace(f"{name} is ready")
         self.contents.consumer = self._context.make_consumer(self.seat, self.entry.name)
         return True
+
+    async def _start_in_background(self) -> None:
+        """Start without a wait; what is refused for now is asked for again."""
+        await self.producer.start(wait=False)
+        try:
+            await self._caller.bounded("start", self.producer.engine.wait_until_started())
+        except AuthorizationError as error:
+            await self._initialize(error)
+            left = self.producer.engine.obstacle
+            if left is not None:
+                text = f"{self.entry.name} is initialized, and yet {left!r}"
+                self._ledger.false_reports.append(text)
 
     async def dispose(self, timeout: float | None = 0) -> None:
         """Closes the producer, and ends what was left running."""
