@@ -107,6 +107,7 @@ def test_a_csv_header_that_cannot_be_read_is_an_error_that_names_the_file() -> N
         (lzma.compress(b"{}"), "packed with xz"),
         ("{}".encode("utf-16"), "UTF-16"),
     ],
+    ids=["gzip", "xz", "UTF-16"],  # not by the bytes: gzip writes the time
 )
 def test_a_file_that_is_no_text_is_refused_and_named(
     content: bytes, reason: str, format_: str
