@@ -170,6 +170,9 @@ class _Client(CoordinatorClient):
     def __init__(self, world: _World, process: _Process) -> None:
         self._world, self._process = world, process
 
+    def check_loop(self) -> None:
+        """There is one loop."""
+
     async def close(self) -> None:
         """There are no connections."""
 

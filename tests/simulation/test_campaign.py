@@ -76,10 +76,10 @@ class _Forgetful(SimProducer):
 
 
 def test_a_report_names_the_least_faults_and_how_to_repeat_the_run() -> None:
-    text = "\n".join(report(run_seed(3, Setup(producer=_Forgetful)), Setup(producer=_Forgetful)))
+    text = "\n".join(report(run_seed(1, Setup(producer=_Forgetful)), Setup(producer=_Forgetful)))
     assert "shrunk schedule, 1 of" in text
     assert "the counts do not add up" in text
-    assert "shrunk: make sim SEED=3 SIM_ARGS='--keep" in text
+    assert "shrunk: make sim SEED=1 SIM_ARGS='--keep" in text
 
 
 def test_a_part_of_a_schedule_can_be_replayed() -> None:

@@ -222,13 +222,13 @@ class Actor:
     def _check_end(self, tx: TransactionEntry) -> None:
         """Complain if the producer could begin the next one, and the coordinator has this one.
 
-        Or if the producer could not, since this one is still to be aborted.
+        Or if the producer could not, since this one is still to be aborted and no close does it.
         """
         name, transactions = self.entry.transactional_id, self.producer.engine.transactions
         if transactions is None:
             return
         state, identity = transactions.manager.state, transactions.manager.identity
-        if state in _UNENDED:
+        if state in _UNENDED and not self.producer.engine.closing:
             self._context.book.complaints.append(f"{tx.label} has ended, its producer is {state}")
         found = self._context.cluster.transactions.transactions.get(name)
         if found is None or found.state is not BrokerState.ONGOING:

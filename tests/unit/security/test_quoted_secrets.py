@@ -136,7 +136,7 @@ async def test_no_refusal_of_a_token_endpoint_shows_what_it_was_sent(start: byte
 def session(mechanism: Any, quote: Callable[[bytes], str]) -> Any:
     """A connection to a broker that quotes the token in its refusal."""
 
-    async def request(message: Any, version: int) -> Any:
+    async def request(message: Any, version: int, kind: type) -> Any:
         if hasattr(message, "mechanism"):
             return SaslHandshakeResponse(error_code=0, mechanisms=[message.mechanism])
         return SaslAuthenticateResponse(
