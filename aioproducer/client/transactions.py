@@ -22,8 +22,10 @@ from aioproducer._util.arguments import check_integer, check_text, index_of
 from aioproducer.client.lifecycle import ProducerLifecycle, State
 from aioproducer.errors import (
     IllegalStateError,
+    InvalidProducerEpochError,
     KafkaError,
     ProducerClosedError,
+    ProducerFencedError,
     TransactionAbortableError,
 )
 from aioproducer.types import (
@@ -270,13 +272,25 @@ class Transaction:
             raise
 
     async def _abort(self, first: BaseException) -> None:
-        """Abort; what goes wrong with that must not hide why."""
+        """Abort; what goes wrong with that must not hide why, unless it says why."""
         try:
             transactions = self._producer._transactions()
             if transactions.is_open(self._number):
                 await transactions.abort_for_good()
         except KafkaError as error:
+            if says_why(error, first):
+                raise error from first
             first.add_note(f"the transaction could not be aborted: {error}")
+
+
+def says_why(error: KafkaError, first: BaseException) -> bool:
+    """Return whether the error of an abort is the reason of the failure before it.
+
+    Brokers refuse the records of a producer whose id was taken over as an old epoch, which an abort
+    may end; the abort says that there is a newer producer, which another start would fence.
+    """
+    failed = TransactionAbortableError, InvalidProducerEpochError
+    return isinstance(error, ProducerFencedError) and isinstance(first, failed)
 
 
 def offsets_of(offsets: OffsetsInput) -> dict[TopicPartition, OffsetAndMetadata]:

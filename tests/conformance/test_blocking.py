@@ -34,6 +34,7 @@ from aioproducer.errors import (
     KafkaError,
     MetadataTimeoutError,
     ProducerClosedError,
+    ProducerFencedError,
     RecordsFailedError,
     RecordTooLargeError,
     SerializationError,
@@ -624,6 +625,18 @@ def test_a_block_whose_producer_was_closed_says_that_nothing_is_committed(
         closed_inside(ZeroDivisionError())
     if timeout_s == 0:
         assert any("could not be aborted" in note for note in mine.value.__notes__)
+
+
+def test_the_block_of_a_fenced_producer_raises_that_for_the_refusal_of_a_record(
+    brokers: Brokers,
+) -> None:
+    old, new = (Producer(bootstrap_servers=brokers.address, transactional_id="x") for _ in range(2))
+    with old, pytest.raises(ProducerFencedError), old.transaction():
+        old.send_and_wait("t", b"zombie")
+        new.start()
+        old.send_and_wait("t", b"zombie")
+    new.close()
+    assert brokers.committed("t") == []
 
 
 def test_a_record_refused_after_the_hand_over_forbids_the_commit(brokers: Brokers) -> None:

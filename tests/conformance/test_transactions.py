@@ -23,6 +23,7 @@ from aioproducer.client.transactions import group_metadata_of
 from aioproducer.errors import (
     FatalTransactionError,
     IllegalStateError,
+    InvalidProducerEpochError,
     ProducerClosedError,
     ProducerFencedError,
     RecordTooLargeError,
@@ -242,6 +243,22 @@ async def test_a_fenced_producer_cannot_send_either(cluster: ClusterUnderTest) -
             await old.commit_transaction()
         with pytest.raises(ProducerFencedError):
             await old.abort_transaction()
+    assert await visible(cluster, topic) == []
+
+
+async def test_the_block_of_a_fenced_producer_raises_that_for_the_refusal_of_a_record(
+    cluster: ClusterUnderTest,
+) -> None:
+    topic = await cluster.create_topic(1)
+    name = unique_topic()
+    async with transactional(cluster, transactional_id=name) as old:
+        with pytest.raises(ProducerFencedError) as caught:
+            async with old.transaction():
+                await old.send_and_wait(topic, b"zombie")
+                async with transactional(cluster, transactional_id=name):
+                    pass
+                await old.send_and_wait(topic, b"zombie")
+        assert isinstance(caught.value.__cause__, InvalidProducerEpochError)
     assert await visible(cluster, topic) == []
 
 
