@@ -641,20 +641,21 @@ def test_positions_that_only_one_of_two_groups_has_are_found_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "found"),
+    ("state", "closing", "found"),
     [
-        (TransactionState.ABORTABLE_ERROR, 1),
-        (TransactionState.IN_TRANSACTION, 1),
-        (TransactionState.ABORTING, 0),
-        (TransactionState.READY, 0),
+        (TransactionState.ABORTABLE_ERROR, False, 1),
+        (TransactionState.ABORTABLE_ERROR, True, 0),
+        (TransactionState.IN_TRANSACTION, False, 1),
+        (TransactionState.ABORTING, False, 0),
+        (TransactionState.READY, False, 0),
     ],
 )
 def test_a_transaction_that_is_left_to_be_aborted_is_found_out(
-    state: TransactionState, found: int
+    state: TransactionState, closing: bool, found: int
 ) -> None:
     book = TransactionBook()
     manager = SimpleNamespace(state=state, identity=None)
-    engine = SimpleNamespace(transactions=SimpleNamespace(manager=manager))
+    engine = SimpleNamespace(transactions=SimpleNamespace(manager=manager), closing=closing)
     cluster = SimpleNamespace(transactions=SimpleNamespace(transactions={}))
     actor: Any = SimpleNamespace(
         entry=SimpleNamespace(transactional_id="a"),
