@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from aioproducer.client.transactions import says_why
 from aioproducer.errors import KafkaError
 from aioproducer.types import PreparedTransaction
 
@@ -106,6 +105,6 @@ class Transaction:
         try:
             self._producer.run(lambda: self._transaction.__aexit__(exc_type, exc, traceback))
         except KafkaError as error:
-            if exc is None or says_why(error, exc):
+            if exc is None or error.__cause__ is exc:  # the abort has found out why
                 raise
             exc.add_note(f"the transaction could not be aborted: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
@@ -23,10 +24,10 @@ EXAMPLES = options.examples(
 )
 
 
-@grouped
-def produce(
-    *,
-    topic: options.Topic,
+@dataclass(frozen=True, kw_only=True)
+class LineOptions:
+    """The options for what a line becomes."""
+
     key_separator: Annotated[
         options.Text,
         typer.Option(
@@ -37,7 +38,7 @@ def produce(
             help="Parts each line into its key and its value, such as : or \\t; without: the line "
             "is the value.",
         ),
-    ] = None,
+    ] = None
     null: Annotated[
         options.Text,
         typer.Option(
@@ -46,11 +47,33 @@ def produce(
             callback=options.kafka_text,
             help="The line, key or value that means null, as in a tombstone; '' for an empty one.",
         ),
-    ] = None,
+    ] = None
     header: Annotated[
         options.Texts,
         typer.Option("--header", metavar="NAME=VALUE", help="A header of every record; repeat."),
-    ] = None,
+    ] = None
+
+    def mapping(self) -> RecordMapping:
+        """Return the parts of a record, from the columns of a line."""
+        columns = KEY_VALUE_COLUMNS if self.key_separator else LINE_COLUMNS
+        return RecordMapping(
+            key=columns[:-1], value=columns[-1], headers=options.headers(self.header)
+        )
+
+    def format(self, max_request_size: int) -> LinesFormat:
+        """Return how lines are read."""
+        return LinesFormat(
+            key_separator=self.key_separator or None,
+            max_row_bytes=max(MAX_ROW_BYTES, max_request_size),
+            null=self.null,
+        )
+
+
+@grouped
+def produce(
+    *,
+    topic: options.Topic,
+    lines: LineOptions,
     dead_letter: Annotated[
         options.File,
         typer.Option(
@@ -69,25 +92,14 @@ def produce(
     Lines are sent as they come. Ctrl-C or the end of the input ends the command once everything
     sent is acknowledged.
     """
-    columns = KEY_VALUE_COLUMNS if key_separator else LINE_COLUMNS
-    mapping = RecordMapping(
-        key=columns[:-1],
-        value=columns[-1],
-        headers=options.headers(header),
-    )
     config = options.without_transactions(connection.config())
-    lines = LinesFormat(
-        key_separator=key_separator or None,
-        max_row_bytes=max(MAX_ROW_BYTES, config.max_request_size),
-        null=null,
-    )
     job = LoadJob(
         config=config,
-        source=FileSource("-", format=lines),
+        source=FileSource("-", format=lines.format(config.max_request_size)),
         topic=topic,
         connection=connection,
         options=LoadOptions(
-            mapping=mapping,
+            mapping=lines.mapping(),
             dead_letter=dead_letter,
             topic_timeout_s=topic_timeout,
             unsent_fail=True,

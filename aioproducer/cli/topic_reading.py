@@ -86,7 +86,6 @@ class ReadOptions:
             "alone.",
         ),
     ] = None
-
     null: Annotated[
         str, typer.Option("--null", metavar="TEXT", help="What is printed for a null.")
     ] = ""

@@ -49,6 +49,9 @@ GroupInput = Any
 _CONFLUENT_MAGIC = b"CGMDv2:"
 _GENERATION = Struct("=i")
 _MAX_OFFSET = 2**63 - 1
+_OLD_EPOCH = (TransactionAbortableError, InvalidProducerEpochError)
+"""What is raised first when a newer producer has taken over: only the abort says that it has, and a
+program that starts again after anything else would fence that one."""
 
 
 class TransactionsMixin(ProducerLifecycle):
@@ -278,19 +281,9 @@ class Transaction:
             if transactions.is_open(self._number):
                 await transactions.abort_for_good()
         except KafkaError as error:
-            if says_why(error, first):
+            if isinstance(error, ProducerFencedError) and isinstance(first, _OLD_EPOCH):
                 raise error from first
             first.add_note(f"the transaction could not be aborted: {error}")
-
-
-def says_why(error: KafkaError, first: BaseException) -> bool:
-    """Return whether the error of an abort is the reason of the failure before it.
-
-    Brokers refuse the records of a producer whose id was taken over as an old epoch, which an abort
-    may end; the abort says that there is a newer producer, which another start would fence.
-    """
-    failed = TransactionAbortableError, InvalidProducerEpochError
-    return isinstance(error, ProducerFencedError) and isinstance(first, failed)
 
 
 def offsets_of(offsets: OffsetsInput) -> dict[TopicPartition, OffsetAndMetadata]:

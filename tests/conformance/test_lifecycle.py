@@ -151,29 +151,8 @@ async def test_a_pending_delivery_is_refused_to_another_loop(cluster: EmbeddedCl
         assert (await delivery).offset == 0
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-async def test_a_forked_child_gets_an_error(cluster: EmbeddedCluster) -> None:
-    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: threads and fork
-            pid = os.fork()
-        if pid == 0:
-            try:
-                producer.send_nowait("t", b"v")
-            except ForkedError:
-                os._exit(0)
-            finally:
-                os._exit(1)
-        _, status = await asyncio.to_thread(os.waitpid, pid, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
-        await producer.send_and_wait("t", b"the parent goes on")
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-async def test_a_child_that_is_forked_during_the_start_gets_the_same_error() -> None:
-    producer = Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=500)
-    starting = asyncio.create_task(producer.start())
-    await asyncio.sleep(0)
+async def _is_refused_in_a_child(producer: Producer) -> bool:
+    """Return whether `send_nowait` raises `ForkedError` in a forked child."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: threads and fork
         pid = os.fork()
@@ -185,7 +164,22 @@ async def test_a_child_that_is_forked_during_the_start_gets_the_same_error() -> 
         finally:
             os._exit(1)
     _, status = await asyncio.to_thread(os.waitpid, pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+    return os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+async def test_a_forked_child_gets_an_error(cluster: EmbeddedCluster) -> None:
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        assert await _is_refused_in_a_child(producer)
+        await producer.send_and_wait("t", b"the parent goes on")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+async def test_a_child_that_is_forked_during_the_start_gets_the_same_error() -> None:
+    producer = Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=500)
+    starting = asyncio.create_task(producer.start())
+    await asyncio.sleep(0)
+    assert await _is_refused_in_a_child(producer)
     with pytest.raises(BootstrapError):
         await starting
 

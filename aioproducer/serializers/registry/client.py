@@ -155,6 +155,8 @@ class SchemaRegistry:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = 0
         """The process of the loop."""
+        self._left_behind: object = None
+        """Tasks of another loop or process, which their end would harm."""
 
     def __repr__(self) -> str:
         return f"<SchemaRegistry {', '.join(getattr(self, '_urls', ()))}>"
@@ -507,7 +509,7 @@ class SchemaRegistry:
         loop, process = running_loop(), os.getpid()
         is_forked = self._process != process and self._connection.owns_connections
         if self._loop is None or self._loop.is_closed() or is_forked:
-            # The end of tasks of a parent process would close sockets that it uses.
+            # The end of a parent process's tasks would close sockets that it uses.
             self._left_behind = self._under_way, self._in_background
             self._under_way, self._in_background = {}, set()
             self._connection.drop_client()

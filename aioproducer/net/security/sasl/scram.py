@@ -29,7 +29,7 @@ MAX_ITERATIONS = 1_000_000
 
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _GS2_HEADER = "n,,"
-_NONCE = partial(secrets.token_urlsafe, 24)
+_new_nonce = partial(secrets.token_urlsafe, 24)
 _SERVER_FIRST = re.compile(
     r"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+),s=(?P<salt>[A-Za-z0-9+/=]+),i=(?P<count>[0-9]{1,10})(?:,.*)?"
 )
@@ -43,7 +43,7 @@ class Scram:
     """
 
     def __init__(
-        self, name: str, credentials: CredentialsSource, new_nonce: Callable[[], str] = _NONCE
+        self, name: str, credentials: CredentialsSource, new_nonce: Callable[[], str] = _new_nonce
     ) -> None:
         self.name: str = name
         self._hash = _HASHES[name]
