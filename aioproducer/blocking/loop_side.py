@@ -90,7 +90,8 @@ class LoopSideProducer:
             async with asyncio.timeout(timeout):
                 await self.submissions.drained()
         except TimeoutError:
-            return await self._producer.flush(0) + self.submissions.undrained()
+            # Counted first: during the flush they may be appended to batches that it does not count.
+            return self.submissions.undrained() + await self._producer.flush(0)
         return await self._producer.flush(deadline.left(), raise_failures=raise_failures)
 
     async def close(self, timeout: float | None) -> None:
