@@ -90,8 +90,9 @@ class LoopSideProducer:
             async with asyncio.timeout(timeout):
                 await self.submissions.drained()
         except TimeoutError:
-            # Counted first: during the flush they may be appended to batches that it does not count.
-            return self.submissions.undrained() + await self._producer.flush(0)
+            # Counted first: during the flush they may get into batches that it does not count.
+            undrained = self.submissions.undrained()
+            return undrained + await self._producer.flush(0, raise_failures=raise_failures)
         return await self._producer.flush(deadline.left(), raise_failures=raise_failures)
 
     async def close(self, timeout: float | None) -> None:

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from aioproducer.blocking.handle import DeliveryHandle
 from aioproducer.blocking.loop_side import LoopSideProducer
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.config import ProducerConfig
+from aioproducer.errors import RecordsFailedError
 
 
-async def test_a_flush_that_times_out_counts_a_record_that_is_appended_meanwhile() -> None:
-    has_memory = asyncio.Event()
-
-    async def append(parts: object) -> object:
-        await has_memory.wait()
-        return SimpleNamespace(done=lambda: False)
-
-    async def flush(timeout: float | None) -> int:
-        has_memory.set()
-        while not handle.is_handed_over:
-            await asyncio.sleep(0)
-        return 0
-
+def _loop_side(append: Callable[..., object], flush: Callable[..., object]) -> LoopSideProducer:
+    """Return one whose records all need a wait."""
     engine = SimpleNamespace(
         config=ProducerConfig(bootstrap_servers="broker:9092"),
         loop=asyncio.get_running_loop(),
@@ -34,10 +27,54 @@ async def test_a_flush_that_times_out_counts_a_record_that_is_appended_meanwhile
         ),
     )
     producer: Any = SimpleNamespace(_usable=lambda: engine, flush=flush)
-    thread = LoopThread("test")
-    loop_side, handle = LoopSideProducer(producer, thread), DeliveryHandle(thread)
+    return LoopSideProducer(producer, LoopThread("test"))
+
+
+def _hand_over(loop_side: LoopSideProducer) -> DeliveryHandle:
+    handle = DeliveryHandle(LoopThread("test"))
     loop_side.submissions.topics["t"] = 1
     loop_side.submissions.put((handle, "t", b"v", None, (), None, None), 1)
+    return handle
+
+
+async def test_a_flush_that_times_out_counts_a_record_that_is_appended_meanwhile() -> None:
+    has_memory = asyncio.Event()
+
+    async def append(parts: object) -> object:
+        await has_memory.wait()
+        return SimpleNamespace(done=lambda: False)
+
+    async def flush(timeout: float | None, *, raise_failures: bool) -> int:
+        has_memory.set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert handle.is_handed_over
+        return 0
+
+    loop_side = _loop_side(append, flush)
+    handle = _hand_over(loop_side)
     assert await loop_side.flush(0.0) == 1
+    loop_side.submissions.refuse_new()
+    await loop_side.submissions.ended(None)
+
+
+async def test_a_flush_that_times_out_before_the_hand_over_raises_failures() -> None:
+    has_memory = asyncio.Event()
+
+    async def append(parts: object) -> object:
+        await has_memory.wait()
+        return SimpleNamespace(done=lambda: False)
+
+    async def flush(timeout: float | None, *, raise_failures: bool) -> int:
+        if raise_failures:
+            raise RecordsFailedError(count=1)
+        return 0
+
+    loop_side = _loop_side(append, flush)
+    _hand_over(loop_side)
+    with pytest.raises(RecordsFailedError):
+        await loop_side.flush(0.0, raise_failures=True)
+    assert await loop_side.flush(0.0) == 1
+    has_memory.set()
     loop_side.submissions.refuse_new()
     await loop_side.submissions.ended(None)
