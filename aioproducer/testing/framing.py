@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from aioproducer.errors import ProtocolError
-from aioproducer.testing.messages.create_partitions import CreatePartitionsRequest
-from aioproducer.testing.messages.create_topics import CreateTopicsRequest
-from aioproducer.testing.messages.delete_topics import DeleteTopicsRequest
-from aioproducer.testing.messages.describe_cluster import DescribeClusterRequest
-from aioproducer.wire import framing
+from aioproducer.testing.messages import (
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+)
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import (
     CORRELATION_ID,
@@ -19,6 +20,21 @@ from aioproducer.wire.framing import (
     SIZE_BYTES,
     has_header_tags,
     set_size,
+)
+from aioproducer.wire.messages import (
+    api_versions,
+    describe_configs,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offsets,
+    produce,
+    sasl_authenticate,
+    sasl_handshake,
+    telemetry,
+    transactions,
 )
 from aioproducer.wire.primitives import (
     MALFORMED,
@@ -29,12 +45,30 @@ from aioproducer.wire.primitives import (
 )
 from aioproducer.wire.schema import Message
 
+_MODULES: Final = (
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offsets,
+    produce,
+    sasl_authenticate,
+    sasl_handshake,
+    telemetry,
+    transactions,
+)
 REQUEST_TYPES: Final[Mapping[ApiKey, type[Message]]] = {
-    **framing.REQUEST_TYPES,
-    ApiKey.CREATE_PARTITIONS: CreatePartitionsRequest,
-    ApiKey.CREATE_TOPICS: CreateTopicsRequest,
-    ApiKey.DELETE_TOPICS: DeleteTopicsRequest,
-    ApiKey.DESCRIBE_CLUSTER: DescribeClusterRequest,
+    kind.API_KEY: kind
+    for module in _MODULES
+    for kind in vars(module).values()
+    if hasattr(kind, "RESPONSE")
 }
 """The request class of each API that is declared in this package."""
 

@@ -11,13 +11,9 @@ Invariants: a size is checked before a byte is read for it; bad bytes only raise
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib import import_module
 from struct import Struct
 
 from aioproducer.errors import ProtocolError
-from aioproducer.wire import messages
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.primitives import (
     MALFORMED,
@@ -40,34 +36,6 @@ CORRELATION_ID_AT = SIZE_BYTES + 4
 
 _SIZE = Struct(">i")
 REQUEST_HEADER = Struct(">hhi")
-
-
-class _RequestTypes(Mapping[ApiKey, type[Message]]):
-    """The request class of each declared API; its module is imported on first look-up."""
-
-    def __getitem__(self, key: ApiKey) -> type[Message]:
-        return _request_type(key)
-
-    def __iter__(self) -> Iterator[ApiKey]:
-        return (key for key in ApiKey if key.name in messages.MODULES)
-
-    def __len__(self) -> int:
-        return len(messages.MODULES)
-
-
-@cache
-def _request_type(key: int) -> type[Message]:
-    try:
-        name = ApiKey(key).name
-        home = messages.MODULES[name]
-    except (KeyError, ValueError):
-        raise KeyError(key) from None
-    module = import_module(f"{messages.__name__}.{home}")
-    request = "".join(map(str.capitalize, name.split("_"))) + "Request"
-    return getattr(module, request)  # type: ignore[no-any-return]
-
-
-REQUEST_TYPES: Mapping[ApiKey, type[Message]] = _RequestTypes()
 
 
 def frame_size(prefix: Buffer) -> int:
