@@ -67,13 +67,17 @@ class Message(Struct):
         flexible_from: int | None = None,
         response: type[Message] | None = None,
     ) -> None:
-        """Take the facts in the head of a message's class statement."""
+        """Take the facts in the head of a message's class statement.
+
+        A request has the API key and the versions of its response, as in Kafka.
+        """
         super().__init_subclass__()
         # `struct` makes the class anew, with its attributes but without these arguments.
+        if response is not None:
+            cls.RESPONSE, api_key = response, response.API_KEY
+            versions, flexible_from = response.VALID_VERSIONS, response.FLEXIBLE_FROM
         if versions is not None:
             cls.API_KEY, cls.VALID_VERSIONS, cls.FLEXIBLE_FROM = api_key, versions, flexible_from
-        if response is not None:
-            cls.RESPONSE = response
 
     @classmethod
     def is_flexible(cls, version: int) -> bool:

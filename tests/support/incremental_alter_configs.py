@@ -59,13 +59,7 @@ class AlterConfigsResource(Struct):
 
 
 @struct
-class IncrementalAlterConfigsRequest(
-    Message,
-    api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS,
-    versions=(0, 1),
-    flexible_from=1,
-    response=IncrementalAlterConfigsResponse,
-):
+class IncrementalAlterConfigsRequest(Message, response=IncrementalAlterConfigsResponse):
     """The changes for each resource."""
 
     resources: list[AlterConfigsResource] = f(array(AlterConfigsResource), "0+")

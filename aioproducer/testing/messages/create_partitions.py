@@ -57,13 +57,7 @@ class CreatePartitionsTopic(Struct):
 
 
 @struct
-class CreatePartitionsRequest(
-    Message,
-    api_key=ApiKey.CREATE_PARTITIONS,
-    versions=(0, 3),
-    flexible_from=2,
-    response=CreatePartitionsResponse,
-):
+class CreatePartitionsRequest(Message, response=CreatePartitionsResponse):
     """The topics, and the partition counts they shall have."""
 
     topics: list[CreatePartitionsTopic] = f(array(CreatePartitionsTopic), "0+")

@@ -89,13 +89,7 @@ class CreatableTopic(Struct):
 
 
 @struct
-class CreateTopicsRequest(
-    Message,
-    api_key=ApiKey.CREATE_TOPICS,
-    versions=(0, 7),
-    flexible_from=5,
-    response=CreateTopicsResponse,
-):
+class CreateTopicsRequest(Message, response=CreateTopicsResponse):
     """The topics to create."""
 
     topics: list[CreatableTopic] = f(array(CreatableTopic), "0+")

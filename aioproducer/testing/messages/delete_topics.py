@@ -49,13 +49,7 @@ class DeleteTopicState(Struct):
 
 
 @struct
-class DeleteTopicsRequest(
-    Message,
-    api_key=ApiKey.DELETE_TOPICS,
-    versions=(0, 6),
-    flexible_from=4,
-    response=DeleteTopicsResponse,
-):
+class DeleteTopicsRequest(Message, response=DeleteTopicsResponse):
     """The topics to delete: names alone (v0-5), or names or ids (v6+)."""
 
     topics: list[DeleteTopicState] = f(array(DeleteTopicState), "6+")

@@ -48,13 +48,7 @@ class DescribeClusterResponse(
 
 
 @struct
-class DescribeClusterRequest(
-    Message,
-    api_key=ApiKey.DESCRIBE_CLUSTER,
-    versions=(0, 2),
-    flexible_from=0,
-    response=DescribeClusterResponse,
-):
+class DescribeClusterRequest(Message, response=DescribeClusterResponse):
     """Asks about the cluster."""
 
     include_cluster_authorized_operations: bool = f(boolean, "0+")

@@ -68,13 +68,7 @@ class ApiVersionsResponse(Message, api_key=ApiKey.API_VERSIONS, versions=(0, 5),
 
 
 @struct
-class ApiVersionsRequest(
-    Message,
-    api_key=ApiKey.API_VERSIONS,
-    versions=(0, 5),
-    flexible_from=3,
-    response=ApiVersionsResponse,
-):
+class ApiVersionsRequest(Message, response=ApiVersionsResponse):
     """Requests the supported APIs, and names the client."""
 
     client_software_name: str = f(string, "3+", ignorable=True)

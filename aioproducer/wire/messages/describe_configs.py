@@ -76,13 +76,7 @@ class DescribeConfigsResource(Struct):
 
 
 @struct
-class DescribeConfigsRequest(
-    Message,
-    api_key=ApiKey.DESCRIBE_CONFIGS,
-    versions=(0, 4),
-    flexible_from=4,
-    response=DescribeConfigsResponse,
-):
+class DescribeConfigsRequest(Message, response=DescribeConfigsResponse):
     """The resources, and the keys wanted of each (null: all)."""
 
     resources: list[DescribeConfigsResource] = f(array(DescribeConfigsResource), "0+")

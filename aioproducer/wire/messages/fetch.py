@@ -136,9 +136,7 @@ class ForgottenTopic(Struct):
 
 
 @struct
-class FetchRequest(
-    Message, api_key=ApiKey.FETCH, versions=(0, 18), flexible_from=12, response=FetchResponse
-):
+class FetchRequest(Message, response=FetchResponse):
     """Positions, the amount of data, and the time to wait for it."""
 
     cluster_id: str | None = f(string, "12+", nullable="12+", default=None, tag=0, ignorable=True)

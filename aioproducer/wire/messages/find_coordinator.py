@@ -48,13 +48,7 @@ class FindCoordinatorResponse(
 
 
 @struct
-class FindCoordinatorRequest(
-    Message,
-    api_key=ApiKey.FIND_COORDINATOR,
-    versions=(0, 6),
-    flexible_from=3,
-    response=FindCoordinatorResponse,
-):
+class FindCoordinatorRequest(Message, response=FindCoordinatorResponse):
     """Names one key (v0-3) or many (v4+) whose coordinator is wanted."""
 
     key: str = f(string, "0-3")

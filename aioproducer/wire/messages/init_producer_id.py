@@ -24,13 +24,7 @@ class InitProducerIdResponse(
 
 
 @struct
-class InitProducerIdRequest(
-    Message,
-    api_key=ApiKey.INIT_PRODUCER_ID,
-    versions=(0, 6),
-    flexible_from=2,
-    response=InitProducerIdResponse,
-):
+class InitProducerIdRequest(Message, response=InitProducerIdResponse):
     """Asks for a producer id, or for the next epoch of the one a transactional id has."""
 
     transactional_id: str | None = f(string, "0+", nullable="0+")

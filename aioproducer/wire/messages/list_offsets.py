@@ -69,13 +69,7 @@ class ListOffsetsTopic(Struct):
 
 
 @struct
-class ListOffsetsRequest(
-    Message,
-    api_key=ApiKey.LIST_OFFSETS,
-    versions=(0, 11),
-    flexible_from=6,
-    response=ListOffsetsResponse,
-):
+class ListOffsetsRequest(Message, response=ListOffsetsResponse):
     """The partitions, and a timestamp for each."""
 
     replica_id: int = f(int32, "0+")

@@ -81,9 +81,7 @@ class MetadataRequestTopic(Struct):
 
 
 @struct
-class MetadataRequest(
-    Message, api_key=ApiKey.METADATA, versions=(0, 13), flexible_from=9, response=MetadataResponse
-):
+class MetadataRequest(Message, response=MetadataResponse):
     """Asks about some topics or all of them.
 
     No topics mean all topics in v0 and none afterwards, where null means all.

@@ -77,13 +77,7 @@ class OffsetCommitRequestTopic(Struct):
 
 
 @struct
-class OffsetCommitRequest(
-    Message,
-    api_key=ApiKey.OFFSET_COMMIT,
-    versions=(0, 10),
-    flexible_from=8,
-    response=OffsetCommitResponse,
-):
+class OffsetCommitRequest(Message, response=OffsetCommitResponse):
     """The offsets, and the member of the group that commits them."""
 
     group_id: str = f(string, "0+")
@@ -182,13 +176,7 @@ class OffsetFetchRequestGroup(Struct):
 
 
 @struct
-class OffsetFetchRequest(
-    Message,
-    api_key=ApiKey.OFFSET_FETCH,
-    versions=(0, 10),
-    flexible_from=6,
-    response=OffsetFetchResponse,
-):
+class OffsetFetchRequest(Message, response=OffsetFetchResponse):
     """One group and its topics (v0-7), or many groups (v8+)."""
 
     group_id: str = f(string, "0-7")

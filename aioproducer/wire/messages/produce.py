@@ -94,9 +94,7 @@ class TopicProduceData(Struct):
 
 
 @struct
-class ProduceRequest(
-    Message, api_key=ApiKey.PRODUCE, versions=(0, 13), flexible_from=9, response=ProduceResponse
-):
+class ProduceRequest(Message, response=ProduceResponse):
     """Record batches by topic and partition; with `acks=0` no response will come."""
 
     transactional_id: str | None = f(string, "3+", nullable="3+", default=None)

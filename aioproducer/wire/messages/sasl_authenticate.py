@@ -25,13 +25,7 @@ class SaslAuthenticateResponse(
 
 
 @struct
-class SaslAuthenticateRequest(
-    Message,
-    api_key=ApiKey.SASL_AUTHENTICATE,
-    versions=(0, 2),
-    flexible_from=2,
-    response=SaslAuthenticateResponse,
-):
+class SaslAuthenticateRequest(Message, response=SaslAuthenticateResponse):
     """The client's token."""
 
     auth_bytes: bytes = f(blob, "0+")

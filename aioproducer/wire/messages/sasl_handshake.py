@@ -17,9 +17,7 @@ class SaslHandshakeResponse(Message, api_key=ApiKey.SASL_HANDSHAKE, versions=(0,
 
 
 @struct
-class SaslHandshakeRequest(
-    Message, api_key=ApiKey.SASL_HANDSHAKE, versions=(0, 1), response=SaslHandshakeResponse
-):
+class SaslHandshakeRequest(Message, response=SaslHandshakeResponse):
     """The mechanism the client wants."""
 
     mechanism: str = f(string, "0+")

@@ -45,13 +45,7 @@ class GetTelemetrySubscriptionsResponse(
 
 
 @struct
-class GetTelemetrySubscriptionsRequest(
-    Message,
-    api_key=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
-    versions=(0, 0),
-    flexible_from=0,
-    response=GetTelemetrySubscriptionsResponse,
-):
+class GetTelemetrySubscriptionsRequest(Message, response=GetTelemetrySubscriptionsResponse):
     """Asks for the subscription; a zero id asks for a new client id as well."""
 
     client_instance_id: UUID = f(uuid, "0+")
@@ -68,13 +62,7 @@ class PushTelemetryResponse(
 
 
 @struct
-class PushTelemetryRequest(
-    Message,
-    api_key=ApiKey.PUSH_TELEMETRY,
-    versions=(0, 0),
-    flexible_from=0,
-    response=PushTelemetryResponse,
-):
+class PushTelemetryRequest(Message, response=PushTelemetryResponse):
     """Metrics in OpenTelemetry's protobuf encoding, perhaps compressed."""
 
     client_instance_id: UUID = f(uuid, "0+")

@@ -65,13 +65,7 @@ class AddPartitionsToTxnTopic(Struct):
 
 
 @struct
-class AddPartitionsToTxnRequest(
-    Message,
-    api_key=ApiKey.ADD_PARTITIONS_TO_TXN,
-    versions=(0, 3),
-    flexible_from=3,
-    response=AddPartitionsToTxnResponse,
-):
+class AddPartitionsToTxnRequest(Message, response=AddPartitionsToTxnResponse):
     """The partitions to add to the ongoing transaction."""
 
     v3_and_below_transactional_id: str = f(string, "0-3")
@@ -91,13 +85,7 @@ class AddOffsetsToTxnResponse(
 
 
 @struct
-class AddOffsetsToTxnRequest(
-    Message,
-    api_key=ApiKey.ADD_OFFSETS_TO_TXN,
-    versions=(0, 4),
-    flexible_from=3,
-    response=AddOffsetsToTxnResponse,
-):
+class AddOffsetsToTxnRequest(Message, response=AddOffsetsToTxnResponse):
     """The group whose offsets the transaction will commit."""
 
     transactional_id: str = f(string, "0+")
@@ -157,13 +145,7 @@ class TxnOffsetCommitRequestTopic(Struct):
 
 
 @struct
-class TxnOffsetCommitRequest(
-    Message,
-    api_key=ApiKey.TXN_OFFSET_COMMIT,
-    versions=(0, 6),
-    flexible_from=3,
-    response=TxnOffsetCommitResponse,
-):
+class TxnOffsetCommitRequest(Message, response=TxnOffsetCommitResponse):
     """The offsets, and the transaction and group member they belong to."""
 
     transactional_id: str = f(string, "0+")
@@ -187,9 +169,7 @@ class EndTxnResponse(Message, api_key=ApiKey.END_TXN, versions=(0, 5), flexible_
 
 
 @struct
-class EndTxnRequest(
-    Message, api_key=ApiKey.END_TXN, versions=(0, 5), flexible_from=3, response=EndTxnResponse
-):
+class EndTxnRequest(Message, response=EndTxnResponse):
     """Asks the coordinator to commit or to abort."""
 
     transactional_id: str = f(string, "0+")
@@ -233,13 +213,7 @@ class DescribeTransactionsResponse(
 
 
 @struct
-class DescribeTransactionsRequest(
-    Message,
-    api_key=ApiKey.DESCRIBE_TRANSACTIONS,
-    versions=(0, 0),
-    flexible_from=0,
-    response=DescribeTransactionsResponse,
-):
+class DescribeTransactionsRequest(Message, response=DescribeTransactionsResponse):
     """The transactional ids to describe."""
 
     transactional_ids: list[str] = f(array(string), "0+")
@@ -269,13 +243,7 @@ class ListTransactionsResponse(
 
 
 @struct
-class ListTransactionsRequest(
-    Message,
-    api_key=ApiKey.LIST_TRANSACTIONS,
-    versions=(0, 2),
-    flexible_from=0,
-    response=ListTransactionsResponse,
-):
+class ListTransactionsRequest(Message, response=ListTransactionsResponse):
     """Filters; an empty one lets everything pass."""
 
     state_filters: list[str] = f(array(string), "0+")

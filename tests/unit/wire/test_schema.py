@@ -458,6 +458,20 @@ def test_messages_have_no_attributes_but_their_fields() -> None:
 def test_a_request_has_the_response_of_its_api(request_type: type[Message]) -> None:
     response = request_type.RESPONSE
     assert response.__name__ == request_type.__name__.replace("Request", "Response")
-    assert response.API_KEY is request_type.API_KEY
-    assert response.VALID_VERSIONS == request_type.VALID_VERSIONS
-    assert response.FLEXIBLE_FROM == request_type.FLEXIBLE_FROM
+
+
+@struct
+class Answer(Message, api_key=ApiKey.FETCH, versions=(1, 4), flexible_from=3):
+    """A response; its request names no API and no versions."""
+
+
+@struct
+class Question(Message, response=Answer):
+    """The request."""
+
+
+def test_a_request_has_the_api_and_the_versions_of_its_response() -> None:
+    assert Question.RESPONSE is Answer
+    assert Question.API_KEY is ApiKey.FETCH
+    assert Question.VALID_VERSIONS == (1, 4)
+    assert Question.FLEXIBLE_FROM == 3
