@@ -95,26 +95,18 @@ class _Layout:
     def min_size(self) -> int:
         """The fewest bytes an instance can take; at least one, so that counts stay bounded."""
         sizes = [
-            1 if _is_struct(field.type) and self.nullable(field) else self.size_of(field)
+            1 if _is_struct(field.type) and self.nullable(field) else self.size_of(field.type)
             for field in self.plain
         ]
         return max(1, sum(sizes) + self.flexible)
 
-    def size_of(self, field: Field) -> int:
-        """Return the fewest bytes a field can take when it is not null."""
-        return self.size_of_type(field.type, self.compact(field))
-
-    def size_of_type(self, wire_type: WireType, compact: bool) -> int:
+    def size_of(self, wire_type: WireType) -> int:
+        """Return the fewest bytes a value can take when it is not null."""
         if _is_struct(wire_type):
             return self.nested(wire_type).min_size
         if isinstance(wire_type, Primitive) and wire_type.code:
             return structs.calcsize(f">{wire_type.code}")
-        return 1 if compact else 2 if wire_type is string else 4
-
-    def compact(self, field: Field) -> bool:
-        if field.flexible is not None:
-            return self.version in field.flexible
-        return self.flexible
+        return 1 if self.flexible else 2 if wire_type is string else 4
 
     def nullable(self, field: Field) -> bool:
         return self.version in field.nullable
@@ -208,9 +200,9 @@ def _code(wire_type: WireType) -> str:
 def _decode_variable(src: _Source, layout: _Layout, field: Field) -> None:
     """Decode a string, bytes, records, array or struct field into its local variable."""
     target = f"v_{field.name}"
-    compact, nullable = layout.compact(field), layout.nullable(field)
+    nullable = layout.nullable(field)
     if isinstance(field.type, Primitive):
-        _decode_length(src, field.type, compact)
+        _decode_length(src, field.type, layout.flexible)
         with _unless_null(src, field, target, nullable):
             _decode_content(src, field.type, target)
     elif isinstance(field.type, Array):
@@ -267,9 +259,8 @@ def _decode_struct(src: _Source, layout: _Layout, cls: type[Struct], target: str
 def _decode_array(
     src: _Source, layout: _Layout, field: Field, element: Primitive | type[Struct], target: str
 ) -> None:
-    compact = layout.compact(field)
-    size = layout.size_of_type(element, compact)
-    if compact:
+    size = layout.size_of(element)
+    if layout.flexible:
         src.add("n = data[pos] - 1", "pos += 1")
         with src.block(f"if n > 126 or n * {size} > size - pos:"):
             src.add(f"n, pos = read_compact_count(data, pos - 1, {size})")
@@ -295,7 +286,7 @@ def _decode_array(
         src.add(f"{target} = []")
         with src.block("for _ in range(n):"):
             if isinstance(element, Primitive):
-                _decode_length(src, element, compact)
+                _decode_length(src, element, layout.flexible)
                 with src.block("if n < 0:"):
                     src.add(f"raise unexpected_null({field.name!r}, pos)")
                 _decode_content(src, element, "item")
@@ -365,31 +356,29 @@ def _encode_fixed(src: _Source, run: list[Field], out: str = "out") -> None:
 
 def _encode_variable(src: _Source, layout: _Layout, field: Field, out: str) -> None:
     """Encode a string, bytes, records, array or struct field of `m` into the buffer named `out`."""
-    compact = layout.compact(field)
     is_struct = _is_struct(field.type)
     src.add(f"value = m.{field.name}")
     if not layout.nullable(field):
-        _encode_value(src, layout, field.type, compact, out)
+        _encode_value(src, layout, field.type, out)
         return
     with src.block("if value is None:"):
-        null = b"\xff" if is_struct else b"\0" if compact else b"\xff" * layout.size_of(field)
+        size = 1 if is_struct else layout.size_of(field.type)
+        null = b"\0" if layout.flexible and not is_struct else b"\xff" * size
         src.add(f"{out} += {null!r}")
     with src.block("else:"):
         if is_struct:
             src.add(f"{out}.append(1)")
-        _encode_value(src, layout, field.type, compact, out)
+        _encode_value(src, layout, field.type, out)
 
 
-def _encode_value(
-    src: _Source, layout: _Layout, wire_type: WireType, compact: bool, out: str
-) -> None:
+def _encode_value(src: _Source, layout: _Layout, wire_type: WireType, out: str) -> None:
     """Encode the non-null local `value`."""
-    write_length = "write_compact_length" if compact else "write_length32"
+    write_length = "write_compact_length" if layout.flexible else "write_length32"
     if isinstance(wire_type, Array):
         src.add(f"{write_length}({out}, len(value))")
-        _encode_elements(src, layout, wire_type.element, compact, out)
+        _encode_elements(src, layout, wire_type.element, out)
     elif wire_type is string:
-        src.add(f"{'write_compact_string' if compact else 'write_string'}({out}, value)")
+        src.add(f"{'write_compact_string' if layout.flexible else 'write_string'}({out}, value)")
     elif isinstance(wire_type, Primitive):
         src.add(f"{write_length}({out}, len(value))", f"{out} += value")
     else:
@@ -397,7 +386,7 @@ def _encode_value(
 
 
 def _encode_elements(
-    src: _Source, layout: _Layout, element: Primitive | type[Struct], compact: bool, out: str
+    src: _Source, layout: _Layout, element: Primitive | type[Struct], out: str
 ) -> None:
     if element is uuid:
         src.add(f"{out} += b''.join([item.bytes for item in value])")
@@ -405,7 +394,7 @@ def _encode_elements(
         src.add(f"{out} += pack(f'>{{len(value)}}{_code(element)}', *value)")
     else:
         with src.block("for value in value:"):
-            _encode_value(src, layout, element, compact, out)
+            _encode_value(src, layout, element, out)
 
 
 def _encode_tagged(src: _Source, layout: _Layout) -> None:

@@ -89,8 +89,7 @@ class Field:
     """One field's wire format.
 
     `ignorable` fields are dropped silently by versions that lack them; any other field refuses
-    such a version when it holds more than its default. `flexible` overrides the message's own
-    flexible versions (only the client id of the request header needs that).
+    such a version when it holds more than its default.
     """
 
     type: WireType
@@ -98,7 +97,6 @@ class Field:
     nullable: Versions
     tag: int | None
     ignorable: bool
-    flexible: Versions | None
     make_default: Callable[[], Any]
     name: str = ""
 
@@ -129,7 +127,6 @@ def f(
     default: Any = _IMPLIED,
     tag: int | None = None,
     ignorable: bool = False,
-    flexible: str | None = None,
 ) -> Any:
     """Declare a field.
 
@@ -140,7 +137,6 @@ def f(
         default: its value when not set; implied by the type unless given.
         tag: the tag, for a field in the tagged section (in all of its versions).
         ignorable: see `Field`.
-        flexible: see `Field`.
     """
     make_default = _default_factory(wire_type) if default is _IMPLIED else lambda: default
     declared = Field(
@@ -149,7 +145,6 @@ def f(
         nullable=Versions.parse(nullable),
         tag=tag,
         ignorable=ignorable,
-        flexible=None if flexible is None else Versions.parse(flexible),
         make_default=make_default,
     )
     metadata = {_KEY: declared}

@@ -121,16 +121,10 @@ class Message(Struct):
         return message  # type: ignore[no-any-return]
 
 
-_CODECS: dict[tuple[type[Message], int], Codec] = {}
-
-
 def _codec(cls: type[Message], version: int) -> Codec:
-    codec = _CODECS.get((cls, version))
-    if codec is None:
-        lowest, highest = cls.VALID_VERSIONS
-        if not lowest <= version <= highest:
-            raise UnsupportedVersionError(
-                f"{cls.__name__} has versions {lowest} to {highest}, not {version}"
-            )
-        codec = _CODECS[cls, version] = compile_struct(cls, version, cls.is_flexible(version))
-    return codec
+    lowest, highest = cls.VALID_VERSIONS
+    if not lowest <= version <= highest:
+        raise UnsupportedVersionError(
+            f"{cls.__name__} has versions {lowest} to {highest}, not {version}"
+        )
+    return compile_struct(cls, version, cls.is_flexible(version))

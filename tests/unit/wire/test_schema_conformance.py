@@ -133,9 +133,7 @@ class Declared:
                 "type": self.type(field.type),
                 "nullable": self.version in field.nullable,
                 "tag": field.tag,
-                "compact": self.flexible
-                if field.flexible is None
-                else self.version in field.flexible,
+                "compact": self.flexible,
                 "default": self.default(field.make_default()),
             }
             for field in cls.FIELDS
