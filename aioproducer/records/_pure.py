@@ -13,7 +13,7 @@ from functools import lru_cache
 from struct import Struct
 
 from aioproducer._util.arguments import is_of_type
-from aioproducer._util.varints import varint
+from aioproducer._util.varints import varint, zigzag
 from aioproducer.records._validation import (
     MAX_TIMESTAMP_MS,
     buffer_error,
@@ -42,13 +42,7 @@ _NO_HEADERS = b"\x00"
 
 def _encode_varint(value: int) -> bytes:
     """Encode an integer as Kafka's zigzag varint."""
-    rest = value << 1 if value >= 0 else ~(value << 1)
-    out = bytearray()
-    while rest >= 0x80:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
+    return varint(zigzag(value))
 
 
 # All the non-negative integers that take one or two bytes.
@@ -84,12 +78,7 @@ def _encode_headers(headers: object) -> bytes:
         if value is None:
             parts += (_encode_header_name(name), _NULL)
         elif is_of_type(value, bytes):
-            length = len(value)
-            parts += (
-                _encode_header_name(name),
-                _VARINTS[length] if length < _TABLE_SIZE else _encode_varint(length),
-                value,
-            )
+            parts += (_encode_header_name(name), _varint(len(value)), value)
         else:
             raise headers_error(headers)
     return b"".join(parts)
