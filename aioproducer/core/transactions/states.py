@@ -6,9 +6,8 @@ the next transaction. PREPARED leads to UNINITIALIZED when another transactional
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from enum import Enum
-from types import MappingProxyType
 from typing import Final
 
 
@@ -28,7 +27,7 @@ class TransactionState(Enum):
 
 _S = TransactionState
 
-_EACH: Final = {
+TRANSITIONS: Final[Mapping[TransactionState, Set[TransactionState]]] = {
     _S.UNINITIALIZED: {_S.INITIALIZING},
     _S.INITIALIZING: {_S.READY, _S.UNINITIALIZED},
     _S.READY: {_S.IN_TRANSACTION, _S.INITIALIZING},
@@ -37,13 +36,6 @@ _EACH: Final = {
     _S.COMMITTING: {_S.READY, _S.INITIALIZING, _S.ABORTABLE_ERROR},
     _S.ABORTING: {_S.READY, _S.INITIALIZING},
     _S.ABORTABLE_ERROR: {_S.ABORTING},
-    _S.FATAL_ERROR: set[TransactionState](),
+    _S.FATAL_ERROR: set(),
 }
-
-TRANSITIONS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = MappingProxyType(
-    {
-        source: frozenset(targets | ({_S.FATAL_ERROR} if source is not _S.FATAL_ERROR else set()))
-        for source, targets in _EACH.items()
-    }
-)
-"""From each state, the states that may follow."""
+"""From each state, the states that may follow; FATAL_ERROR may follow any, by `fail`."""
