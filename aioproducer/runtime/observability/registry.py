@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 from aioproducer._util import log
 from aioproducer._util.tasks import HOOK_ERRORS
 from aioproducer.errors import IllegalStateError
-from aioproducer.metrics import ApplicationMetric, LiveMetric, Metric, MetricKind
+from aioproducer.metrics import ApplicationMetric, LiveMetric, Metric
 from aioproducer.runtime.observability.rows import (
+    INFO_ROWS,
     NODE_ROWS,
     PRODUCER_ROWS,
     TOPIC_ROWS,
     Measured,
-    kind_of,
+    Row,
 )
 
 PRODUCER, TOPIC, NODE, APPLICATION_INFO = (
@@ -96,18 +97,6 @@ class MetricsRegistry:
         return collected
 
 
-_Read = Callable[[Any, float], float]
-
-
-class _Row(NamedTuple):
-    """One metric of a producer, a topic or a broker."""
-
-    name: str
-    read: _Read
-    kind: MetricKind
-    description: str = ""
-
-
 class ApplicationSource(NamedTuple):
     """One metric of the application."""
 
@@ -126,7 +115,7 @@ class ClientSource(NamedTuple):
     subject: Any
     group: str
     tags: Mapping[str, str]
-    rows: Sequence[_Row]
+    rows: Sequence[Row]
     clock: Callable[[], float]
 
     def live(self) -> Iterator[LiveMetric]:
@@ -140,24 +129,13 @@ Source = ApplicationSource | ClientSource
 """Two with the same `identity` and equal subjects have the same metrics."""
 
 
-def _rows(reads: Mapping[str, _Read]) -> list[_Row]:
-    return [_Row(name, read, kind_of(name)) for name, read in reads.items()]
-
-
 def _sources(engine: Measured) -> Iterator[ClientSource]:
     """Yield the sources of a started producer."""
     clock = engine.loop.time
-    yield ClientSource(PRODUCER, engine, PRODUCER, {}, _PRODUCER_ROWS, clock)
+    yield ClientSource(PRODUCER, engine, PRODUCER, {}, PRODUCER_ROWS, clock)
     for name, topic in engine.stats.topics.items():
-        yield ClientSource((TOPIC, name), topic, TOPIC, {"topic": name}, _TOPIC_ROWS, clock)
+        yield ClientSource((TOPIC, name), topic, TOPIC, {"topic": name}, TOPIC_ROWS, clock)
     for node_id, node in engine.client.io_stats.nodes.items():
         tags = {"node-id": f"node-{node_id}"}
-        yield ClientSource((NODE, node_id), node, NODE, tags, _NODE_ROWS, clock)
-    yield ClientSource(APPLICATION_INFO, engine, APPLICATION_INFO, {}, _INFO_ROWS, clock)
-
-
-_PRODUCER_ROWS = [_Row(row.name, row.value, row.kind, row.description) for row in PRODUCER_ROWS]
-_TOPIC_ROWS, _NODE_ROWS = _rows(TOPIC_ROWS), _rows(NODE_ROWS)
-_INFO_ROWS = [
-    _Row("start-time-ms", lambda e, _: e.started_at_ms, MetricKind.GAUGE, "When it was started")
-]
+        yield ClientSource((NODE, node_id), node, NODE, tags, NODE_ROWS, clock)
+    yield ClientSource(APPLICATION_INFO, engine, APPLICATION_INFO, {}, INFO_ROWS, clock)
