@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from aioproducer.core.metadata.cluster import (
     MAX_BROKERS,
@@ -93,7 +93,7 @@ class CoordinatorQuery(Generic[_T]):
 
     request_type: type[Message]
     make: Callable[[int], Message]
-    read: Callable[[Message], _T]
+    read: Callable[[Any], _T]
     coordinator: CoordinatorKey | None = None
     min_version: int = 0
     max_version: int | None = None
@@ -102,42 +102,39 @@ class CoordinatorQuery(Generic[_T]):
 def brokers() -> CoordinatorQuery[dict[int, Node]]:
     """Return the query for the brokers of the cluster."""
 
-    def read(answer: Message) -> dict[int, Node]:
-        found = cast(MetadataResponse, answer).brokers
-        if len(found) > MAX_BROKERS:
-            raise too_many_brokers(len(found))
-        return usable_nodes(found)
+    def read(answer: MetadataResponse) -> dict[int, Node]:
+        if len(answer.brokers) > MAX_BROKERS:
+            raise too_many_brokers(len(answer.brokers))
+        return usable_nodes(answer.brokers)
 
     return CoordinatorQuery(
         MetadataRequest,
         lambda _: MetadataRequest(topics=[], allow_auto_topic_creation=True),
         read,
-        None,
-        _FIRST_METADATA_OF_NO_TOPIC,
-        _LAST_METADATA_BEFORE_IDS,
+        min_version=_FIRST_METADATA_OF_NO_TOPIC,
+        max_version=_LAST_METADATA_BEFORE_IDS,
     )
 
 
 def topic_names() -> CoordinatorQuery[list[str]]:
     """Return the query for the topics of the cluster."""
 
-    def read(answer: Message) -> list[str]:
-        found = cast(MetadataResponse, answer).topics
-        return [each.name for each in found if each.name is not None]
+    def read(answer: MetadataResponse) -> list[str]:
+        return [each.name for each in answer.topics if each.name is not None]
 
     def make(version: int) -> MetadataRequest:
         if version < _FIRST_METADATA_OF_NO_TOPIC:
             return MetadataRequest(topics=[], allow_auto_topic_creation=True)
         return MetadataRequest(topics=None, allow_auto_topic_creation=True)
 
-    return CoordinatorQuery(MetadataRequest, make, read, None, 0, _LAST_METADATA_BEFORE_IDS)
+    return CoordinatorQuery(MetadataRequest, make, read, max_version=_LAST_METADATA_BEFORE_IDS)
 
 
 def partition_count(topic: str, *, may_create: bool) -> CoordinatorQuery[int]:
     """Return the query for a topic's partition count; it may create the topic (KIP-487)."""
 
-    def read(answer: Message) -> int:
-        for found in cast(MetadataResponse, answer).topics:
+    def read(answer: MetadataResponse) -> int:
+        for found in answer.topics:
             if found.name == topic:
                 raise_for_code(found.error_code)
                 return len(found.partitions)
@@ -149,17 +146,16 @@ def partition_count(topic: str, *, may_create: bool) -> CoordinatorQuery[int]:
             topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=may_create
         ),
         read,
-        None,
-        _FIRST_METADATA_WITHOUT_CREATION,
-        _LAST_METADATA_BEFORE_IDS,
+        min_version=_FIRST_METADATA_WITHOUT_CREATION,
+        max_version=_LAST_METADATA_BEFORE_IDS,
     )
 
 
 def find_coordinator(wanted: CoordinatorKey) -> CoordinatorQuery[Node]:
     """Return the query for the coordinator of a group or a transactional id."""
 
-    def read(answer: Message) -> Node:
-        found = requests.coordinator_of(cast(FindCoordinatorResponse, answer), wanted.name)
+    def read(answer: FindCoordinatorResponse) -> Node:
+        found = requests.coordinator_of(answer, wanted.name)
         raise_for_code(found.error_code, found.error_message)
         return _node(found.node_id, found.host, found.port)
 
@@ -177,8 +173,8 @@ def find_coordinators(
 ) -> CoordinatorQuery[dict[str, Node]]:
     """Return the query for the coordinators of groups or transactional ids (KIP-699)."""
 
-    def read(answer: Message) -> dict[str, Node]:
-        found = cast(FindCoordinatorResponse, answer).coordinators
+    def read(answer: FindCoordinatorResponse) -> dict[str, Node]:
+        found = answer.coordinators
         for each in found:
             raise_for_code(each.error_code, each.error_message)
         nodes = {each.key: _node(each.node_id, each.host, each.port) for each in found}
@@ -189,8 +185,7 @@ def find_coordinators(
         FindCoordinatorRequest,
         lambda _: FindCoordinatorRequest(key_type=kind, coordinator_keys=list(names)),
         read,
-        None,
-        requests.FIRST_WITH_MANY_KEYS,
+        min_version=requests.FIRST_WITH_MANY_KEYS,
     )
 
 
@@ -202,7 +197,7 @@ def end(prepared: PreparedTransaction, *, commit: bool) -> CoordinatorQuery[None
         commit=commit,
         v2=prepared.transaction_version >= 2,
     )
-    return _of(request, lambda answer: raise_for_code(cast(EndTxnResponse, answer).error_code))
+    return _of(request, _read_nothing)
 
 
 def fence(found: TransactionDescription) -> CoordinatorQuery[None]:
@@ -212,9 +207,7 @@ def fence(found: TransactionDescription) -> CoordinatorQuery[None]:
     """
     identity = ProducerIdentity(found.producer_id, found.epoch)
     request = requests.init_producer_id(found.transactional_id, found.timeout_ms, identity)
-    return _of(
-        request, lambda answer: raise_for_code(cast(InitProducerIdResponse, answer).error_code)
-    )
+    return _of(request, _read_nothing)
 
 
 def take_over(
@@ -225,12 +218,11 @@ def take_over(
     With an `identity` it succeeds only if that is the current one (KIP-360).
     """
 
-    def read(answer: Message) -> ProducerIdentity:
-        response = cast(InitProducerIdResponse, answer)
-        raise_for_code(response.error_code)
-        if response.producer_id < 0 or response.producer_epoch < 0:
+    def read(answer: InitProducerIdResponse) -> ProducerIdentity:
+        raise_for_code(answer.error_code)
+        if answer.producer_id < 0 or answer.producer_epoch < 0:
             raise ProtocolError(f"a broker gave {transactional_id!r} no producer id")
-        return ProducerIdentity(response.producer_id, response.producer_epoch)
+        return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
     return _of(requests.init_producer_id(transactional_id, timeout_ms, identity), read)
 
@@ -239,9 +231,7 @@ def add_group(owner: PreparedTransaction, group_id: str) -> CoordinatorQuery[Non
     """Return the request to add a group to a V1 transaction; V2 does not need it."""
     identity = ProducerIdentity(owner.producer_id, owner.epoch)
     request = requests.add_offsets(owner.transactional_id, identity, group_id)
-    return _of(
-        request, lambda answer: raise_for_code(cast(AddOffsetsToTxnResponse, answer).error_code)
-    )
+    return _of(request, _read_nothing)
 
 
 def commit_in_transaction(
@@ -249,8 +239,8 @@ def commit_in_transaction(
 ) -> CoordinatorQuery[None]:
     """Return the request to add a group's offsets to a transaction."""
 
-    def read(answer: Message) -> None:
-        results = requests.committed_offsets(cast(TxnOffsetCommitResponse, answer), {})
+    def read(answer: TxnOffsetCommitResponse) -> None:
+        results = requests.committed_offsets(answer, {})
         for place, each in results.items():
             raise_for_code(each.code, topic=place.topic, partition=place.partition)
         _refuse_gaps("offsets", offsets, results)
@@ -276,11 +266,11 @@ def describe(transactional_id: str) -> CoordinatorQuery[TransactionDescription |
 def describe_each(names: Sequence[str]) -> CoordinatorQuery[dict[str, TransactionDescription]]:
     """Return the query for the descriptions of transactional ids of one coordinator."""
 
-    def read(answer: Message) -> dict[str, TransactionDescription]:
+    def read(answer: DescribeTransactionsResponse) -> dict[str, TransactionDescription]:
         found = {}
-        states = cast(DescribeTransactionsResponse, answer).transaction_states
-        _refuse_gaps("transactional ids", names, {each.transactional_id for each in states})
-        for each in states:
+        answered = {each.transactional_id for each in answer.transaction_states}
+        _refuse_gaps("transactional ids", names, answered)
+        for each in answer.transaction_states:
             if each.error_code == TRANSACTIONAL_ID_NOT_FOUND:
                 continue
             raise_for_code(each.error_code)
@@ -319,15 +309,14 @@ def list_open(
             request.transactional_id_pattern = re.escape(prefix) + ".*"
         return request
 
-    def read(answer: Message) -> list[str]:
-        response = cast(ListTransactionsResponse, answer)
-        raise_for_code(response.error_code)
-        found = (each.transactional_id for each in response.transaction_states)
+    def read(answer: ListTransactionsResponse) -> list[str]:
+        raise_for_code(answer.error_code)
+        found = (each.transactional_id for each in answer.transaction_states)
         # Brokers before 4.1 do not support the pattern (KIP-1152).
         return [name for name in found if name.startswith(prefix)]
 
     lowest = 0 if older_than_ms is None else _FIRST_LIST_WITH_DURATION
-    return CoordinatorQuery(ListTransactionsRequest, make, read, None, lowest)
+    return CoordinatorQuery(ListTransactionsRequest, make, read, min_version=lowest)
 
 
 def committed(
@@ -361,11 +350,10 @@ def committed(
             groups=[OffsetFetchRequestGroup(group_id, topics=topics)], require_stable=True
         )
 
-    def read(answer: Message) -> dict[TopicPartition, OffsetAndMetadata]:
-        response = cast(OffsetFetchResponse, answer)
+    def read(answer: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
         if has_groups:
-            _refuse_gaps("groups", [group_id], {each.group_id for each in response.groups})
-        return _committed(response, asked)
+            _refuse_gaps("groups", [group_id], {each.group_id for each in answer.groups})
+        return _committed(answer, asked)
 
     return CoordinatorQuery(
         OffsetFetchRequest,
@@ -390,9 +378,9 @@ def commit(
         )
         by_topic.setdefault(topic, []).append(entry)
 
-    def read(answer: Message) -> None:
+    def read(answer: OffsetCommitResponse) -> None:
         answered = set()
-        for topic in cast(OffsetCommitResponse, answer).topics:
+        for topic in answer.topics:
             for each in topic.partitions:
                 raise_for_code(each.error_code, topic=topic.name, partition=each.partition_index)
                 answered.add(TopicPartition(topic.name, each.partition_index))
@@ -429,7 +417,13 @@ def _committed(
     return found
 
 
-def _of(request: TransactionalRequest, read: Callable[[Message], _T]) -> CoordinatorQuery[_T]:
+def _read_nothing(
+    answer: AddOffsetsToTxnResponse | EndTxnResponse | InitProducerIdResponse,
+) -> None:
+    raise_for_code(answer.error_code)
+
+
+def _of(request: TransactionalRequest, read: Callable[[Any], _T]) -> CoordinatorQuery[_T]:
     """Return a question with a request of a producer."""
     return CoordinatorQuery(
         request.request_type,
