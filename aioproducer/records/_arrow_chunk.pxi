@@ -54,6 +54,18 @@ from aioproducer.errors import SerializationError
 
 cdef object THOUSAND = 1000  # an object: the product may need more than 64 bits
 
+cdef enum:  # parts of a record
+    VALUE
+    KEY
+    HEADERS
+    PARTITION
+    TIMESTAMP
+    TOPIC
+    ENTRIES
+    HEADER_KEY
+    HEADER_VALUE
+    PARTS
+
 
 # -- binding: from structures to columns -----------------------------------------------------------
 
@@ -110,8 +122,19 @@ cdef int point(Column *column, ArrowArray *array, object layout) except -1:
     return 0
 
 
+@cython.final
 cdef class ArrowChunk:
     """See `arrow.py`."""
+
+    cdef ArrowArray array
+    cdef Column columns[PARTS]
+    cdef Column dictionaries[PARTS]
+    cdef const uint8_t *validity
+    # The topics of some rows, by their place in what `topics` gave.
+    cdef int32_t *topic_ids
+    cdef int64_t topics_from
+    cdef int64_t topics_to
+    cdef Py_ssize_t topic_count
 
     def __dealloc__(self):
         self.release()
