@@ -95,7 +95,7 @@ class LoopThread:
                 advice="run no event loop beside the blocking producers of the process",
             )
 
-    def stop(self, timeout: float) -> None:
+    def stop(self, timeout: float = 5.0) -> None:
         """End the loop and wait for the thread, at most `timeout` seconds."""
         if self._end is not None:
             self.post(self._end.set)

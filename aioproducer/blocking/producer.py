@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _EXIT_TIMEOUT_S = 10.0
-_JOIN_S = 5.0
 _TIMESTAMPS = 2**63
 
 
@@ -148,7 +147,7 @@ class Producer(TransactionsMixin):
                 loop_side = self._begun(self._start(init_transactions, wait))
             except BaseException:
                 self._state = State.CLOSED
-                self._thread.stop(_JOIN_S)
+                self._thread.stop()
                 raise
             if loop_side.engine.transactions is not None:
                 self._admit = loop_side.engine.transactions.check_send

@@ -14,8 +14,6 @@ from aioproducer.blocking import live_producers
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.errors import ProducerClosedError
 
-_JOIN_S = 5.0
-
 
 class Closing(Protocol):
     """The objects in the thread."""
@@ -52,7 +50,7 @@ class Started(Generic[AnyLoopSide]):
                     with suppress(ProducerClosedError):
                         self._thread.outcome_of(closing)
             finally:
-                self._thread.stop(_JOIN_S)
+                self._thread.stop()
                 live_producers.live.discard(self)
 
         return end

@@ -54,7 +54,6 @@ _ALLOWED: Final = {
 """Types that a schema of the user's may name for each type, as `simpleString()` writes them."""
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_JOIN_S: Final = 5.0
 
 
 def columns_read(options: SourceOptions) -> str:
@@ -237,4 +236,4 @@ def _running() -> Iterator[Callable[[Coroutine[Any, Any, _T]], _T]]:
     try:
         yield thread.call
     finally:
-        thread.stop(_JOIN_S)
+        thread.stop()

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from aioproducer.spark.options import SourceOptions
 
 _PARTS: Final[tuple[Literal["key", "value"], ...]] = ("key", "value")
-_JOIN_S: Final = 5.0
 _WITHOUT_VALUE: Final = re.compile(
     r"(?<![^<:,])(?:variant|interval (?:year|month)(?: to month)?)(?![^>,])"
 )
@@ -300,7 +299,7 @@ class _Encoder:
         try:
             self._serializer: Serializer = self._thread.call(self._made(registry))
         except BaseException:
-            self._thread.stop(_JOIN_S)
+            self._thread.stop()
             raise
 
     async def _made(self, registry: Mapping[str, Any]) -> Serializer:
@@ -406,7 +405,7 @@ class _Encoder:
         if self._registry is not None:
             with suppress(KafkaError):  # the thread has ended
                 self._thread.call(self._registry.close())
-        self._thread.stop(_JOIN_S)
+        self._thread.stop()
 
 
 class EncoderPool(Pool[_Encoder]):

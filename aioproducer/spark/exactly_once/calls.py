@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-_JOIN_S: Final = 5.0
-
 
 class Caller:
     """A client for coordinators in a loop thread; both run until `close`."""
@@ -48,7 +46,7 @@ class Caller:
         """Close the client and end the thread."""
         with suppress(KafkaError):  # the thread has ended
             self._thread.call(self._client.close())
-        self._thread.stop(_JOIN_S)
+        self._thread.stop()
 
 
 class CallerPool(Pool[Caller]):
