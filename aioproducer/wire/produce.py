@@ -292,23 +292,9 @@ def _topic_id(raw: bytes) -> UUID:
 
 
 @lru_cache(maxsize=1024)
-def _classic_name(name: str) -> bytes:
-    out = bytearray()
-    write_string(out, name)
-    return bytes(out)
-
-
-@lru_cache(maxsize=1024)
 def _compact_name(name: str) -> bytes:
     out = bytearray()
     write_compact_string(out, name)
-    return bytes(out)
-
-
-@lru_cache(maxsize=1024)
-def _compact_length(length: int) -> bytes:
-    out = bytearray()
-    write_compact_length(out, length)
     return bytes(out)
 
 
@@ -339,7 +325,7 @@ def _classic(head: bytearray, topics: Sequence[ProduceTopic]) -> list[Buffer | b
     tail = head
     write_length32(tail, len(topics))
     for name, _, partitions in topics:
-        tail += _classic_name(name)
+        write_string(tail, name)
         write_length32(tail, len(partitions))
         for index, records in partitions:
             tail += _INDEX_SIZE.pack(index, sum(map(len, records)))
@@ -354,13 +340,13 @@ def _flexible(
     """Return the same from version 9 on: compact lengths, an empty tagged section per struct."""
     buffers: list[Buffer | bytearray] = []
     tail = head
-    tail += _compact_length(len(topics))
+    write_compact_length(tail, len(topics))
     for name, topic_id, partitions in topics:
         tail += topic_id.bytes if version >= _FIRST_BY_TOPIC_ID else _compact_name(name)
-        tail += _compact_length(len(partitions))
+        write_compact_length(tail, len(partitions))
         for index, records in partitions:
             tail += _INDEX.pack(index)
-            tail += _compact_length(sum(map(len, records)))
+            write_compact_length(tail, sum(map(len, records)))
             tail = _add_records(records, buffers, tail)
             tail.append(0)
         tail.append(0)
