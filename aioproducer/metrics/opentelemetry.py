@@ -139,20 +139,10 @@ def observe(producer: Measured, meter_provider: MeterProvider | None = None) -> 
     `client_id`, the last is observed.
     """
     meter = metrics.get_meter(NAME, __version__, meter_provider)
-    _observed_by(meter_provider).add(producer, meter)
-
-
-_everywhere: Final[WeakKeyDictionary[MeterProvider, _Observed]] = WeakKeyDictionary()
-_globally: Final[list[_Observed]] = []
-"""For the global provider, which may be set after the first call."""
-
-
-def _observed_by(meter_provider: MeterProvider | None) -> _Observed:
+    observed = _globally
     if meter_provider is not None:
-        return _everywhere.setdefault(meter_provider, _Observed())
-    if not _globally:
-        _globally.append(_Observed())
-    return _globally[0]
+        observed = _everywhere.setdefault(meter_provider, _Observed())
+    observed.add(producer, meter)
 
 
 class _Observed:
@@ -162,7 +152,8 @@ class _Observed:
     """
 
     def __init__(self) -> None:
-        self._snapshots: list[_Snapshot] = []
+        self._snapshots: dict[str, _Snapshot] = {}
+        """By client id; replaced when it changes, since other threads read it."""
         self._names: set[str] = set()
 
     def add(self, producer: Measured, meter: Meter) -> None:
@@ -170,11 +161,9 @@ class _Observed:
 
         It replaces one with the same `client_id`, to whose counts its own would be added.
         """
-        known = [each for each in self._snapshots if each.producer() is not None]
-        found = [each for each in known if each.producer() is producer]
-        known = [each for each in known if each in found or each.client_id != producer.client_id]
-        snapshot = found[0] if found else _Snapshot(producer)
-        self._snapshots = known if found else [*known, snapshot]
+        snapshot = _Snapshot(producer)
+        known = {name: x for name, x in self._snapshots.items() if x.producer() is not None}
+        self._snapshots = known | {producer.client_id: snapshot}
         for name, (metric, *_) in snapshot.read().items():
             if name not in self._names:
                 self._names.add(name)
@@ -187,10 +176,15 @@ class _Observed:
 
     def _callback(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observations(_: CallbackOptions) -> Iterable[Observation]:
-            for snapshot in self._snapshots:
+            for snapshot in self._snapshots.values():
                 yield from snapshot.observations(name)
 
         return observations
+
+
+_everywhere: Final[WeakKeyDictionary[MeterProvider, _Observed]] = WeakKeyDictionary()
+_globally: Final = _Observed()
+"""Of the global provider, which may be set after the first call."""
 
 
 class _Snapshot:
