@@ -94,8 +94,6 @@ class Cluster:
     `controller_id` is -1 when unknown.
     """
 
-    __slots__ = ("_changed", "_table", "cluster_id", "controller_id", "nodes", "topics")
-
     def __init__(self) -> None:
         self.cluster_id: str | None = None
         self.controller_id: int = -1

@@ -74,34 +74,7 @@ class Metadata:
     not used for `max_idle_s` expires.
     """
 
-    __slots__ = (
-        "_allow_auto_create",
-        "_allowed_at",
-        "_backoff",
-        "_failures",
-        "_fetch",
-        "_last_failure",
-        "_max_age",
-        "_max_idle",
-        "_new",
-        "_pending",
-        "_principal",
-        "_rng",
-        "_topic_ids",
-        "_topics",
-        "_unchanged_answers",
-        "_unusable",
-        "_wanted",
-        "cluster",
-        "explain_connections",
-        "fatal_error",
-        "last_answer_is_full",
-        "on_event",
-        "on_other_cluster",
-        "on_recreated",
-        "refreshed_at",
-        "version",
-    )
+    __slots__ = ("__dict__", "version")  # native code reads the slot of the version
 
     def __init__(
         self,

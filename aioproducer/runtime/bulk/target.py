@@ -19,17 +19,6 @@ if TYPE_CHECKING:
 class BulkTarget:
     """The batches of one topic that rows may be written to; None without metadata."""
 
-    __slots__ = (
-        "_engine",
-        "_hashes_keys",
-        "_meta",
-        "_partition",
-        "_sticks",
-        "_sticky",
-        "batches",
-        "topic",
-    )
-
     def __init__(self, engine: ProducerEngine, topic: str | None, hashes_keys: bool) -> None:
         self.topic: str | None = topic
         self.batches: OpenBatches | None = None
