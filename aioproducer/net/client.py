@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import inf
 from random import Random
 from typing import NamedTuple
 
@@ -33,7 +34,6 @@ from aioproducer.wire.framing import encode_request
 from aioproducer.wire.schema import Message
 
 Buffers = Sequence[bytes | memoryview]
-_INFINITY = float("inf")
 
 
 class NodeNotReady(KafkaConnectionError):  # noqa: N818 - says what the node is, not what went wrong
@@ -166,7 +166,7 @@ class NetworkClient:
         Its broker may be down or not: only a new connection shows that. A connection that this
         client closed because it was idle is not lost.
         """
-        lost_at = ready_at = -_INFINITY
+        lost_at = ready_at = -inf
         for links in (self._brokers, self._bootstrap):
             for link in links.values():
                 if link.versions is not None or link.is_dialing:
@@ -178,12 +178,12 @@ class NetworkClient:
     def ready_at(self, node_id: int, now: float) -> float:
         """Return the loop time of the next check; inf while only an event can change the state."""
         link = self.link(node_id)
-        return _INFINITY if link is None else link.ready_at(now)
+        return inf if link is None else link.ready_at(now)
 
     def next_chance_at(self, now: float) -> float:
         """Return the loop time at which the next backoff or throttle ends."""
         moments = (link.ready_at(now) for link in self._links())
-        return min((at for at in moments if at > now), default=_INFINITY)
+        return min((at for at in moments if at > now), default=inf)
 
     def throttled_for(self, node_id: int, now: float) -> float:
         """Return the remaining throttle time of the node in seconds."""
