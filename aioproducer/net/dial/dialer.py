@@ -106,8 +106,11 @@ class TcpDialer:
         self, address: Address, *, server_hostname: str, limit: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Return a connected stream; socket options are set before the TCP handshake."""
-        sock = await self._connected(address.via or address)
+        first = address.via or address
+        sock = socket.socket(first.family, socket.SOCK_STREAM)
         try:
+            self._set_options(sock)
+            await self._connect(sock, first)
             if self._proxy is not None:
                 await pass_through(self._proxy, _SocketChannel(sock), address.host, address.port)
             return await asyncio.open_connection(sock=sock, limit=limit)
@@ -115,8 +118,7 @@ class TcpDialer:
             sock.close()
             raise
 
-    async def _connected(self, address: Address) -> socket.socket:
-        sock = self._socket(address.family)
+    async def _connect(self, sock: socket.socket, address: Address) -> None:
         try:
             await asyncio.get_running_loop().sock_connect(sock, _socket_address(address))
             if sock.getsockname() == sock.getpeername():
@@ -124,16 +126,11 @@ class TcpDialer:
                 # then connects the socket to itself (simultaneous open).
                 raise ConnectionRefusedError("no server listens, the socket connected to itself")
         except OSError as error:
-            sock.close()
             if self._proxy is not None:
                 raise ProxyFailedError(
                     f"the proxy cannot be reached: {reason_of(error)}"
                 ) from error
             raise
-        except BaseException:
-            sock.close()
-            raise
-        return sock
 
     async def _resolve(self, host: str, port: int, canonical: bool) -> list[Address]:
         literal = _literal_address(host, port)
@@ -167,19 +164,13 @@ class TcpDialer:
             return address.host
         return name if is_host(name) else address.host
 
-    def _socket(self, family: int) -> socket.socket:
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, True)
-            # Before connect: the receive buffer decides the window scale of the TCP handshake.
-            for option, size in self._buffer_options.items():
-                sock.setsockopt(socket.SOL_SOCKET, option, size)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
+    def _set_options(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, True)
+        # Before connect: the receive buffer decides the window scale of the TCP handshake.
+        for option, size in self._buffer_options.items():
+            sock.setsockopt(socket.SOL_SOCKET, option, size)
 
 
 def reason_of(error: OSError) -> str:
