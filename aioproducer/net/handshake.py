@@ -50,10 +50,8 @@ async def negotiate_versions(session: Session) -> None:
     if session.generation is BrokerGeneration.OLD:
         session.versions = BrokerVersions(ranges)
         return
-    suspected, session.generation = (
-        session.generation is BrokerGeneration.SUSPECTED,
-        BrokerGeneration.UNKNOWN,
-    )
+    suspected = session.generation is BrokerGeneration.SUSPECTED
+    session.generation = BrokerGeneration.UNKNOWN
     if not suspected:
         try:
             await _ask_for_versions(session)
