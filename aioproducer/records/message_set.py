@@ -51,8 +51,6 @@ class EncodedMessageSet:
     """A batch in an old format, ready for a Produce request."""
 
     body: bytes
-    count: int
-    codec: CompressionType
     magic: int
 
     @property
@@ -95,7 +93,7 @@ def encode_message_set(
         )
     plain = _message_set(_message(r.timestamp_ms, r.key, r.value, magic, 0) for r in records)
     if codec is None or codec.type is CompressionType.NONE:
-        return EncodedMessageSet(plain, len(records), CompressionType.NONE, magic)
+        return EncodedMessageSet(plain, magic)
     wrapper = _message(
         max(record.timestamp_ms for record in records),
         None,
@@ -104,9 +102,7 @@ def encode_message_set(
         codec.type,
     )
     whole = _OFFSET_SIZE.pack(len(records) - 1, len(wrapper)) + wrapper
-    if len(whole) >= len(plain):
-        return EncodedMessageSet(plain, len(records), CompressionType.NONE, magic)
-    return EncodedMessageSet(whole, len(records), codec.type, magic)
+    return EncodedMessageSet(min(plain, whole, key=len), magic)
 
 
 def _message_set(messages: Iterable[bytes]) -> bytes:

@@ -38,6 +38,11 @@ def encoded(rows, magic: int, codec: str = "none") -> EncodedMessageSet:
     return encode_message_set(records(rows), magic, codec_for(codec))
 
 
+def codec_of(made: EncodedMessageSet) -> CompressionType:
+    """The compression of the first message, after its offset, size, CRC and magic."""
+    return CompressionType(made.body[17] & 7)
+
+
 def foreign(rows, magic: int) -> bytes:
     builder = LegacyRecordBatchBuilder(magic, 0, 1 << 20)
     for offset, (timestamp, key, value) in enumerate(rows):
@@ -64,7 +69,7 @@ def test_plain_sets_equal_those_of_another_client_byte_for_byte(magic, rows):
 def test_compressed_sets_are_read_by_another_client(magic, codec):
     rows = [(NOW + 7 * i % 50, b"key-%d" % i, b"value " * 20) for i in range(100)]
     ours = encoded(rows, magic, codec)
-    assert ours.codec.name.lower() == codec
+    assert codec_of(ours).name.lower() == codec
     assert ours.size < encoded(rows, magic).size / 4
     batch = LegacyRecordBatch(ours.body, magic)
     assert batch.validate_crc()
@@ -130,4 +135,4 @@ def test_the_records_of_a_builder_come_out_as_they_went_in():
     for i in range(3):
         builder.try_append(NOW - i, None, b"%d" % i, ())
     assert records_of(builder) == records([(NOW - i, None, b"%d" % i) for i in range(3)])
-    assert encode_message_set(records_of(builder), 0).codec is CompressionType.NONE
+    assert codec_of(encode_message_set(records_of(builder), 0)) is CompressionType.NONE
