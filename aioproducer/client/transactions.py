@@ -275,15 +275,26 @@ class Transaction:
             raise
 
     async def _abort(self, first: BaseException) -> None:
-        """Abort; what goes wrong with that must not hide why, unless it says why."""
+        """Abort; see `reason_after_abort` for a failure of that."""
         try:
             transactions = self._producer._transactions()
             if transactions.is_open(self._number):
                 await transactions.abort_for_good()
         except KafkaError as error:
-            if isinstance(error, ProducerFencedError) and isinstance(first, _OLD_EPOCH):
-                raise error from first
-            first.add_note(f"the transaction could not be aborted: {error}")
+            if reason_after_abort(error, first) is error:
+                raise
+
+
+def reason_after_abort(error: KafkaError, first: BaseException) -> BaseException:
+    """Return what to raise if the abort after a failure fails: its error, or `first` with a note.
+
+    The error of an abort must not hide the first one, unless it says why that was raised.
+    """
+    if isinstance(error, ProducerFencedError) and isinstance(first, _OLD_EPOCH):
+        error.__cause__ = first
+        return error
+    first.add_note(f"the transaction could not be aborted: {error}")
+    return first
 
 
 def offsets_of(offsets: OffsetsInput) -> dict[TopicPartition, OffsetAndMetadata]:

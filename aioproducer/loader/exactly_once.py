@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from aioproducer._util.arguments import utf8_size
 from aioproducer._util.bounded_json import decoded_json
 from aioproducer.client.source_position import SourcePosition
+from aioproducer.client.transactions import reason_after_abort
 from aioproducer.errors import (
     CommitOutcomeUnknownError,
     ConfigError,
     KafkaError,
     KafkaTimeoutError,
-    ProducerFencedError,
 )
 from aioproducer.loader.errors import StateError
 from aioproducer.loader.state import LoadState
@@ -148,13 +148,9 @@ class LoadTransactions:
         self._transaction = None
         try:
             await self._producer.abort_transaction()
-        except ProducerFencedError as error:
-            self.is_usable = False
-            error.__cause__ = because
-            return error
         except KafkaError as error:
             self.is_usable = False
-            because.add_note(f"the transaction could not be aborted: {error}")
+            return reason_after_abort(error, because)
         return because
 
     async def _begin(self) -> None:

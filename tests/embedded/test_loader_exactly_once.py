@@ -418,6 +418,30 @@ async def test_a_second_one_at_the_same_time_shuts_the_first_out(
     assert await visible(brokers) == list(range(20_000))
 
 
+async def test_a_load_whose_own_failure_comes_before_its_fencing_raises_the_failure(
+    brokers: EmbeddedCluster,
+) -> None:
+    is_fenced = threading.Event()
+
+    class Failing(WithBadRows):
+        def batches(self, after: Position | None = None) -> Iterator[RowBatch]:
+            yield RowBatch("rows", None, 1, [{"n": "1"}], None)
+            is_fenced.wait(10)
+            raise KafkaError("the disk is on fire")
+
+    async with producer_of(brokers) as producer:
+        loader = Loader(producer, Failing(), "t", options())
+        loading = asyncio.create_task(loader.run())
+        while loader.progress.sent == 0:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await producer.flush()
+        async with producer_of(brokers):
+            is_fenced.set()
+            with pytest.raises(KafkaError, match="the disk is on fire") as caught:
+                await loading
+    assert any("could not be aborted" in note for note in caught.value.__notes__)
+
+
 async def test_a_group_of_another_program_is_no_position(brokers: EmbeddedCluster) -> None:
     async with producer_of(brokers) as producer:
         async with producer.transaction() as tx:
