@@ -324,6 +324,4 @@ def stall_timeout(config: ProducerConfig) -> float:
 
 
 def _ended() -> ProducerClosedError:
-    return ProducerClosedError(
-        "the producer's thread has ended", advice="create a new producer to send more"
-    )
+    return ProducerClosedError("the producer's thread has ended")

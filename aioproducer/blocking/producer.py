@@ -485,7 +485,7 @@ class Producer(TransactionsMixin):
             raise IllegalStateError(
                 "the producer is not started", advice="call start() first, or use `with`"
             )
-        raise ProducerClosedError(advice="create a new producer to send more")
+        raise ProducerClosedError
 
     def _read(self, at: Callable[[], T]) -> T:
         if self._thread.is_here:
@@ -562,6 +562,4 @@ def _is_in_range(number: object, limit: int) -> bool:
 
 
 def _closed_meanwhile() -> ProducerClosedError:
-    return ProducerClosedError(
-        "the producer was closed while it started", advice="create a new producer"
-    )
+    return ProducerClosedError("the producer was closed while it started")

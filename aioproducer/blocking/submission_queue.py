@@ -93,7 +93,7 @@ class SubmissionQueue:
         """Hand a record over; wait at most `max_block_ms` for space, not in the loop's thread."""
         with self._thread.lock:
             if self._closed:
-                raise ProducerClosedError(advice="create a new producer to send more")
+                raise ProducerClosedError
             if not self._waiters and self._has_room(size):
                 # In this order: a wake-up that an exception prevents is made up for by the next.
                 self._pending.append(entry)
@@ -133,7 +133,7 @@ class SubmissionQueue:
                 if waits:
                     self._waiters.remove(waiter)
         if waits and self._closed:
-            raise ProducerClosedError(advice="create a new producer to send more")
+            raise ProducerClosedError
         if waits:
             raise BufferExhaustedError(
                 f"no memory became free within max_block_ms={self._max_block * 1000:.0f}",

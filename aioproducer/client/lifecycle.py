@@ -243,7 +243,7 @@ class ProducerLifecycle:
                     advice="create a producer in each process after the fork",
                 )
             case _:
-                raise ProducerClosedError(advice="create a new producer to send more")
+                raise ProducerClosedError
 
     def _check_loop(self) -> None:
         if asyncio._get_running_loop() is not self._loop:

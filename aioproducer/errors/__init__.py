@@ -29,7 +29,7 @@ class IllegalStateError(KafkaError, RuntimeError):
     """The call does not fit what the producer is doing at the moment."""
 
 
-class ProducerClosedError(IllegalStateError):
+class ProducerClosedError(IllegalStateError, advice="closed"):
     """The producer is closed, or was closed before the record could be delivered."""
 
     default_message: ClassVar[str] = "the producer is closed"

@@ -151,6 +151,7 @@ ANSWERS: Final[Mapping[str, str]] = {
     "program of trio can use aioproducer.blocking.Producer in a thread",
     "task-cancelled": "await close() before the event loop ends, and raise in no signal handler: "
     "asyncio.run() then cancels every task",
+    "closed": "create a new producer to send more",
     "forked": "create and start a new producer after fork()",
     "commit-outcome-unknown": "do not repeat its work yet: "
     "TransactionAdmin.finish(error.transaction, commit=True) returns when it is committed, and "

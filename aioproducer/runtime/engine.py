@@ -710,7 +710,7 @@ class ProducerEngine:
         if self.failure is not None:
             raise self.failure.with_context()
         if self.closing:
-            raise ProducerClosedError(advice="create a new producer to send more")
+            raise ProducerClosedError
 
     # -- events ----------------------------------------------------------------------------------
 
